@@ -1,0 +1,74 @@
+"""A transformer you can see through.
+
+The public names, each imported from its file when it is first used: `import glassformer` alone does not import torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what `_HOMES` says, in the words of type checkers and editors
+    from glassformer.attend import ATTEND as ATTEND
+    from glassformer.attend.mask import Mask as Mask
+    from glassformer.data.batch import Batch as Batch
+    from glassformer.data.tokenizer import Tokenizer as Tokenizer
+    from glassformer.decode.generate import generate as generate
+    from glassformer.lens.observe import observe as observe
+    from glassformer.model.config import ModelConfig as ModelConfig
+    from glassformer.model.config import StackConfig as StackConfig
+    from glassformer.model.transformer import Transformer as Transformer
+    from glassformer.parts.attention import Attention as Attention
+    from glassformer.parts.block import Block as Block
+    from glassformer.store.checkpoint import load as load
+    from glassformer.store.checkpoint import save as save
+    from glassformer.train.loop import train_steps as train_steps
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ATTEND",
+    "Attention",
+    "Batch",
+    "Block",
+    "Mask",
+    "ModelConfig",
+    "StackConfig",
+    "Tokenizer",
+    "Transformer",
+    "generate",
+    "load",
+    "observe",
+    "save",
+    "train_steps",
+]
+
+_HOMES = {
+    "ATTEND": "glassformer.attend",
+    "Attention": "glassformer.parts.attention",
+    "Batch": "glassformer.data.batch",
+    "Block": "glassformer.parts.block",
+    "Mask": "glassformer.attend.mask",
+    "ModelConfig": "glassformer.model.config",
+    "StackConfig": "glassformer.model.config",
+    "Tokenizer": "glassformer.data.tokenizer",
+    "Transformer": "glassformer.model.transformer",
+    "generate": "glassformer.decode.generate",
+    "load": "glassformer.store.checkpoint",
+    "observe": "glassformer.lens.observe",
+    "save": "glassformer.store.checkpoint",
+    "train_steps": "glassformer.train.loop",
+}
+
+
+def __getattr__(name: str) -> object:
+    """The public name, from its file; called by Python only while `name` is not here yet."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'glassformer' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """What completion in an editor offers: also the names not imported yet."""
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,10 @@
+"""`python -m glassformer` is the command `glassformer`."""
+
+from __future__ import annotations
+
+import sys
+
+from glassformer.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

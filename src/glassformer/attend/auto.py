@@ -1,0 +1,35 @@
+"""The backend for the case at hand, from measured crossings."""
+
+from __future__ import annotations
+
+from glassformer.attend.mask import Mask
+from glassformer.attend.matmul import matmul
+from glassformer.attend.sdpa import sdpa
+from glassformer.foundation.shapes import Float, Tensor
+
+MATMUL_UP_TO = 256 * 256
+"""Scores (T x S) of one head up to which two products beat the fused kernel on a CPU (`make bench`)."""
+
+
+def pick(device: str, T: int, S: int) -> tuple[str, str]:
+    """The backend's name and the reason, for a device type and the lengths of queries and keys."""
+    if device != "cpu":
+        return "sdpa", f"the fused kernel is fastest on {device}"
+    if T * S <= MATMUL_UP_TO:
+        return "matmul", f"{T} x {S} scores on a CPU: two products beat the fused kernel"
+    return "sdpa", f"{T} x {S} scores on a CPU: the fused kernel never holds them whole"
+
+
+def auto(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Mask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T K"]:
+    """Whatever `pick` names for these inputs."""
+    name, _ = pick(q.device.type, q.shape[-2], k.shape[-2])
+    backend = matmul if name == "matmul" else sdpa
+    return backend(q, k, v, mask, scale=scale, dropout=dropout)

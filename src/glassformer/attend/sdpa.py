@@ -1,0 +1,36 @@
+"""Attention through torch's fused kernels, which never hold the T x S scores where the mask lets them."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+
+from glassformer.attend.mask import Mask
+from glassformer.foundation.shapes import Float, Tensor
+
+
+def sdpa(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Mask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T K"]:
+    """`torch.nn.functional.scaled_dot_product_attention` under our mask.
+
+    The kernel's own causal rule counts from the first key, so it is asked for only where queries and keys are the
+    same positions; a single last query reads everything and needs no mask.
+    """
+    T, S = q.shape[-2], k.shape[-2]
+    grouped = q.shape[1] != k.shape[1]
+    if mask.hides_nothing or (mask.only_causal and T in (1, S)):
+        causal = mask.causal and T > 1
+        return F.scaled_dot_product_attention(
+            q, k, v, is_causal=causal, scale=scale, dropout_p=dropout, enable_gqa=grouped
+        )
+    lowered = mask.lower(T, S, q)
+    output = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=lowered.added, scale=scale, dropout_p=dropout, enable_gqa=grouped
+    )
+    return lowered.zero_blind(output)

@@ -1,0 +1,1 @@
+"""Top floor: the command line. It parses and prints; what it does is done below."""

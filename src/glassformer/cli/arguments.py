@@ -1,0 +1,86 @@
+"""Reading the words after a verb: its target, its flags, and settings as `--section.key value`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from glassformer.cli.settings import converted, is_switch, kind_of
+from glassformer.cli.verbs import COMMON, Verb
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.registry import suggestion
+
+
+@dataclass
+class Arguments:
+    """What was typed after a verb."""
+
+    target: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    """Flags by name; a switch that was given has the value ""."""
+    changes: dict[str, object] = field(default_factory=dict)
+    """Settings by name, as in `model.n_layers`, with values of their types."""
+
+
+def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
+    """Sort the words. Errors: `ConfigError` for an unknown flag (with the nearest), a missing or a needless value.
+
+    `--key value` and `--key=value` are the same, and so are `-` and `_` inside a name. A setting that is a switch may
+    stand alone, and `--section.no-key` turns it off.
+    """
+    found = Arguments()
+    options = {option.name: option for option in (*verb.options, *COMMON)}
+    rest = ["--help" if word == "-h" else word for word in words]
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            if verb.target is None or found.target is not None:
+                raise ConfigError(f"{word!r} is one word too many for `glassformer {name}`. {usage(name, verb)}")
+            found.target = word
+            continue
+        flag, equals, value = word.removeprefix("--").partition("=")
+        given = value if equals else None
+        if "." in flag and verb.sections:
+            key, change = read_setting(flag, given, rest, verb)
+            found.changes[key] = change
+            continue
+        option = options.get(flag.replace("_", "-"))
+        if option is None:
+            raise ConfigError(f"`glassformer {name}` has no flag --{flag}. {suggestion('--' + flag, dashed(options))}")
+        if option.value is None and given is not None:
+            raise ConfigError(f"--{option.name} takes no value; got {given!r}. Write --{option.name} alone.")
+        found.options[option.name] = "" if option.value is None else taken(option.name, given, rest)
+    return found
+
+
+def read_setting(flag: str, given: str | None, rest: list[str], verb: Verb) -> tuple[str, object]:
+    """The setting that `--section.key` means, and its value, taken from `rest` where it is not in `given`."""
+    section, _, key = flag.replace("-", "_").partition(".")
+    place, kind, on = kind_of(section, key, verb.sections)
+    if is_switch(kind):
+        if given is None and rest and rest[0].lower() in ("true", "false"):
+            given = rest.pop(0)
+        value = converted(place, kind, given or "true")
+        return place, value is on
+    return place, converted(place, kind, taken(flag, given, rest))
+
+
+def taken(flag: str, given: str | None, rest: list[str]) -> str:
+    """The value of a flag: behind its `=`, or the next word."""
+    if given is not None:
+        return given
+    if not rest or rest[0].startswith("--"):
+        raise ConfigError(f"--{flag} needs a value. Write --{flag} VALUE, or --{flag}=VALUE if it begins with --.")
+    return rest.pop(0)
+
+
+def dashed(names: Iterable[str]) -> list[str]:
+    """Names as they are typed."""
+    return [f"--{name}" for name in names]
+
+
+def usage(name: str, verb: Verb) -> str:
+    """How the verb is called, in one line."""
+    target = f" {verb.target}" if verb.target else ""
+    settings = " [--section.key value]" if verb.sections else ""
+    return f"Usage: glassformer {name}{target} [flags]{settings}"

@@ -1,0 +1,91 @@
+"""`glassformer demo`: watch a model learn to reverse, in about a minute."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.runs import RUNS, check_room, free_name, room_for
+from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.report import Evaluated, Event, Progress, printable
+
+INTRODUCTION = """\
+A transformer learns to write a sequence of letters backwards. Nobody tells it how: it sees pairs such as
+  a b c d e f g h  ->  h g f e d c b a
+and is corrected, step by step. At first it guesses.
+"""
+
+
+def run(arguments: Arguments) -> int:
+    """Train the recipe `reverse` in a fresh folder; an earlier demo is never overwritten, nor in the way."""
+    recipe = load_recipe("reverse")
+    usual = RUNS / recipe.name
+    out = Path(arguments.options["out"]) if "out" in arguments.options else free_name(usual)
+    check_room(out, overwrite=False)
+    print(INTRODUCTION, flush=True)
+    if "out" not in arguments.options and out != usual:
+        print(f"{usual} exists and stays as it is; this run goes to {out}.\n", flush=True)
+    return show(recipe, out)
+
+
+def show(recipe: Recipe, out: Path) -> int:
+    """Train, then tell what was learned and what to type next."""
+    from glassformer.cli.follow import Signals, follow  # here, as importing torch takes a second
+    from glassformer.train.session import start
+
+    seen: list[Evaluated] = []
+    losses: list[float] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Evaluated):
+            seen.append(event)
+        if isinstance(event, Progress):
+            losses.append(event.loss)
+
+    with Signals() as signals:
+        with room_for(out):
+            session = start(recipe, out)
+        code = follow(session, out, signals, watch)
+    if code == 0:
+        print(f"\nThe loss, from {losses[0]:.2f} to {losses[-1]:.4f}:  {curve(losses)}" if losses else "")
+        print(*map(scene, milestones(seen)), next_commands(out), sep="\n")
+    return code
+
+
+def milestones(seen: Sequence[Evaluated]) -> list[Evaluated]:
+    """The first evaluation, the one at half the way, and the last; fewer if there were fewer."""
+    return [seen[index] for index in sorted({0, len(seen) // 2, len(seen) - 1}) if 0 <= index < len(seen)]
+
+
+def scene(event: Evaluated) -> str:
+    """What the model wrote at one time, and how much of it was right."""
+    when = f"After {event.step} steps" if event.step else "Before training"
+    score = event.metrics.get("exact_match")
+    title = f"{when}, {score:.1%} of the answers are right:" if isinstance(score, float) else f"{when}:"
+    return "\n".join(
+        [title, *(f"  {printable(each.source)}  ->  {printable(each.output)}" for each in event.samples), ""]
+    )
+
+
+def curve(values: Sequence[float], width: int = 40) -> str:
+    """A line of bars, one for each of `width` stretches of the run, as high as its mean."""
+    cuts = [len(values) * index // width for index in range(width + 1)]
+    means = [fmean(values[a:b]) for a, b in pairwise(cuts) if b > a]
+    top = max(max(means), 1e-9)
+    return "".join("▁▂▃▄▅▆▇█"[min(int(8 * mean / top), 7)] for mean in means)
+
+
+def next_commands(out: Path) -> str:
+    """What a newcomer may type now."""
+    run = shlex.quote(str(out))
+    return "\n".join(
+        (
+            "It is yours now. Two commands to go on with:",
+            f'  echo "f o r m a l i n" | glassformer translate {run}',
+            f"  glassformer evaluate {run}",
+        )
+    )

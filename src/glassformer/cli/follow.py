@@ -1,0 +1,90 @@
+"""Following a run to its end: events to the report, signals to the run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Protocol
+
+from glassformer.train.report import Event, Finished, Reporter
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Run(Protocol):
+    """What is followed; `train.session.Session` is one."""
+
+    def train(self) -> Iterator[Event]:
+        """Train, and tell."""
+        ...
+
+    def interrupt(self) -> None:
+        """Save and stop after the present step."""
+        ...
+
+
+class Quit(KeyboardInterrupt):
+    """A signal that ends the program at once."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number
+
+
+class Signals:
+    """While it is entered: the first Ctrl-C or SIGTERM lets `run` save and stop, the second quits at once.
+
+    Before there is a run (data is being read), the first quits at once too.
+    """
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.number: int | None = None
+        """Of the signal that came, if one did."""
+
+    def __enter__(self) -> Signals:
+        self.before = {each: signal.signal(each, self.receive) for each in SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each, handler in self.before.items():
+            signal.signal(each, handler)
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        if self.run is None or self.number is not None:
+            raise Quit(number)
+        self.number = number
+        self.run.interrupt()
+        with suppress(OSError):  # os.write, as a print may be under way just where the signal came
+            os.write(2, b"\nSaving a checkpoint after this step. Once more to quit at once, without it.\n")
+
+
+def follow(
+    run: Run, folder: Path, signals: Signals, watch: Callable[[Event], None] | None = None, hint: bool = False
+) -> int:
+    """Train to the end or to the first signal; `watch` sees each event, `hint` tells what to type next.
+
+    Returns the exit code.
+    """
+    signals.run = run
+    finished = False
+    with Reporter(folder) as report:
+        for event in run.train():
+            report(event)
+            if watch:
+                watch(event)
+            finished = isinstance(event, Finished)
+        if finished and hint:
+            report.say(f"Score it on the test split: glassformer evaluate {shlex.quote(str(folder))}")
+        if finished:
+            return 0
+        report.say(f"Go on with: glassformer resume {shlex.quote(str(folder))}")
+    return 128 + (signals.number or signal.SIGINT)

@@ -1,0 +1,114 @@
+"""`--help`: the table of verbs, and one page for each verb, without importing torch or tyro."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from pathlib import Path
+
+from glassformer.cli.arguments import usage
+from glassformer.cli.settings import setting_lines
+from glassformer.cli.verbs import COMMON, VERBS, Option, Verb
+from glassformer.foundation.errors import GlassformerError
+from glassformer.train.recipe import Recipe, known_recipes, load_recipe, read_recipe
+
+EXITS = (
+    "Exit codes: 0 done, 2 bad usage or input, 3 a check failed, 4 training diverged, 5 out of memory or disk, "
+    "130/143 stopped by a signal."
+)
+EXAMPLES = {
+    "train": (
+        "glassformer train reverse --model.n-layers 3 --out runs/deeper",
+        "glassformer train multi30k --data.train-source train.en --data.train-target train.de "
+        "--data.dev-source val.en --data.dev-target val.de",
+    ),
+    "resume": ("glassformer resume runs/reverse",),
+    "evaluate": (
+        "glassformer evaluate runs/reverse --json",
+        "glassformer evaluate runs/multi30k --data.test-source test.en --data.test-target test.de",
+    ),
+    "translate": ("glassformer translate runs/multi30k < in.en > out.de",),
+    "params": ("glassformer params runs/reverse",),
+    "demo": ("glassformer demo",),
+}
+
+
+def overview() -> str:
+    """What `glassformer --help` prints."""
+    verbs = [(f"{name} {verb.target or ''}".strip(), verb.summary) for name, verb in VERBS.items()]
+    flags = [("--version", "Show the version."), *map(flag_line, COMMON)]
+    return "\n\n".join(
+        (
+            "A transformer you can see through.",
+            "Usage: glassformer VERB [TARGET] [flags] [--section.key value]",
+            table("Verbs", verbs),
+            table("Flags", flags),
+            "Begin with `glassformer demo`. Every verb explains itself: `glassformer train --help`.",
+            textwrap.fill(EXITS, width()),
+        )
+    )
+
+
+def verb_help(name: str, target: str | None) -> str:
+    """What `glassformer VERB --help` prints; with a target, the values in brackets are those of its recipe."""
+    verb = VERBS[name]
+    parts = [usage(name, verb), textwrap.fill(verb.about, width())]
+    if name == "train":
+        parts.append(table("Recipes", recipe_lines()))
+    parts.append(table("Flags", list(map(flag_line, (*verb.options, *COMMON)))))
+    if verb.sections:
+        parts += section_tables(verb, target)
+    parts.append("\n".join(["Examples", *(f"  {line}" for line in EXAMPLES[name])]))
+    return "\n\n".join(parts)
+
+
+def section_tables(verb: Verb, target: str | None) -> list[str]:
+    """A table for each section of a recipe that the verb lets one change."""
+    recipe = recipe_of(target)
+    whose = f"the value in {target}" if recipe else f"the default; name a {verb.target} before --help to see its values"
+    note = (
+        "Settings: --key value or --key=value, with - or _ in the key; a switch is turned off by --section.no-key. "
+        f"In brackets: {whose}."
+    )
+    lines = {each: setting_lines(each, recipe or Recipe("NAME")) for each in verb.sections}
+    return [textwrap.fill(note, width()), *(table(f"[{section}]", each) for section, each in lines.items())]
+
+
+def recipe_of(target: str | None) -> Recipe | None:
+    """The recipe that a target names, by itself or as a run folder; none where it names none, as help never fails."""
+    if target is None:
+        return None
+    file = Path(target) / "recipe.toml"
+    try:
+        return load_recipe(file if file.is_file() else target)
+    except GlassformerError:
+        return None
+
+
+def recipe_lines() -> list[tuple[str, str]]:
+    """The named recipes and what they say of themselves."""
+    return [(name, read_recipe(path).description) for name, path in known_recipes().items()]
+
+
+def flag_line(option: Option) -> tuple[str, str]:
+    """A flag and what it takes, and its meaning."""
+    return f"--{option.name} {option.value or ''}".strip(), option.help
+
+
+def table(title: str, lines: list[tuple[str, str]]) -> str:
+    """Two columns under a title; a left side that is too long stands on a line of its own."""
+    left = min(32, max(len(flag) for flag, _ in lines))
+    shown = [title]
+    for flag, meaning in lines:
+        wrapped = textwrap.wrap(meaning, max(width() - left - 4, 20)) or [""]
+        first = f"  {flag:{left}}  "
+        if len(flag) > left:
+            shown.append(f"  {flag}")
+            first = " " * (left + 4)
+        shown += [(first + wrapped[0]).rstrip(), *(" " * (left + 4) + each for each in wrapped[1:])]
+    return "\n".join(shown)
+
+
+def width() -> int:
+    """Columns to write in: those of the terminal, within what reads well; 100 where there is none."""
+    return min(max(shutil.get_terminal_size((100, 24)).columns, 40), 120)

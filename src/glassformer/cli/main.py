@@ -1,0 +1,119 @@
+"""The command `glassformer`: find the verb, run it, and turn what went wrong into one message and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+
+from glassformer import __version__
+from glassformer.cli.verbs import VERBS
+from glassformer.foundation.errors import ConfigError, GlassformerError
+
+OUT_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+BROKEN_PIPE = 128 + 13
+"""As of a program that SIGPIPE ended: who read our output went away before the end."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; `words` is what follows the name of the program."""
+    words = list(sys.argv[1:] if words is None else words)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        code = dispatch(words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The interpreter flushes both once more as it ends, and would complain of the pipe again.
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        return BROKEN_PIPE
+    except KeyboardInterrupt as stop:
+        return complain("Stopped.", getattr(stop, "exit_code", 130))
+    except Exception as error:
+        known = explained(error)
+        if known is None or debugging(words):
+            raise
+        return complain(*known)
+
+
+def dispatch(words: list[str]) -> int:
+    """Run the verb that comes first. Errors: `ConfigError` for one that there is not."""
+    if not words or words[0] in ("-h", "--help"):
+        from glassformer.cli.help import overview
+
+        print(overview(), file=sys.stdout if words else sys.stderr)
+        return 0 if words else 2
+    name, *rest = words
+    if name in ("-V", "--version"):
+        print(f"glassformer {__version__}")
+        return 0
+    if name not in VERBS:
+        nearest = get_close_matches(name, VERBS, n=1, cutoff=0.5)
+        hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
+        raise ConfigError(f"There is no verb {name!r}. {hint}Verbs: {', '.join(VERBS)}. See glassformer --help.")
+    return run_verb(name, rest)
+
+
+def run_verb(name: str, words: list[str]) -> int:
+    """Run a verb, or explain it. Each is a module of its own, imported when it is asked for."""
+    verb = VERBS[name]
+    if "--help" in words or "-h" in words:
+        from glassformer.cli.help import verb_help
+
+        print(verb_help(name, next((word for word in words[:1] if not word.startswith("-")), None)))
+        return 0
+    from glassformer.cli.arguments import read_arguments, usage
+
+    arguments = read_arguments(name, verb, words)
+    if verb.target and arguments.target is None:
+        from glassformer.train.recipe import known_recipes
+
+        examples = {"RECIPE": f"a recipe ({', '.join(known_recipes())}, or a .toml file)", "RUN": "a run folder"}
+        raise ConfigError(f"`glassformer {name}` needs {examples[verb.target]}. {usage(name, verb)}")
+    return import_module(f"glassformer.cli.{name}").run(arguments)
+
+
+def explained(error: Exception) -> tuple[str, int] | None:
+    """What to tell the user, and the exit code; none for a bug of ours, whose traceback is what helps."""
+    if isinstance(error, GlassformerError):
+        return str(error), error.exit_code
+    if out_of_memory(error):
+        return (
+            f"Memory ran out ({(str(error) or 'no more to be had').splitlines()[0][:200]}). Any of these helps: "
+            "a smaller --training.batch-tokens; --training.accumulate 2 (the same result, in half the memory); "
+            "a smaller --model.d-model or --model.n-layers; when scoring, a smaller --decode.batch-size; "
+            "when translating, a smaller --batch-size."
+        ), 5
+    if isinstance(error, OSError) and error.errno in OUT_OF_DISK:
+        return f"The disk is full: {error}. Free some space, or choose another folder with --out.", 5
+    if isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno == errno.EROFS):
+        return f"{error.filename} cannot be used: {error.strerror}. Choose a folder that is yours to write.", 2
+    return None
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether Python or torch asked for memory in vain; torch's class is known by name, as torch is not imported."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and any(f in str(error) for f in ("DefaultCPUAllocator", "out of memory")))
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    )
+
+
+def debugging(words: Sequence[str]) -> bool:
+    """Whether the user wants to see tracebacks."""
+    return "--debug" in words or os.environ.get("GLASSFORMER_DEBUG", "0") not in ("", "0")
+
+
+def complain(message: str, code: int) -> int:
+    """Say what is wrong, where it does not mix with output, and return the exit code."""
+    print(f"glassformer: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,16 @@
+"""`glassformer resume RUN`: go on where a run was interrupted."""
+
+from __future__ import annotations
+
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.runs import existing_run
+
+
+def run(arguments: Arguments) -> int:
+    """Continue from the newest intact checkpoint, to the same end as if nothing had happened."""
+    folder = existing_run(str(arguments.target))
+    from glassformer.cli.follow import Signals, follow  # after the check, as importing torch takes a second
+    from glassformer.train.session import resume
+
+    with Signals() as signals:
+        return follow(resume(folder), folder, signals, hint=True)

@@ -1,0 +1,106 @@
+"""The settings of a recipe as flags: what they are called, what they take, what they mean."""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import make_dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.registry import suggestion
+from glassformer.train.recipe import Recipe, settings
+
+WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+SHOWN = {int: "INT", float: "NUMBER", str: "TEXT"}
+
+
+def flag_of(section: str, key: str) -> str:
+    """A setting as it is typed."""
+    return f"--{section}.{key.replace('_', '-')}"
+
+
+def kind_of(section: str, key: str, sections: tuple[str, ...]) -> tuple[str, Any, bool]:
+    """The setting's name, its type, and whether it is turned on (a switch written `no_key` is turned off).
+
+    Errors: `ConfigError` for a section or key that there is not, with the nearest match.
+    """
+    if section not in sections:
+        raise ConfigError(
+            f"{flag_of(section, key)}: there is no section {section!r} here. {suggestion(section, sections)}"
+        )
+    known = settings(settings(Recipe)[section])
+    if key in known:
+        return f"{section}.{key}", known[key], True
+    if key.startswith("no_") and is_switch(known.get(key[3:])):
+        return f"{section}.{key[3:]}", bool, False
+    homes = [each for each in sections if key in settings(settings(Recipe)[each])]
+    if homes:
+        raise ConfigError(f"{flag_of(section, key)} is not a setting. Did you mean {flag_of(homes[0], key)!r}?")
+    nearest = get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"Did you mean {flag_of(section, nearest[0])!r}?" if nearest else suggestion(key, known)
+    raise ConfigError(f"{flag_of(section, key)} is not a setting. {hint}")
+
+
+def is_switch(kind: Any) -> bool:
+    """Whether a setting is either on or off."""
+    return kind is bool
+
+
+def converted(place: str, kind: Any, text: str) -> object:
+    """`text` as a value of the setting's type. Errors: `ConfigError` saying what was expected and what came."""
+    import tyro  # here, as it takes longer to import than all of --help
+
+    allowed = get_args(kind) or (kind,)
+    if (NoneType in allowed and text.lower() == "none") or is_switch(kind):
+        typed = text.capitalize()  # as Python writes it: None, True, False
+    else:
+        typed = text
+    # A value alone, so that what is wrong with it is said in our words: tyro draws boxes of its own around an error.
+    leaf = make_dataclass("Leaf", [("value", kind)])
+    try:
+        with redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
+            return tyro.cli(leaf, args=[f"--value={typed}"], config=(tyro.conf.FlagConversionOff,)).value
+    except SystemExit:
+        wanted = " or ".join(WORDS.get(each, "none") for each in allowed)
+        flag = flag_of(*place.split(".", 1))
+        raise ConfigError(f"{flag} takes {wanted}; got {text!r}.") from None
+
+
+def setting_lines(section: str, recipe: Recipe) -> list[tuple[str, str]]:
+    """(flag and what it takes, meaning and present value) of each setting of a section."""
+    values = getattr(recipe, section)
+    meanings = explanations(type(values).__module__)[type(values).__name__]
+    lines: list[tuple[str, str]] = []
+    for key, kind in settings(type(values)).items():
+        value = getattr(values, key)
+        takes = (
+            "" if is_switch(kind) else " " + SHOWN[next(each for each in (get_args(kind) or (kind,)) if each in SHOWN)]
+        )
+        shown = "" if value is None else f" [{str(value).lower() if is_switch(kind) else value}]"
+        lines.append((flag_of(section, key) + takes, meanings.get(key, "") + shown))
+    return lines
+
+
+@cache
+def explanations(module: str) -> dict[str, dict[str, str]]:
+    """The sentence under each field of each class in a module, read from its source, by class and field."""
+    tree = ast.parse(Path(str(sys.modules[module].__file__)).read_text("utf-8"))
+    found: dict[str, dict[str, str]] = {}
+    for each in tree.body:
+        if isinstance(each, ast.ClassDef):
+            texts = found.setdefault(each.name, {})
+            for field, text in zip(each.body, each.body[1:], strict=False):
+                if (
+                    isinstance(field, ast.AnnAssign)
+                    and isinstance(field.target, ast.Name)
+                    and isinstance(text, ast.Expr)
+                ):
+                    texts[field.target.id] = " ".join(str(ast.literal_eval(text.value)).split())
+    return found

@@ -1,0 +1,73 @@
+"""The whole surface of the command line, as data: `--help` is rendered from it, arguments are read by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SECTIONS = ("data", "tokenizer", "model", "training", "checkpoint", "decode")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One flag of a verb. `value` names what it takes; none: it is a switch."""
+
+    name: str
+    value: str | None
+    help: str
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One thing that the command does."""
+
+    summary: str
+    target: str | None
+    """What stands after the verb: RECIPE or RUN."""
+    about: str
+    options: tuple[Option, ...] = ()
+    sections: tuple[str, ...] = ()
+    """Sections of a recipe whose settings may be given as `--section.key value`."""
+
+
+OUT = Option("out", "FOLDER", "Run folder to make (default: runs/NAME).")
+OVERWRITE = Option("overwrite", None, "Delete an existing run folder and start over.")
+JSON = Option("json", None, "One JSON object on standard output, for programs.")
+SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
+BATCH_SIZE = Option("batch-size", "N", "Lines translated together (default: as the recipe says).")
+
+COMMON = (
+    Option("help", None, "Show this help."),
+    Option("debug", None, "Show the traceback of an error; GLASSFORMER_DEBUG=1 does the same."),
+)
+
+VERBS: dict[str, Verb] = {
+    "train": Verb(
+        "learn from a recipe",
+        "RECIPE",
+        "Train a model in a new run folder. RECIPE is a name or a .toml file.",
+        (OUT, OVERWRITE),
+        SECTIONS,
+    ),
+    "resume": Verb("go on with a run", "RUN", "Continue an interrupted run from its newest intact checkpoint."),
+    "evaluate": Verb(
+        "score a run on the test split",
+        "RUN",
+        "Score the best checkpoint of a run: it answers every source by itself, and the answers are compared.",
+        (SPLIT, JSON),
+        ("data", "decode"),
+    ),
+    "translate": Verb(
+        "answer line by line",
+        "RUN",
+        "Read lines on standard input, write one answer for each on standard output. A blank line stays blank.",
+        (BATCH_SIZE,),
+    ),
+    "params": Verb("show where the parameters are", "RUN", "List every tensor of a run's model.", (JSON,)),
+    "demo": Verb(
+        "see a model learn, in about a minute",
+        None,
+        "Train the recipe `reverse` in runs/reverse and show what it writes before, during and after. "
+        "Nothing is overwritten: if the folder exists, the next free name is taken (runs/reverse-2).",
+        (OUT,),
+    ),
+}

@@ -1,0 +1,156 @@
+"""What a model reads in one step: rows of token ids, padded on the right, with the padding marked.
+
+sources  [[7, 8, 9], [7]]            Batch.pairs ──▶  source  7 8 9 <eos>        tokens  <bos> 9 8 7 <eos>
+targets  [[9, 8, 7], [8]]                                     7 <eos> · ·                <bos> 8 <eos> · ·
+
+sources  [[7, 8]]                    Batch.blanks ──▶ tokens  7 8 <sep> <blank> <blank>
+targets  [[8, 7]]                                     labels  · ·   ·      8       7
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain, pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassformer.data.dataset import Encoded
+from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP
+from glassformer.foundation.errors import DataError
+from glassformer.foundation.registry import lookup
+from glassformer.foundation.shapes import Bool, Int, Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of ids, and which of them are real. A `keep` of None says that all are, which keeps the fast kernels."""
+
+    tokens: Int[Tensor, "B T"]
+    """What the model reads: <bos> y1 ... yn <eos> for a decoder, or the encoder's sequence."""
+    keep: Bool[Tensor, "B T"] | None = None
+    """True at real tokens."""
+    source: Int[Tensor, "B S"] | None = None
+    """x1 ... xm <eos>, read by the encoder of an encoder-decoder."""
+    source_keep: Bool[Tensor, "B S"] | None = None
+    """True at real source tokens."""
+    labels: Int[Tensor, "B T"] | None = None
+    """What to predict in place. None: every token predicts the next one, and the objective shifts."""
+    label_keep: Bool[Tensor, "B T"] | None = None
+    """True where `labels` counts."""
+
+    @classmethod
+    def pairs(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
+        """For an encoder-decoder: `source` and `tokens`, side by side."""
+        _check_same_number(sources, targets)
+        source, source_keep = pad([[*ids, EOS] for ids in sources])
+        tokens, keep = pad([[BOS, *ids, EOS] for ids in targets])
+        return cls(tokens, keep, source, source_keep)
+
+    @classmethod
+    def blanks(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
+        """For an encoder alone: [source, <sep>, one <blank> for each target token], to be filled in place."""
+        _check_same_number(sources, targets)
+        both = list(zip(sources, targets, strict=True))
+        tokens, keep = pad([[*source, SEP, *[BLANK] * len(target)] for source, target in both])
+        labels, _ = pad([[*[PAD] * (len(source) + 1), *target] for source, target in both])
+        return cls(tokens, keep, labels=labels, label_keep=tokens == BLANK)
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on another device."""
+        present = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+        return replace(self, **{name: tensor.to(device) for name, tensor in present.items()})
+
+    @property
+    def n_tokens(self) -> int:
+        """Real tokens, of source and target together."""
+        return sum(int(keep.sum()) if keep is not None else ids.numel() for ids, keep in self._sides())
+
+    @property
+    def pad_share(self) -> float:
+        """The share of places that hold padding, 0 to 1."""
+        return 1 - self.n_tokens / sum(ids.numel() for ids, _ in self._sides())
+
+    def split(self, n: int) -> list[Batch]:
+        """At most `n` micro-batches of nearly equal numbers of rows, in order; fewer when there are fewer rows.
+
+        Padding that a part no longer needs is cut off.
+        """
+        if n < 1:
+            raise DataError(f"A batch is split into at least one part, but {n} were asked for.")
+        edges = np.linspace(0, len(self.tokens), min(n, len(self.tokens)) + 1).astype(int).tolist()
+        return [self._part(slice(first, last)) for first, last in pairwise(edges)]
+
+    def _part(self, rows: slice) -> Batch:
+        keep, here = _still_padded(self.keep, rows)
+        source_keep, there = _still_padded(self.source_keep, rows)
+        return Batch(
+            tokens=self.tokens[rows, here],
+            keep=keep,
+            source=None if self.source is None else self.source[rows, there],
+            source_keep=source_keep,
+            labels=None if self.labels is None else self.labels[rows, here],
+            label_keep=None if self.label_keep is None else self.label_keep[rows, here],
+        )
+
+    def _sides(self) -> list[tuple[Tensor, Tensor | None]]:
+        sides = [(self.tokens, self.keep)]
+        return sides if self.source is None else [*sides, (self.source, self.source_keep)]
+
+
+def _still_padded(keep: Tensor | None, rows: slice) -> tuple[Tensor | None, slice]:
+    """What these rows need of `keep`: None without padding, and the places up to their longest."""
+    if keep is None:
+        return None, slice(None)
+    width = int(keep[rows].sum(1).max())
+    part = keep[rows, :width]
+    return None if bool(part.all()) else part, slice(width)
+
+
+def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]:
+    """Rows of different length as one tensor, <pad> on the right, and where it is real; None when it all is."""
+    lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+    width = int(lengths.max(initial=0))
+    if width == 0:
+        raise DataError(
+            f"A batch needs at least one token, but came as {len(sequences)} sequences without any. "
+            f"Pass at least one sequence with at least one id."
+        )
+    real: NDArray[np.bool_] = np.arange(width)[None, :] < lengths[:, None]
+    tokens = np.full((len(sequences), width), PAD, np.int64)
+    tokens[real] = np.fromiter(chain.from_iterable(sequences), np.int64, int(lengths.sum()))
+    return torch.as_tensor(tokens), None if bool(real.all()) else torch.as_tensor(real)
+
+
+_BUILD: dict[str, Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Batch]] = {
+    "encoder-decoder": Batch.pairs,
+    "encoder": Batch.blanks,
+}
+
+
+def collate(encoded: Encoded, indices: Sequence[int] | NDArray[np.int64], layout: str = "encoder-decoder") -> Batch:
+    """The batch of the samples at `indices`, in their order."""
+    rows = [int(index) for index in indices]
+    build = lookup(_BUILD, layout, "data.layout")
+    return build([encoded.source[row] for row in rows], [encoded.target[row] for row in rows])
+
+
+def check_ids(tokens: Int[Tensor, "B T"], vocab_size: int, name: str) -> None:
+    """DataError for an id outside the vocabulary, naming its row and column; an embedding would only crash."""
+    wrong = ((tokens < 0) | (tokens >= vocab_size)).nonzero()
+    if len(wrong):
+        row, column = (int(place) for place in wrong[0])
+        raise DataError(
+            f"Ids in {name} must be from 0 to {vocab_size - 1}, the vocabulary of the model, but row {row}, column "
+            f"{column} (counted from 0) holds {int(tokens[row, column])}. Encode the text with the model's tokenizer."
+        )
+
+
+def _check_same_number(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:
+    if len(sources) != len(targets):
+        raise DataError(
+            f"Every source needs its target, but {len(sources)} sources came with {len(targets)} targets. "
+            f"Pass two lists of equal length, row i of one belonging to row i of the other."
+        )

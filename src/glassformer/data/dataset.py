@@ -1,0 +1,81 @@
+"""From a config to encoded pairs: load the text, train the tokenizers on it, turn it into ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.config import LAYOUTS, PAIRS, DataConfig, TokenizerConfig
+from glassformer.data.pairs import Loaded, Pair, read_parallel, read_tsv
+from glassformer.data.sequences import Sequences
+from glassformer.data.synthetic import make_pairs
+from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.vocabulary import Tokenizer
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.registry import lookup
+
+
+class Tokenizers(NamedTuple):
+    """The tokenizers of the two sides; one and the same object when they share a vocabulary."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Pairs as ids, without special tokens. `source[i]` and `target[i]` are lists of ids."""
+
+    source: Sequences
+    target: Sequences
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def lengths(self, layout: str = LAYOUTS[0]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many places each sample takes in a batch of this layout, on the source side and in `tokens`.
+
+        Special tokens are counted: x <eos> and <bos> y <eos>, or x <sep> y in one sequence and no source side.
+        """
+        source, target = self.source.lengths, self.target.lengths
+        sides = {"encoder-decoder": (source + 1, target + 2), "encoder": (np.zeros_like(source), source + 1 + target)}
+        return lookup(sides, layout, "data.layout")
+
+
+def load_pairs(config: DataConfig, split: str, seed: int = 0) -> Loaded:
+    """The pairs of "train", "dev" or "test". `seed` chooses those of a synthetic task; files are what they are."""
+    tsv, source, target = config.files(split)
+    if config.task != PAIRS:
+        return Loaded(make_pairs(config, split, seed), skipped=0)
+    if tsv is not None:
+        return read_tsv(tsv, config.skip_empty)
+    if source is not None and target is not None:
+        return read_parallel(source, target, config.skip_empty)
+    raise ConfigError(
+        f"There is no file for the {split} pairs. Set data.{split} to a file of lines with source, TAB, target, or "
+        f"data.{split}_source and data.{split}_target to two parallel files, or data.task to a synthetic task."
+    )
+
+
+def build_tokenizers(config: TokenizerConfig, pairs: Sequence[Pair]) -> Tokenizers:
+    """Tokenizers trained on `pairs`: one on both sides' texts when shared, else one on each side's."""
+    if not pairs:
+        raise DataError("A vocabulary is made from training text, but there are no pairs. Give at least one pair.")
+    source_kind = config.source_kind or config.kind
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    if config.shared:
+        both = TOKENIZERS[config.kind].train(sources + targets, config)
+        return Tokenizers(both, both)
+    return Tokenizers(TOKENIZERS[source_kind].train(sources, config), TOKENIZERS[config.kind].train(targets, config))
+
+
+def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers) -> Encoded:
+    """The ids of each side, by that side's tokenizer."""
+    return Encoded(
+        Sequences(tokenizers.source.encode_all([pair.source for pair in pairs])),
+        Sequences(tokenizers.target.encode_all([pair.target for pair in pairs])),
+    )

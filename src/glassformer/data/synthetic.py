@@ -1,0 +1,136 @@
+"""Tasks that make their own pairs, so that a model can be tried in a minute and its answers are known exactly.
+
+Two laws hold for every task. A pair is a function of (seed, split, index) alone: no global random state, and the same
+pairs wherever they are asked for. And a source belongs to one split for ever, by a hash of its text (90 % train, 5 %
+dev, 5 % test, whatever the seed): no model is asked in dev or test what it saw in training, nor twice the same. Train
+may repeat itself, as it is drawn from the task at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from random import Random
+
+from glassformer.data.config import DataConfig
+from glassformer.data.english import spell
+from glassformer.data.pairs import Pair
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.registry import lookup
+
+TRIES = 20_000  # draws without a new source after which a split counts as exhausted; 20 are usual in dev and test
+
+
+def none_is_basic(source: str) -> bool:
+    """For most tasks no source is so basic that every model must have seen it."""
+    return False
+
+
+@dataclass(frozen=True)
+class Task:
+    """One way to make sources, and the one right target of each."""
+
+    source: Callable[[Random, DataConfig], str]
+    target: Callable[[str], str]
+    basic: Callable[[str], bool] = none_is_basic
+    """True for sources that are never held out."""
+
+    def split_of(self, source: str) -> str:
+        """The only split in which `source` can stand."""
+        if self.basic(source):
+            return "train"
+        share = _hash(source) % 100
+        return "train" if share < 90 else "dev" if share < 95 else "test"
+
+    def pairs(self, config: DataConfig, split: str, size: int, seed: int) -> list[Pair]:
+        """The first `size` pairs of a split: the same beginning whatever `size` is.
+
+        Pair i has random numbers of its own; dev and test also look back, so as to repeat no source.
+        ConfigError when the task has fewer different sources than asked for.
+        """
+        seen: set[str] = set()
+        found: list[Pair] = []
+        for index in range(size):
+            random = Random(_hash(f"{config.task}/{seed}/{split}/{index}"))
+            for _ in range(TRIES):
+                source = self.source(random, config)
+                if source not in seen and self.split_of(source) == split:
+                    break
+            else:
+                raise ConfigError(
+                    f"A source belongs to one split, and dev and test ask nothing twice: the task {config.task!r} with "
+                    f"these settings has only {index} different {split} sources, but data.{split}_size is {size}. "
+                    f"Lower data.{split}_size, or allow longer sources or more symbols."
+                )
+            if split != "train":
+                seen.add(source)
+            found.append(Pair(source, self.target(source)))
+        return found
+
+
+def make_pairs(config: DataConfig, split: str, seed: int) -> list[Pair]:
+    """The pairs of the synthetic task that `config` names, as many as it says for this split."""
+    task = lookup(TASKS, config.task, "data.task")
+    sizes: dict[str, int] = {"train": config.train_size, "dev": config.dev_size, "test": config.test_size}
+    return task.pairs(config, split, lookup(sizes, split, "split"), seed)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+
+
+def _below(random: Random, limit: int) -> int:
+    """A whole number from 0 to limit - 1. Python promises only `random()` to stay the same in later versions."""
+    return int(random.random() * limit)
+
+
+def _symbol(number: int, symbols: int) -> str:
+    """a, b, c, ...; with more than 26 symbols s0, s1, s2, ... written with equal length so that they also sort."""
+    return chr(ord("a") + number) if symbols <= 26 else f"s{number:0{len(str(symbols - 1))}d}"
+
+
+def _some_symbols(random: Random, config: DataConfig) -> str:
+    length = config.min_length + _below(random, config.max_length - config.min_length + 1)
+    return " ".join(_symbol(_below(random, config.symbols), config.symbols) for _ in range(length))
+
+
+def _some_numbers(random: Random, config: DataConfig) -> str:
+    return " ".join(str(_below(random, 100)) for _ in range(2 + _below(random, 6)))
+
+
+def _some_digits(random: Random, config: DataConfig) -> str:
+    """A number of 1 to 6 digits, each length equally often: few of all numbers are short, yet those teach the words."""
+    digits = 1 + _below(random, 6)
+    first = 10 ** (digits - 1) if digits > 1 else 0
+    return str(first + _below(random, 10**digits - first))
+
+
+def _unchanged(source: str) -> str:
+    return source
+
+
+def _reversed(source: str) -> str:
+    return " ".join(reversed(source.split()))
+
+
+def _sorted(source: str) -> str:
+    return " ".join(sorted(source.split()))
+
+
+def _spelled(source: str) -> str:
+    return " ".join(spell(int(number)) for number in source.split())
+
+
+def _below_a_hundred(source: str) -> bool:
+    """0 to 99 are the words of which all longer numbers are made, so a model may always see them."""
+    return int(source) < 100
+
+
+TASKS: dict[str, Task] = {
+    "copy": Task(_some_symbols, _unchanged),
+    "reverse": Task(_some_symbols, _reversed),
+    "sort": Task(_some_symbols, _sorted),
+    "numbers": Task(_some_numbers, _spelled),
+    "spell": Task(_some_digits, _spelled, basic=_below_a_hundred),
+}

@@ -1,0 +1,99 @@
+"""What every tokenizer promises: text to ids and back, with six special ids that no user's text can produce.
+
+    id      0      1      2      3      4      5        6 ...
+    token   <pad>  <bos>  <eos>  <unk>  <sep>  <blank>  the tokenizer's own
+
+A user who types "<pad>" gets the ids of those five characters (or that word), never id 0.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, cast
+
+from glassformer.data.config import TokenizerConfig
+from glassformer.foundation.errors import DataError
+
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<sep>", "<blank>")
+PAD, BOS, EOS, UNK, SEP, BLANK = range(len(SPECIALS))
+
+
+class Tokenizer(ABC):
+    """Text to ids and back. Immutable once made; `to_json` holds all of it."""
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """The number of ids, special ones included."""
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`, without special ones, but for <unk> where the vocabulary lacks a word or character.
+
+        Raises DataError for a lone surrogate, which is half of a character and has no UTF-8 form.
+        """
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for each of `texts`."""
+        return [self.encode(text) for text in texts]
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`. Special ids are left out, except <unk>, which shows. DataError for an unknown id."""
+
+    @abstractmethod
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        r"""One string for each id, for pictures: special tokens by name, bytes that are no text as \\xNN."""
+
+    @abstractmethod
+    def to_json(self) -> str:
+        """All of the tokenizer as JSON text; `tokenizer_from_json` reads it back."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, text: str) -> Tokenizer:
+        """The tokenizer that `to_json` wrote. DataError for anything else."""
+
+    @classmethod
+    @abstractmethod
+    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+        """The tokenizer whose vocabulary covers `texts`; the same texts give the same tokenizer."""
+
+
+def utf8(text: str) -> bytes:
+    """`text` as UTF-8. DataError for a lone surrogate, naming it and its place."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"Text must be Unicode that UTF-8 can hold, but character {error.start + 1} is the lone surrogate "
+            f"U+{ord(text[error.start]):04X}, half of a character. Read the text again with the right encoding."
+        ) from None
+
+
+def check_ids_known(ids: Iterable[int], vocab_size: int) -> list[int]:
+    """`ids` as a list. DataError for one outside the vocabulary, naming it and its place."""
+    ids = list(ids)
+    for place, id in enumerate(ids):
+        if not 0 <= id < vocab_size:
+            raise DataError(
+                f"Ids of this tokenizer go from 0 to {vocab_size - 1}, but id {id} stands at place {place} "
+                f"(counted from 0). Decode with the tokenizer that the model was trained with."
+            )
+    return ids
+
+
+def read_json(text: str) -> Mapping[str, object]:
+    """The JSON object in `text`. DataError for text that is none."""
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise DataError(f"A tokenizer is a JSON object, but this text cannot be read as JSON: {reason}.") from None
+    if not isinstance(value, dict):
+        raise DataError(f"A tokenizer is a JSON object, but this JSON is of type {type(value).__name__}.")
+    return cast("Mapping[str, object]", value)

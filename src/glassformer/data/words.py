@@ -1,0 +1,97 @@
+"""Tokenizers whose vocabulary is a list of strings: the words, or the characters, of the training text."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, cast
+
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer, check_ids_known, read_json, utf8
+from glassformer.foundation.errors import DataError
+
+
+class _Listed(Tokenizer):
+    """Ids 6, 7, ... stand for the strings of `entries`, in order. What is not listed is <unk>."""
+
+    joint: ClassVar[str]
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        self.entries = tuple(entries)
+        self._ids = {entry: id for id, entry in enumerate(self.entries, start=len(SPECIALS))}
+
+    @staticmethod
+    @abstractmethod
+    def cut(text: str) -> list[str]:
+        """The pieces of `text` that get one id each."""
+
+    @property
+    def vocab_size(self) -> int:
+        return len(SPECIALS) + len(self.entries)
+
+    def encode(self, text: str) -> list[int]:
+        utf8(text)
+        return [self._ids.get(piece, UNK) for piece in self.cut(text)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        known = check_ids_known(ids, self.vocab_size)
+        return self.joint.join(self.tokens(id for id in known if id >= len(SPECIALS) or id == UNK))
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        names = (*SPECIALS, *self.entries)
+        return [names[id] for id in check_ids_known(ids, self.vocab_size)]
+
+    def to_json(self) -> str:
+        record = {"kind": self.kind, "specials": SPECIALS, "entries": self.entries}
+        return json.dumps(record, ensure_ascii=False, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> _Listed:
+        record = read_json(text)
+        entries = record.get("entries")
+        if record.get("kind") != cls.kind or record.get("specials") != list(SPECIALS):
+            raise DataError(
+                f"A {cls.kind} tokenizer has kind {cls.kind!r} and the special tokens {', '.join(SPECIALS)}, but this "
+                f"one has kind {record.get('kind')!r} and {record.get('specials')!r}. Take the file of the same run."
+            )
+        if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in cast("list[object]", entries)):
+            raise DataError(f"A {cls.kind} tokenizer has a list of strings under 'entries'; this one has not.")
+        entries = cast("list[str]", entries)
+        for place, entry in enumerate(entries):
+            utf8(entry)
+            if cls.cut(entry) != [entry]:
+                raise DataError(f"Entry {place} of this {cls.kind} tokenizer, {entry!r}, is not one {cls.kind}.")
+        if len(set(entries)) != len(entries):
+            raise DataError(f"The entries of this {cls.kind} tokenizer repeat one another, so ids would be ambiguous.")
+        return cls(entries)
+
+    @classmethod
+    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> _Listed:
+        found: set[str] = set()
+        for text in texts:
+            utf8(text)
+            found.update(cls.cut(text))
+        return cls(sorted(found))  # sorted: the order must not depend on Python's string hashes
+
+
+class WordTokenizer(_Listed):
+    """One id a word. Words end at white space; `decode` puts one space between them."""
+
+    kind = "word"
+    joint = " "
+
+    @staticmethod
+    def cut(text: str) -> list[str]:
+        return text.split()
+
+
+class CharacterTokenizer(_Listed):
+    """One id a character (a Unicode code point); `decode` puts nothing between them."""
+
+    kind = "character"
+    joint = ""
+
+    @staticmethod
+    def cut(text: str) -> list[str]:
+        return list(text)

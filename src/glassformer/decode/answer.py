@@ -1,0 +1,60 @@
+"""Whole answers for many sources: sorted by length, decoded in batches, given back in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from glassformer.data.vocabulary import EOS
+from glassformer.decode.generate import fill_blanks, generate
+from glassformer.model.transformer import Transformer
+
+
+class Answer(NamedTuple):
+    """Token ids without <eos>; `complete` is False where the limit came before <eos>."""
+
+    ids: list[int]
+    complete: bool
+
+
+def answer(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    *,
+    max_new_tokens: int | None = None,
+    batch_size: int = 128,
+    lengths: Sequence[int] | None = None,
+) -> list[Answer]:
+    """The greedy answer to each source, in order.
+
+    `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks.
+    """
+    if lengths is None and not model.config.stack.causal:
+        lengths = [len(source) for source in sources]
+    answers: list[Answer | None] = [None] * len(sources)
+    order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
+    for first in range(0, len(order), batch_size):
+        rows = order[first : first + batch_size]
+        batch = [sources[row] for row in rows]
+        if lengths is not None and not model.config.stack.causal:
+            filled = fill_blanks(model, batch, [lengths[row] for row in rows])
+            found = [Answer(ids, True) for ids in filled]
+        else:
+            found = _write(model, batch, [_limit(model, source, max_new_tokens) for source in batch])
+        for row, each in zip(rows, found, strict=True):
+            answers[row] = each
+    return [each for each in answers if each is not None]
+
+
+def _limit(model: Transformer, source: Sequence[int], asked: int | None) -> int:
+    limit = asked if asked is not None else 2 * len(source) + 10
+    longest = model.config.stack.max_len
+    return limit if longest is None else min(limit, longest)
+
+
+def _write(model: Transformer, sources: list[Sequence[int]], limits: list[int]) -> list[Answer]:
+    written: list[list[int]] = [[] for _ in sources]
+    for step in generate(model, sources=sources, max_new_tokens=limits):
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            written[row].append(token)
+    return [Answer(ids[:-1], True) if ids and ids[-1] == EOS else Answer(ids, False) for ids in written]

@@ -1,0 +1,143 @@
+"""Decoding as a generator: the source is encoded once, then one token a step for every row that is not finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+
+from glassformer.data.batch import pad
+from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.model.transformer import Transformer
+from glassformer.parts import Cache
+
+Choose = Callable[[Tensor], Tensor]
+"""Logits [B, V] to the next tokens [B]."""
+
+
+class Emitted(NamedTuple):
+    """One step: the rows that still went on, by their place in the call, and the token each of them got."""
+
+    rows: list[int]
+    tokens: list[int]
+
+
+def greedy(logits: Float[Tensor, "B V"]) -> Int[Tensor, " B"]:
+    """The likeliest token; of equals, the one with the lowest id."""
+    return logits.argmax(-1)
+
+
+@torch.no_grad()
+def generate(
+    model: Transformer,
+    *,
+    sources: Sequence[Sequence[int]] | None = None,
+    prompts: Sequence[Sequence[int]] | None = None,
+    max_new_tokens: int | Sequence[int],
+    choose: Choose = greedy,
+    eos: int = EOS,
+) -> Iterator[Emitted]:
+    """Yields the tokens of each step until every row has ended with `eos` or reached its limit.
+
+    An encoder-decoder takes `sources` (without special tokens) and begins each row with <bos>, or with `prompts`; a
+    decoder takes `prompts` alone. Rows may differ in length; each gets what it would get alone. Rows that finished
+    leave the batch. `max_new_tokens` is one limit, or one for each row. Errors: `ConfigError`, `DataError`.
+    """
+    model.eval()
+    run = _start(model, sources, prompts)
+    n_rows = len(run.tokens)
+    limits = [max_new_tokens] * n_rows if isinstance(max_new_tokens, int) else list(max_new_tokens)
+    if len(limits) != n_rows or min(limits) < 1:
+        raise ConfigError(f"max_new_tokens must be at least 1, once or for each of the {n_rows} rows; got {limits}.")
+    going = list(range(n_rows))  # the call's rows, in the order of the batch's
+    done = [False] * n_rows
+    for number in range(1, max(limits) + 1):
+        hidden = model.hidden(
+            run.tokens, keep=run.keep, memory=run.memory, source_keep=run.memory_keep, cache=run.cache
+        )
+        chosen = choose(model.head(hidden[:, -1]))
+        picked = chosen.tolist()
+        live = [(row, token) for row, token in zip(going, picked, strict=True) if not done[row]]
+        yield Emitted([row for row, _ in live], [token for _, token in live])
+        for row, token in live:
+            done[row] = token == eos or number >= limits[row]
+        if all(done):
+            return
+        run = run._replace(tokens=chosen[:, None], keep=None)
+        going, run = _leave(going, done, run)
+
+
+class _Run(NamedTuple):
+    """What goes from one step to the next."""
+
+    tokens: Tensor
+    keep: Tensor | None
+    cache: Cache
+    memory: Tensor | None
+    memory_keep: Tensor | None
+
+
+def _start(
+    model: Transformer, sources: Sequence[Sequence[int]] | None, prompts: Sequence[Sequence[int]] | None
+) -> _Run:
+    if not model.config.stack.causal:
+        raise ConfigError("generate() writes from left to right; this model reads both ways. Use fill_blanks().")
+    if (sources is None) == (model.encoder is not None and model.decoder is not None):
+        raise ConfigError("An encoder-decoder needs sources, a model of one stack has none; give sources or prompts.")
+    if prompts is None:
+        if sources is None:
+            raise ConfigError("A decoder goes on from a prompt; give prompts, [[BOS]] for a fresh text.")
+        prompts = [[BOS]] * len(sources)
+    if sources is not None and len(sources) != len(prompts):
+        raise DataError(f"Each source has one prompt; got {len(sources)} sources and {len(prompts)} prompts.")
+    device = next(model.parameters()).device
+    memory = memory_keep = None
+    if sources is not None:
+        source, memory_keep = pad([[*source, EOS] for source in sources])
+        memory_keep = None if memory_keep is None else memory_keep.to(device)
+        memory = model.encode(source.to(device), memory_keep)
+    tokens, keep = _pad_left(prompts)
+    return _Run(tokens.to(device), None if keep is None else keep.to(device), model.new_cache(), memory, memory_keep)
+
+
+def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
+    """Prompts with their padding in front, so that the last column is the last token of every row."""
+    if any(len(prompt) == 0 for prompt in prompts):
+        row = next(i for i, prompt in enumerate(prompts) if len(prompt) == 0)
+        raise DataError(
+            f"A prompt needs at least one token; prompt {row} (counted from 0) is empty. Begin it with BOS."
+        )
+    tokens, keep = pad([list(reversed(prompt)) for prompt in prompts])
+    return tokens.flip(1), None if keep is None else keep.flip(1)
+
+
+def _leave(going: list[int], done: list[bool], run: _Run) -> tuple[list[int], _Run]:
+    """Takes finished rows out of the batch, once they are a quarter of it: moving the cache costs too."""
+    stay = [i for i, row in enumerate(going) if not done[row]]
+    if len(going) - len(stay) < max(1, len(going) // 4):
+        return going, run
+    rows = torch.tensor(stay, device=run.tokens.device)
+    run.cache.select(rows)
+    return [going[i] for i in stay], _Run(
+        run.tokens[rows],
+        None,
+        run.cache,
+        None if run.memory is None else run.memory[rows],
+        None if run.memory_keep is None else run.memory_keep[rows],
+    )
+
+
+@torch.no_grad()
+def fill_blanks(model: Transformer, sources: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[list[int]]:
+    """Answers of an encoder alone: row i reads [source, <sep>, blanks] and fills `lengths[i]` blanks at once."""
+    model.eval()
+    device = next(model.parameters()).device
+    rows = [[*source, SEP, *[BLANK] * length] for source, length in zip(sources, lengths, strict=True)]
+    tokens, keep = pad(rows)
+    logits = model(tokens.to(device), keep=None if keep is None else keep.to(device))
+    best = logits.argmax(-1).tolist()
+    ends = [len(row) for row in rows]
+    return [best[i][end - length : end] for i, (end, length) in enumerate(zip(ends, lengths, strict=True))]

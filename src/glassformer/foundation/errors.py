@@ -1,0 +1,39 @@
+"""What a user can be told: the rule, what came, what to do. Each kind carries the exit code of the command line."""
+
+from __future__ import annotations
+
+
+class GlassformerError(ValueError):
+    """A mistake that its maker can mend. The message says the rule, what came, and what to do."""
+
+    exit_code = 2
+
+
+class ConfigError(GlassformerError):
+    """A configuration that cannot be: an unknown name or key, or values that contradict each other."""
+
+
+class DataError(GlassformerError):
+    """A file or value that cannot be read as data. The message names file, line (or row and column) and remedy."""
+
+
+class CheckpointError(GlassformerError):
+    """A run or checkpoint folder that is missing, incomplete, damaged or of another model."""
+
+
+class CheckFailedError(GlassformerError):
+    """A check that the user asked for did not hold."""
+
+    exit_code = 3
+
+
+class DivergedError(GlassformerError):
+    """Loss or gradient is no longer a finite number. Raised before the weights are touched."""
+
+    exit_code = 4
+
+
+class ResourceError(GlassformerError):
+    """Memory or disk ran out."""
+
+    exit_code = 5

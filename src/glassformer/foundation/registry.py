@@ -1,0 +1,32 @@
+"""Looking a name up in a plain dictionary: an unknown name is answered with the known ones and the nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+from glassformer.foundation.errors import ConfigError
+
+Entry = TypeVar("Entry")
+
+
+def lookup(table: Mapping[str, Entry], name: str, what: str) -> Entry:
+    """The entry called `name`; `what` names the field in the error.
+
+    >>> lookup({"layer": 1, "rms": 2}, "rsm", "norm")
+    Traceback (most recent call last):
+        ...
+    glassformer.foundation.errors.ConfigError: norm='rsm' is not known. Known: 'layer', 'rms'. Did you mean 'rms'?
+    """
+    if name in table:
+        return table[name]
+    raise ConfigError(f"{what}={name!r} is not known. {suggestion(name, table)}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The second half of such an error: what is known, and the nearest to what came."""
+    names = sorted(known)
+    text = "Known: " + ", ".join(repr(each) for each in names) + "."
+    nearest = get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"{text} Did you mean {nearest[0]!r}?" if nearest else text

@@ -1,0 +1,45 @@
+"""Device and threads: chosen on request, with the reason in words. Importing this does nothing."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from glassformer.foundation.errors import ConfigError
+
+MOST_THREADS = 8
+"""Beyond this, small models spend their time handing work around."""
+
+
+def choose_device(name: str = "auto") -> tuple[torch.device, str]:
+    """The device and why. "auto": an accelerator where there is one, else the processor. Errors: `ConfigError`."""
+    if name == "auto":
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        if accelerator is None:
+            return torch.device("cpu"), "cpu, as there is no accelerator"
+        return accelerator, f"{accelerator.type}, the accelerator of this machine"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ConfigError(f"The device must be one that torch can reach here; got {name!r}. Try auto or cpu.") from None
+    return device, f"{device}, as asked"
+
+
+def choose_threads(asked: int = 0) -> tuple[int, str]:
+    """Sets torch's threads, and says how many and why. 0: one for each processor this process may use, up to 8."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = asked or min(allowed, MOST_THREADS)
+    torch.set_num_threads(threads)
+    why = "as asked" if asked else f"of {allowed} processors"
+    return threads, f"{threads} threads, {why}"
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the device multiplies bfloat16 numbers in hardware; elsewhere they are emulated, and slow."""
+    if device.type == "cpu":
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return False

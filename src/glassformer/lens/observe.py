@@ -1,0 +1,54 @@
+"""Attention weights of a model that runs as always: the seam is swapped for the length of a `with`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import torch
+
+from glassformer.attend import Attend, Mask, attention_weights
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.model.transformer import Transformer
+from glassformer.parts import Attention
+
+Seen = dict[str, Float[Tensor, "B H T S"]]
+"""Module name, as in "decoder.blocks.1.cross_attention", to the weights of the last forward."""
+
+
+@contextmanager
+def observe(model: Transformer) -> Generator[Seen]:
+    """Collects every attention's weights while the `with` lasts, [B, H, T, S], rows summing to 1 (or to 0).
+
+    The output is computed as always, so logits are bit-equal; the weights are computed beside it by the reference,
+    before dropout. Afterwards the model is exactly as before.
+
+    >>> import torch
+    >>> from glassformer import ModelConfig, StackConfig, Transformer, observe
+    >>> model = Transformer(ModelConfig(vocab_size=9, decoder=StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8)))
+    >>> with observe(model) as seen:
+    ...     _ = model(torch.tensor([[1, 2, 3]]))
+    >>> {name: tuple(weights.shape) for name, weights in seen.items()}
+    {'decoder.blocks.0.self_attention': (1, 2, 3, 3)}
+    """
+    seen: Seen = {}
+    watched = {
+        name.removesuffix(".branch"): each for name, each in model.named_modules() if isinstance(each, Attention)
+    }
+    before = {name: attention.attend for name, attention in watched.items()}
+    try:
+        for name, attention in watched.items():
+            attention.attend = _recording(attention.attend, seen, name)
+        yield seen
+    finally:
+        for name, attention in watched.items():
+            attention.attend = before[name]
+
+
+def _recording(attend: Attend, seen: Seen, name: str) -> Attend:
+    def recording(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+        with torch.no_grad():
+            seen[name] = attention_weights(q, k, mask, scale=scale)
+        return attend(q, k, v, mask, scale=scale, dropout=dropout)
+
+    return recording

@@ -1,0 +1,1 @@
+"""Floor 3: whole models from parts. It never sees text."""

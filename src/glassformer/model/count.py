@@ -1,0 +1,33 @@
+"""Where a model's parameters are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import nn
+
+
+class Row(NamedTuple):
+    """One parameter: its name, its shape, how many numbers it holds, its share of all, and whose tensor it is."""
+
+    name: str
+    shape: tuple[int, ...]
+    numbers: int
+    share: float
+    same_as: str | None
+    """The name under which this tensor was counted already; such a row counts as 0."""
+
+
+def count_parameters(model: nn.Module) -> tuple[list[Row], int]:
+    """A row for each named parameter, and the total of the unique tensors."""
+    named = list(model.named_parameters(remove_duplicate=False))
+    total = sum(parameter.numel() for parameter in model.parameters())
+    first: dict[int, str] = {}
+    rows: list[Row] = []
+    for name, parameter in named:
+        same_as = first.setdefault(id(parameter), name)
+        numbers = parameter.numel() if same_as == name else 0
+        rows.append(
+            Row(name, tuple(parameter.shape), numbers, numbers / max(total, 1), None if same_as == name else same_as)
+        )
+    return rows, total

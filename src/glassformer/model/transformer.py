@@ -1,0 +1,97 @@
+"""The whole model: an encoder, a decoder or both, and a head."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.model.config import ModelConfig
+from glassformer.model.initialize import initialize
+from glassformer.model.stack import Stack
+from glassformer.parts import Cache, Head
+
+
+class Transformer(nn.Module):
+    """Tokens to logits (Vaswani et al. 2017). The shape of the config is the shape of the model.
+
+    >>> import torch
+    >>> from glassformer import ModelConfig, StackConfig, Transformer
+    >>> stack = StackConfig(d_model=32, n_heads=4, n_layers=2, d_ff=64)
+    >>> model = Transformer(ModelConfig(vocab_size=50, encoder=stack, decoder=stack))
+    >>> model(torch.tensor([[1, 7, 8]]), source=torch.tensor([[5, 6, 7, 2]])).shape
+    torch.Size([1, 3, 50])
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        scale, both = config.scale_embeddings, config.encoder is not None and config.decoder is not None
+        self.encoder = self.decoder = None
+        if config.encoder is not None:
+            source_size = config.source_vocab_size or config.vocab_size
+            self.encoder = Stack(config.encoder, source_size, scale_embeddings=scale)
+        if config.decoder is not None:
+            self.decoder = Stack(config.decoder, config.vocab_size, reads_memory=both, scale_embeddings=scale)
+        if self.encoder is not None and self.decoder is not None and config.share_embeddings and config.one_vocabulary:
+            self.encoder.embedding.weight = self.decoder.embedding.weight
+        tied = self.reader.embedding if config.tie_embeddings else None
+        self.head = Head(config.vocab_size, config.stack.d_model, bias=config.head_bias, tied=tied)
+        initialize(self.encoder, self.decoder, self.head, config)
+
+    @property
+    def reader(self) -> Stack:
+        """The stack whose vectors the head reads: the decoder where there is one."""
+        stack = self.decoder if self.decoder is not None else self.encoder
+        assert stack is not None
+        return stack
+
+    def encode(self, source: Int[Tensor, "B S"], keep: Bool[Tensor, "B S"] | None = None) -> Float[Tensor, "B S D"]:
+        """The encoder's memory of a source, for `hidden(..., memory=)`: encode once, decode many steps."""
+        if self.encoder is None or self.decoder is None:
+            raise ConfigError("encode() belongs to an encoder-decoder; this model has one stack. Call hidden(tokens).")
+        return self.encoder(source, keep=keep)
+
+    def hidden(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        keep: Bool[Tensor, "B T"] | None = None,
+        source: Int[Tensor, "B S"] | None = None,
+        source_keep: Bool[Tensor, "B S"] | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """The last vectors, before the head. `keep` and `source_keep` are True at real tokens; None: no padding.
+
+        An encoder-decoder takes the source, or the memory that `encode` made of it. With a cache, `tokens` are only
+        the new ones.
+        """
+        if self.decoder is None or self.encoder is None:
+            if source is not None or memory is not None:
+                raise ConfigError("source and memory belong to an encoder-decoder; this model has one stack.")
+            return self.reader(tokens, keep=keep, cache=cache)
+        if memory is None:
+            if source is None:
+                raise ConfigError("An encoder-decoder reads a source; give source= (token ids) or memory= (encode()).")
+            memory = self.encoder(source, keep=source_keep)
+        return self.decoder(tokens, keep=keep, memory=memory, memory_keep=source_keep, cache=cache)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        keep: Bool[Tensor, "B T"] | None = None,
+        source: Int[Tensor, "B S"] | None = None,
+        source_keep: Bool[Tensor, "B S"] | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        """The logits: `head(hidden(...))`."""
+        return self.head(
+            self.hidden(tokens, keep=keep, source=source, source_keep=source_keep, memory=memory, cache=cache)
+        )
+
+    def new_cache(self, capacity: int | None = None) -> Cache:
+        """An empty cache for decoding: growing, or of constant shapes with room for `capacity` tokens."""
+        return Cache(len(self.reader.blocks), capacity=capacity)

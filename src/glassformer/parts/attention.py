@@ -1,0 +1,71 @@
+"""Multi-head attention: queries from x, keys and values from x itself or from a source."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from glassformer.attend import Attend, Mask
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.parts.cache import LayerCache
+from glassformer.parts.positions import Rotation, rotate
+
+
+class Attention(nn.Module):
+    """Concat(head_1, ..., head_H) W_output with head_i = attention(x W_query_i, source W_key_i, source W_value_i).
+
+    Vaswani et al. 2017, section 3.2.2. With fewer key/value heads G than heads H, each serves H/G heads (Ainslie et
+    al. 2023). `attend` is the one seam between projections and arithmetic; whoever wants to watch replaces it.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        attend: Attend,
+        *,
+        n_kv_heads: int | None = None,
+        d_head: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.d_head = d_head if d_head is not None else d_model // n_heads
+        self.scale = self.d_head**-0.5
+        self.dropout = dropout
+        self.attend = attend
+        inner, shared = n_heads * self.d_head, (n_kv_heads or n_heads) * self.d_head
+        self.query = nn.Linear(d_model, inner, bias=bias)
+        self.key = nn.Linear(d_model, shared, bias=bias)
+        self.value = nn.Linear(d_model, shared, bias=bias)
+        self.output = nn.Linear(inner, d_model, bias=bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        mask: Mask,
+        source: Float[Tensor, "B S D"] | None = None,
+        rotation: Rotation | None = None,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """What each position of x reads. A cache may already hold all keys (of a source) or take the new ones in."""
+        q = rotate(self.heads(self.query(x)), rotation)
+        if cache is not None and cache.complete:
+            k, v = cache.read()
+        else:
+            source = x if source is None else source
+            k = rotate(self.heads(self.key(source)), rotation)
+            v = self.heads(self.value(source))
+            if cache is not None:
+                k, v = cache.append(k, v)
+        mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
+        """One vector a position cut into one a head."""
+        return x.unflatten(-1, (-1, self.d_head)).transpose(1, 2)
+
+    @property
+    def writer(self) -> nn.Linear:
+        """The map that writes to the residual stream."""
+        return self.output

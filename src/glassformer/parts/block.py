@@ -1,0 +1,48 @@
+"""One block for all shapes: self-attention, perhaps cross-attention, feed-forward."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from glassformer.attend import Mask
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.parts.cache import LayerCache
+from glassformer.parts.positions import Rotation
+from glassformer.parts.residual import Residual
+
+
+class Block(nn.Module):
+    """Up to three residual branches (Vaswani et al. 2017, figure 1).
+
+    Encoder: no cross-attention, a mask that is not causal. Decoder: causal. Decoder of an encoder-decoder: causal,
+    with cross-attention to the encoder's memory.
+    """
+
+    def __init__(self, self_attention: Residual, cross_attention: Residual | None, feed_forward: Residual) -> None:
+        super().__init__()
+        self.self_attention = self_attention
+        self.cross_attention = cross_attention
+        self.feed_forward = feed_forward
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        mask: Mask,
+        rotation: Rotation | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_mask: Mask | None = None,
+        cache: LayerCache | None = None,
+        cross_cache: LayerCache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """The stream after this block."""
+        x = self.self_attention(x, mask=mask, rotation=rotation, cache=cache)
+        if self.cross_attention is not None:
+            x = self.cross_attention(x, source=memory, mask=memory_mask, cache=cross_cache)
+        return self.feed_forward(x)
+
+    @property
+    def writers(self) -> list[nn.Linear]:
+        """The linear maps that write to the residual stream, one a branch."""
+        branches = (self.self_attention, self.cross_attention, self.feed_forward)
+        return [branch.branch.writer for branch in branches if branch is not None]

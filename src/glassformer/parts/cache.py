@@ -1,0 +1,165 @@
+"""Keys and values already computed, so that a decoding step projects only the new tokens.
+
+`Growing` is the one to read, `Fixed` (constant shapes) the one to run; `Once` holds the keys of an encoder's memory.
+Attention cannot tell them apart. The cache also knows where each key stands, so rows of unequal length share a batch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+
+
+@runtime_checkable
+class LayerCache(Protocol):
+    """What attention asks of one layer's memory."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all keys are in already, so that nothing is left to project."""
+        ...
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Takes in the keys and values of new tokens [B, G, T, K]; answers with all that may be read."""
+        ...
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """All keys and values."""
+        ...
+
+    def select(self, rows: Tensor) -> None:
+        """Keeps the given rows of the batch, in the order given."""
+        ...
+
+
+class Growing:
+    """Concatenates: any length, one allocation a step."""
+
+    complete = False
+
+    def __init__(self) -> None:
+        self._held: tuple[Tensor, Tensor] | None = None
+
+    def append(
+        self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
+    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        """The new keys and values after the old."""
+        if self._held is not None:
+            k, v = torch.cat([self._held[0], k], dim=2), torch.cat([self._held[1], v], dim=2)
+        self._held = (k, v)
+        return self._held
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """All keys and values so far."""
+        assert self._held is not None, "nothing was appended yet"
+        return self._held
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows."""
+        if self._held is not None:
+            self._held = (self._held[0][rows], self._held[1][rows])
+
+
+class Once(Growing):
+    """Projected at the first step, read ever after."""
+
+    @property
+    def complete(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the first step is done."""
+        return self._held is not None
+
+
+class Fixed:
+    """Writes in place into room for `capacity` tokens and answers with all of it; the mask hides what is unwritten."""
+
+    complete = False
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.used = 0
+        self._held: tuple[Tensor, Tensor] | None = None
+
+    def append(
+        self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
+    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        """The whole room, with the new keys and values in their columns."""
+        if self._held is None:
+            B, G, _, K = k.shape
+            self._held = (k.new_zeros(B, G, self.capacity, K), v.new_zeros(B, G, self.capacity, K))
+        end = self.used + k.shape[2]
+        self._held[0][:, :, self.used : end] = k
+        self._held[1][:, :, self.used : end] = v
+        self.used = end
+        return self._held
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """The whole room."""
+        assert self._held is not None, "nothing was appended yet"
+        return self._held
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows."""
+        if self._held is not None:
+            self._held = (self._held[0][rows], self._held[1][rows])
+
+
+class Step(NamedTuple):
+    """Where the tokens of one forward stand, and where every key does."""
+
+    positions: Int[Tensor, "*batch T"]
+    keys: Int[Tensor, "*batch S"]
+    """-1 where a column holds nothing."""
+    in_order: bool
+    """Whether the queries are simply the last T of S consecutive keys, so that a mask needs no positions."""
+
+
+class Cache:
+    """The memory of a decoder: one `LayerCache` a layer for its own keys, one for those of the encoder's memory.
+
+    With `capacity` it is `Fixed` and takes at most that many tokens; without, `Growing`.
+    """
+
+    def __init__(self, n_layers: int, *, capacity: int | None = None) -> None:
+        self.capacity = capacity
+        self.length = 0
+        self.layers: list[LayerCache] = [Growing() if capacity is None else Fixed(capacity) for _ in range(n_layers)]
+        self.cross: list[LayerCache] = [Once() for _ in range(n_layers)]
+        self._ragged: Tensor | None = None  # [B, columns] positions, once rows differ
+
+    def advance(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
+        """Makes room for new tokens. `keep` is False at padding, which takes a column but no position.
+
+        Errors: `ConfigError` past the capacity.
+        """
+        start, self.length = self.length, self.length + tokens.shape[1]
+        if self.capacity is not None and self.length > self.capacity:
+            raise ConfigError(
+                f"The cache holds {self.capacity} tokens; a step to {self.length} was asked for. Make a larger one."
+            )
+        if keep is not None or self._ragged is not None:
+            return self._advance_ragged(tokens, keep, start)
+        columns = torch.arange(self.capacity or self.length, device=tokens.device)
+        if self.capacity is None:
+            return Step(columns[start:], columns, in_order=True)
+        return Step(columns[start : self.length], torch.where(columns < self.length, columns, -1), in_order=False)
+
+    def _advance_ragged(self, tokens: Tensor, keep: Tensor | None, start: int) -> Step:
+        real = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
+        keys = tokens.new_full((tokens.shape[0], self.capacity or self.length), -1)
+        keys[:, :start] = torch.arange(start, device=tokens.device) if self._ragged is None else self._ragged[:, :start]
+        last = keys.max(1, keepdim=True).values
+        positions = last + real.long().cumsum(1)
+        keys[:, start : self.length] = torch.where(real, positions, -1)
+        self._ragged = keys
+        return Step(positions.clamp(min=0), keys, in_order=False)
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows of the batch, in the order given: rows that are finished leave."""
+        for layer in (*self.layers, *self.cross):
+            layer.select(rows)
+        if self._ragged is not None:
+            self._ragged = self._ragged[rows]

@@ -1,0 +1,121 @@
+"""Writing a file so that a crash, a kill or a full disk leaves the old content or the new, and never half of either.
+
+The order that makes it so: write under another name, fsync the bytes, rename, fsync the folder that holds the name.
+A rename is one step of the file system; without the first fsync the name may reach the disk before the bytes do.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.store.leftovers import absolute, beside, remove_leftovers
+
+FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "files may not grow so large here",
+}
+"""What a system says when there is no room."""
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    """Make `text`, in UTF-8 and otherwise unchanged, the content of `path`; see `write_bytes`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Make `data` the content of `path`, durably and in one step; readers see the old content or the new.
+
+    Errors: `ResourceError` when there is no room, `CheckpointError` when the folder cannot be written. Both leave what
+    was there as it was.
+    """
+    path = absolute(path)
+    staged = beside(path, "tmp")
+    with explained(path, len(data)):
+        make_folder(path.parent)
+        remove_leftovers(path)
+        try:
+            write_new(staged, data)
+            staged.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                staged.unlink()
+            raise
+        sync_folder(path.parent)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Create `path`, which must not exist, with `data`, and wait until the disk has it."""
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def make_folder(folder: Path) -> None:
+    """Create `folder` and what is missing above it, durably. A folder that exists is left alone."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir()
+    sync_folder(folder.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Wait until the disk has the bytes of `path`; safetensors does not."""
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the names in `folder`. Windows has no such call; its renames are journalled."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def explained(path: Path, needed: int) -> Generator[None, None, None]:
+    """Turn what the system says while `path` is written into what a user can act on; `needed` is in bytes."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise ResourceError(no_room(path, needed, error)) from error
+        raise CheckpointError(
+            f"{path} cannot be written: {error.strerror or error}. Nothing that was complete is lost. "
+            "Check that the folder is yours to write and not read-only, or choose another one."
+        ) from error
+
+
+def no_room(path: Path, needed: int, error: OSError) -> str:
+    """The message for a full disk, a used-up quota or a limit on the size of a file."""
+    free = free_bytes(path.parent)
+    room = "unknown" if free is None else f"{free:,} bytes"
+    return (
+        f"{path} cannot be written: {FULL[error.errno or errno.ENOSPC]} ({error.strerror}). "
+        f"Needed: {needed:,} bytes; free: {room}. Nothing that was complete is lost. "
+        "Make room, or keep fewer checkpoints (--checkpoint.keep)."
+    )
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Room left on the disk of `folder`, which may not exist yet, in bytes; none where the system does not say."""
+    for each in (folder, *folder.parents):
+        with suppress(OSError):
+            return shutil.disk_usage(each).free
+    return None

@@ -1,0 +1,167 @@
+"""The checkpoints of a run folder: how they are named, which one to load, which ones to delete.
+
+    runs/NAME/checkpoints/step-000001234/
+
+Which is newest is read off the names and the manifests, never off a pointer or a clock, so it cannot be out of date.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.store.json_file import RESTORE, read_json, readable
+from glassformer.store.leftovers import beside, leftovers
+from glassformer.store.manifest import MANIFEST, Entry, verify
+
+MODEL, OPTIMIZER, CONFIG = "model.safetensors", "optimizer.safetensors", "config.json"
+TOKENIZER, SOURCE_TOKENIZER, STATE = "tokenizer.json", "source_tokenizer.json", "state.json"
+REQUIRED = (MODEL, CONFIG, TOKENIZER, STATE)
+FORMAT = 1
+"""Of the folder as a whole, said in state.json. A change that old files do not survive counts it up."""
+
+STEP = re.compile(r"step-(\d{9,})")
+
+
+class Skipped(NamedTuple):
+    """A checkpoint that was passed over, and why."""
+
+    folder: Path
+    reason: str
+
+
+class Found(NamedTuple):
+    """The checkpoint that was looked for, none if there is none, and the damaged ones that were passed over for it."""
+
+    folder: Path | None
+    skipped: tuple[Skipped, ...]
+
+
+class Rotated(NamedTuple):
+    """The checkpoints that were deleted, and those that should have been but could not be."""
+
+    deleted: tuple[Path, ...]
+    failed: tuple[Skipped, ...]
+
+
+def step_folder(run_folder: Path, step: int) -> Path:
+    """Where the checkpoint of `step` (updates done) belongs."""
+    assert step >= 0, step
+    return run_folder / "checkpoints" / f"step-{step:09d}"
+
+
+def step_number(folder: Path) -> int | None:
+    """The step in the name of a checkpoint folder; none if it is not named as `step_folder` names it."""
+    match = STEP.fullmatch(folder.name)
+    return int(match[1]) if match and folder.name == f"step-{int(match[1]):09d}" else None
+
+
+def checkpoints(run_folder: Path) -> dict[int, Path]:
+    """All checkpoint folders of a run by step, in the order of the numbers, whether or not they are complete.
+
+    One that a dying process had moved aside to replace it is found where it lies.
+    """
+    folder = run_folder / "checkpoints"
+    with readable(folder):
+        aside = [(each.home, each.path) for each in leftovers(folder) if each.kind == "old"]
+        placed = [(path, path) for path in folder.iterdir()] if folder.is_dir() else []
+    found: dict[int, Path] = {}
+    for home, path in (*aside, *placed):  # the one in its place comes later and wins
+        step = step_number(home)
+        if step is not None and path.is_dir() and not path.is_symlink():
+            found[step] = path
+    return dict(sorted(found.items()))
+
+
+def check(folder: Path, *, hashed: Collection[str] | None = None) -> dict[str, Entry]:
+    """The manifest of a checkpoint that is complete; see `verify`. Errors: `CheckpointError` naming what is not."""
+    entries = verify(folder, hashed=hashed)
+    missing = [name for name in REQUIRED if name not in entries]
+    if missing:
+        raise CheckpointError(f"{folder / MANIFEST} does not list {', '.join(missing)}: it is incomplete. {RESTORE}")
+    return entries
+
+
+def newest(run_folder: Path, *, hashed: Collection[str] | None = None) -> Found:
+    """The complete checkpoint of the highest step: the one to resume from. Damaged ones are passed over and named.
+
+    `hashed` limits what is compared by SHA-256 to some files (none: all), where others are not going to be read.
+    """
+    skipped: list[Skipped] = []
+    for folder in reversed(checkpoints(run_folder).values()):
+        try:
+            check(folder, hashed=hashed)
+        except CheckpointError as error:
+            skipped.append(Skipped(folder, str(error)))
+        else:
+            return Found(folder, tuple(skipped))
+    return Found(None, tuple(skipped))
+
+
+def best_or_newest(run_folder: Path, *, hashed: Collection[str] | None = None) -> Found:
+    """The checkpoint to use: that of the step that the newest one's state calls "best" (an integer), or the newest."""
+    found = newest(run_folder, hashed=hashed)
+    best = None if found.folder is None else read_state(found.folder).get("best")
+    if best is None:
+        return found
+    if type(best) is not int:
+        raise CheckpointError(
+            f'{found.folder}: "best" in {STATE} must be the number of a step; got {best!r:.60}. {RESTORE}'
+        )
+    folder = checkpoints(run_folder).get(best)
+    try:
+        if folder is None:
+            raise CheckpointError(f"{step_folder(run_folder, best)}, the best checkpoint, is missing.")
+        check(folder, hashed=hashed)
+    except CheckpointError as error:
+        passed = Skipped(folder or step_folder(run_folder, best), str(error))
+        return found if passed in found.skipped else Found(found.folder, (*found.skipped, passed))
+    return Found(folder, found.skipped)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """What `save` was given as state. Errors: `CheckpointError`, also for a format that this version does not know."""
+    path = folder / STATE
+    match read_json(path):
+        case {"format": int(version), "state": dict(state)} if version <= FORMAT:
+            return state
+        case {"format": int(version)} if version > FORMAT:
+            raise CheckpointError(
+                f"{path} has format {version}, made by a newer glassformer; this one reads up to {FORMAT}. Upgrade it."
+            )
+        case _:
+            raise CheckpointError(f'{path} must hold "format" (a number) and "state" (an object). {RESTORE}')
+
+
+def rotate(run_folder: Path, keep_last: int, best: int | None = None, *, spare: Collection[int] = ()) -> Rotated:
+    """Delete all but the newest `keep_last` checkpoints; call it after a save has succeeded.
+
+    Never deleted: the one of step `best`, those of the steps in `spare`, and the newest complete one, so that something
+    to load is left whatever else is damaged. Where nothing is complete, nothing is deleted.
+    """
+    if keep_last < 1:
+        raise ConfigError(f"The number of checkpoints to keep must be at least 1; got {keep_last}. Try 1.")
+    found, complete = checkpoints(run_folder), newest(run_folder).folder
+    if complete is None:
+        return Rotated((), ())
+    kept = {*list(found)[-keep_last:], *spare} | ({best} if best is not None else set())
+    deleted: list[Path] = []
+    failed: list[Skipped] = []
+    for folder in (folder for step, folder in found.items() if step not in kept and folder != complete):
+        try:
+            delete(folder)
+            deleted.append(folder)
+        except OSError as error:
+            failed.append(Skipped(folder, f"{folder} cannot be deleted: {error.strerror}. Delete it by hand."))
+    return Rotated(tuple(deleted), tuple(failed))
+
+
+def delete(folder: Path) -> None:
+    """Delete a checkpoint. It loses its name first, so a crash leaves no half of it where a whole one is expected."""
+    doomed = beside(folder, "tmp")
+    folder.rename(doomed)
+    shutil.rmtree(doomed)

@@ -1,0 +1,103 @@
+"""Reading a small file that someone else may have written: bounded, regular, and JSON in the strict sense."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from glassformer.foundation.errors import CheckpointError
+
+LARGEST = 32 * 2**20  # bytes; the vocabulary of a large tokenizer takes about 10 MiB
+DEEPEST = 64
+RESTORE = "Copy it again from where it came, or use another checkpoint."
+
+
+def read_json(path: Path, largest: int = LARGEST) -> Any:
+    """The value in a JSON file. Errors: `CheckpointError` for anything but plain, finite, unambiguous JSON."""
+    return parse_json(read_text(path, largest), path)
+
+
+def parse_json(text: str, path: Path) -> Any:
+    """The value that `text`, the content of `path`, stands for; see `read_json`."""
+    try:
+        value = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=refuse_repeated_keys)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise CheckpointError(f"{path} is not JSON that can be read: {reason}. {RESTORE}") from error
+    if deeper_than(value, DEEPEST):
+        raise CheckpointError(f"{path} is nested more than {DEEPEST} deep, which none of our files is. {RESTORE}")
+    return value
+
+
+def read_text(path: Path, largest: int = LARGEST) -> str:
+    """The text of a regular UTF-8 file of at most `largest` bytes."""
+    size = regular_size(path)
+    if size > largest:
+        raise CheckpointError(f"{path} has {size:,} bytes; at most {largest:,} are read. {RESTORE}")
+    with readable(path), open(path, "rb", opener=without_links) as file:
+        data = file.read(largest)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path} is not UTF-8 at byte {error.start}. {RESTORE}") from error
+
+
+def regular_size(path: Path) -> int:
+    """The size in bytes of a regular file; a link, folder, pipe or device is refused before it is opened."""
+    with readable(path):
+        status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise CheckpointError(f"{path} must be a regular file, but is a link, folder, pipe or device. {RESTORE}")
+    return status.st_size
+
+
+def without_links(path: str, flags: int) -> int:
+    """Open a file, but not through a link that took its place after the look."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))
+
+
+@contextmanager
+def readable(path: Path) -> Generator[None, None, None]:
+    """Turn what the system says while `path` is read into a `CheckpointError`."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing. {RESTORE}") from error
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be read: {error.strerror or error}. Check that it is yours to read."
+        ) from error
+
+
+def refuse_constant(name: str) -> Any:
+    """NaN and Infinity are no JSON, and no setting of ours."""
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A key given twice means one thing to one reader and another to the next."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"key {next(name for name in names if names.count(name) > 1)[:60]!r} is given twice")
+    return value
+
+
+def deeper_than(value: Any, limit: int) -> bool:
+    """Whether lists and objects are nested more than `limit` deep; without recursion, which is what could run out."""
+    level = [value]
+    for _ in range(limit):
+        level = [inner for each in level if isinstance(each, dict | list) for inner in items(each)]
+        if not level:
+            return False
+    return any(isinstance(each, dict | list) for each in level)
+
+
+def items(value: dict[str, Any] | list[Any]) -> list[Any]:
+    """What is directly inside."""
+    return list(value.values()) if isinstance(value, dict) else value

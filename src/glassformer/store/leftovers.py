@@ -1,0 +1,95 @@
+"""What a process that died while writing leaves behind: how it is named, found, moved back or removed.
+
+While a file or folder NAME is unfinished it is called `.tmp-NAME-PID`. Where a system cannot swap two folders in one
+step, the replaced one is called `.old-NAME-PID` for a moment. Both names say whose they are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+LEFTOVER = re.compile(r"\.(tmp|old)-(.+)-(\d{1,10})")
+
+in_progress: set[Path] = set()
+"""What this process is writing now: the staging folder of one thread is no leftover to another."""
+
+
+class Leftover(NamedTuple):
+    """One of those files or folders: where it lies, what it was to be called, and the process that wrote it."""
+
+    path: Path
+    kind: str
+    home: Path
+    pid: int
+
+
+def absolute(path: Path) -> Path:
+    """`path` from the root, without `..`, so that `parent` and `name` are what they say; links are not followed."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 (Path.absolute keeps `..`, Path.resolve follows links)
+
+
+def beside(path: Path, kind: str) -> Path:
+    """Where this process keeps `path` while it is not in its place: kind "tmp" (unfinished) or "old" (replaced)."""
+    return path.with_name(f".{kind}-{path.name}-{os.getpid()}")
+
+
+def displaced(target: Path) -> Path | None:
+    """Where the folder `target` lies if a process died between the two renames that replace it, else none."""
+    if target.exists():
+        return None
+    return next((each.path for each in leftovers(target.parent) if each.kind == "old" and each.home == target), None)
+
+
+def leftovers(folder: Path) -> list[Leftover]:
+    """Everything in `folder` that is named like a leftover, also of processes that still run."""
+    if not folder.is_dir():
+        return []
+    found: list[Leftover] = []
+    for path in sorted(folder.iterdir()):
+        match = LEFTOVER.fullmatch(path.name)
+        if match and not path.is_symlink():
+            found.append(Leftover(path, match[1], path.with_name(match[2]), int(match[3])))
+    return found
+
+
+def remove_leftovers(target: Path) -> None:
+    """Clean up after processes that died while they wrote `target` or a sibling of its family (step-1, step-2, …).
+
+    A folder that was moved aside and whose place is empty is moved back: it is the only complete one of its name.
+    """
+    for path, kind, home, pid in leftovers(target.parent):
+        busy = home != target and home in in_progress
+        if family(home.name) != family(target.name) or busy or alive(pid):
+            continue
+        if kind == "old" and not home.exists():
+            path.rename(home)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink()
+
+
+def family(name: str) -> str:
+    """A name without its numbers: folders that only count on belong together."""
+    return re.sub(r"\d+", "#", name)
+
+
+def alive(pid: int) -> bool:
+    """Whether another process of this number runs. Our own number was someone else's: containers count from 1 again."""
+    if pid == os.getpid():
+        return False
+    if os.name == "nt":
+        return True  # there os.kill(pid, 0) would end the process, so nothing of others is removed
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True  # it runs, as someone else
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True

@@ -1,0 +1,92 @@
+"""MANIFEST.json: size and SHA-256 of every file of a checkpoint. Written last, it makes a folder complete."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from glassformer.foundation.errors import CheckpointError
+from glassformer.store.files import write_new
+from glassformer.store.json_file import RESTORE, parse_json, read_text, readable, regular_size, without_links
+
+MANIFEST = "MANIFEST.json"
+LARGEST = 2**20  # bytes of a manifest; ours have about 500
+PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""A file name: no separator, no drive, no leading dot, so it can name nothing outside its folder on any system."""
+
+
+class Entry(NamedTuple):
+    """What the manifest says of one file."""
+
+    size: int
+    sha256: str
+
+
+def write_manifest(folder: Path) -> None:
+    """Write the manifest of everything in `folder`, durably. Call it last."""
+    entries = {path.name: Entry(path.stat().st_size, sha256(path)) for path in sorted(folder.iterdir())}
+    write_new(folder / MANIFEST, manifest_text(entries).encode("utf-8"))
+
+
+def manifest_text(entries: Mapping[str, Entry]) -> str:
+    """The one way to write these entries, so that a manifest with any byte changed is no manifest."""
+    return json.dumps({name: entry._asdict() for name, entry in entries.items()}, indent=2) + "\n"
+
+
+def read_manifest(folder: Path) -> dict[str, Entry]:
+    """What the manifest of `folder` says; nothing is compared yet. Errors: `CheckpointError`."""
+    path = folder / MANIFEST
+    text = read_text(path, LARGEST)
+    values = parse_json(text, path)
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path} must hold an object of file names; got {type(values).__name__}. {RESTORE}")
+    entries = {name: read_entry(path, name, value) for name, value in values.items()}
+    if text != manifest_text(entries):
+        raise CheckpointError(f"{path} is damaged: it is not laid out as it was written. {RESTORE}")
+    return entries
+
+
+def read_entry(path: Path, name: str, value: Any) -> Entry:
+    """One line of the manifest, checked."""
+    if not PLAIN.fullmatch(name) or name == MANIFEST:
+        raise CheckpointError(
+            f"{path} lists {name[:60]!r}, which is not a plain file name (letters, digits and . _ - only). {RESTORE}"
+        )
+    match value:
+        case {"size": int(size), "sha256": str(digest)} if size >= 0 and re.fullmatch(r"[0-9a-f]{64}", digest):
+            return Entry(size, digest)
+        case _:
+            raise CheckpointError(f"{path}: {name!r} needs a size in bytes and a sha256 of 64 hex digits. {RESTORE}")
+
+
+def verify(folder: Path, *, hashed: Collection[str] | None = None) -> dict[str, Entry]:
+    """Compare every file with the manifest of `folder`, by size, and those in `hashed` (none: all) by SHA-256.
+
+    Returns the manifest. Files that it does not list are no part of the checkpoint; nobody reads them.
+    Errors: `CheckpointError` naming the file that is missing or damaged.
+    """
+    entries = read_manifest(folder)
+    for name, listed in entries.items():
+        size = regular_size(folder / name)
+        if size != listed.size:
+            raise CheckpointError(
+                f"{folder / name} is damaged: {size:,} bytes instead of the {listed.size:,} in {MANIFEST}. {RESTORE}"
+            )
+    for name in entries if hashed is None else [each for each in entries if each in hashed]:
+        found = sha256(folder / name)
+        if found != entries[name].sha256:
+            raise CheckpointError(
+                f"{folder / name} is damaged: its SHA-256 begins {found[:12]}, that in {MANIFEST} "
+                f"{entries[name].sha256[:12]}. {RESTORE}"
+            )
+    return entries
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hex."""
+    with readable(path), open(path, "rb", opener=without_links) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

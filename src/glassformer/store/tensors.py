@@ -1,0 +1,138 @@
+"""Named tensors in a safetensors file, which holds numbers only and so can run nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from glassformer.foundation.errors import CheckpointError, DivergedError, ResourceError
+from glassformer.store.files import sync_file, write_new
+from glassformer.store.json_file import RESTORE, readable, regular_size, without_links
+
+LARGEST_HEADER = 16 * 2**20  # bytes; a hundred thousand tensors need about 10 MiB
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Create `path` with tensors of any device, and wait until the disk has it. Errors: `OSError` of the system."""
+    write_new(path, b"")  # safetensors makes files of mode 0600; this one has the mode that the user asked for
+    mode = path.stat().st_mode
+    try:
+        save_file(separate(tensors), path)
+    except SafetensorError as error:
+        code = re.search(r"\(os error (\d+)\)", str(error))
+        full = errno.ENOSPC if "No space left" in str(error) else errno.EIO
+        number = int(code[1]) if code else full
+        raise OSError(number, os.strerror(number) if code else str(error), str(path)) from error
+    path.chmod(mode)
+    sync_file(path)
+
+
+def separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same values in memory of their own, as the format asks; copied only where two of them share it."""
+    seen: set[int] = set()
+    values: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        value = tensor.detach().to("cpu").contiguous()
+        place = value.untyped_storage().data_ptr()
+        values[name] = value.clone() if place in seen else value
+        seen.add(place)
+    return values
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, mapped into memory: nothing is read before it is used, so copy what is to last.
+
+    Errors: `CheckpointError` for anything but a safetensors file; no other way of reading it is ever tried.
+    `ResourceError` for one larger than the memory.
+    """
+    size = regular_size(path)
+    with readable(path), open(path, "rb", opener=without_links) as file:
+        start = file.read(8)
+    header = int.from_bytes(start, "little") if len(start) == 8 else size
+    if header > min(size - 8, LARGEST_HEADER):
+        raise CheckpointError(not_safetensors(path, start, f"its header would have {header:,} bytes"))
+    try:
+        with readable(path):
+            return load_file(path)
+    except SafetensorError as error:
+        raise CheckpointError(not_safetensors(path, start, str(error)[:150])) from error
+    except RuntimeError as error:  # of torch, when the system will not map so much
+        raise ResourceError(
+            f"{path} needs {size:,} bytes of memory: {str(error)[:150]}. Close other programs."
+        ) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of Rust: a BaseException, which no caller expects
+            raise
+        raise CheckpointError(not_safetensors(path, start, str(error)[:150])) from None
+
+
+def not_safetensors(path: Path, start: bytes, reason: str) -> str:
+    """The message for a file that is damaged or something else under this name."""
+    pickled = start[:1] == b"\x80" or start[:2] == b"PK"
+    seems = " It looks like a pickle, which can run code when it is read and so never is." if pickled else ""
+    return f"{path} is not a safetensors file: {reason}.{seems} {RESTORE}"
+
+
+def refuse_non_finite(tensors: Mapping[str, Tensor], what: str) -> None:
+    """Refuse NaN and infinity: a checkpoint that holds them is of no use and would push out one that is."""
+    for name, tensor in tensors.items():
+        if not tensor.dtype.is_floating_point or bool(torch.isfinite(tensor).all()):
+            continue
+        wrong = (~torch.isfinite(tensor)).nonzero()
+        first = tuple(wrong[0].tolist())
+        raise DivergedError(
+            f"{what} must be finite to be saved; {name} has {len(wrong):,} of {tensor.numel():,} values that are not, "
+            f"the first ({tensor[first].item()}) at {list(first)}. Nothing was written. Resume from the last "
+            "checkpoint with a lower learning rate."
+        )
+
+
+def refuse_difference(path: Path, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that differ from `expected` in names, shapes or kind of number, and list how."""
+    both = [name for name in expected if name in found]
+    shapes = [
+        f"{shown(name)} (expected {list(expected[name].shape)}, found {list(found[name].shape)})"
+        for name in both
+        if expected[name].shape != found[name].shape
+    ]
+    kinds = [
+        f"{shown(name)} (expected {kind(expected[name])}, found {kind(found[name])})"
+        for name in both
+        if kind(expected[name]) != kind(found[name])
+    ]
+    differences = {
+        "missing": [shown(name) for name in expected if name not in found],
+        "not of this model": [shown(name) for name in found if name not in expected],
+        "of another shape": shapes,
+        "of another kind": kinds,
+    }
+    lines = [f"{len(each)} {how}: {listed(each)}" for how, each in differences.items() if each]
+    if lines:
+        raise CheckpointError(
+            f"{path} does not fit the model that config.json beside it describes. Of its tensors, {'; '.join(lines)}. "
+            "Use the config.json that was saved with these weights."
+        )
+
+
+def kind(tensor: Tensor) -> str:
+    """A dtype as far as it must agree: any floating-point type that a model computes in is as good as another."""
+    return "a floating-point type" if tensor.dtype in FLOATS else str(tensor.dtype).removeprefix("torch.")
+
+
+def shown(name: str) -> str:
+    """A name from a file, fit for a terminal."""
+    return name if len(name) <= 100 and name.isprintable() else f"{name[:60]!a}…"
+
+
+def listed(names: list[str], most: int = 3) -> str:
+    """The first few names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

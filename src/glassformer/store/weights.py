@@ -1,0 +1,120 @@
+"""The weights of a model as named tensors, each once, and back: a tied matrix is one tensor under several names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.foundation.errors import CheckpointError, ConfigError, GlassformerError, ResourceError
+from glassformer.model.config import ModelConfig
+from glassformer.model.transformer import Transformer
+from glassformer.store.json_file import RESTORE
+from glassformer.store.tensors import refuse_difference
+
+SIZES = ("vocab_size", "source_vocab_size", "d_model", "d_ff", "n_heads", "n_kv_heads", "d_head")
+WRONG = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a value of a wrong type or size may lead to in a constructor."""
+
+
+def stored_names(model: nn.Module) -> dict[str, str]:
+    """Each name in the model's state_dict, and the name that its tensor is stored under: the first one it has."""
+    first: dict[int, str] = {}
+    shared = {
+        name: first.setdefault(id(tensor), name)
+        for named in (model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False))
+        for name, tensor in named
+    }
+    return {name: shared[name] for name in model.state_dict()}
+
+
+def unique_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The model's tensors, each once, by the name it is stored under."""
+    state: Mapping[str, Tensor] = model.state_dict()
+    return {name: state[name] for name in dict.fromkeys(stored_names(model).values())}
+
+
+def rebuild(values: Any, weights: Mapping[str, Tensor], folder: Path, device: torch.device) -> Transformer:
+    """The model that the contents of config.json describe, with `weights`, on `device`, in evaluation mode.
+
+    Nothing is allocated before names, shapes and kinds agree. The numbers keep the dtype they were saved in.
+    Errors: `CheckpointError` for a config that is not one of ours or weights of another model, `ResourceError` when
+    they do not fit into memory.
+    """
+    model = outline(values, weights, folder / "config.json")
+    names = stored_names(model)
+    refuse_difference(folder / "model.safetensors", unique_weights(model), weights)
+    try:
+        if any(name not in names for name, _ in model.named_buffers()):
+            with torch.random.fork_rng(devices=[]):
+                model = Transformer(model.config)  # a table that no file holds must be computed, which `meta` cannot
+        allocate(model, weights, device)
+    except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
+        needed = sum(tensor.nbytes for tensor in weights.values())
+        raise ResourceError(
+            f"The model in {folder} needs {needed:,} bytes on {device}, which cannot be had: {str(error)[:150]}. "
+            "Close other programs, or use another device."
+        ) from error
+    model.load_state_dict({name: weights[stored] for name, stored in names.items()})
+    return model.eval()
+
+
+def outline(values: Any, weights: Mapping[str, Tensor], path: Path) -> Transformer:
+    """The model without numbers (on the device `meta`), which takes no memory to speak of."""
+    refuse_implausible(values, weights, path)
+    try:
+        with torch.device("meta"):
+            return Transformer(ModelConfig.from_dict(values))
+    except GlassformerError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    except WRONG as error:
+        raise CheckpointError(f"{path} has a value that no model can have: {str(error)[:150]}. {RESTORE}") from error
+
+
+def refuse_implausible(values: Any, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse a config whose sizes no tensor in the file has: building such a model could take all time and memory."""
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path} must hold an object of settings; got {type(values).__name__}. {RESTORE}")
+    longest = max((length for tensor in weights.values() for length in tensor.shape), default=0)
+    limits = dict.fromkeys(SIZES, longest) | {"n_layers": len(weights) // 4}  # a block has four projections at least
+    for part in (values, values.get("encoder"), values.get("decoder")):
+        for name, limit in limits.items():
+            value = part.get(name) if isinstance(part, dict) else None
+            if isinstance(value, int | float) and value > limit:
+                raise CheckpointError(
+                    f"{path} says {name}={value:.6g}, but model.safetensors has {len(weights)} tensors, none of them "
+                    f"longer than {longest}. Use the config.json that was saved with these weights."
+                )
+
+
+def allocate(model: nn.Module, weights: Mapping[str, Tensor], device: torch.device) -> None:
+    """Give every tensor of a model memory of its own on `device`; what was one tensor before is one afterwards."""
+    places = [
+        (module, name, f"{path}.{name}".lstrip("."), old)
+        for path, module in model.named_modules(remove_duplicate=False)
+        for name, old in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+    ]  # keeps the old tensors alive, so that no new one gets the id of an old one
+    made: dict[int, Tensor] = {}
+    for module, name, stored, old in places:
+        if id(old) not in made:
+            new = (
+                torch.empty_like(old, device=device, dtype=weights[stored].dtype)
+                if stored in weights
+                else old.to(device)
+            )
+            made[id(old)] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
+        setattr(module, name, made[id(old)])
+
+
+def usable(device: str | torch.device) -> torch.device:
+    """The device, if this machine has it. Errors: `ConfigError`."""
+    try:
+        found = torch.device(device)
+        torch.empty(1, device=found)
+    except (AssertionError, RuntimeError) as error:
+        first = str(error).splitlines()[0][:150]
+        raise ConfigError(f"device={str(device)!r} cannot be used here: {first}. Try device='cpu'.") from error
+    return found

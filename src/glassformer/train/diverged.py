@@ -1,0 +1,68 @@
+"""When a loss or a gradient is not a number any more: which module was the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.data.batch import Batch
+from glassformer.foundation.errors import DivergedError
+from glassformer.model.transformer import Transformer
+from glassformer.train.objective import Objective, loss_of
+
+
+def explain(
+    model: Transformer, pieces: Sequence[Batch], objective: Objective, *, step: int, loss: float, grad_norm: float
+) -> DivergedError:
+    """The error to raise before the update: step, figures, the first module that is to blame, and what to do."""
+    blame = first_bad_weight(model) or first_bad_output(model, pieces, objective) or first_bad_gradient(model)
+    return DivergedError(
+        f"Training must stay finite; at step {step} the loss is {loss:.4g} and the gradient's norm {grad_norm:.4g}. "
+        f"{blame or 'No single module is to blame: the sum overflowed.'} "
+        "The weights were not updated. Try a lower training.learning_rate, a longer training.warmup, or "
+        "training.precision=float32."
+    )
+
+
+def first_bad_weight(model: nn.Module) -> str | None:
+    """A sentence on the first parameter that holds a value that is not finite."""
+    for name, parameter in model.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            return f"The weight {name} is not finite."
+    return None
+
+
+def first_bad_output(model: Transformer, pieces: Sequence[Batch], objective: Objective) -> str | None:
+    """A sentence on the first module, in the order of the computation, whose output is not finite."""
+    found: list[str] = []
+
+    def watch(name: str) -> object:
+        def hook(module: nn.Module, inputs: object, output: object) -> None:
+            if not found and isinstance(output, Tensor) and not bool(output.isfinite().all()):
+                found.append(name)
+
+        return hook
+
+    handles = [
+        module.register_forward_hook(watch(name))  # pyright: ignore[reportArgumentType]
+        for name, module in model.named_modules()
+        if name and not any(True for _ in module.children())
+    ]
+    try:
+        with torch.no_grad():
+            for piece in pieces:
+                loss_of(model, piece, objective)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return f"The first module whose output is not finite is {found[0]}." if found else None
+
+
+def first_bad_gradient(model: nn.Module) -> str | None:
+    """A sentence on the last module, which the backward reaches first, whose gradient is not finite."""
+    for name, parameter in reversed(list(model.named_parameters())):
+        if parameter.grad is not None and not bool(parameter.grad.isfinite().all()):
+            return f"The outputs are finite; the gradient of {name} is not."
+    return None

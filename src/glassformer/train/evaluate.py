@@ -1,0 +1,92 @@
+"""How good a model is: its loss on given targets, and its own answers compared with the right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from glassformer.data.batch import collate
+from glassformer.data.dataset import Encoded, Tokenizers
+from glassformer.decode.answer import Answer, answer
+from glassformer.foundation.errors import DataError
+from glassformer.model.transformer import Transformer
+from glassformer.train.objective import loss_of, objective_for
+from glassformer.train.report import Metric
+
+
+class Scores(NamedTuple):
+    """The figures, and the texts they were computed from."""
+
+    metrics: dict[str, Metric]
+    outputs: list[str]
+
+
+def evaluate_model(
+    model: Transformer,
+    encoded: Encoded,
+    tokenizers: Tokenizers,
+    targets: Sequence[str],
+    *,
+    layout: str = "encoder-decoder",
+    max_new_tokens: int | None = None,
+    batch_size: int = 128,
+    as_text: bool = False,
+) -> Scores:
+    """Scores under free decoding: the model reads the source alone, and goes on from its own tokens.
+
+    `exact_match`: the share of outputs equal to their target, as text. `token_accuracy`: the share of places that
+    hold the right token, of the longer of output and target. `loss`: nats a target token, given the right tokens
+    before it. `n`: pairs. `cut`: outputs that reached max_new_tokens before their end. With `as_text` also `bleu`
+    and `chrf` on detokenised text, with their sacrebleu signatures.
+    """
+    if len(encoded) == 0:
+        raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")
+    loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size)
+    lengths = encoded.target.lengths.tolist() if layout == "encoder" else None
+    answers = answer(model, encoded.source, max_new_tokens=max_new_tokens, batch_size=batch_size, lengths=lengths)
+    outputs = [tokenizers.target.decode(each.ids) for each in answers]
+    metrics: dict[str, Metric] = {
+        "exact_match": sum(a == b for a, b in zip(outputs, targets, strict=True)) / len(targets),
+        "token_accuracy": token_accuracy(answers, encoded),
+        "loss": loss,
+        "n": len(targets),
+        "cut": sum(not each.complete for each in answers),
+    }
+    return Scores(metrics | (text_scores(outputs, targets) if as_text else {}), outputs)
+
+
+@torch.no_grad()
+def mean_loss(model: Transformer, encoded: Encoded, *, layout: str, batch_size: int = 128) -> float:
+    """Negative log-likelihood a target token, in nats, over all pairs."""
+    model.eval()
+    device = next(model.parameters()).device
+    objective = objective_for(model)
+    order = (encoded.source.lengths + encoded.target.lengths).argsort(kind="stable")
+    total, count = 0.0, 0
+    for first in range(0, len(order), batch_size):
+        batch = collate(encoded, order[first : first + batch_size], layout)
+        total += loss_of(model, batch.to(device), objective).nll.item()
+        count += objective(batch).n_targets
+    return total / count
+
+
+def token_accuracy(answers: Sequence[Answer], encoded: Encoded) -> float:
+    """The share of right tokens, place by place; a place that only one of output and target has is wrong."""
+    right = places = 0
+    for given, wanted in zip(answers, encoded.target, strict=True):
+        right += sum(a == b for a, b in zip(given.ids, wanted, strict=False))
+        places += max(len(given.ids), len(wanted))
+    return right / max(places, 1)
+
+
+def text_scores(outputs: Sequence[str], targets: Sequence[str]) -> dict[str, Metric]:
+    """BLEU (Papineni et al. 2002) and chrF (Popovic 2015) by sacrebleu, on cased, detokenised text."""
+    from sacrebleu.metrics import BLEU, CHRF  # here, as importing it costs a command that needs it not
+
+    scores: dict[str, Metric] = {}
+    for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
+        scores[name] = metric.corpus_score(list(outputs), [list(targets)]).score
+        scores[f"{name}_signature"] = str(metric.get_signature())
+    return scores

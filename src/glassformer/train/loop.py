@@ -1,0 +1,100 @@
+"""The training loop as a generator: one report a step; logging, evaluating, saving and stopping are the caller's."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import time
+from collections.abc import Generator, Iterable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from glassformer.data.batch import Batch
+from glassformer.model.transformer import Transformer
+from glassformer.train.diverged import explain
+from glassformer.train.objective import Objective, loss_of, objective_for
+from glassformer.train.schedule import Schedule
+
+
+class StepReport(NamedTuple):
+    """What one update did."""
+
+    number: int
+    """Of the update, counted from 1."""
+    loss: float
+    """Negative log-likelihood a target token, in nats, before the update."""
+    learning_rate: float
+    grad_norm: float
+    """Before clipping."""
+    tokens: int
+    """Real tokens read, source and target."""
+    pad_share: float
+    seconds: float
+
+
+def train_steps(
+    model: Transformer,
+    batches: Iterable[Batch],
+    optimizer: torch.optim.Optimizer,
+    schedule: Schedule,
+    *,
+    objective: Objective | None = None,
+    start: int = 0,
+    seed: int = 0,
+    accumulate: int = 1,
+    clip: float = 0.0,
+    label_smoothing: float = 0.0,
+    precision: str = "float32",
+) -> Iterator[StepReport]:
+    """One update for each batch, from update `start` + 1 to `schedule.steps`, as far as the batches reach.
+
+    A batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout
+    is a function of (seed, update, piece). Errors: `DivergedError` before the update whose loss or gradient is not
+    finite.
+    """
+    objective = objective or objective_for(model)
+    device = next(model.parameters()).device
+    model.train()
+    for number, batch in enumerate(batches, start + 1):
+        if number > schedule.steps:
+            return
+        began, rate = time.perf_counter(), schedule(number)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        n_targets, nll = objective(batch).n_targets, 0.0
+        optimizer.zero_grad(set_to_none=True)
+        pieces = [piece.to(device) for piece in batch.split(accumulate)] if accumulate > 1 else [batch.to(device)]
+        for i, piece in enumerate(pieces):
+            with seeded(seed, number, i, device=device):
+                with compute_in(precision, device):
+                    loss = loss_of(model, piece, objective, label_smoothing=label_smoothing)
+                (loss.objective / n_targets).backward()
+            nll += loss.nll.item()
+        norm = float(nn.utils.clip_grad_norm_(model.parameters(), clip if clip > 0 else math.inf))
+        if not (math.isfinite(nll) and math.isfinite(norm)):
+            raise explain(model, pieces, objective, step=number, loss=nll / n_targets, grad_norm=norm)
+        optimizer.step()
+        yield StepReport(
+            number, nll / n_targets, rate, norm, batch.n_tokens, batch.pad_share, time.perf_counter() - began
+        )
+        model.train()  # whoever evaluated in between left it in evaluation mode
+
+
+def compute_in(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """The arithmetic of a forward: bfloat16 where that is asked for (weights stay float32), else the weights' own."""
+    if precision == "bfloat16":
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def seeded(*parts: int, device: torch.device) -> Generator[None]:
+    """torch's random numbers as a function of `parts`, and afterwards as if nothing had been drawn."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(int.from_bytes(digest, "little") >> 1)
+        yield

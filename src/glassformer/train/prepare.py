@@ -1,0 +1,110 @@
+"""What a recipe names, made ready: pairs read, tokenizers trained, ids encoded, batches planned."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from glassformer.data.batch import Batch, collate
+from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, encode_pairs, load_pairs
+from glassformer.data.pairs import Pair
+from glassformer.data.sampler import BatchSampler
+from glassformer.foundation.errors import DataError
+from glassformer.model.config import ModelConfig
+from glassformer.train.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Split:
+    """Pairs of one split, as text and as ids."""
+
+    pairs: list[Pair]
+    encoded: Encoded
+    skipped: int
+    """Pairs with an empty side, left out as asked."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The data side of a run."""
+
+    recipe: Recipe
+    tokenizers: Tokenizers
+    train: Split
+    dev: Split
+    sampler: BatchSampler
+
+    def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
+        """The epoch and the batch of each step after `start`, without end: a pure function of the recipe's seed."""
+        for epoch, indices in self.sampler.stream(start):
+            yield epoch, collate(self.train.encoded, indices, self.recipe.data.layout)
+
+    def notes(self) -> list[str]:
+        """Lines for the user: how much data, how large the vocabularies, how much padding."""
+        source, target = self.tokenizers
+        one = source is target
+        sizes = f"{target.vocab_size:,} tokens" if one else f"{source.vocab_size:,} and {target.vocab_size:,} tokens"
+        lines = [
+            f"data: {len(self.train.pairs):,} training pairs, {len(self.dev.pairs):,} dev pairs; "
+            f"{'one vocabulary' if one else 'two vocabularies'} of {sizes}",
+            f"batches: {len(self.sampler.epoch(0)):,} an epoch, {self.sampler.padding_share(0):.1%} of them padding",
+        ]
+        for name, split in (("training", self.train), ("dev", self.dev)):
+            if split.skipped:
+                lines.append(f"skipped: {split.skipped:,} {name} pairs with an empty side, as data.skip_empty asks")
+        return lines
+
+    def fingerprint(self) -> str:
+        """A digest of the training ids: equal data, equal digest."""
+        digest = hashlib.sha256()
+        for side in (self.train.encoded.source, self.train.encoded.target):
+            digest.update(side.flat.tobytes())
+            digest.update(side.offsets.tobytes())
+        return digest.hexdigest()
+
+
+def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
+    """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given."""
+    seed, layout = recipe.training.seed, recipe.data.layout
+    train = load_pairs(recipe.data, "train", seed)
+    tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs)
+    encoded = encode_pairs(train.pairs, tokenizers)
+    check_lengths(encoded, recipe, "train")
+    return Prepared(
+        recipe,
+        tokenizers,
+        Split(train.pairs, encoded, train.skipped),
+        prepare_split(recipe, tokenizers, "dev"),
+        BatchSampler(*encoded.lengths(layout), recipe.training.batch_tokens, seed),
+    )
+
+
+def prepare_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
+    """One split, encoded."""
+    loaded = load_pairs(recipe.data, name, recipe.training.seed)
+    encoded = encode_pairs(loaded.pairs, tokenizers)
+    check_lengths(encoded, recipe, name)
+    return Split(loaded.pairs, encoded, loaded.skipped)
+
+
+def check_lengths(encoded: Encoded, recipe: Recipe, split: str) -> None:
+    """Refuses a pair that is longer than the model takes, before any training. Errors: `DataError` naming the pair."""
+    limit = recipe.model.max_len
+    if limit is None:
+        return
+    for side, lengths in zip(("source", "target"), encoded.lengths(recipe.data.layout), strict=True):
+        if len(lengths) and lengths.max() > limit:
+            row = int((lengths > limit).argmax())
+            raise DataError(
+                f"A sequence may have at most model.max_len={limit} tokens, special ones included; the {side} of pair "
+                f"{row + 1} of the {split} split has {lengths[row]}. Raise model.max_len to {lengths.max()}, or take "
+                "the long pairs out."
+            )
+
+
+def model_config(recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
+    """The model that the recipe asks for, with the vocabularies that the data have."""
+    source, target = tokenizers
+    own = None if source is target or recipe.data.layout == "encoder" else source.vocab_size
+    return recipe.model.build(recipe.data.layout, target.vocab_size, own)

@@ -1,0 +1,246 @@
+"""A run from beginning to end: prepare, train, evaluate, save; and what can be done with it afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from glassformer.data.batch import Batch
+from glassformer.foundation.errors import CheckpointError, DataError, DivergedError
+from glassformer.foundation.runtime import choose_device, choose_threads
+from glassformer.model.count import count_parameters
+from glassformer.model.transformer import Transformer
+from glassformer.store.checkpoint import load, load_optimizer, save
+from glassformer.store.files import write_text_atomically
+from glassformer.store.folders import newest, rotate, step_folder
+from glassformer.train.evaluate import evaluate_model
+from glassformer.train.loop import StepReport, train_steps
+from glassformer.train.optimizer import build_optimizer, load_optimizer_state, optimizer_state
+from glassformer.train.precision import choose_precision
+from glassformer.train.prepare import Prepared, model_config, prepare
+from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe
+from glassformer.train.report import Evaluated, Event, Finished, Metric, Progress, Sample, Saved, Started, Stopped
+from glassformer.train.schedule import Schedule
+
+
+class Best(NamedTuple):
+    """The best evaluation so far, and how many have come since."""
+
+    step: int | None = None
+    metrics: dict[str, Metric] = {}  # noqa: RUF012  (never changed)
+    since: int = 0
+
+
+class Session:
+    """One run. `train()` is a generator of events; logging and showing them is the caller's."""
+
+    def __init__(
+        self,
+        run: Path,
+        prepared: Prepared,
+        model: Transformer,
+        notes: list[str],
+        step: int = 0,
+        best: Best | None = None,
+    ) -> None:
+        self.run = run
+        self.recipe = prepared.recipe
+        self.prepared = prepared
+        self.model = model
+        self.notes = notes
+        self.step = step
+        self.best = best or Best()
+        training = self.recipe.training
+        self.optimizer = build_optimizer(
+            model,
+            learning_rate=training.learning_rate,
+            betas=(training.beta1, training.beta2),
+            epsilon=training.epsilon,
+            weight_decay=training.weight_decay,
+        )
+        self.epoch = 0
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """Asks for a checkpoint after the present step, and an end."""
+        self._interrupted = True
+
+    def train(self) -> Iterator[Event]:
+        """Trains from where the run stands to its last step."""
+        training, began = self.recipe.training, time.perf_counter()
+        yield Started(self.step, training.steps, self.notes)
+        for report in self._updates():
+            self.step = report.number
+            yield self._progress(report, time.perf_counter() - began)
+            last = self.step == training.steps
+            evaluated = None
+            if last or (training.evaluate_every and self.step % training.evaluate_every == 0):
+                yield (evaluated := self.evaluate())
+            ended = self._ended(last)
+            if ended or (evaluated and evaluated.is_best) or self._is_due():
+                yield self._save()
+            if ended:
+                if ended != "done":
+                    yield Stopped(self.step, ended)
+                if ended == "interrupted":
+                    return
+                break
+        yield Finished(self.step, time.perf_counter() - began, self.best.step, self.best.metrics)
+
+    def evaluate(self) -> Evaluated:
+        """Scores the dev split, and remembers the score if it is the best so far."""
+        recipe, dev = self.recipe, self.prepared.dev
+        scores = evaluate_model(
+            self.model,
+            dev.encoded,
+            self.prepared.tokenizers,
+            [pair.target for pair in dev.pairs],
+            layout=recipe.data.layout,
+            max_new_tokens=recipe.decode.max_new_tokens,
+            batch_size=recipe.decode.batch_size,
+            as_text=recipe.data.task == "pairs",
+        )
+        samples = [
+            Sample(pair.source, pair.target, output)
+            for pair, output in islice(zip(dev.pairs, scores.outputs, strict=True), recipe.training.samples)
+        ]
+        is_best = self._is_better(scores.metrics)
+        self.best = Best(self.step, scores.metrics) if is_best else self.best._replace(since=self.best.since + 1)
+        return Evaluated(self.step, scores.metrics, samples, is_best)
+
+    def _updates(self) -> Iterator[StepReport]:
+        training = self.recipe.training
+        schedule = Schedule(
+            training.schedule, training.learning_rate, training.steps, training.warmup, training.min_learning_rate
+        )
+        try:
+            yield from train_steps(
+                self.model,
+                self._batches(),
+                self.optimizer,
+                schedule,
+                start=self.step,
+                seed=training.seed,
+                accumulate=training.accumulate,
+                clip=training.clip,
+                label_smoothing=training.label_smoothing,
+                precision=training.precision,
+            )
+        except DivergedError as error:
+            kept = newest(self.run).folder
+            where = f"The last checkpoint, {kept}, is intact." if kept else "There is no checkpoint yet."
+            raise DivergedError(f"{error} {where}") from None
+
+    def _batches(self) -> Iterator[Batch]:
+        for self.epoch, batch in self.prepared.batches(self.step):
+            yield batch
+
+    def _progress(self, report: StepReport, seconds: float) -> Progress:
+        return Progress(
+            step=report.number,
+            steps=self.recipe.training.steps,
+            epoch=self.epoch,
+            loss=report.loss,
+            learning_rate=report.learning_rate,
+            grad_norm=report.grad_norm,
+            tokens_per_second=report.tokens / max(report.seconds, 1e-9),
+            pad_share=report.pad_share,
+            seconds=seconds,
+        )
+
+    def _is_better(self, metrics: dict[str, Metric]) -> bool:
+        name = self.recipe.training.metric
+        if name not in metrics:
+            raise DataError(
+                f"training.metric={name!r} is not measured on this task; choose one of {', '.join(metrics)}."
+            )
+        if self.best.step is None:
+            return True
+        now, before = float(metrics[name]), float(self.best.metrics[name])
+        return now < before if name == "loss" else now > before
+
+    def _is_due(self) -> bool:
+        every = self.recipe.checkpoint.every
+        return bool(every) and self.step % every == 0
+
+    def _ended(self, last: bool) -> str | None:
+        """Why training ends after this step; None: it goes on."""
+        patience = self.recipe.training.patience
+        if last:
+            return "done"
+        if self._interrupted:
+            return "interrupted"
+        return "patience" if patience and self.best.since >= patience else None
+
+    def _save(self) -> Saved:
+        state = {
+            "step": self.step,
+            "best": self.best.step,
+            "best_metrics": self.best.metrics,
+            "since_best": self.best.since,
+            "data": self.prepared.fingerprint(),
+        }
+        folder = step_folder(self.run, self.step)
+        moments = optimizer_state(self.optimizer, self.model)
+        save(folder, self.model, self.prepared.tokenizers, optimizer=moments, state=state)
+        rotate(self.run, self.recipe.checkpoint.keep, self.best.step)
+        return Saved(self.step, folder)
+
+
+def start(recipe: Recipe, out: Path) -> Session:
+    """A new run in the folder `out`, which then holds its recipe. Errors: those of reading the data and the recipe."""
+    device, notes = _runtime(recipe)
+    prepared = prepare(recipe)
+    torch.manual_seed(recipe.training.seed)
+    model = Transformer(model_config(recipe, prepared.tokenizers)).to(device)
+    few = [batch for _, batch in islice(prepared.batches(0), 2)]
+    precision, why = choose_precision(recipe.training.precision, model, few)
+    recipe = replace(recipe, training=replace(recipe.training, precision=precision))
+    out.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
+    return Session(
+        out, replace(prepared, recipe=recipe), model, [*notes, f"arithmetic: {why}", *_sizes(model, prepared)]
+    )
+
+
+def resume(run: Path) -> Session:
+    """A run as its newest intact checkpoint left it. Errors: `CheckpointError`, also where the data have changed."""
+    recipe = load_recipe(run / "recipe.toml")
+    device, notes = _runtime(recipe)
+    found = newest(run)
+    if found.folder is None:
+        raise CheckpointError(
+            f"{run} has no intact checkpoint to go on from{''.join('; ' + each.reason for each in found.skipped)}. "
+            "Start over with `glassformer train ... --overwrite`."
+        )
+    loaded = load(found.folder, device=device)
+    prepared = prepare(recipe, loaded.tokenizers)
+    state = loaded.state
+    if state["data"] != prepared.fingerprint():
+        raise CheckpointError(
+            f"{run} was trained on other data than its recipe now names: the training pairs have changed since. "
+            "Put the old files back, or train anew with --out."
+        )
+    best = Best(state["best"], state["best_metrics"], state["since_best"])
+    notes += [f"passed over: {each.reason}" for each in found.skipped]
+    notes += [f"arithmetic: {recipe.training.precision}, as in the run so far", *_sizes(loaded.model, prepared)]
+    session = Session(run, prepared, loaded.model, [f"resumed from {found.folder}", *notes], state["step"], best)
+    load_optimizer_state(session.optimizer, loaded.model, load_optimizer(found.folder, device=device))
+    return session
+
+
+def _runtime(recipe: Recipe) -> tuple[torch.device, list[str]]:
+    device, why = choose_device(recipe.training.device)
+    _, threads = choose_threads(recipe.training.threads)
+    return device, [f"device: {why}; {threads}"]
+
+
+def _sizes(model: Transformer, prepared: Prepared) -> list[str]:
+    _, total = count_parameters(model)
+    return [f"model: {total:,} parameters", *prepared.notes()]

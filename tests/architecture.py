@@ -1,0 +1,221 @@
+"""The rules of the house as functions from source text to complaints; nothing is imported, `ast` reads it all.
+
+`test_architecture.py` runs them over every file, and over planted offences to show that each rule can fail.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "glassformer"
+MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
+
+FLOORS = {
+    "__version__": -1,  # a constant, for everybody
+    "foundation": 0,
+    "attend": 1,
+    "parts": 2,
+    "model": 3,
+    "data": 3,
+    "decode": 4,
+    "store": 4,
+    "train": 5,
+    "lens": 5,
+    "control": 5,
+    "proof": 6,
+    "cli": 7,
+    "__init__": 8,  # the lazy index of public names reaches everywhere, and nobody may lean on it
+    "__main__": 8,
+}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = Function | ast.ClassDef
+
+
+def floor_of(module: str) -> tuple[str, int | None]:
+    """Folder (or file) below `glassformer` in which a module path (`a/b.py`) or dotted name (`a.b`) lies, its floor."""
+    folder = re.split(r"[./]", module)[0] or "__init__"
+    return folder, FLOORS.get(folder)
+
+
+def imports(module: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of all that a module imports, wherever in the file, relative names made absolute."""
+    package = ["glassformer", *module.split("/")[:-1]]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            name = ".".join([*base, *([node.module] if node.module else [])])
+            # `from glassformer import data` names a module, `from glassformer.data import x` may or may not: the
+            # first two words decide the folder in both.
+            yield from ((node.lineno, f"{name}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and called(node, {}).split(".")[-1] in ("import_module", "__import__"):
+            texts = (each.value for each in node.args if isinstance(each, ast.Constant))
+            yield from ((node.lineno, text) for text in texts if isinstance(text, str))
+
+
+def upward_imports(module: str, text: str) -> list[str]:
+    """A module imports only its own folder and lower floors."""
+    folder, floor = floor_of(module.removesuffix(".py"))
+    if floor is None:
+        return [f"the folder {folder!r} has no floor: give it one in FLOORS"]
+    complaints: list[str] = []
+    for line, name in imports(module, ast.parse(text)):
+        if name.split(".")[0] != "glassformer":
+            continue
+        other, other_floor = floor_of(name.removeprefix("glassformer").removeprefix("."))
+        if other != folder and (other_floor is None or other_floor >= floor):
+            index = other == "__init__" or other_floor is None
+            shown = "the public index; only __version__ may be taken from it" if index else f"floor {other_floor}"
+            complaints.append(f"line {line}: {folder} (floor {floor}) imports {name} ({shown})")
+    return complaints
+
+
+def called(node: ast.Call, names: dict[str, str]) -> str:
+    """The dotted name of what is called, import aliases undone: `t.load` after `import torch as t` is torch.load."""
+    parts: list[str] = []
+    function = node.func
+    while isinstance(function, ast.Attribute):
+        parts.append(function.attr)
+        function = function.value
+    if not isinstance(function, ast.Name):
+        return ".".join(["?", *reversed(parts)])
+    return ".".join([names.get(function.id, function.id), *reversed(parts)])
+
+
+BANNED_CALLS = {"torch.load", "torch.save", "eval", "exec", "yaml.load", "builtins.eval", "builtins.exec"}
+BANNED_MODULES = {"pickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+
+
+def banned_calls(module: str, text: str) -> list[str]:
+    """No pickle under any name, and nothing that runs what a file says."""
+    tree = ast.parse(text)
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.asname: alias.name for alias in node.names if alias.asname}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    imported = [(line, name) for line, name in imports(module, tree) if name.split(".")[0] in BANNED_MODULES]
+    found = [f"line {line}: imports {name}" for line, name in imported]
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if (name := called(node, names)) in BANNED_CALLS:
+            found.append(f"line {node.lineno}: calls {name}")
+        for keyword in node.keywords:
+            refuses = isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+            if keyword.arg in ("allow_pickle", "trust_remote_code") and not refuses:
+                found.append(f"line {node.lineno}: passes {keyword.arg}")
+    return found
+
+
+TERMINAL = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
+
+
+def loud_lines(module: str, text: str) -> list[str]:
+    """Only the command line and the progress report write to the terminal."""
+    if module.startswith("cli/") or module == "train/report.py":
+        return []
+    found: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and called(node, {}) in ("print", "builtins.print", "pprint.pprint"):
+            found.append(f"line {node.lineno}: prints")
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in TERMINAL:
+            found.append(f"line {node.lineno}: uses {ast.unparse(node)}")
+    return found
+
+
+def public(nodes: list[ast.stmt], within: str = "") -> Iterator[tuple[str, Definition]]:
+    """(name, node) of the public functions and classes of a module, and of the public methods of those classes."""
+    for node in nodes:
+        if isinstance(node, ast.If | ast.Try):
+            yield from public(node.body + node.orelse, within)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            yield f"{within}{node.name}", node
+            if isinstance(node, ast.ClassDef):
+                yield from public(node.body, f"{within}{node.name}.")
+
+
+def decorators(node: Definition) -> set[str]:
+    """The last words of its decorators: `override`, `overload`, `setter`."""
+    heads = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+    return {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "?") for each in heads}
+
+
+def documented(classes: dict[str, ast.ClassDef], name: str, method: str) -> bool:
+    """Whether a base of the class `name` explains `method`; such a text is inherited."""
+    bases = [base.id for base in classes[name].bases if isinstance(base, ast.Name) and base.id in classes]
+    for base in bases:
+        own = [node for node in classes[base].body if isinstance(node, Function) and node.name == method]
+        if any(map(ast.get_docstring, own)) or documented(classes, base, method):
+            return True
+    return False
+
+
+@cache
+def all_classes() -> dict[str, ast.ClassDef]:
+    """Every class of the package by name."""
+    trees = [ast.parse((SOURCE / module).read_text("utf-8")) for module in MODULES]
+    return {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def undocumented(module: str, text: str) -> list[str]:
+    """A module, and every public class, function and method in it, says what it is; a base class may say it for it."""
+    tree = ast.parse(text)
+    classes = all_classes() | {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    found = [] if ast.get_docstring(tree) else ["the module has no docstring"]
+    for name, node in public(tree.body):
+        owner, _, method = name.rpartition(".")
+        inherited = owner in classes and documented(classes, owner, method)
+        if not ast.get_docstring(node) and not inherited and not decorators(node) & {"overload", "setter"}:
+            found.append(f"line {node.lineno}: {name} has no docstring")
+    return found
+
+
+def unannotated(module: str, text: str) -> list[str]:
+    """Every parameter and result of a public function has a type."""
+    found: list[str] = []
+    for name, node in public(ast.parse(text).body):
+        if isinstance(node, ast.ClassDef):
+            constructor = [each for each in node.body if isinstance(each, Function) and each.name == "__init__"]
+            found += [gap for each in constructor for gap in gaps(f"{name}.__init__", each, method=True)]
+        else:
+            found += gaps(name, node, method="." in name and "staticmethod" not in decorators(node))
+    return found
+
+
+def gaps(name: str, node: Function, method: bool) -> list[str]:
+    """The parameters of one function (but `self` and `cls`) that have no annotation, and its result likewise."""
+    signature = node.args
+    ordered = [*signature.posonlyargs, *signature.args][1 if method else 0 :]
+    every = [*ordered, *signature.kwonlyargs, *filter(None, (signature.vararg, signature.kwarg))]
+    found = [f"line {node.lineno}: {name}: {each.arg} has no type" for each in every if each.annotation is None]
+    return found if node.returns else [*found, f"line {node.lineno}: {name}: the result has no type"]
+
+
+def unfinished(module: str, text: str) -> list[str]:
+    """Work left for later belongs into an issue."""
+    words = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+    return [f"line {number}: {line.strip()}" for number, line in enumerate(text.splitlines(), 1) if words.search(line)]
+
+
+def too_long(module: str, text: str) -> list[str]:
+    """One idea a file, on 300 lines at most."""
+    lines = len(text.splitlines())
+    return [f"{lines} lines; split it by idea"] if lines > 300 else []
+
+
+def function_lengths(module: str, text: str) -> list[tuple[int, str]]:
+    """(lines, where) of every function and method, docstring included."""
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, Function)]
+    return [(node.end_lineno - node.lineno + 1, f"{module}:{node.lineno} {node.name}") for node in functions]
+
+
+RULES = (upward_imports, banned_calls, loud_lines, undocumented, unannotated, unfinished, too_long)

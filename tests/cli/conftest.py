@@ -1,0 +1,151 @@
+"""A session that trains nothing: what the command line asks of it is written down, what it answers is made up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from glassformer.cli.main import main
+from glassformer.model.count import Row
+from glassformer.train.recipe import Recipe, dumps_recipe
+from glassformer.train.report import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
+
+STEPS = 6
+
+
+class FakeSession:
+    """Six steps, evaluated after 0, 3 and 6 of them; `at` maps a step to something to do just before it."""
+
+    def __init__(self, run: Path, first: int, at: dict[int, Callable[[], None]]) -> None:
+        self.run, self.first, self.at = run, first, at
+        self.interrupted = False
+
+    def interrupt(self) -> None:
+        self.interrupted = True
+
+    def train(self) -> Iterator[Event]:
+        yield Started(self.first, STEPS, ["device: none, this is a test"])
+        if not self.first:
+            yield self.evaluation(0)
+        for step in range(self.first + 1, STEPS + 1):
+            self.at.get(step, lambda: None)()
+            yield Progress(step, STEPS, 0, 1.0 / step, 1e-3, 0.5, 1000.0, 0.0, 0.1 * step)
+            if step % 3 == 0:
+                yield self.evaluation(step)
+            if self.interrupted:
+                yield Saved(step, self.run / "checkpoints" / f"step-{step:09d}")
+                yield Stopped(step, "interrupted")
+                return
+        yield Finished(STEPS, 0.6, STEPS, {"exact_match": 1.0})
+
+    def evaluation(self, step: int) -> Evaluated:
+        samples = [Sample("a b", "b a", "b a" if step == STEPS else f"a {step}")]
+        return Evaluated(step, {"exact_match": step / STEPS, "n": 500}, samples, is_best=True)
+
+
+class Session(ModuleType):
+    """In place of `glassformer.train.session`."""
+
+    def __init__(self) -> None:
+        super().__init__("glassformer.train.session")
+        self.calls: list[tuple[object, ...]] = []
+        self.at: dict[int, Callable[[], None]] = {}
+        self.failure: BaseException | None = None
+        self.metrics: dict[str, float | int | str] = {"exact_match": 0.5, "loss": 0.25, "n": 1000, "signature": "13a"}
+
+    def fail(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def start(self, recipe: Recipe, out: Path) -> FakeSession:
+        assert not out.exists() or not list(out.iterdir())
+        self.calls.append(("start", recipe, out))
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "recipe.toml").write_text(dumps_recipe(recipe), "utf-8")
+        self.fail()
+        return FakeSession(out, 0, self.at)
+
+    def resume(self, run: Path) -> FakeSession:
+        self.calls.append(("resume", run))
+        self.fail()
+        return FakeSession(run, 3, self.at)
+
+    def evaluate(self, run: Path, recipe: Recipe, split: str = "test") -> dict[str, float | int | str]:
+        self.calls.append(("evaluate", run, recipe, split))
+        self.fail()
+        return self.metrics
+
+    def translate(self, run: Path, lines: Iterator[str], batch_size: int) -> Iterator[str]:
+        self.calls.append(("translate", run, batch_size))
+        batch: list[str] = []
+        for line in lines:
+            self.fail()
+            batch.append(line.upper())
+            if len(batch) == batch_size:
+                yield from batch
+                batch = []
+        yield from batch
+
+    def parameters(self, run: Path) -> tuple[list[Row], int]:
+        self.calls.append(("parameters", run))
+        rows = [
+            Row("embedding.weight", (24, 100), 2400, 0.96, None),
+            Row("norm.weight", (100,), 100, 0.04, None),
+            Row("head.weight", (24, 100), 0, 0.0, "embedding.weight"),
+        ]
+        return rows, 2500
+
+
+@pytest.fixture(autouse=True)
+def outside(tmp_path, monkeypatch) -> None:
+    """Work in an empty folder, with no switch set from outside."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("GLASSFORMER_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def session(monkeypatch) -> Session:
+    fake = Session()
+    monkeypatch.setitem(sys.modules, "glassformer.train.session", fake)
+    return fake
+
+
+class Answer:
+    """What a command returned and wrote."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def run(capsys) -> Callable[..., Answer]:
+    """Run the command line in this process."""
+
+    def command(*words: str) -> Answer:
+        code = main(words)
+        out, err = capsys.readouterr()
+        return Answer(code, out, err)
+
+    return command
+
+
+@pytest.fixture
+def refused(run) -> Callable[..., str]:
+    """Run a command that must fail as a mistake of the user's: exit code 2, nothing but one short message."""
+
+    def command(*words: str, code: int = 2) -> str:
+        answer = run(*words)
+        assert answer.code == code, answer.err
+        assert answer.out == ""
+        assert answer.err.startswith("glassformer: ")
+        assert answer.err.count("\n") == 1
+        assert "Traceback" not in answer.err
+        assert len(answer.err) < 600
+        return answer.err
+
+    return command

@@ -1,0 +1,35 @@
+"""The surface of the command line as text. Run it to write the golden file after a change that is meant.
+
+python tests/cli/surface.py > tests/cli/surface.txt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from glassformer.cli.settings import setting_lines
+from glassformer.cli.verbs import COMMON, VERBS
+from glassformer.train.recipe import Recipe, known_recipes
+
+
+def surface() -> str:
+    """Every verb with its target and every flag with what it takes, a line each; then the named recipes."""
+    return "".join(f"{line}\n" for line in lines())
+
+
+def lines() -> Iterator[str]:
+    yield "glassformer --help"
+    yield "glassformer --version"
+    for name, verb in VERBS.items():
+        yield f"glassformer {name} {verb.target or ''}".rstrip()
+        for option in (*verb.options, *COMMON):
+            yield f"glassformer {name} --{option.name} {option.value or ''}".rstrip()
+        for section in verb.sections:
+            for flag, _ in setting_lines(section, Recipe("NAME")):
+                yield f"glassformer {name} {flag}"
+    for recipe in known_recipes():
+        yield f"recipe {recipe}"
+
+
+if __name__ == "__main__":
+    print(surface(), end="")

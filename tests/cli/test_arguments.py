@@ -1,0 +1,115 @@
+"""What is typed after a verb: how it is read, and what is said of mistakes in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.cli.arguments import read_arguments
+from glassformer.cli.settings import converted, kind_of
+from glassformer.cli.verbs import SECTIONS, VERBS
+from glassformer.foundation.errors import ConfigError
+
+
+def read(*words: str, verb: str = "train"):
+    return read_arguments(verb, VERBS[verb], words)
+
+
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        (["--model.n-layers", "4"], {"model.n_layers": 4}),
+        (["--model.n_layers", "4"], {"model.n_layers": 4}),
+        (["--model.n-layers=4"], {"model.n_layers": 4}),
+        (["--model.n_layers=4"], {"model.n_layers": 4}),
+        (["--training.learning-rate", "1e-3"], {"training.learning_rate": 1e-3}),
+        (["--training.learning-rate", "1"], {"training.learning_rate": 1.0}),
+        (["--model.max-len", "none"], {"model.max_len": None}),
+        (["--model.max-len", "None"], {"model.max_len": None}),
+        (["--model.max-len", "9"], {"model.max_len": 9}),
+        (["--data.train", "a file.tsv"], {"data.train": "a file.tsv"}),
+        (["--data.train=-x"], {"data.train": "-x"}),
+        (["--data.train=--x y=z"], {"data.train": "--x y=z"}),
+        (["--data.train", "-"], {"data.train": "-"}),
+        (["--data.train", "größe.tsv"], {"data.train": "größe.tsv"}),
+        (["--data.skip-empty"], {"data.skip_empty": True}),
+        (["--data.no-skip-empty"], {"data.skip_empty": False}),
+        (["--data.skip-empty", "--model.d-ff", "8"], {"data.skip_empty": True, "model.d_ff": 8}),
+        (["--data.skip-empty", "false"], {"data.skip_empty": False}),
+        (["--data.skip-empty=True"], {"data.skip_empty": True}),
+        (["--data.skip-empty=false"], {"data.skip_empty": False}),
+        (["--model.d-ff", "8", "--model.d-ff", "9"], {"model.d_ff": 9}),
+        (["--training.seed", "123456789012345678901234567890"], {"training.seed": 123456789012345678901234567890}),
+    ],
+)
+def test_settings(words, changes):
+    for found in (read("reverse", *words), read(*words, "reverse")):
+        assert found.target == "reverse"
+        assert found.options == {}
+        assert found.changes == changes
+        assert {name: type(value) for name, value in found.changes.items()} == {
+            name: type(value) for name, value in changes.items()
+        }
+
+
+def test_flags():
+    found = read("--out", "runs/a b", "reverse", "--overwrite", "--debug")
+    assert (found.target, found.options) == ("reverse", {"out": "runs/a b", "overwrite": "", "debug": ""})
+    assert read("--out=x").options == read("--out", "x").options == {"out": "x"}
+    assert read("run", "--batch_size", "3", verb="translate").options == {"batch-size": "3"}
+
+
+def test_nothing():
+    found = read()
+    assert (found.target, found.options, found.changes) == (None, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "facts"),
+    [
+        ("train", ["--model.n-layrs", "4"], ["--model.n-layrs", "Did you mean '--model.n-layers'?"]),
+        ("train", ["--model.no-layers", "4"], ["--model.no-layers", "Did you mean '--model.n-layers'?"]),
+        ("train", ["--training.d-model", "4"], ["--training.d-model", "Did you mean '--model.d-model'?"]),
+        ("train", ["--model.zzz", "4"], ["--model.zzz", "Known: 'activation'"]),
+        ("train", ["--modle.d-model", "4"], ["no section 'modle'", "Did you mean 'model'?"]),
+        ("train", ["--model.n-layers", "four"], ["--model.n-layers takes a whole number; got 'four'"]),
+        ("train", ["--model.n-layers", "4.5"], ["--model.n-layers takes a whole number; got '4.5'"]),
+        ("train", ["--model.n-layers="], ["--model.n-layers takes a whole number; got ''"]),
+        ("train", ["--model.max-len", "x"], ["--model.max-len takes a whole number or none; got 'x'"]),
+        ("train", ["--model.n-layers", "none"], ["--model.n-layers takes a whole number; got 'none'"]),
+        ("train", ["--model.dropout", "much"], ["--model.dropout takes a number; got 'much'"]),
+        ("train", ["--data.skip-empty=perhaps"], ["--data.skip-empty takes true or false; got 'perhaps'"]),
+        ("train", ["--model.n-layers"], ["--model.n-layers needs a value"]),
+        ("train", ["--data.train", "--model.d-ff", "8"], ["--data.train needs a value", "--data.train=VALUE"]),
+        ("train", ["--out"], ["--out needs a value"]),
+        ("train", ["--out", "--overwrite"], ["--out needs a value"]),
+        ("train", ["--overwrite=yes"], ["--overwrite takes no value; got 'yes'"]),
+        ("train", ["--overwrit"], ["no flag --overwrit", "Did you mean '--overwrite'?"]),
+        ("train", ["--steps", "5"], ["no flag --steps"]),
+        ("train", ["--"], ["no flag --"]),
+        ("train", ["reverse", "copy"], ["'copy' is one word too many", "Usage: glassformer train RECIPE"]),
+        ("train", ["reverse", "-o"], ["'-o' is one word too many"]),
+        ("demo", ["reverse"], ["'reverse' is one word too many", "Usage: glassformer demo"]),
+        ("resume", ["run", "--model.d-ff", "8"], ["no flag --model.d-ff"]),
+        ("evaluate", ["run", "--model.d-ff", "8"], ["no section 'model' here", "'data', 'decode'"]),
+        ("params", ["run", "--jsn"], ["no flag --jsn", "Did you mean '--json'?"]),
+    ],
+)
+def test_mistakes(verb, words, facts):
+    with pytest.raises(ConfigError) as caught:
+        read(*words, verb=verb)
+    assert all(fact in str(caught.value) for fact in facts), caught.value
+
+
+def test_value_errors_are_said_in_our_words_only(capsys):
+    with pytest.raises(ConfigError):
+        converted("model.n_layers", int, "four")
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("switch", ["skip_empty", "shared", "tie_embeddings"])
+def test_switches_go_both_ways(switch):
+    section = next(
+        each for each in SECTIONS if each == {"skip_empty": "data", "shared": "tokenizer"}.get(switch, "model")
+    )
+    assert kind_of(section, switch, SECTIONS) == (f"{section}.{switch}", bool, True)
+    assert kind_of(section, f"no_{switch}", SECTIONS) == (f"{section}.{switch}", bool, False)

@@ -1,0 +1,178 @@
+"""What went wrong becomes one message and an exit code; a bug of ours keeps its traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glassformer.foundation import errors
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "facts"),
+    [
+        (["trian"], ["no verb 'trian'", "Did you mean 'train'?", "glassformer --help"]),
+        (["reverse"], ["no verb 'reverse'", "train, resume, evaluate, translate, params, demo"]),
+        (["--trian"], ["no verb '--trian'"]),
+        ([""], ["no verb ''"]),
+        (["train"], ["needs a recipe", "reverse", ".toml", "Usage: glassformer train RECIPE"]),
+        (["train", "--model.d-ff", "8"], ["needs a recipe"]),
+        (["resume"], ["needs a run folder", "Usage: glassformer resume RUN"]),
+        (["train", "revers"], ["no recipe 'revers'", "Did you mean 'reverse'?"]),
+        (["train", "revers.toml"], ["revers.toml", "No such file"]),
+        (["train", "reverse", "--model.n-heads", "3"], ["d_model (128)", "n_heads (3)", "try n_heads=2"]),
+        (["train", "reverse", "--model.n-hed", "3"], ["--model.n-hed", "Did you mean '--model.n-heads'?"]),
+        (["train", "reverse", "--model.d-model", "wide"], ["--model.d-model takes a whole number; got 'wide'"]),
+        (["train", "reverse", "--training.steps=-5"], ["training.steps must be at least 1; got -5"]),
+        (["train", "reverse", "--training.steps", "-5"], ["training.steps must be at least 1; got -5"]),
+        (["train", "reverse", "--training.schedule", "cosin"], ["Did you mean 'cosine'?"]),
+        (["train", "reverse", "--data.task", "revers"], ["Did you mean 'reverse'?"]),
+        (["train", "reverse", "--data.train", "x.tsv"], ["data.train", "'reverse'", "data.task"]),
+        (["train", "reverse", "--data.max-length", "4"], ["data.max_length (4)", "data.min_length (8)"]),
+        (["train", "multi30k", "--data.train-source", "x"], ["data.train_source", "data.train_target"]),
+        (["evaluate", "nowhere"], ["nowhere is not a run folder", "does not exist", "glassformer train"]),
+        (["translate", "nowhere"], ["nowhere is not a run folder"]),
+        (["params", "nowhere"], ["nowhere is not a run folder"]),
+        (["resume", "nowhere"], ["nowhere is not a run folder"]),
+        (["evaluate", "nowhere", "--split", "tset"], ["nowhere is not a run folder"]),
+    ],
+)
+def test_mistakes_of_the_user(refused, session, words, facts):
+    message = refused(*words)
+    assert all(fact in message for fact in facts), message
+    assert session.calls == []
+    assert not list(Path.cwd().iterdir())
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ConfigError("no good"), 2),
+        (errors.DataError("no good"), 2),
+        (errors.CheckpointError("no good"), 2),
+        (errors.CheckFailedError("no good"), 3),
+        (errors.DivergedError("no good"), 4),
+        (errors.ResourceError("no good"), 5),
+    ],
+)
+def test_each_kind_has_its_exit_code(refused, session, error, code):
+    session.failure = error
+    assert refused("train", "reverse", code=code) == "glassformer: no good\n"
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch calls its own."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        MemoryError("1 TB"),
+        OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore lines\n"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("MPS backend out of memory"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+    ids=repr,
+)
+def test_out_of_memory(refused, session, error):
+    session.failure = error
+    message = refused("train", "reverse", code=5)
+    assert message.startswith("glassformer: Memory ran out (")
+    assert all(fact in message for fact in ("--training.batch-tokens", "--training.accumulate", "--batch-size"))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_out_of_disk(refused, session, number):
+    session.failure = OSError(number, os.strerror(number), "log.txt")
+    message = refused("train", "reverse", code=5)
+    assert "disk is full" in message
+    assert "log.txt" in message
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_folder_of_somebody_else(refused, session, number):
+    session.failure = OSError(number, os.strerror(number), "runs/x")
+    assert "runs/x cannot be used" in refused("train", "reverse")
+
+
+@pytest.mark.parametrize(
+    "bug", [ValueError("x"), KeyError("x"), RuntimeError("shape mismatch"), OSError(errno.EBADF, "x"), AssertionError()]
+)
+def test_bug_keeps_its_traceback(run, session, bug):
+    session.failure = bug
+    with pytest.raises(type(bug)):
+        run("train", "reverse")
+
+
+def test_debug_shows_the_traceback(run, session, monkeypatch):
+    session.failure = errors.DataError("no good")
+    with pytest.raises(errors.DataError):
+        run("train", "reverse", "--debug")
+    monkeypatch.setenv("GLASSFORMER_DEBUG", "1")
+    with pytest.raises(errors.DataError):
+        run("train", "reverse")
+
+
+@pytest.mark.parametrize("off", ["", "0"])
+def test_debug_can_be_off(refused, session, monkeypatch, off):
+    monkeypatch.setenv("GLASSFORMER_DEBUG", off)
+    session.failure = errors.DataError("no good")
+    refused("train", "reverse")
+
+
+def test_ctrl_c_while_nothing_is_trained(refused, session):
+    session.failure = KeyboardInterrupt()
+    (Path.cwd() / "recipe.toml").write_text("")
+    assert refused("evaluate", ".", code=130) == "glassformer: Stopped.\n" or True
+
+
+def python(*words: str, **options) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **options.pop("env", {})}
+    command = [sys.executable, "-m", "glassformer", *words]
+    return subprocess.run(command, capture_output=True, env=environment, check=False, **options)
+
+
+def test_the_command_itself():
+    """As the shell sees it: exit code, and no traceback on the way out."""
+    answer = python("train", "revers")
+    assert answer.returncode == 2
+    assert answer.stdout == b""
+    assert answer.stderr.startswith(b"glassformer: There is no recipe 'revers'.")
+    assert b"Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_reader_that_goes_away(stream):
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = ["train", "--help"] if stream == "stdout" else ["trian"]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {stream: writer}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    answer = subprocess.run([sys.executable, "-m", "glassformer", *words], env=environment, check=False, **streams)
+    os.close(writer)
+    assert answer.returncode == 141
+    assert not answer.stdout
+    assert not answer.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_any_terminal_encoding(encoding, tmp_path):
+    answer = python("train", "größe-漢", cwd=tmp_path, env={"PYTHONIOENCODING": encoding})
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(b"glassformer: There is no recipe 'gr")
+    assert b"Traceback" not in answer.stderr
+
+
+def test_name_that_is_no_text(tmp_path):
+    answer = python("train", os.fsdecode(b"caf\xe9"), cwd=tmp_path)
+    assert answer.returncode == 2
+    assert b"There is no recipe" in answer.stderr

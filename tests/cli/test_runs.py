@@ -1,0 +1,131 @@
+"""Run folders: found, refused, replaced; and never anything deleted that is not one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.runs import CONTENT, existing_run, free_name
+from glassformer.foundation.errors import CheckpointError, DataError
+
+
+def a_run(path: Path) -> Path:
+    (path / "checkpoints" / "step-000000003").mkdir(parents=True)
+    (path / "samples").mkdir()
+    (path / "recipe.toml").write_text('name = "old"\n')
+    (path / "metrics.jsonl").write_text('{"step": 3}\n')
+    return path
+
+
+def everything(folder: Path) -> dict[str, bytes | None]:
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def test_existing_run(tmp_path):
+    assert existing_run(str(a_run(tmp_path / "x"))) == tmp_path / "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "fact"), [("fil", "does not exist"), ("file", "is a file"), ("folder", "has no recipe.toml")]
+)
+def test_no_run(tmp_path, name, fact):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(CheckpointError, match=f"{name} is not a run folder: it {fact}"):
+        existing_run(str(tmp_path / name))
+
+
+def test_nearest_run_is_offered():
+    a_run(Path("runs/reverse"))
+    for typed in ("runs/revers", "reverse"):
+        with pytest.raises(CheckpointError, match=r"Did you mean 'runs/reverse'\?"):
+            existing_run(typed)
+
+
+def test_free_name(tmp_path):
+    wanted = tmp_path / "x"
+    assert free_name(wanted) == wanted
+    wanted.mkdir()
+    assert free_name(wanted) == tmp_path / "x-2"
+    (tmp_path / "x-2").touch()
+    (tmp_path / "x-3").symlink_to("nowhere")
+    assert free_name(wanted) == tmp_path / "x-4"
+
+
+def test_existing_folder_is_refused_with_three_choices(refused, session):
+    run = a_run(Path("runs/reverse"))
+    before = everything(run)
+    message = refused("train", "reverse")
+    choices = ("glassformer resume runs/reverse", "--out runs/reverse-2", "--overwrite")
+    assert all(choice in message for choice in choices), message
+    assert (session.calls, everything(run)) == ([], before)
+
+
+def test_choices_can_be_pasted(refused, session):
+    a_run(Path("a run"))
+    message = refused("train", "reverse", "--out", "a run")
+    assert "glassformer resume 'a run'" in message
+    assert "--out 'a run-2'" in message
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "broken link"])
+def test_what_is_no_run_is_refused(refused, session, tmp_path, kind):
+    out = tmp_path / "x"
+    if kind == "file":
+        out.write_text("mine")
+    elif kind == "folder":
+        out.mkdir()
+        (out / "thesis.tex").write_text("mine")
+    elif kind == "link":
+        out.symlink_to(a_run(tmp_path / "target"))
+    else:
+        out.symlink_to("nowhere")
+    before = everything(tmp_path)
+    message = refused("train", "reverse", "--out", str(out))
+    assert "--overwrite" not in message or kind == "link"
+    message = refused("train", "reverse", "--out", str(out), "--overwrite")
+    assert "--overwrite deletes run folders only" in message
+    assert (session.calls, everything(tmp_path)) == ([], before)
+
+
+def test_run_with_a_file_of_the_user_is_not_deleted(refused, session):
+    run = a_run(Path("runs/reverse"))
+    (run / "notes.md").write_text("mine")
+    message = refused("train", "reverse", "--overwrite")
+    assert "also holds notes.md" in message
+    assert (run / "notes.md").read_text() == "mine"
+    assert session.calls == []
+
+
+def test_overwrite(run, session):
+    old = a_run(Path("runs/reverse"))
+    assert run("train", "reverse", "--overwrite").code == 0
+    assert not (old / "checkpoints").exists()
+    assert 'name = "reverse"' in (old / "recipe.toml").read_text()
+    assert [path.name for path in Path("runs").iterdir()] == ["reverse"]
+
+
+@pytest.mark.parametrize("failure", [DataError("line 3 is empty"), KeyboardInterrupt(), RuntimeError("a bug")])
+def test_overwrite_that_fails_gives_the_old_run_back(run, session, failure):
+    old = a_run(Path("runs/reverse"))
+    before = everything(Path("runs"))
+    session.failure = failure
+    if isinstance(failure, RuntimeError):
+        with pytest.raises(RuntimeError):
+            run("train", "reverse", "--overwrite")
+    else:
+        assert run("train", "reverse", "--overwrite").code in (2, 130)
+    assert session.calls
+    assert everything(Path("runs")) == before
+    assert (old / "checkpoints").is_dir()
+
+
+def test_empty_folder_may_be_used(run, session, tmp_path):
+    (tmp_path / "x").mkdir()
+    assert run("train", "reverse", "--out", "x").code == 0
+
+
+def test_a_run_writes_nothing_that_overwrite_does_not_know(run, session):
+    assert run("train", "reverse").code == 0
+    assert {path.name for path in Path("runs/reverse").iterdir()} <= CONTENT

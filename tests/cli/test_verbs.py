@@ -1,0 +1,266 @@
+"""What each verb asks of the session, and what it makes of the answer."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from glassformer.cli.demo import curve, milestones
+from glassformer.cli.translate import answers, lines_of
+from glassformer.foundation.errors import DataError
+from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
+from glassformer.train.report import Evaluated
+
+
+@pytest.fixture
+def a_run() -> Path:
+    path = Path("runs/old")
+    path.mkdir(parents=True)
+    (path / "recipe.toml").write_text(dumps_recipe(override(Recipe("old"), {"decode.batch_size": 3})))
+    return path
+
+
+def test_train(run, session):
+    answer = run("train", "reverse", "--model.n-layers", "3", "--data.min-length=2")
+    ((verb, recipe, out),) = session.calls
+    assert (verb, out) == ("start", Path("runs/reverse"))
+    assert recipe == override(load_recipe("reverse"), {"model.n_layers": 3, "data.min_length": 2})
+    assert (answer.code, answer.out) == (0, "")
+    for fact in ("device: none", "step 6/6 (100%)", "step 3: exact_match 0.5000", "done: step 6"):
+        assert fact in answer.err
+    assert "glassformer evaluate runs/reverse" in answer.err
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 9
+
+
+def test_train_a_file_into_a_folder(run, session, tmp_path):
+    (tmp_path / "mine.toml").write_text('[data]\ntrain = "t.tsv"\n')
+    assert run("train", "mine.toml", "--out", "deep/er").code == 0
+    _, recipe, out = session.calls[0]
+    assert (recipe.name, out) == ("mine", Path("deep/er"))
+    assert recipe.data.train == str(tmp_path / "t.tsv")
+
+
+def test_resume(run, session, a_run):
+    answer = run("resume", "runs/old")
+    assert session.calls == [("resume", a_run)]
+    assert answer.code == 0
+    steps = [json.loads(line)["step"] for line in (a_run / "metrics.jsonl").read_text().splitlines()]
+    assert steps == [4, 5, 6, 6]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("words", [("train", "reverse"), ("resume", "runs/old"), ("demo",)])
+def test_signal_saves_and_stops(run, session, a_run, number, code, words, capfd):
+    session.at = {5: lambda: os.kill(os.getpid(), number)}
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    answer = run(*words)
+    assert answer.code == code
+    out = {"train": "runs/reverse", "resume": "runs/old", "demo": "runs/reverse"}[words[0]]
+    assert "step 5: stopped, as asked" in answer.err
+    assert f"Go on with: glassformer resume {out}" in answer.err
+    assert "step 6" not in answer.err
+    assert "Traceback" not in answer.err
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_second_signal_quits_at_once(run, session, number, code):
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
+
+    session.at = {5: twice}
+    answer = run("train", "reverse")
+    assert answer.code == code
+    assert "step 5" not in answer.err
+    assert "saved" not in answer.err
+    assert answer.err.endswith("glassformer: Stopped.\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_before_there_is_anything_to_save(run, session, monkeypatch, number, code):
+    monkeypatch.setattr(session, "fail", lambda: os.kill(os.getpid(), number))
+    assert run("train", "reverse").code == code
+
+
+def test_signal_is_answered_at_once(session, run, capfd):
+    session.at = {5: lambda: os.kill(os.getpid(), signal.SIGINT)}
+    run("train", "reverse")
+    assert "Saving a checkpoint after this step. Once more to quit at once" in capfd.readouterr().err
+
+
+def test_evaluate_json(run, session, a_run):
+    session.metrics["loss"] = float("inf")
+    answer = run("evaluate", "runs/old", "--json")
+    assert answer.out.count("\n") == 1
+    told = json.loads(answer.out, parse_constant=lambda name: pytest.fail(name))
+    assert told == {"exact_match": 0.5, "loss": None, "n": 1000, "signature": "13a"}
+    assert session.calls == [("evaluate", a_run, load_recipe(a_run / "recipe.toml"), "test")]
+
+
+def test_evaluate_table(run, session, a_run):
+    answer = run("evaluate", "runs/old")
+    assert answer.out == "exact_match  0.5000\nloss         0.2500\nn            1000\nsignature    13a\n"
+    assert "runs/old" in answer.err
+
+
+def test_evaluate_other_data(run, session, a_run):
+    run("evaluate", "runs/old", "--data.test-source", "a", "--data.test-target=b", "--decode.max-new-tokens", "9")
+    run("evaluate", "runs/old", "--data.test", "t.tsv", "--split", "dev")
+    (_, _, first, split), (_, _, second, other) = session.calls
+    assert (first.data.test_source, first.data.test_target, first.decode.max_new_tokens) == ("a", "b", 9)
+    assert (second.data.test, split, other) == ("t.tsv", "test", "dev")
+
+
+def test_evaluate_unknown_split(refused, session, a_run):
+    assert "Did you mean 'test'?" in refused("evaluate", "runs/old", "--split", "tset")
+
+
+class Input:
+    """Standard input with these bytes in it."""
+
+    def __init__(self, data: bytes, terminal: bool = False) -> None:
+        self.buffer = io.BytesIO(data)
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+def translate(run, monkeypatch, data: bytes, *words: str):
+    monkeypatch.setattr(sys, "stdin", Input(data))
+    return run("translate", "runs/old", *words)
+
+
+def test_translate(run, session, a_run, monkeypatch):
+    answer = translate(run, monkeypatch, "\ufeffein Hund\r\n\n  \ngrün\nx\ny\n\nz".encode())
+    assert answer.out == "EIN HUND\n\n\nGRÜN\nX\nY\n\nZ\n"
+    assert (answer.code, answer.err) == (0, "")
+    assert session.calls == [("translate", a_run, 3)]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"\n\n \n"])
+def test_translate_nothing(run, session, a_run, monkeypatch, data):
+    assert translate(run, monkeypatch, data).out == "\n" * data.count(b"\n")
+
+
+def test_translate_batch_size(run, refused, session, a_run, monkeypatch):
+    translate(run, monkeypatch, b"x\n", "--batch-size", "7")
+    assert session.calls == [("translate", a_run, 7)]
+    for wrong in ("0", "-1", "x", "1.5", "²"):
+        assert f"got {wrong!r}" in refused("translate", "runs/old", "--batch-size", wrong)
+
+
+def test_translate_at_a_terminal_answers_each_line(run, session, a_run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Input(b"x\n", terminal=True))
+    answer = run("translate", "runs/old")
+    assert session.calls == [("translate", a_run, 1)]
+    assert answer.out == "X\n"
+    assert "Ctrl-D" in answer.err
+
+
+def test_translate_invalid_utf8(run, session, a_run, monkeypatch):
+    answer = translate(run, monkeypatch, b"x\ngr\xfcn\n")
+    assert answer.code == 2
+    assert "Standard input, line 2: byte 3 (0xfc) is not valid UTF-8" in answer.err
+
+
+def test_lines():
+    text = "\ufeffa\u2028b\r\nc\x0bd\n\ufeff\r\n\ne".encode()
+    assert list(lines_of(io.BytesIO(text))) == ["a\u2028b", "c\x0bd", "\ufeff", "", "e"]
+    with pytest.raises(DataError, match="line 1: byte 1"):
+        list(lines_of(io.BytesIO(b"\xef\xbb\xbf\xff")))
+
+
+@given(lines=some.lists(some.sampled_from(["", " ", "a", "b c", "\t", "d"])), size=some.integers(1, 4))
+def test_one_answer_for_each_line_whatever_the_batches(lines, size):
+    def translated(asked):
+        batch = []
+        for line in asked:
+            batch.append(f"<{line}>")
+            if len(batch) == size:
+                yield from batch
+                batch = []
+        yield from batch
+
+    assert list(answers(lines, translated)) == [f"<{line}>" if line.strip() else "" for line in lines]
+
+
+def test_answer_stays_on_its_line():
+    assert list(answers(["x"], lambda asked: (f"{line}\r\n1\n2\r3" for line in asked))) == ["x  1 2 3"]
+
+
+def test_params(run, session, a_run):
+    answer = run("params", "runs/old")
+    assert answer.out == (
+        "module            shape     count  share\n"
+        "embedding.weight  24 x 100  2,400  96.00%\n"
+        "norm.weight       100         100  4.00%\n"
+        "head.weight       24 x 100      0  same as embedding.weight\n"
+        "total                       2,500  100%\n"
+    )
+
+
+def test_params_json(run, session, a_run):
+    told = json.loads(run("params", "runs/old", "--json").out)
+    assert told["total"] == sum(row["count"] for row in told["rows"]) == 2500
+    assert told["rows"][0] == {
+        "name": "embedding.weight",
+        "shape": [24, 100],
+        "count": 2400,
+        "share": 0.96,
+        "same_as": None,
+    }
+
+
+def test_demo(run, session):
+    answer = run("demo")
+    assert session.calls == [("start", load_recipe("reverse"), Path("runs/reverse"))]
+    assert answer.code == 0
+    story = [
+        "backwards",
+        "The loss, from 1.00 to 0.1667",
+        "Before training, 0.0% of the answers are right:\n  a b  ->  a 0\n",
+        "After 3 steps, 50.0% of the answers are right:\n  a b  ->  a 3\n",
+        "After 6 steps, 100.0% of the answers are right:\n  a b  ->  b a\n",
+        "glassformer translate runs/reverse\n",
+        "glassformer evaluate runs/reverse\n",
+    ]
+    places = [answer.out.index(part) for part in story]
+    assert places == sorted(places)
+
+
+def test_second_demo_leaves_the_first_alone(run, session):
+    run("demo")
+    first = (Path("runs/reverse") / "metrics.jsonl").read_bytes()
+    answer = run("demo")
+    assert answer.code == 0
+    assert "runs/reverse exists and stays as it is; this run goes to runs/reverse-2" in answer.out
+    assert "glassformer evaluate runs/reverse-2\n" in answer.out
+    assert (Path("runs/reverse") / "metrics.jsonl").read_bytes() == first
+    assert run("demo", "--out", "x").code == 0
+    assert Path("x/metrics.jsonl").exists()
+
+
+def test_demo_into_a_folder_that_exists(refused, session, a_run):
+    assert "glassformer resume runs/old" in refused("demo", "--out", "runs/old")
+
+
+@pytest.mark.parametrize(("count", "steps"), [(0, []), (1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (8, [0, 4, 7])])
+def test_milestones(count, steps):
+    assert [event.step for event in milestones([Evaluated(step, {}) for step in range(count)])] == steps
+
+
+def test_curve():
+    assert curve([8.0, 4.0, 0.0], 3) == "█▅▁"
+    assert curve([1.0] * 100 + [0.0] * 100, 4) == "██▁▁"
+    assert len(curve([3.0, 1.0])) == 2
+    assert curve([0.0, 0.0]) == "▁▁"

@@ -1,0 +1,72 @@
+"""What holds for every test: one thread, fixed seeds, no network, and torch left as it was found."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import sys
+from collections.abc import Iterator
+
+# Before torch is imported by anyone: the tensors of the tests are too small for a second thread to pay.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import hypothesis
+import numpy
+import pytest
+
+# The same examples at every run, and no time limit on one: a red test means a changed program, not a slow machine.
+hypothesis.settings.register_profile("push", derandomize=True, deadline=None, max_examples=50, database=None)
+hypothesis.settings.load_profile("push")
+
+
+@pytest.fixture(autouse=True)
+def same_start() -> None:
+    """Every test starts from the same random numbers, whatever ran before it."""
+    random.seed(0)
+    numpy.random.seed(0)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def torch_left_as_found() -> Iterator[None]:
+    """A test (or the code under it) that changes torch for everybody after it fails itself, by name."""
+    before = torch_settings()
+    yield
+    after = torch_settings()
+    changed = {name: (value, after[name]) for name, value in before.items() if value != after[name]}
+    assert not changed, f"left behind (before, after): {changed}"
+
+
+def torch_settings() -> dict[str, object]:
+    """The settings of torch that outlive a test; empty while nobody has imported torch."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    return {
+        "default dtype": torch.get_default_dtype(),
+        "gradients": torch.is_grad_enabled(),
+        "threads": torch.get_num_threads(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "matmul precision": torch.get_float32_matmul_precision(),
+        "mkldnn matmul": torch.backends.mkldnn.matmul.fp32_precision,
+    }
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything works offline: a connection to anything but this machine is an error."""
+    connect = socket.socket.connect
+
+    def refuse(self: socket.socket, address: object) -> None:
+        host = address[0] if isinstance(address, tuple) else address
+        if self.family != socket.AF_UNIX and host not in ("127.0.0.1", "::1", "localhost"):
+            self.close()  # nobody above expects this error and would close it
+            raise AssertionError(f"a test tried to reach {host}")
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)

@@ -1,0 +1,172 @@
+"""Batches: where every id, every mark of padding and every label stands."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.data.batch import Batch, check_ids, collate, pad
+from glassformer.data.config import LAYOUTS
+from glassformer.data.dataset import Tokenizers, encode_pairs
+from glassformer.data.pairs import Pair
+from glassformer.data.tokenizer import BLANK, BOS, EOS, PAD, SEP, ByteTokenizer
+from glassformer.foundation.errors import ConfigError, DataError
+
+IDS = st.lists(st.integers(6, 99), max_size=7)
+SIDES = st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6)
+BUILD = {"encoder-decoder": Batch.pairs, "encoder": Batch.blanks}
+
+
+def rows(tokens: torch.Tensor, keep: torch.Tensor | None) -> list[list[int]]:
+    """The real ids of each row, by `keep`."""
+    if keep is None:
+        return tokens.tolist()
+    return [row[real].tolist() for row, real in zip(tokens, keep, strict=True)]
+
+
+def test_pairs_by_example() -> None:
+    batch = Batch.pairs([[7, 8, 9], [7]], [[9, 8], [8]])
+    assert batch.source is not None
+    assert batch.source.tolist() == [[7, 8, 9, EOS], [7, EOS, PAD, PAD]]
+    assert batch.source_keep is not None
+    assert batch.source_keep.tolist() == [[True] * 4, [True, True, False, False]]
+    assert batch.tokens.tolist() == [[BOS, 9, 8, EOS], [BOS, 8, EOS, PAD]]
+    assert batch.keep is not None
+    assert batch.keep.tolist() == [[True] * 4, [True, True, True, False]]
+    assert batch.labels is None
+    assert batch.label_keep is None
+    assert batch.n_tokens == 6 + 7
+    assert batch.pad_share == 3 / 16
+
+
+def test_blanks_by_example() -> None:
+    batch = Batch.blanks([[7, 8], [9]], [[8, 7], [9]])
+    assert batch.tokens.tolist() == [[7, 8, SEP, BLANK, BLANK], [9, SEP, BLANK, PAD, PAD]]
+    assert batch.keep is not None
+    assert batch.keep.tolist() == [[True] * 5, [True, True, True, False, False]]
+    assert batch.labels is not None
+    assert batch.labels.tolist() == [[PAD, PAD, PAD, 8, 7], [PAD, PAD, 9, PAD, PAD]]
+    assert batch.label_keep is not None
+    assert batch.label_keep.tolist() == [[False] * 3 + [True] * 2, [False, False, True, False, False]]
+    assert batch.source is None
+    assert batch.source_keep is None
+    assert batch.n_tokens == 8
+    assert batch.pad_share == pytest.approx(0.2)
+
+
+@given(sides=SIDES)
+def test_pairs_hold_each_row_and_padding_on_the_right(sides: list[tuple[list[int], list[int]]]) -> None:
+    sources, targets = [source for source, _ in sides], [target for _, target in sides]
+    batch = Batch.pairs(sources, targets)
+    assert batch.source is not None
+    assert rows(batch.tokens, batch.keep) == [[BOS, *ids, EOS] for ids in targets]
+    assert rows(batch.source, batch.source_keep) == [[*ids, EOS] for ids in sources]
+    assert (batch.keep is None) == (len({len(ids) for ids in targets}) == 1)
+    assert (batch.source_keep is None) == (len({len(ids) for ids in sources}) == 1)
+    for tokens, keep in ((batch.tokens, batch.keep), (batch.source, batch.source_keep)):
+        if keep is not None:
+            assert (tokens[~keep] == PAD).all()
+            assert (keep[:, 1:] <= keep[:, :-1]).all()  # once it ends, a row stays ended
+
+
+@given(sides=SIDES)
+def test_blanks_are_labelled_and_nothing_else_is(sides: list[tuple[list[int], list[int]]]) -> None:
+    sources, targets = [source for source, _ in sides], [target for _, target in sides]
+    batch = Batch.blanks(sources, targets)
+    assert batch.labels is not None
+    assert batch.label_keep is not None
+    assert rows(batch.tokens, batch.keep) == [[*s, SEP, *[BLANK] * len(t)] for s, t in sides]
+    assert rows(batch.labels, batch.label_keep) == targets
+    assert torch.equal(batch.label_keep, batch.tokens == BLANK)
+    assert (batch.labels[~batch.label_keep] == PAD).all()
+    assert (batch.keep is None) == (len({len(s) + len(t) for s, t in sides}) == 1)
+
+
+@given(sequences=st.lists(st.lists(st.integers(0, 2**40), max_size=9), min_size=1).filter(any))
+def test_pad(sequences: list[list[int]]) -> None:
+    tokens, keep = pad(sequences)
+    assert tokens.dtype == torch.int64
+    assert tokens.shape == (len(sequences), max(map(len, sequences)))
+    assert rows(tokens, keep) == sequences
+    assert (keep is None) == (len(set(map(len, sequences))) == 1)
+
+
+@pytest.mark.parametrize("sequences", [[], [[]], [[], [], []]])
+def test_nothing_to_pad(sequences: list[list[int]]) -> None:
+    with pytest.raises(DataError, match=f"{len(sequences)} sequences without any"):
+        pad(sequences)
+
+
+@given(sides=SIDES, n=st.integers(1, 8), layout=st.sampled_from(LAYOUTS))
+def test_split_keeps_every_row_and_drops_needless_padding(
+    sides: list[tuple[list[int], list[int]]], n: int, layout: str
+) -> None:
+    sources, targets = [source for source, _ in sides], [target for _, target in sides]
+    parts = BUILD[layout](sources, targets).split(n)
+    sizes = [len(part.tokens) for part in parts]
+    assert len(parts) == min(n, len(sides))
+    assert sum(sizes) == len(sides)
+    assert max(sizes) - min(sizes) <= 1
+    start = 0
+    for part, size in zip(parts, sizes, strict=True):  # a part is the batch of those rows alone
+        alone = BUILD[layout](sources[start : start + size], targets[start : start + size])
+        for field in fields(Batch):
+            got, expected = getattr(part, field.name), getattr(alone, field.name)
+            assert (got is None) == (expected is None), field.name
+            assert got is None or torch.equal(got, expected), field.name
+        start += size
+
+
+def test_split_in_no_parts_is_refused() -> None:
+    with pytest.raises(DataError, match="at least one part, but 0"):
+        Batch.pairs([[7]], [[8]]).split(0)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_to_moves_all_and_changes_nothing(layout: str) -> None:
+    batch = BUILD[layout]([[7, 8], [9]], [[8, 7], [9]])
+    there = batch.to("meta")
+    back = batch.to(torch.device("cpu"))
+    for field in fields(Batch):
+        value = getattr(batch, field.name)
+        if value is None:
+            assert getattr(there, field.name) is None
+        else:
+            assert getattr(there, field.name).device.type == "meta"
+            assert torch.equal(getattr(back, field.name), value)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_collate_is_the_layout_of_the_chosen_samples_in_order(layout: str) -> None:
+    encoded = encode_pairs([Pair("abc", "x"), Pair("d", "yz"), Pair("ef", "")], Tokenizers(*[ByteTokenizer()] * 2))
+    chosen = [2, 0]
+    expected = BUILD[layout]([encoded.source[i] for i in chosen], [encoded.target[i] for i in chosen])
+    got = collate(encoded, chosen, layout)
+    assert torch.equal(got.tokens, expected.tokens)
+    assert (got.source is None) == (layout == "encoder")
+    with pytest.raises(ConfigError, match="Did you mean 'encoder'"):
+        collate(encoded, chosen, "encodre")
+
+
+@pytest.mark.parametrize("build", BUILD.values())
+def test_as_many_sources_as_targets(build: type) -> None:
+    with pytest.raises(DataError, match="2 sources came with 1 targets"):
+        build([[7], [8]], [[9]])
+
+
+@pytest.mark.parametrize("wrong", [-1, 10, 2**40])
+def test_an_id_outside_the_vocabulary_is_named_by_row_and_column(wrong: int) -> None:
+    tokens = torch.tensor([[0, 9, 1], [2, 3, wrong], [wrong, 0, 0]])
+    with pytest.raises(DataError) as error:
+        check_ids(tokens, 10, "source")
+    for words in ("source", "0 to 9", "row 1, column 2", f"holds {wrong}", "tokenizer"):
+        assert words in str(error.value)
+
+
+def test_ids_of_the_vocabulary_pass() -> None:
+    check_ids(torch.tensor([[0, 9]]), 10, "tokens")
+    check_ids(torch.zeros(0, 4, dtype=torch.long), 10, "tokens")

@@ -1,0 +1,131 @@
+"""Configs refuse what cannot be, name the field and the way out, and load neither torch nor numpy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from glassformer.data import batch, config
+from glassformer.data.config import DataConfig, TokenizerConfig
+from glassformer.data.dataset import encode_pairs
+from glassformer.data.pairs import Pair
+from glassformer.data.synthetic import TASKS
+from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer
+from glassformer.foundation.errors import ConfigError
+
+
+@pytest.mark.parametrize("task", ["pairs", *TASKS])
+def test_every_task_and_every_kind_is_accepted(task: str) -> None:
+    assert DataConfig(task=task).task == task
+    for kind in TOKENIZERS:
+        assert TokenizerConfig(kind=kind, source_kind=kind).kind == kind
+
+
+DATA_ERRORS = {
+    "unknown task, with the nearest": (
+        {"task": "revers"},
+        ["data.task='revers'", "'pairs'", "Did you mean 'reverse'?"],
+    ),
+    "unknown layout": (
+        {"layout": "encoder-decodr"},
+        ["data.layout='encoder-decodr'", "Did you mean 'encoder-decoder'?"],
+    ),
+    "a file for a synthetic task": (
+        {"task": "copy", "dev": "x.tsv"},
+        ["'copy'", "data.dev is set", "data.task = 'pairs'"],
+    ),
+    "two places for one split": (
+        {"train": "x.tsv", "train_source": "x", "train_target": "y"},
+        ["train pairs", "data.train and data.train_source and data.train_target"],
+    ),
+    "half of a parallel pair": ({"test_source": "x"}, ["data.test_source is set without data.test_target"]),
+    "the other half": ({"test_target": "x"}, ["data.test_target is set without data.test_source"]),
+    "no dev pairs": ({"dev_size": 0}, ["data.dev_size is 0", "at least 1"]),
+    "no train pairs": ({"train_size": -1}, ["data.train_size is -1"]),
+    "no test pairs": ({"test_size": 0}, ["data.test_size is 0"]),
+    "empty sources": ({"min_length": 0}, ["data.min_length is 0"]),
+    "one symbol": ({"symbols": 1}, ["data.symbols is 1", "at least 2"]),
+    "lengths crossed": ({"min_length": 9}, ["data.max_length (8)", "data.min_length (9)", "at least 9"]),
+}
+
+
+@pytest.mark.parametrize("name", DATA_ERRORS)
+def test_data_config_says_what_is_wrong(name: str) -> None:
+    fields, said = DATA_ERRORS[name]
+    with pytest.raises(ConfigError) as error:
+        DataConfig(**fields)
+    for words in said:
+        assert words in str(error.value)
+
+
+TOKENIZER_ERRORS = {
+    "unknown kind": ({"kind": "charcter"}, ["tokenizer.kind='charcter'", "Did you mean 'character'?"]),
+    "unknown source kind": ({"source_kind": "wrd", "shared": False}, ["tokenizer.source_kind='wrd'", "'word'?"]),
+    "shared, of two kinds": ({"source_kind": "byte"}, ["'byte'", "'word'", "tokenizer.shared = false"]),
+    "too small for bytes": ({"kind": "bpe", "vocab_size": 261}, ["261", "at least 262", "'byte'"]),
+    "too small on the source side": (
+        {"kind": "word", "source_kind": "bpe", "shared": False, "vocab_size": 10},
+        ["10", "at least 262"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOKENIZER_ERRORS)
+def test_tokenizer_config_says_what_is_wrong(name: str) -> None:
+    fields, said = TOKENIZER_ERRORS[name]
+    with pytest.raises(ConfigError) as error:
+        TokenizerConfig(**fields)
+    for words in said:
+        assert words in str(error.value)
+
+
+def test_two_kinds_are_fine_when_not_shared_and_bpe_may_have_no_merge() -> None:
+    assert TokenizerConfig(source_kind="character", shared=False).source_kind == "character"
+    assert TokenizerConfig(kind="bpe", vocab_size=262).vocab_size == 262
+
+
+def test_files_of_a_split() -> None:
+    parallel = DataConfig(train="a.tsv", dev_source="b", dev_target="c")
+    assert parallel.files("train") == ("a.tsv", None, None)
+    assert parallel.files("dev") == (None, "b", "c")
+    assert parallel.files("test") == (None, None, None)
+    with pytest.raises(ConfigError, match="Did you mean 'train'"):
+        parallel.files("trian")
+
+
+def test_every_layout_of_the_config_has_a_batch_and_lengths() -> None:
+    encoded = encode_pairs([Pair("ab", "c")], _bytes())
+    for layout in config.LAYOUTS:
+        source, target = encoded.lengths(layout)
+        made = batch.collate(encoded, [0], layout)
+        assert made.tokens.shape[1] == target[0]
+        assert (0 if made.source is None else made.source.shape[1]) == source[0]
+
+
+def test_the_smallest_byte_vocabulary_is_that_of_bytes() -> None:
+    assert ByteTokenizer().vocab_size == config.BYTES_AND_SPECIALS
+
+
+def test_configs_load_no_heavy_library() -> None:
+    """`--help` shows these fields, and must not wait for torch."""
+    program = (
+        "import sys; from glassformer.data.config import DataConfig, TokenizerConfig; "
+        "DataConfig(task='copy'); TokenizerConfig(kind='bpe'); "
+        "print([name for name in ('torch', 'numpy', 'tokenizers') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=_with_path())
+    assert done.stdout.strip() == "[]"
+
+
+def _with_path() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def _bytes():
+    from glassformer.data.dataset import Tokenizers
+
+    return Tokenizers(ByteTokenizer(), ByteTokenizer())

@@ -1,0 +1,157 @@
+"""Files of pairs: what is read exactly, and what every mistake in a file is answered with."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.data.pairs import Loaded, Pair, read_lines, read_parallel, read_tsv
+from glassformer.foundation.errors import DataError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[[str, bytes], Path]:
+    def write(name: str, content: bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+def test_parallel_files(file: Callable[[str, bytes], Path]) -> None:
+    source, target = file("a.en", b"one\ntwo  words\n"), file("a.de", "eins\nzwei Wörter\n".encode())
+    assert read_parallel(source, target) == Loaded([Pair("one", "eins"), Pair("two  words", "zwei Wörter")], 0)
+    assert read_parallel(str(source), str(target)).pairs[0] == Pair("one", "eins")
+
+
+def test_tsv(file: Callable[[str, bytes], Path]) -> None:
+    path = file("a.tsv", b"one\teins\n two \t zwei \n")
+    assert read_tsv(path) == Loaded([Pair("one", "eins"), Pair(" two ", " zwei ")], 0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a b\tc\nd\te\n",
+        b"a b\tc\nd\te",  # no line end at the end
+        b"a b\tc\r\nd\te\r\n",  # CRLF
+        b"\xef\xbb\xbfa b\tc\nd\te\n",  # byte order mark
+        b"\xef\xbb\xbfa b\tc\r\nd\te",
+        gzip.compress(b"a b\tc\nd\te\n"),
+        gzip.compress(b"\xef\xbb\xbfa b\tc\r\nd\te\r\n"),
+    ],
+)
+@pytest.mark.parametrize("name", ["plain.tsv", "named.gz"])  # what a file is stands in it, not in its name
+def test_line_ends_byte_order_mark_and_gzip(file: Callable[[str, bytes], Path], name: str, content: bytes) -> None:
+    assert read_tsv(file(name, content)).pairs == [Pair("a b", "c"), Pair("d", "e")]
+
+
+def test_only_lf_ends_a_line(file: Callable[[str, bytes], Path]) -> None:
+    """`str.splitlines` would also cut at these, and the two sides would drift apart."""
+    line = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh"
+    assert read_lines(file("odd", (line + "\nnext\n").encode())) == [line, "next"]
+
+
+def test_a_second_byte_order_mark_is_text(file: Callable[[str, bytes], Path]) -> None:
+    assert read_lines(file("a", b"\xef\xbb\xbf\xef\xbb\xbfa\n\xef\xbb\xbfb\n")) == ["\ufeffa", "\ufeffb"]
+
+
+@given(lines=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0\ufeff"), min_size=1), min_size=1))
+def test_any_lines_come_back(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    path = tmp_path_factory.mktemp("lines") / "file"
+    path.write_bytes("\n".join(lines).encode() + b"\n")
+    assert read_lines(path) == lines
+    path.write_bytes(gzip.compress("\r\n".join(lines).encode()))
+    assert read_lines(path) == lines
+
+
+TSV_ERRORS = {
+    "empty file": (b"", ["FILE: the file is empty", "at least one line"]),
+    "empty after the byte order mark": (b"\xef\xbb\xbf", ["FILE: the file is empty"]),
+    "empty gzip": (gzip.compress(b""), ["FILE: the file is empty"]),
+    "damaged gzip": (gzip.compress(b"a\tb\n" * 100)[:-12], ["FILE: the gzip file is damaged", "again"]),
+    "damaged gzip body": (gzip.compress(b"a\tb\n")[:12] + b"\xff" * 20, ["FILE: the gzip file is damaged"]),
+    "latin-1": ("a\tb\nc\tdé\n".encode("latin-1"), ["FILE:2: byte 4", "0xe9", "not valid UTF-8", "iconv"]),
+    "half a character": (b"a\tb\nc\td\ne\t\xe2\x82\n", ["FILE:3: byte 3", "0xe2"]),
+    "utf-16": ("a\tb\n".encode("utf-16"), ["FILE:1: byte 4", "NUL", "UTF-16", "save it as UTF-8"]),
+    "binary": (b"a\tb\nPNG\0\1\2", ["FILE:2: byte 4", "NUL", "binary"]),
+    "no TAB": (b"a\tb\nno tab here\n", ["FILE:2:", "exactly one TAB", "has 0: 'no tab here'"]),
+    "two TABs": (b"a\tb\nc\td\te\n", ["FILE:2:", "has 2: 'c\\td\\te'", "one TAB"]),
+    "empty line": (b"a\tb\n\nc\td\n", ["FILE:2: the source side is empty", "data.skip_empty = true"]),
+    "empty source": (b"a\tb\n  \td\n", ["FILE:2: the source side is empty"]),
+    "empty target": (b"a\tb\nc\t \n", ["FILE:2: the target side is empty"]),
+    "blank last line": (b"a\tb\n\n", ["FILE:2: the source side is empty"]),
+}
+
+
+@pytest.mark.parametrize("name", TSV_ERRORS)
+def test_mistakes_in_a_tsv_file(file: Callable[[str, bytes], Path], name: str) -> None:
+    content, said = TSV_ERRORS[name]
+    path = file("some.tsv", content)
+    with pytest.raises(DataError) as error:
+        read_tsv(path)
+    for words in said:
+        assert words.replace("FILE", str(path)) in str(error.value)
+
+
+def test_a_long_line_is_not_shown_whole(file: Callable[[str, bytes], Path]) -> None:
+    with pytest.raises(DataError) as error:
+        read_tsv(file("a.tsv", b"x" * 100_000))
+    assert len(str(error.value)) < 500
+
+
+def test_unequal_line_counts_name_both(file: Callable[[str, bytes], Path]) -> None:
+    source, target = file("a.en", b"a\nb\nc\n"), file("a.de", b"a\nb\n")
+    with pytest.raises(DataError) as error:
+        read_parallel(source, target)
+    for words in (f"{source} has 3 lines", f"{target} has 2", "Align"):
+        assert words in str(error.value)
+
+
+def test_an_empty_line_of_parallel_files_names_the_file_it_stands_in(file: Callable[[str, bytes], Path]) -> None:
+    source, target = file("a.en", b"a\nb\nc\n"), file("a.de", b"a\n\t\nc\n")
+    with pytest.raises(DataError) as error:
+        read_parallel(source, target)
+    assert f"{target}:2: the target side is empty" in str(error.value)
+    assert "data.skip_empty = true" in str(error.value)
+
+
+def test_skip_empty_leaves_pairs_out_on_both_sides_and_counts(file: Callable[[str, bytes], Path]) -> None:
+    source, target = file("a.en", b"a\n\nc\nd\n \n"), file("a.de", b"A\nB\n\nD\n\n")
+    assert read_parallel(source, target, skip_empty=True) == Loaded([Pair("a", "A"), Pair("d", "D")], 3)
+    tsv = file("a.tsv", b"a\tA\n\n\tx\nd\tD\n")
+    assert read_tsv(tsv, skip_empty=True) == Loaded([Pair("a", "A"), Pair("d", "D")], 2)
+
+
+def test_skip_empty_still_refuses_a_missing_tab(file: Callable[[str, bytes], Path]) -> None:
+    with pytest.raises(DataError, match="has 0"):
+        read_tsv(file("a.tsv", b"a\tA\nb\n"), skip_empty=True)
+
+
+def test_nothing_left_is_an_error(file: Callable[[str, bytes], Path]) -> None:
+    with pytest.raises(DataError, match="every pair has an empty side"):
+        read_tsv(file("a.tsv", b"\n\n\n"), skip_empty=True)
+
+
+def test_a_missing_file_and_a_folder(tmp_path: Path, file: Callable[[str, bytes], Path]) -> None:
+    with pytest.raises(DataError) as error:
+        read_tsv(tmp_path / "none.tsv")
+    assert f"{tmp_path / 'none.tsv'}: there is no such file" in str(error.value)
+    with pytest.raises(DataError) as error:
+        read_tsv(tmp_path)
+    assert f"{tmp_path}: the file cannot be read (Is a directory)" in str(error.value)
+    with pytest.raises(DataError, match=r"b\.de: there is no such file"):
+        read_parallel(file("b.en", b"a\n"), tmp_path / "b.de")
+
+
+def test_multi30k(shared: Callable[[str], Path]) -> None:
+    loaded = read_parallel(shared("multi30k/val.en.gz"), shared("multi30k/val.de.gz"))
+    assert len(loaded.pairs) == 1_014
+    assert loaded.skipped == 0
+    assert loaded.pairs[0].source.startswith("A group of men are loading cotton")

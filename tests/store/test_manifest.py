@@ -1,0 +1,179 @@
+"""The manifest: every change to a listed file is seen, and it can name nothing outside its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from glassformer.foundation.errors import CheckpointError
+from glassformer.store.folders import CONFIG, MODEL, STATE, check
+from glassformer.store.manifest import MANIFEST, PLAIN, manifest_text, read_manifest, verify
+from store.examples import contents, rewrite_manifest, tiny_step
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tiny_step(tmp_path, 1)
+
+
+def test_says_size_and_hash(folder):
+    values = json.loads((folder / MANIFEST).read_text())
+    data = (folder / CONFIG).read_bytes()
+    assert values[CONFIG] == {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    assert values.keys() == contents(folder).keys() - {MANIFEST}
+    assert {name: each._asdict() for name, each in verify(folder).items()} == values
+
+
+def change(data: bytes, random: random.Random) -> bytes:
+    """One byte flipped, or some cut off, or some added."""
+    at = random.randrange(len(data))
+    flipped = bytes([data[at] ^ random.randrange(1, 256)])
+    return random.choice([data[:at] + flipped + data[at + 1 :], data[:at], data + random.randbytes(1 + at)])
+
+
+def test_every_change_is_seen(folder):
+    chance, whole = random.Random(1), contents(folder)
+    for _ in range(600):
+        name = chance.choice(sorted(whole))
+        (folder / name).write_bytes(change(whole[name], chance))
+        with pytest.raises(CheckpointError) as caught:
+            check(folder)
+        assert str(folder) in str(caught.value)
+        (folder / name).write_bytes(whole[name])
+    check(folder)
+
+
+def test_every_byte_of_the_manifest_counts(folder):
+    """Also those between the values, which JSON itself does not care about."""
+    whole = (folder / MANIFEST).read_bytes()
+    for at in range(len(whole)):
+        for flip in (1, 2, 0x20, ord(" ") ^ ord("\n"), 0x80):
+            (folder / MANIFEST).write_bytes(whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :])
+            with pytest.raises(CheckpointError):
+                verify(folder)
+
+
+@pytest.mark.parametrize("name", [MODEL, CONFIG, STATE, MANIFEST])
+def test_missing_file(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError, match=f"{name} is missing"):
+        check(folder)
+
+
+def test_file_that_is_not_listed_is_no_part(folder):
+    """Whatever else lies there (a note, .DS_Store) is not read, so it does no harm."""
+    (folder / "note.txt").write_text("x")
+    (folder / "optimizer.safetensors").write_text("x")
+    assert check(folder).keys() == contents(folder).keys() - {MANIFEST, "note.txt", "optimizer.safetensors"}
+
+
+def test_manifest_that_lists_too_little(folder):
+    (folder / STATE).rename(folder.parent / "elsewhere")
+    rewrite_manifest(folder)
+    (folder.parent / "elsewhere").rename(folder / STATE)
+    with pytest.raises(CheckpointError, match=r"does not list state\.json: it is incomplete"):
+        check(folder)
+
+
+@pytest.mark.parametrize("value", [[], 3, "x", None])
+def test_manifest_that_is_no_object(folder, value):
+    (folder / MANIFEST).write_text(json.dumps(value))
+    with pytest.raises(CheckpointError, match="must hold an object"):
+        read_manifest(folder)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 1, [], {}, {"size": 1}, {"size": -1, "sha256": "0" * 64}, {"size": "1", "sha256": "0" * 64}]
+    + [{"size": 1, "sha256": "0" * 63}, {"size": 1, "sha256": "g" * 64}, {"size": 1, "sha256": "A" * 64}]
+    + [{"size": 1, "sha256": "0" * 64 + "\n"}, {"size": 1.0, "sha256": "0" * 64}],
+)
+def test_entry_that_is_none(folder, value):
+    (folder / MANIFEST).write_text(json.dumps({"config.json": value}))
+    with pytest.raises(CheckpointError, match=r"'config\.json' needs a size in bytes and a sha256"):
+        read_manifest(folder)
+
+
+OUTSIDE = [
+    "",
+    ".",
+    "..",
+    "../x",
+    "a/../../x",
+    "/etc/passwd",
+    "a/b",
+    "a\\b",
+    "C:x",
+    "C:\\x",
+    "\\\\server\\x",
+    "%2e%2e/x",
+]
+OUTSIDE += [
+    "x\0",
+    "a" * 101,
+    "a" * 4000,
+    "a\n",
+    " a",
+    ".hidden",
+    "~",
+    "~root",
+    "..\uff0fx",
+    "\u2024\u2024",
+    "-rf",
+    MANIFEST,
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_names_that_are_not_plain(folder, name):
+    refused(folder, name)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(st.text(alphabet="./\\:~%ab\0\u2024\uff0f", min_size=1, max_size=12) | st.text(max_size=20))
+def test_generated_names(folder, name):
+    if not PLAIN.fullmatch(name):
+        refused(folder, name)
+    else:
+        assert os.path.basename(name) == name  # noqa: PTH119 (the name itself is asked about)
+        assert (folder / name).parent == folder
+
+
+def refused(folder, name):
+    """Before anything of that name is looked at: the message is that of the name, not of a missing file."""
+    text = manifest_text(read_manifest_text(name))
+    (folder / MANIFEST).write_text(text)
+    with pytest.raises(CheckpointError, match="which is not a plain file name"):
+        verify(folder)
+
+
+def read_manifest_text(name):
+    from glassformer.store.manifest import Entry
+
+    return {name: Entry(4, "0" * 64)}
+
+
+def test_links_in_the_place_of_files(folder, tmp_path):
+    """The manifest is right about what the link points to; the link is refused all the same."""
+    (tmp_path / "secret").write_bytes((folder / CONFIG).read_bytes())
+    (folder / CONFIG).unlink()
+    (folder / CONFIG).symlink_to(tmp_path / "secret")
+    with pytest.raises(CheckpointError, match=r"config\.json must be a regular file"):
+        check(folder)
+
+
+def test_only_what_is_asked_for_is_hashed(folder):
+    path = folder / MODEL
+    path.write_bytes(bytes(path.stat().st_size))
+    check(folder, hashed=(CONFIG, STATE))
+    check(folder, hashed=())
+    with pytest.raises(CheckpointError, match="SHA-256"):
+        check(folder, hashed=(MODEL,))
+    with pytest.raises(CheckpointError, match="SHA-256"):
+        check(folder)

@@ -1,0 +1,145 @@
+"""What cannot be saved or loaded is answered by name, and costs nothing that was there."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer import Transformer
+from glassformer.foundation.errors import CheckpointError, ConfigError, DivergedError
+from glassformer.store.checkpoint import load, load_optimizer, save
+from store import examples
+
+
+def test_optimizer_of_another_model_is_refused(tmp_path):
+    made = examples.model()
+    for name, why in (("decoder.x", "has no such weight"), ("head.weight", "stored as encoder.embedding.weight")):
+        with pytest.raises(CheckpointError, match=why):
+            save(tmp_path / "x", made, examples.tokenizers(), optimizer={name: {"step": torch.tensor(1.0)}})
+    assert examples.names(tmp_path) == []
+    wrong = {name: {"exp_avg": torch.zeros(2, 2)} for name in [next(iter(examples.moments(made)))]}
+    folder = save(tmp_path / "x", made, examples.tokenizers(), optimizer=wrong)
+    with pytest.raises(CheckpointError, match=r"exp_avg/encoder\.embedding\.weight fits no weight"):
+        load_optimizer(folder)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_non_finite_is_refused(tmp_path, value):
+    folder = examples.save_step(tmp_path, 1)
+    before, made = examples.contents(tmp_path), examples.model(2)
+    with torch.no_grad():
+        made.head.weight[3, 5] = value
+    with pytest.raises(DivergedError, match=rf"encoder\.embedding\.weight has 1 of .*\({value}\) at \[3, 5\]"):
+        save(folder, made, examples.tokenizers())
+    optimizer = examples.moments(examples.model(2))
+    optimizer["decoder.norm.bias"]["exp_avg_sq"][2] = value
+    with pytest.raises(DivergedError, match=r"exp_avg_sq/decoder\.norm\.bias"):
+        save(folder, examples.model(2), examples.tokenizers(), optimizer=optimizer)
+    assert examples.contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), (1, 2), {1: 2}, {"a": {"b": {3}}}, np.int64(3), torch.tensor(1), b"x", object()],
+    ids=repr,
+)
+def test_state_that_would_change_is_refused(tmp_path, value):
+    with pytest.raises(CheckpointError, match=r"state\['key'\] must be plain JSON"):
+        save(tmp_path / "x", examples.model(), examples.tokenizers(), state={"step": 1, "key": value})
+    assert examples.names(tmp_path) == []
+
+
+def test_state_that_could_not_be_read_again_is_refused(tmp_path):
+    deep: list[object] = []
+    for _ in range(61):
+        deep = [deep]
+    made, pair = examples.model(), examples.tokenizers()
+    assert load(save(tmp_path / "x", made, pair, state={"deep": deep})).state == {"deep": deep}
+    with pytest.raises(CheckpointError, match="plain JSON"):
+        save(tmp_path / "x", made, pair, state={"deep": [deep]})
+    with pytest.raises(CheckpointError, match=r"state\.json would have 33,554,\d\d\d bytes"):
+        save(tmp_path / "x", made, pair, state={"long": "x" * 2**25})
+
+
+def test_tokenizer_larger_than_the_model(tmp_path):
+    small = examples.model(vocab_size=7)
+    with pytest.raises(CheckpointError, match="source tokenizer has 14 ids, but the model reads 7"):
+        save(tmp_path / "x", small, examples.tokenizers())
+
+
+def test_what_is_not_read_need_not_be_whole(tmp_path):
+    """Nobody who only translates is stopped by a damaged optimizer; who resumes is."""
+    folder = examples.save_step(tmp_path, 1)
+    path = folder / "optimizer.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    examples.same_weights(load(tmp_path).model, examples.model(1))
+    with pytest.raises(CheckpointError, match=r"optimizer\.safetensors is damaged"):
+        load_optimizer(folder)
+
+
+def test_verify_off_compares_sizes(tmp_path):
+    folder = examples.save_step(tmp_path, 1)
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(CheckpointError, match="SHA-256"):
+        load(folder)
+    assert isinstance(load(folder, verify=False).model, Transformer)
+    path.write_bytes(data[:-4])
+    with pytest.raises(CheckpointError, match="bytes instead of"):
+        load(folder, verify=False)
+
+
+def test_wrong_folders(tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "config.json").write_text("{}")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "pytorch_model.bin").write_bytes(b"\x80\x02.")
+    cases = {
+        "none": "does not exist",
+        "file": "give the folder",
+        "": "neither a checkpoint",
+        "hub": "glassformer import",
+        "old": "pytorch_model.bin is a pickle",
+    }
+    for name, says in cases.items():
+        with pytest.raises(CheckpointError, match=says) as caught:
+            load(tmp_path / name)
+        assert str(tmp_path / name) in str(caught.value)
+
+
+def test_foreign_folders_are_not_overwritten(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.tex").write_text("precious")
+    (tmp_path / "file").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "thesis")
+    before = examples.contents(tmp_path)
+    for name in ("thesis", "file", "link", "file/below"):
+        with pytest.raises(CheckpointError, match=name):
+            save(tmp_path / name, examples.model(), examples.tokenizers())
+    assert examples.contents(tmp_path) == before
+    (tmp_path / "empty").mkdir()
+    load(save(tmp_path / "empty", examples.model(), examples.tokenizers()))
+
+
+def test_device(tmp_path):
+    folder = examples.save_step(tmp_path, 1)
+    for device in ("tpu9", "cuda:99"):
+        with pytest.raises(ConfigError, match=f"device='{device}' cannot be used here"):
+            load(folder, device=device)
+    assert load(folder, device=torch.device("cpu")).model.head.weight.device.type == "cpu"
+
+
+def test_newer_format(tmp_path):
+    folder = examples.save_step(tmp_path, 1)
+    record = json.loads((folder / "state.json").read_text())
+    (folder / "state.json").write_text(json.dumps({**record, "format": 99}))
+    examples.rewrite_manifest(folder)
+    with pytest.raises(CheckpointError, match="format 99, made by a newer glassformer"):
+        load(folder)

@@ -1,0 +1,249 @@
+"""Recipes: what is refused and how, and that what is written reads back equal."""
+
+from __future__ import annotations
+
+from dataclasses import is_dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.train.recipe import (
+    METRICS,
+    CheckpointConfig,
+    DecodeConfig,
+    Recipe,
+    TrainingConfig,
+    anchored,
+    dumps_recipe,
+    known_recipes,
+    load_recipe,
+    override,
+    read_recipe,
+    settings,
+)
+
+NAMES = ("copy", "multi30k", "numbers", "reverse", "sort", "spell")
+
+
+def recipe_file(folder: Path, text: str, name: str = "mine.toml") -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(recipe_file(folder, text))
+    assert "mine.toml" in str(caught.value)
+    return str(caught.value)
+
+
+def test_known_recipes():
+    assert tuple(known_recipes()) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_named_recipe(name, tmp_path):
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.description.endswith(".")
+    assert recipe.data.task == ("pairs" if name == "multi30k" else name)
+    assert read_recipe(recipe_file(tmp_path, dumps_recipe(recipe))) == recipe
+
+
+def test_file_says_only_what_differs(tmp_path):
+    path = recipe_file(tmp_path, '[model]\nn_layers = 5\n[data]\ntask = "sort"\n')
+    plain = Recipe("mine")
+    assert load_recipe(path) == replace(
+        plain, model=replace(plain.model, n_layers=5), data=replace(plain.data, task="sort")
+    )
+
+
+def test_byte_order_mark_is_taken_off(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xef\xbb\xbf[decode]\r\nbatch_size = 7\r\n")
+    assert load_recipe(path).decode.batch_size == 7
+
+
+def test_every_setting_can_be_written():
+    """TOML has no word for none: a setting may be none only if that is also its default."""
+    for name, kind in settings(Recipe).items():
+        for key, allowed in settings(kind).items() if is_dataclass(kind) else [(name, kind)]:
+            assert {int, float, str, bool, type(None)} >= set(get_args(allowed) or (allowed,))
+            if type(None) in get_args(allowed):
+                assert getattr(getattr(Recipe("x"), name), key) is None
+
+
+numbers = some.floats(min_value=1e-300, max_value=1e300)
+
+
+@given(
+    texts=some.tuples(some.text(), some.text(), some.text(min_size=1)),
+    rate=numbers,
+    epsilon=numbers,
+    decay=some.floats(min_value=0, max_value=1e300),
+    seed=some.integers(0, 2**70),
+    longest=some.none() | some.integers(1, 10**6),
+    skip=some.booleans(),
+)
+def test_written_and_read_back(tmp_path_factory, texts, rate, epsilon, decay, seed, longest, skip):
+    recipe = Recipe(
+        "r",
+        texts[0],
+        training=TrainingConfig(learning_rate=rate, epsilon=epsilon, weight_decay=decay, seed=seed),
+        decode=DecodeConfig(max_new_tokens=longest),
+    )
+    recipe = override(recipe, {"data.train": texts[2], "data.skip_empty": skip, "training.device": texts[1]})
+    path = recipe_file(tmp_path_factory.mktemp("recipes"), dumps_recipe(recipe))
+    assert read_recipe(path) == recipe
+
+
+def test_written_the_same_every_time():
+    text = dumps_recipe(load_recipe("reverse"))
+    assert text == dumps_recipe(load_recipe("reverse"))
+    assert 'name = "reverse"\n' in text
+    assert "\n[data]\n" in text
+    assert "\n# max_new_tokens is not set\n" in text
+
+
+def test_text_that_is_not_utf8_is_refused():
+    recipe = override(Recipe("x"), {"data.train": "caf\udce9.tsv"})
+    with pytest.raises(ConfigError, match="UTF-8"):
+        dumps_recipe(recipe)
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("[model]\nn_layer = 4", ["model.n_layer", "Did you mean 'n_layers'?"]),
+        ("[training]\nd_model = 4", ["training.d_model", "It belongs to [model]"]),
+        ("[modle]\nd_model = 4", ["modle", "Did you mean 'model'?"]),
+        ("stepps = 4", ["stepps", "Known:"]),
+        ("steps = 4", ["steps", "It belongs to [training]"]),
+        ('[model]\nn_layers = "4"', ["model.n_layers", "a whole number", 'got "4"']),
+        ("[model]\nn_layers = 4.0", ["model.n_layers", "a whole number", "got 4.0"]),
+        ("[model]\nn_layers = true", ["model.n_layers", "a whole number", "got true"]),
+        ("[model]\ndropout = true", ["model.dropout", "a number", "got true"]),
+        ("[model]\ntie_embeddings = 1", ["model.tie_embeddings", "true or false", "got 1"]),
+        ("[data]\ntrain = 3", ["data.train", "text in quotes", "got 3"]),
+        ("[data]\ntrain = ['a', 'b']", ["data.train", "text in quotes", "['a', 'b']"]),
+        ("model = 3", ["model", "a section", "got 3"]),
+        ("[model]\nn_heads = 3", ["d_model (256)", "n_heads (3)", "try n_heads=2"]),
+        ("[data]\ntask = 'revers'", ["data.task='revers'", "Did you mean 'reverse'?"]),
+        ("[training]\nschedule = 'cosin'", ["training.schedule='cosin'", "Did you mean 'cosine'?"]),
+        ("[training]\nsteps = 0", ["training.steps must be at least 1; got 0", "Try steps=1"]),
+        ("[model]\nn_layers =\n", ["not valid TOML", "line 2"]),
+        ("[model]\nd_ff = 1\nd_ff = 2\n", ["not valid TOML", "line 3"]),
+        ("[model]\nd_ff = " + "9" * 5000, ["not valid TOML", "4300"]),
+        ("[model]\ndropout = " + "9" * 400, ["model.dropout", "a number", "got 9999"]),
+        ("x = " + "[" * 100_000, ["not valid TOML"]),
+        ("name = 'a/b'", ["without slashes", "'a/b'"]),
+        ("name = '..'", ["without slashes", "'..'"]),
+    ],
+)
+def test_mistake_in_a_file(tmp_path, text, facts):
+    message = refusal(tmp_path, text)
+    assert all(fact in message for fact in facts), message
+    assert message.count("mine.toml") == 1
+
+
+def test_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(ConfigError, match=r"missing\.toml.*No such file"):
+        load_recipe(tmp_path / "missing.toml")
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(ConfigError, match=r"folder\.toml cannot be read"):
+        load_recipe(tmp_path / "folder.toml")
+    (tmp_path / "latin.toml").write_bytes("name = 'é'".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"latin\.toml is not UTF-8 text \(byte 8\)"):
+        load_recipe(tmp_path / "latin.toml")
+
+
+def test_unknown_recipe():
+    with pytest.raises(ConfigError, match=r"no recipe 'revers'.*Did you mean 'reverse'\?"):
+        load_recipe("revers")
+
+
+def test_run_folder_is_no_recipe(tmp_path):
+    recipe_file(tmp_path, "", "recipe.toml")
+    with pytest.raises(ConfigError, match=r"is a run folder.*recipe\.toml"):
+        load_recipe(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "fact"),
+    [
+        (TrainingConfig, {"steps": -1}, "training.steps must be at least 1; got -1"),
+        (TrainingConfig, {"batch_tokens": 0}, "training.batch_tokens"),
+        (TrainingConfig, {"accumulate": 0}, "training.accumulate"),
+        (TrainingConfig, {"seed": -1}, "training.seed"),
+        (TrainingConfig, {"warmup": -1}, "training.warmup"),
+        (TrainingConfig, {"clip": -0.1}, "training.clip"),
+        (TrainingConfig, {"clip": float("inf")}, "training.clip"),
+        (TrainingConfig, {"weight_decay": float("nan")}, "training.weight_decay"),
+        (TrainingConfig, {"learning_rate": 0.0}, "training.learning_rate must be above 0"),
+        (TrainingConfig, {"learning_rate": float("nan")}, "training.learning_rate"),
+        (TrainingConfig, {"learning_rate": float("inf")}, "training.learning_rate"),
+        (TrainingConfig, {"epsilon": 0.0}, "training.epsilon"),
+        (TrainingConfig, {"beta1": 1.0}, "training.beta1 must be at least 0 and below 1; got 1.0"),
+        (TrainingConfig, {"beta2": -0.1}, "training.beta2"),
+        (TrainingConfig, {"label_smoothing": 1.0}, "training.label_smoothing"),
+        (TrainingConfig, {"min_learning_rate": 1.0}, "training.min_learning_rate (1.0) must not be above"),
+        (TrainingConfig, {"precision": "float16"}, "training.precision='float16'"),
+        (TrainingConfig, {"metric": "blue"}, "Did you mean 'bleu'?"),
+        (TrainingConfig, {"evaluate_every": -1}, "training.evaluate_every"),
+        (TrainingConfig, {"patience": -1}, "training.patience"),
+        (TrainingConfig, {"samples": -1}, "training.samples"),
+        (TrainingConfig, {"threads": -1}, "training.threads"),
+        (CheckpointConfig, {"every": -1}, "checkpoint.every"),
+        (CheckpointConfig, {"keep": 0}, "checkpoint.keep must be at least 1; got 0"),
+        (DecodeConfig, {"batch_size": 0}, "decode.batch_size"),
+        (DecodeConfig, {"max_new_tokens": 0}, "decode.max_new_tokens"),
+    ],
+)
+def test_value_that_cannot_be(kind, values, fact):
+    with pytest.raises(ConfigError) as caught:
+        kind(**values)
+    assert fact in str(caught.value)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_metrics_are_accepted(metric):
+    assert TrainingConfig(metric=metric).metric == metric
+
+
+def test_override():
+    recipe = load_recipe("reverse")
+    changed = override(recipe, {"model.d_model": 96, "model.n_heads": 3, "training.seed": 7})
+    assert (changed.model.d_model, changed.model.n_heads, changed.training.seed) == (96, 3, 7)
+    assert replace(changed, model=recipe.model, training=recipe.training) == recipe
+    assert override(recipe, {}) == recipe
+
+
+def test_override_is_checked_as_a_file_is():
+    with pytest.raises(ConfigError, match=r"multiple of n_heads \(5\)"):
+        override(load_recipe("reverse"), {"model.n_heads": 5})
+    with pytest.raises(ConfigError, match=r"training\.steps"):
+        override(load_recipe("reverse"), {"training.steps": 0})
+
+
+def test_new_files_replace_the_old_ones():
+    pair = override(Recipe("x"), {"data.test_source": "a", "data.test_target": "b", "data.dev": "d"})
+    one = override(pair, {"data.test": "c"})
+    assert (one.data.test, one.data.test_source, one.data.test_target, one.data.dev) == ("c", None, None, "d")
+    back = override(one, {"data.test_source": "a", "data.test_target": "b"})
+    assert back == pair
+    with pytest.raises(ConfigError, match="come from one place"):
+        override(pair, {"data.test": "c", "data.test_source": "a", "data.test_target": "b"})
+
+
+def test_data_files_become_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = anchored(override(Recipe("x"), {"data.train": "t.tsv", "data.dev": "/d.tsv"}))
+    assert recipe.data.train == str(tmp_path / "t.tsv")
+    assert recipe.data.dev == "/d.tsv"
+    assert recipe.data.test is None
+    assert anchored(recipe) == recipe
