@@ -10,18 +10,30 @@ from types import ModuleType
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.model.count import Row
 from glassformer.train.recipe import Recipe, dumps_recipe
-from glassformer.train.report import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
+from glassformer.train.report import (
+    Evaluated,
+    Event,
+    Finished,
+    ParameterRow,
+    ParameterTable,
+    Progress,
+    Sample,
+    Saved,
+    Started,
+    Stopped,
+)
+from glassformer.train.use import Translated
 
 STEPS = 6
 
 
 class FakeSession:
-    """Six steps, evaluated after 0, 3 and 6 of them; `at` maps a step to something to do just before it."""
+    """Six steps, evaluated after 3 and 6 of them; `at` maps a step to something to do just before it."""
 
     def __init__(self, run: Path, first: int, at: dict[int, Callable[[], None]]) -> None:
         self.run, self.first, self.at = run, first, at
+        self.model = self.prepared = None
         self.interrupted = False
 
     def interrupt(self) -> None:
@@ -29,8 +41,6 @@ class FakeSession:
 
     def train(self) -> Iterator[Event]:
         yield Started(self.first, STEPS, ["device: none, this is a test"])
-        if not self.first:
-            yield self.evaluation(0)
         for step in range(self.first + 1, STEPS + 1):
             self.at.get(step, lambda: None)()
             yield Progress(step, STEPS, 0, 1.0 / step, 1e-3, 0.5, 1000.0, 0.0, 0.1 * step)
@@ -48,10 +58,11 @@ class FakeSession:
 
 
 class Session(ModuleType):
-    """In place of `glassformer.train.session`."""
+    """In place of `glassformer.train.session` and `glassformer.train.use`."""
 
     def __init__(self) -> None:
-        super().__init__("glassformer.train.session")
+        super().__init__("session")
+        self.Translated = Translated
         self.calls: list[tuple[object, ...]] = []
         self.at: dict[int, Callable[[], None]] = {}
         self.failure: BaseException | None = None
@@ -79,25 +90,21 @@ class Session(ModuleType):
         self.fail()
         return self.metrics
 
-    def translate(self, run: Path, lines: Iterator[str], batch_size: int) -> Iterator[str]:
+    def translate(self, run: Path, lines: Iterator[str], batch_size: int) -> Iterator[Translated]:
         self.calls.append(("translate", run, batch_size))
-        batch: list[str] = []
+        batch: list[Translated] = []
         for line in lines:
             self.fail()
-            batch.append(line.upper())
+            batch.append(Translated(line.upper(), len(line) < 9, line.count("?")))
             if len(batch) == batch_size:
                 yield from batch
                 batch = []
         yield from batch
 
-    def parameters(self, run: Path) -> tuple[list[Row], int]:
+    def parameters(self, run: Path) -> ParameterTable:
         self.calls.append(("parameters", run))
-        rows = [
-            Row("embedding.weight", (24, 100), 2400, 0.96, None),
-            Row("norm.weight", (100,), 100, 0.04, None),
-            Row("head.weight", (24, 100), 0, 0.0, "embedding.weight"),
-        ]
-        return rows, 2500
+        rows = [ParameterRow("embedding.weight", (24, 100), 2400, 0.96), ParameterRow("norm.weight", (100,), 100, 0.04)]
+        return ParameterTable(rows, 2500)
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +119,9 @@ def outside(tmp_path, monkeypatch) -> None:
 def session(monkeypatch) -> Session:
     fake = Session()
     monkeypatch.setitem(sys.modules, "glassformer.train.session", fake)
+    monkeypatch.setitem(sys.modules, "glassformer.train.use", fake)
+    first = Evaluated(0, {}, [Sample("a b", "b a", "a 0")])
+    monkeypatch.setattr("glassformer.cli.untrained.untrained", lambda model, prepared: first)
     return fake
 
 

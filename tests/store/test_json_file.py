@@ -74,9 +74,8 @@ def test_link_that_takes_the_place_of_a_file_after_the_look(tmp_path, monkeypatc
         read_json(tmp_path / "x")
 
 
-values = st.recursive(
-    st.none() | st.integers() | st.text(max_size=3), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
-)
+plain = st.none() | st.integers() | st.text(max_size=3)
+values = st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -141,6 +141,7 @@ def test_text_that_is_not_utf8_is_refused():
         ("[model]\nd_ff = " + "9" * 5000, ["not valid TOML", "4300"]),
         ("[model]\ndropout = " + "9" * 400, ["model.dropout", "a number", "got 9999"]),
         ("x = " + "[" * 100_000, ["not valid TOML"]),
+        ("[training]\nmetric = 'bleu'\n[data]\ntask = 'copy'", ["training.metric='bleu'", "'copy'", "'exact_match'"]),
         ("name = 'a/b'", ["without slashes", "'a/b'"]),
         ("name = '..'", ["without slashes", "'..'"]),
     ],

@@ -24,11 +24,11 @@ class Mask:
     """A query reads keys less than `window` positions before it; if not causal, after it too."""
     keep: Bool[Tensor, "B S"] | None = None
     """False at padding keys."""
-    bias: Float[Tensor, "*batch H T S"] | None = None
+    bias: Float[Tensor, "*#batch H T S"] | None = None
     """Added to the scores."""
-    query_positions: Int[Tensor, "*batch T"] | None = None
+    query_positions: Int[Tensor, "*#batch T"] | None = None
     """Where each query stands; one row for all sequences, or one for each."""
-    key_positions: Int[Tensor, "*batch S"] | None = None
+    key_positions: Int[Tensor, "*#batch S"] | None = None
     """Where each key stands."""
     _lowered: dict[tuple[int, int, str], Lowered] = field(default_factory=dict, init=False, repr=False)
 

@@ -35,6 +35,7 @@ def run(arguments: Arguments) -> int:
 def show(recipe: Recipe, out: Path) -> int:
     """Train, then tell what was learned and what to type next."""
     from glassformer.cli.follow import Signals, follow  # here, as importing torch takes a second
+    from glassformer.cli.untrained import untrained
     from glassformer.train.session import start
 
     seen: list[Evaluated] = []
@@ -49,6 +50,7 @@ def show(recipe: Recipe, out: Path) -> int:
     with Signals() as signals:
         with room_for(out):
             session = start(recipe, out)
+        seen.append(untrained(session.model, session.prepared))
         code = follow(session, out, signals, watch)
     if code == 0:
         print(f"\nThe loss, from {losses[0]:.2f} to {losses[-1]:.4f}:  {curve(losses)}" if losses else "")

@@ -17,7 +17,7 @@ def run(arguments: Arguments) -> int:
     split = arguments.options.get("split", "test")
     one_of(("dev", "test"), split, "--split")
     recipe = override(recipe_of(folder), arguments.changes)
-    from glassformer.train.session import evaluate
+    from glassformer.train.use import evaluate
 
     print(f"Scoring {folder} on its {split} split.", file=sys.stderr)
     metrics = evaluate(folder, recipe, split)

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from glassformer.train.report import Event, Finished, Reporter
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+@runtime_checkable
 class Run(Protocol):
     """What is followed; `train.session.Session` is one."""
 

@@ -25,15 +25,23 @@ def main(words: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
-        code = dispatch(words)
-        sys.stdout.flush()
-        return code
+        return attempt(words)
     except BrokenPipeError:
         # The interpreter flushes both once more as it ends, and would complain of the pipe again.
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
         return BROKEN_PIPE
+
+
+def attempt(words: list[str]) -> int:
+    """Run the command line; what a user can be told of is told, and only a bug of ours is raised."""
+    try:
+        code = dispatch(words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        raise
     except KeyboardInterrupt as stop:
         return complain("Stopped.", getattr(stop, "exit_code", 130))
     except Exception as error:

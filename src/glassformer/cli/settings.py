@@ -58,10 +58,8 @@ def converted(place: str, kind: Any, text: str) -> object:
     import tyro  # here, as it takes longer to import than all of --help
 
     allowed = get_args(kind) or (kind,)
-    if (NoneType in allowed and text.lower() == "none") or is_switch(kind):
-        typed = text.capitalize()  # as Python writes it: None, True, False
-    else:
-        typed = text
+    a_word = (NoneType in allowed and text.lower() == "none") or is_switch(kind)
+    typed = text.capitalize() if a_word else text  # None, True, False, as Python writes them
     # A value alone, so that what is wrong with it is said in our words: tyro draws boxes of its own around an error.
     leaf = make_dataclass("Leaf", [("value", kind)])
     try:

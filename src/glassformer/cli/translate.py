@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO
+from typing import TypeVar
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.foundation.errors import ConfigError, DataError
+
+Answer = TypeVar("Answer")
 
 UTF8_MARK = b"\xef\xbb\xbf"
 
@@ -21,16 +23,24 @@ def run(arguments: Arguments) -> int:
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe_of(folder).decode.batch_size)
     if talking:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
-    from glassformer.train.session import translate
+    from glassformer.train.use import Translated, translate  # after the checks, as importing torch takes a second
 
-    def translated(lines: Iterator[str]) -> Iterator[str]:
+    def translated(lines: Iterator[str]) -> Iterator[Translated]:
         return translate(folder, lines, size)
 
-    for answer in answers(lines_of(sys.stdin.buffer), translated):
-        sys.stdout.buffer.write(answer.encode() + b"\n")
+    cut: list[int] = []
+    unknown: list[int] = []
+    for number, answer in enumerate(answers(lines_of(sys.stdin.buffer), translated), start=1):
+        sys.stdout.buffer.write(on_one_line(answer.text if answer else "").encode() + b"\n")
+        if answer and not answer.complete:
+            cut.append(number)
+        if answer and answer.unknown:
+            unknown.append(number)
         if talking:
             sys.stdout.buffer.flush()
     sys.stdout.buffer.flush()
+    note(cut, "the answer was cut at decode.max_new_tokens, before its end")
+    note(unknown, "the vocabulary lacks a part of the line; the model read <unk> in its place")
     return 0
 
 
@@ -43,8 +53,8 @@ def batch_size(given: str | None, usual: int) -> int:
     return int(given)
 
 
-def lines_of(file: BinaryIO) -> Iterator[str]:
-    """The lines of a UTF-8 file, as they come. LF and CRLF end a line; a byte order mark at the head is taken off."""
+def lines_of(file: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a UTF-8 file, as text. LF and CRLF end a line; a byte order mark at the head is taken off."""
     for number, line in enumerate(file, start=1):
         bare = line.removeprefix(UTF8_MARK) if number == 1 else line
         try:
@@ -56,13 +66,12 @@ def lines_of(file: BinaryIO) -> Iterator[str]:
             ) from None
 
 
-def answers(lines: Iterable[str], translated: Callable[[Iterator[str]], Iterable[str]]) -> Iterator[str]:
-    """One answer for each line, in order. Blank lines are not translated, and stay blank.
+def answers(lines: Iterable[str], translated: Callable[[Iterator[str]], Iterable[Answer]]) -> Iterator[Answer | None]:
+    """The answer to each line, in order; none for a blank line, which is not translated.
 
-    `translated` may read ahead, as it does to fill a batch, but gives back its answers in order. An answer with line
-    ends in it would shift all that follow, so they become spaces.
+    `translated` may read ahead, as it does to fill a batch, but gives back its answers in order.
     """
-    waiting: deque[bool] = deque()  # a line that was read and not yet answered: whether it is blank
+    waiting: deque[bool] = deque()  # lines that were read and not yet answered: whether each is blank
 
     def asked() -> Iterator[str]:
         for line in lines:
@@ -72,6 +81,18 @@ def answers(lines: Iterable[str], translated: Callable[[Iterator[str]], Iterable
 
     for answer in translated(asked()):
         while waiting.popleft():
-            yield ""
-        yield answer.replace("\r", " ").replace("\n", " ")
-    yield from ("" for _ in waiting)
+            yield None
+        yield answer
+    yield from (None for _ in waiting)
+
+
+def on_one_line(text: str) -> str:
+    """`text` with its line ends as spaces: one of them would shift all the lines that follow."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def note(lines: list[int], what: str) -> None:
+    """Say what is not quite right with some lines, if any: how many, and where the first ones are."""
+    if lines:
+        where = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
+        print(f"{len(lines)} {'line' if len(lines) == 1 else 'lines'} ({where}): {what}.", file=sys.stderr)

@@ -30,13 +30,13 @@ from glassformer.store.folders import (
     OPTIMIZER,
     SOURCE_TOKENIZER,
     STATE,
-    STEP,
     TOKENIZER,
     Found,
     Skipped,
     best_or_newest,
     check,
     read_state,
+    step_number,
 )
 from glassformer.store.json_file import DEEPEST, LARGEST, RESTORE, deeper_than, read_json, read_text, readable
 from glassformer.store.leftovers import displaced
@@ -168,7 +168,7 @@ def refuse_foreign(folder: Path) -> None:
     with readable(folder):
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise CheckpointError(f"{folder} is a file or a link; a checkpoint is a folder. Choose another name.")
-        ours = STEP.fullmatch(folder.name) or (folder / MANIFEST).exists()
+        ours = step_number(folder) is not None or (folder / MANIFEST).exists()
         if folder.is_dir() and not ours and any(folder.iterdir()):
             raise CheckpointError(f"{folder} holds something other than a checkpoint. Choose another name.")
 

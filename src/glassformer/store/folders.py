@@ -24,7 +24,7 @@ REQUIRED = (MODEL, CONFIG, TOKENIZER, STATE)
 FORMAT = 1
 """Of the folder as a whole, said in state.json. A change that old files do not survive counts it up."""
 
-STEP = re.compile(r"step-(\d{9,})")
+STEP = re.compile(r"step-([0-9]{9,})")
 
 
 class Skipped(NamedTuple):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-LEFTOVER = re.compile(r"\.(tmp|old)-(.+)-(\d{1,10})")
+LEFTOVER = re.compile(r"\.(tmp|old)-(.+)-([0-9]{1,10})")
 
 in_progress: set[Path] = set()
 """What this process is writing now: the staging folder of one thread is no leftover to another."""

@@ -66,9 +66,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except SafetensorError as error:
         raise CheckpointError(not_safetensors(path, start, str(error)[:150])) from error
     except RuntimeError as error:  # of torch, when the system will not map so much
-        raise ResourceError(
-            f"{path} needs {size:,} bytes of memory: {str(error)[:150]}. Close other programs."
-        ) from error
+        raise ResourceError(f"{path} needs {size:,} bytes of memory: {str(error)[:150]}. Free some.") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # of Rust: a BaseException, which no caller expects
             raise

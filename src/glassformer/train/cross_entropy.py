@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from glassformer.foundation.shapes import Float, Int, Tensor
 
@@ -42,9 +43,10 @@ class _CrossEntropy(torch.autograd.Function):
         ctx.save_for_backward(logits, ids, log_sum)
         ctx.label_smoothing = label_smoothing
         ctx.mark_non_differentiable(nll)
-        return nll + label_smoothing * (spread - nll), nll.clone()
+        return nll + label_smoothing * (spread - nll), nll
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         """The gradient of the first sum, in the logits' dtype."""
         logits, ids, log_sum = ctx.saved_tensors

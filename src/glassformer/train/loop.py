@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from glassformer.data.batch import Batch
+from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.diverged import explain
 from glassformer.train.objective import Objective, loss_of, objective_for
@@ -53,7 +54,7 @@ def train_steps(
 
     A batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout
     is a function of (seed, update, piece). Errors: `DivergedError` before the update whose loss or gradient is not
-    finite.
+    finite; `DataError` for a batch without targets.
     """
     objective = objective or objective_for(model)
     device = next(model.parameters()).device
@@ -64,7 +65,7 @@ def train_steps(
         began, rate = time.perf_counter(), schedule(number)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        n_targets, nll = objective(batch).n_targets, 0.0
+        n_targets, nll = count_targets(batch, objective, number), 0.0
         optimizer.zero_grad(set_to_none=True)
         pieces = [piece.to(device) for piece in batch.split(accumulate)] if accumulate > 1 else [batch.to(device)]
         for i, piece in enumerate(pieces):
@@ -73,14 +74,28 @@ def train_steps(
                     loss = loss_of(model, piece, objective, label_smoothing=label_smoothing)
                 (loss.objective / n_targets).backward()
             nll += loss.nll.item()
-        norm = float(nn.utils.clip_grad_norm_(model.parameters(), clip if clip > 0 else math.inf))
-        if not (math.isfinite(nll) and math.isfinite(norm)):
+        total = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        norm = float(total)
+        if not (math.isfinite(nll) and math.isfinite(norm)):  # before clipping, which would spread NaN to all gradients
             raise explain(model, pieces, objective, step=number, loss=nll / n_targets, grad_norm=norm)
+        if clip > 0:
+            nn.utils.clip_grads_with_norm_(model.parameters(), clip, total)
         optimizer.step()
         yield StepReport(
             number, nll / n_targets, rate, norm, batch.n_tokens, batch.pad_share, time.perf_counter() - began
         )
         model.train()  # whoever evaluated in between left it in evaluation mode
+
+
+def count_targets(batch: Batch, objective: Objective, step: int) -> int:
+    """How many tokens the batch asks for. Errors: `DataError` for none, of which there is no mean."""
+    n_targets = objective(batch).n_targets
+    if n_targets == 0:
+        raise DataError(
+            f"A batch must ask for at least one token; that of step {step} has no target. Next-token batches need "
+            "rows of two tokens or more, masked-token batches a blank. Leave the empty rows out."
+        )
+    return n_targets
 
 
 def compute_in(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from glassformer.data.config import SPLITS, DataConfig, TokenizerConfig
+from glassformer.data.config import PAIRS, SPLITS, DataConfig, TokenizerConfig
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup, suggestion
 from glassformer.model.recipe import ModelRecipe
@@ -27,7 +27,8 @@ Section = TypeVar("Section")
 NAMED = Path(__file__).parents[1] / "recipes"
 SCHEDULES = ("constant", "cosine", "inverse_square_root", "linear")
 PRECISIONS = ("auto", "bfloat16", "float32")
-METRICS = ("bleu", "chrf", "exact_match", "loss", "token_accuracy")
+TEXT_METRICS = ("bleu", "chrf")
+METRICS = (*TEXT_METRICS, "exact_match", "loss", "token_accuracy")
 """What a checkpoint may be called best by; the loss is better when it is smaller, the others when larger."""
 
 
@@ -144,6 +145,11 @@ class Recipe:
         if self.name in ("", ".", "..") or any(each in self.name for each in "/\\\0"):
             raise ConfigError(f"name must be a plain name without slashes, as it names a folder; got {self.name!r}.")
         self.model.build(self.data.layout, vocab_size=1)  # a model that cannot be is refused before any data is read
+        if self.training.metric in TEXT_METRICS and self.data.task != PAIRS:
+            raise ConfigError(
+                f"training.metric={self.training.metric!r} is measured on text of files only, and data.task is "
+                f"{self.data.task!r}, whose answers are right or wrong. Try training.metric='exact_match'."
+            )
 
 
 def at_least(config: object, section: str, least: int, *names: str) -> None:

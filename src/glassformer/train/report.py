@@ -94,6 +94,24 @@ class Finished:
 Event = Started | Progress | Evaluated | Saved | Stopped | Finished
 
 
+@dataclass(frozen=True)
+class ParameterRow:
+    """One tensor of a model, and its share (0 to 1) of all its numbers."""
+
+    module: str
+    shape: tuple[int, ...]
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class ParameterTable:
+    """Where the parameters are. A tensor used in two places stands once, so that the counts add up to `total`."""
+
+    rows: list[ParameterRow]
+    total: int
+
+
 class Reporter:
     """Shows the events of a run on a terminal and keeps them in its folder. Give it each event; close it by `with`.
 

@@ -1,0 +1,168 @@
+"""How every benchmark here measures and prints: ours beside a peer, in turn, in one process.
+
+Two programs timed one after the other are compared with whatever else the machine did meanwhile. So each round runs
+all contestants once, A B A B ..., and the figure is the median of the ratios of neighbours, with their quartiles: a
+slow minute slows both sides of a ratio. Times are medians over the rounds, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median, quantiles
+
+import torch
+
+import glassformer
+from glassformer.foundation.runtime import choose_threads
+
+Contestants = Mapping[str, Callable[[], object]]
+"""Name -> one run of it. The first is ours; the others are compared with it."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median and the quartiles around it."""
+
+    low: float
+    median: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f}–{self.high:.2f})"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case of a benchmark."""
+
+    case: dict[str, str | int]
+    milliseconds: dict[str, Spread]
+    times_as_fast: dict[str, Spread]
+    """Peer -> its time over ours: above 1 ours is faster."""
+
+
+def compare(case: dict[str, str | int], contestants: Contestants, rounds: int, at_least: float = 0.02) -> Row:
+    """Time the contestants in turn. A run shorter than `at_least` seconds is repeated until it is that long."""
+    repeats = {name: warm_up(run, at_least) for name, run in contestants.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            seconds[name].append(timed(run, repeats[name]))
+    ours, *peers = contestants
+    ratios = {
+        peer: spread([theirs / own for theirs, own in zip(seconds[peer], seconds[ours], strict=True)]) for peer in peers
+    }
+    return Row(case, {name: spread([1e3 * each for each in times]) for name, times in seconds.items()}, ratios)
+
+
+def warm_up(run: Callable[[], object], at_least: float) -> int:
+    """Run a few times, so that nothing is timed that happens only once; how many runs take `at_least` seconds."""
+    timed(run, 1)
+    return max(1, round(at_least / max(timed(run, 2), 1e-9)))
+
+
+def timed(run: Callable[[], object], repeat: int) -> float:
+    """Seconds of one run, as the mean of `repeat`; work that an accelerator still does is waited for."""
+    began = time.perf_counter()
+    for _ in range(repeat):
+        run()
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+    return (time.perf_counter() - began) / repeat
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median and quartiles."""
+    if len(values) < 2:
+        return Spread(values[0], values[0], values[0])
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return Spread(low, median(values), high)
+
+
+def arguments(name: str, text: str, rounds: int) -> argparse.ArgumentParser:
+    """What every benchmark takes; `rounds` is its default."""
+    parser = argparse.ArgumentParser(prog=f"run.py {name}", description=text)
+    parser.add_argument(
+        "--rounds", type=int, default=rounds, help="times each contestant is run (default: %(default)s)"
+    )
+    parser.add_argument("--device", default="cpu", help="where to compute, as torch names it (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=0, help="processor threads (default: as `glassformer` chooses)")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output instead of tables")
+    return parser
+
+
+def begin(name: str, options: argparse.Namespace) -> None:
+    """Fix threads and random numbers, and say what is measured where."""
+    choose_threads(options.threads)
+    torch.manual_seed(0)
+    if not options.json:
+        print(f"\n## {name}\n\n{machine()}\n", flush=True)
+
+
+def finish(name: str, rows: Sequence[Row], options: argparse.Namespace, notes: Sequence[str] = ()) -> int:
+    """Print the table and what follows from it, or all of it as JSON."""
+    if options.json:
+        print(json.dumps({"benchmark": name, "machine": machine(), "rows": [asdict(row) for row in rows]}))
+        return 0
+    print(table(rows))
+    for note in notes:
+        print(f"\n{note}")
+    return 0
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as a markdown table: the case, a median time each, and how many times as fast ours is as each peer."""
+    names = list(dict.fromkeys(name for row in rows for name in row.milliseconds))
+    peers = list(dict.fromkeys(peer for row in rows for peer in row.times_as_fast))
+    head = [*rows[0].case, *(f"{name}, ms" for name in names), *(f"over {peer}" for peer in peers)]
+    body = [
+        [str(each) for each in row.case.values()]
+        + [f"{row.milliseconds[name].median:.3f}" if name in row.milliseconds else "" for name in names]
+        + [f"{row.times_as_fast[peer]} ×" if peer in row.times_as_fast else "" for peer in peers]
+        for row in rows
+    ]
+    return markdown(head, body)
+
+
+def markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A markdown table whose columns also stand under each other on a terminal."""
+    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+    ruler = ["-" * width for width in widths]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
+        for line in (head, ruler, *body)
+    )
+
+
+def machine() -> str:
+    """Processor, threads and versions on one line, and a warning where others use the machine too."""
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}, glassformer {glassformer.__version__}"
+    processors = f"{processor()}, {torch.get_num_threads()} threads of {os.cpu_count()}"
+    if torch.accelerator.is_available():
+        processors += f", {torch.accelerator.current_accelerator()}"
+    busy = ""
+    if hasattr(os, "getloadavg") and os.getloadavg()[0] > 1.2 * (os.cpu_count() or 1):
+        busy = f" -- BUSY: {os.getloadavg()[0]:.0f} processes want {os.cpu_count()} processors, so times are too long"
+    return f"{processors}; {platform.system()}, {versions}{busy}"
+
+
+def processor() -> str:
+    """The name of the processor, as the system tells it."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:\s*(.+)", info.read_text("utf-8")) if info.exists() else None
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def fail(message: str) -> int:
+    """Say what is wrong, and the exit code."""
+    print(message, file=sys.stderr)
+    return 2

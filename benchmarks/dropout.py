@@ -1,0 +1,57 @@
+"""Our dropout against torch's: forward, and forward with backward, on activations of a training step's size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from common import Row, arguments, begin, compare, finish
+from torch import Tensor
+
+from glassformer.parts import Dropout
+
+SHAPES = ((64, 16, 256), (128, 32, 256), (128, 32, 1024))
+"""Batch, positions and width: a small and a large residual stream, and the inner side of a feed-forward."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the benchmark."""
+    parser = arguments("dropout", __doc__ or "", rounds=21)
+    parser.add_argument("--p", type=float, default=0.1, help="chance of a zero (default: %(default)s)")
+    options = parser.parse_args(words)
+    begin("dropout: glassformer.parts.Dropout against torch.nn.functional.dropout", options)
+    rows = list(measure(options.p, options.device, options.rounds))
+    return finish("dropout", rows, options)
+
+
+def measure(p: float, device: str, rounds: int) -> Iterator[Row]:
+    """One row for each dtype, shape and direction."""
+    ours = Dropout(p).train()
+    for dtype in (torch.float32, torch.bfloat16):
+        for shape in SHAPES:
+            for backward in (False, True):
+                x = torch.randn(shape, dtype=dtype, device=device, requires_grad=backward)
+                upstream = torch.randn_like(x)
+                case: dict[str, str | int] = {
+                    "dtype": str(dtype).removeprefix("torch."),
+                    "shape": " x ".join(map(str, shape)),
+                    "pass": "forward + backward" if backward else "forward",
+                }
+                contestants = {
+                    "ours": step(ours, x, upstream),
+                    "F.dropout": step(lambda x: F.dropout(x, p), x, upstream),
+                }
+                yield compare(case, contestants, rounds)
+
+
+def step(function: Callable[[Tensor], Tensor], x: Tensor, upstream: Tensor) -> Callable[[], object]:
+    """One run: forward, and backward where x asks for a gradient."""
+
+    def run() -> None:
+        y = function(x)
+        if x.requires_grad:
+            x.grad = None
+            y.backward(upstream)
+
+    return run

@@ -1,0 +1,153 @@
+"""What the table of expected results is made of: one experiment a row, run for one seed by the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from glassformer.cli.arguments import read_arguments
+from glassformer.cli.verbs import VERBS
+from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, override
+
+MIXED = ("--data.min-length", "2", "--data.max-length", "16")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One row of the table."""
+
+    name: str
+    recipe: str
+    measures: str
+    metric: str = "exact_match"
+    scale: float = 100.0
+    unit: str = " %"
+    settings: tuple[str, ...] = ()
+    needs_files: bool = False
+
+
+EXPERIMENTS = (
+    Experiment("copy", "copy", "whole answers right, of 1,000; length 8"),
+    Experiment("reverse", "reverse", "whole answers right, of 1,000; length 8"),
+    Experiment("copy 2-16", "copy", "whole answers right, of 1,000; lengths 2 to 16", settings=MIXED),
+    Experiment("reverse 2-16", "reverse", "whole answers right, of 1,000; lengths 2 to 16", settings=MIXED),
+    Experiment("sort", "sort", "whole answers right, of 1,000; length 8"),
+    Experiment("numbers", "numbers", "whole answers right, of 1,000"),
+    Experiment("spell", "spell", "whole answers right, of 1,000 numbers held out of training"),
+    Experiment(
+        "multi30k",
+        "multi30k",
+        "BLEU of greedy translations, English to German, test_2016_flickr",
+        metric="bleu",
+        scale=1.0,
+        unit="",
+        needs_files=True,
+    ),
+)
+
+
+class Result(NamedTuple):
+    """The figures of one run."""
+
+    experiment: str
+    seed: int
+    metrics: dict[str, float | int | str]
+    seconds: float
+    """Of training."""
+    train: list[str]
+    """The command that trained, without the run folder."""
+
+
+class Failure(NamedTuple):
+    """A run without figures, and why."""
+
+    experiment: str
+    seed: int
+    reason: str
+    skipped: bool = False
+    """Whether it was not even tried."""
+
+
+def run_experiment(
+    experiment: Experiment, seed: int, runs: Path, data: str | None, settings: Sequence[str]
+) -> Result | Failure:
+    """Train and score, unless that was done before. Errors: those of the command line's own reader of settings."""
+    files = {split: parallel(data, name) for split, name in SPLIT_FILES.items()} if experiment.needs_files else {}
+    if missing := [f"{each}" for pair in files.values() for each in pair if each is None or not each.is_file()]:
+        advice = "give --data, a folder with train, val and test_2016_flickr as .en.gz and .de.gz"
+        reason = advice if data is None else f"{missing[0]} is missing; {advice}"
+        return Failure(experiment.name, seed, reason, skipped=True)
+    train = [*experiment.settings, *flags("train", files), *flags("dev", files), *settings, f"--training.seed={seed}"]
+    run = runs / f"{experiment.name.replace(' ', '-')}-seed-{seed}"
+    done = run.with_name(run.name + ".json")
+    recipe = wanted(experiment.recipe, train)
+    if done.exists() and (record := json.loads(done.read_text("utf-8")))["recipe"] == recipe:
+        return Result(**record["result"])
+    if problem := train_run(experiment.recipe, train, run, recipe):
+        return Failure(experiment.name, seed, problem)
+    code, out, problem = glassformer("evaluate", str(run), "--json", *flags("test", files))
+    if code:
+        return Failure(experiment.name, seed, problem)
+    result = Result(experiment.name, seed, json.loads(out), training_seconds(run), [experiment.recipe, *train])
+    done.write_text(json.dumps({"recipe": recipe, "result": result._asdict()}, indent=2) + "\n", "utf-8")
+    return result
+
+
+def train_run(recipe: str, settings: Sequence[str], run: Path, wanted: str) -> str | None:
+    """Train, or go on where a killed run of the same recipe stopped; what went wrong, if something did."""
+    begun = run.with_name(run.name + ".begun")
+    if begun.exists() and begun.read_text("utf-8") == wanted and any(run.glob("checkpoints/step-*")):
+        code, _, problem = glassformer("resume", str(run))
+    else:
+        run.parent.mkdir(parents=True, exist_ok=True)
+        begun.write_text(wanted, "utf-8")
+        code, _, problem = glassformer("train", recipe, "--out", str(run), "--overwrite", *settings)
+    return problem if code else None
+
+
+def wanted(recipe: str, settings: Sequence[str]) -> str:
+    """The resolved recipe that `glassformer train` makes of these settings: runs of another one are stale."""
+    changes = read_arguments("train", VERBS["train"], [recipe, *settings]).changes
+    return dumps_recipe(anchored(override(load_recipe(recipe), changes)))
+
+
+def glassformer(*words: str) -> tuple[int, str, str]:
+    """Run the command line; its exit code, its output, and its last line of complaint."""
+    ended = subprocess.run([sys.executable, "-m", "glassformer", *words], capture_output=True, text=True)
+    complaint = next((line for line in reversed(ended.stderr.splitlines()) if line.strip()), "no reason given")
+    return ended.returncode, ended.stdout, f"exit code {ended.returncode}: {complaint}"
+
+
+SPLIT_FILES = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
+
+
+def parallel(data: str | None, name: str) -> tuple[Path | None, Path | None]:
+    """The English and the German file of a split, gzipped or plain."""
+    found: list[Path | None] = []
+    for language in ("en", "de"):
+        packed = None if data is None else Path(data) / f"{name}.{language}.gz"
+        plain = None if packed is None else packed.with_suffix("")
+        found.append(plain if plain is not None and plain.is_file() else packed)
+    return found[0], found[1]
+
+
+def flags(split: str, files: dict[str, tuple[Path | None, Path | None]]) -> list[str]:
+    """The files of a split as flags; none where the task makes its own data."""
+    if split not in files:
+        return []
+    source, target = files[split]
+    return [f"--data.{split}-source={source}", f"--data.{split}-target={target}"]
+
+
+def training_seconds(run: Path) -> float:
+    """How long the steps of a run took, by its clock; one that was resumed counts from 0 again, so parts are summed."""
+    lines = (run / "timing.jsonl").read_text("utf-8").splitlines()
+    times = [float(json.loads(line)["seconds"]) for line in lines]
+    ends = [before for before, after in pairwise(times) if after < before]
+    return sum(ends) + times[-1]

@@ -1,0 +1,119 @@
+"""README's table of expected results: every recipe trained and scored, for several seeds, by the command line itself.
+
+Each run is `glassformer train` in a folder of its own, then `glassformer evaluate --json` on the test split. Training
+seconds come from the run's timing.jsonl: from the first step to the last, evaluations and checkpoints between them
+included. With --runs the folders stay: a finished run is not trained again, an interrupted one is resumed. Settings
+after -- go to every training, as in: results.py --only copy --seeds 1 -- --training.steps 50
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import fmean
+
+from common import fail, machine, markdown
+from experiments import EXPERIMENTS, Experiment, Failure, Result, run_experiment
+
+from glassformer.foundation.errors import GlassformerError
+from glassformer.foundation.runtime import choose_threads
+
+HEAD = ("recipe", "measured on the test split", "mean (lowest–highest)", "training, seconds")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the experiments asked for and print the table."""
+    options = reader().parse_args(words)
+    if unknown := set(options.only or ()) - {each.name for each in EXPERIMENTS}:
+        names = ", ".join(repr(each.name) for each in EXPERIMENTS)
+        return fail(f"There is no row {', '.join(map(repr, sorted(unknown)))}. Rows: {names}.")
+    choose_threads()
+    chosen = [each for each in EXPERIMENTS if not options.only or each.name in options.only]
+    with ExitStack() as stack:
+        runs = Path(options.runs or stack.enter_context(tempfile.TemporaryDirectory(prefix="glassformer-results-")))
+        results, failures = run_all(chosen, options, runs)
+    record = {
+        "machine": machine(),
+        "settings": options.settings,
+        "results": [each._asdict() for each in results],
+        "failures": [each._asdict() for each in failures],
+    }
+    if options.out:
+        Path(options.out).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+    print(json.dumps(record) if options.json else table(chosen, results, failures))
+    return 0 if all(each.skipped for each in failures) else 1
+
+
+def run_all(
+    chosen: Sequence[Experiment], options: argparse.Namespace, runs: Path
+) -> tuple[list[Result], list[Failure]]:
+    """All rows and seeds, one after the other, as each uses all processors. A failure does not stop the others."""
+    results: list[Result] = []
+    failures: list[Failure] = []
+    for experiment in chosen:
+        for seed in options.seeds:
+            print(f"{experiment.name}, seed {seed}: ", end="", file=sys.stderr, flush=True)
+            try:
+                found = run_experiment(experiment, seed, runs, options.data, options.settings)
+            except GlassformerError as error:
+                found = Failure(experiment.name, seed, str(error))
+            if isinstance(found, Failure):
+                failures.append(found)
+                print(why(found), file=sys.stderr)
+            else:
+                results.append(found)
+                score = found.metrics[experiment.metric]
+                print(f"{experiment.metric} {score:.4f}, {found.seconds:.0f} s", file=sys.stderr)
+    return results, failures
+
+
+def table(chosen: Sequence[Experiment], results: Sequence[Result], failures: Sequence[Failure]) -> str:
+    """The table, a row for each experiment, with the reason where there is no figure; below it the machine."""
+    body: list[list[str]] = []
+    for experiment in chosen:
+        mine = [each for each in results if each.experiment == experiment.name]
+        scores = [experiment.scale * float(each.metrics[experiment.metric]) for each in mine]
+        reasons = dict.fromkeys(why(each) for each in failures if each.experiment == experiment.name)
+        row = [f"`{experiment.name}`", experiment.measures]
+        if scores:
+            row += [shown(scores, experiment.unit, 2), shown([each.seconds for each in mine], "", 0)]
+        else:
+            row += ["; ".join(reasons), ""]
+        body.append(row)
+    seeds = dict.fromkeys(each.seed for each in results)
+    return f"{markdown(HEAD, body)}\n\nSeeds {', '.join(map(str, seeds)) or 'none'}; {machine()}."
+
+
+def why(failure: Failure) -> str:
+    """Why there is no figure."""
+    return f"{'skipped' if failure.skipped else 'failed'}: {failure.reason}"
+
+
+def shown(values: Sequence[float], unit: str, digits: int) -> str:
+    """Mean, lowest and highest."""
+    low, mean, high = (f"{each:.{digits}f}" for each in (min(values), fmean(values), max(values)))
+    return f"{mean}{unit} ({low}–{high})" if len(values) > 1 else f"{mean}{unit}"
+
+
+def reader() -> argparse.ArgumentParser:
+    """What this command takes."""
+    parser = argparse.ArgumentParser(
+        prog="results.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="default: 1 2 3")
+    parser.add_argument("--only", nargs="+", metavar="ROW", help="some rows, by the name in the table")
+    parser.add_argument("--data", metavar="FOLDER", help="Multi30k: train, val and test_2016_flickr, .en.gz and .de.gz")
+    parser.add_argument("--runs", metavar="FOLDER", help="where the runs go and stay (default: a temporary folder)")
+    parser.add_argument("--out", metavar="FILE", help="also write all figures there, as JSON")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output instead of the table")
+    parser.add_argument("settings", nargs="*", metavar="-- --section.key value", help="settings for every training")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""Our speed beside that of named peers, in one run: `make bench`, or `python benchmarks/run.py NAME [options]`.
+
+Without a name it runs the quick ones and prints their tables. `results` trains every recipe and takes an hour.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+QUICK = ("attend", "dropout", "cross_entropy", "train_step")
+KNOWN = (*QUICK, "results")
+USAGE = f"Usage: python benchmarks/run.py [{' | '.join(KNOWN)}] [--json] [options; --help after a name lists them]"
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one benchmark, or the quick ones; options without a name go to each of them."""
+    name = words[0] if words and not words[0].startswith("-") else None
+    if words and words[0] in ("-h", "--help"):
+        print(__doc__, USAGE, sep="\n")
+        return 0
+    if name is None:
+        return max(import_module(each).main(list(words)) for each in QUICK)
+    if name not in KNOWN:
+        print(f"There is no benchmark {name!r}. {USAGE}", file=sys.stderr)
+        return 2
+    return import_module(name).main(list(words[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,36 @@
+"""`auto` runs what `pick` names."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from glassformer import ATTEND, Mask
+from glassformer.attend import pick
+from glassformer.attend.auto import MATMUL_UP_TO
+
+AUTO = sys.modules["glassformer.attend.auto"]  # the package shows the function under this name
+
+
+@pytest.mark.parametrize(("device", "T", "S", "name"), [
+    ("cpu", 1, MATMUL_UP_TO, "matmul"),
+    ("cpu", 2, MATMUL_UP_TO, "sdpa"),
+    ("cuda", 1, 1, "sdpa"),
+    ("mps", 16, 16, "sdpa"),
+])  # fmt: skip
+def test_pick(device, T, S, name):
+    picked, why = pick(device, T, S)
+    assert picked == name
+    assert device in why.lower()
+
+
+@pytest.mark.parametrize("name", ["matmul", "sdpa"])
+def test_auto_runs_what_was_picked(name, monkeypatch):
+    q = torch.randn(2, 2, 3, 4)
+    monkeypatch.setattr(AUTO, "pick", lambda device, T, S: (name, "as the test says"))
+    marks = {"matmul": torch.full_like(q, 1.0), "sdpa": torch.full_like(q, 2.0)}
+    for each, mark in marks.items():
+        monkeypatch.setattr(AUTO, each, lambda *_, mark=mark, **__: mark)
+    assert ATTEND["softmax"]["auto"](q, q, q, Mask(), scale=0.5) is marks[name]

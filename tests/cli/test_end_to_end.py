@@ -1,0 +1,241 @@
+"""The command line on a real, tiny model: trained, interrupted, resumed, scored, asked; and real bad input."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.follow import Signals, follow
+from glassformer.cli.main import main
+from glassformer.store.folders import newest
+from glassformer.train.recipe import load_recipe
+from glassformer.train.report import Event, Progress
+
+TINY = (
+    *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),
+    *("--training.threads", "1", "--training.device", "cpu", "--training.precision", "float32"),
+    *("--training.steps", "8", "--training.batch-tokens", "256", "--training.evaluate-every", "4"),
+    *("--training.samples", "1", "--training.warmup", "2", "--checkpoint.every", "3", "--checkpoint.keep", "9"),
+)
+TASK = ("--data.train-size", "64", "--data.dev-size", "5", "--data.test-size", "6", "--data.max-length", "9")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A finished run of the recipe `reverse`, made smaller."""
+    out = tmp_path_factory.mktemp("trained") / "run"
+    assert main(["train", "reverse", *TINY, *TASK, "--out", str(out)]) == 0
+    return out
+
+
+def figures(run: Path) -> bytes:
+    return (run / "metrics.jsonl").read_bytes()
+
+
+def test_run_folder(trained):
+    assert {path.name for path in trained.iterdir()} == {
+        *("recipe.toml", "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints")
+    }
+    recipe = load_recipe(trained / "recipe.toml")
+    assert (recipe.name, recipe.model.d_model, recipe.data.train_size) == ("reverse", 16, 64)
+    lines = [json.loads(line) for line in figures(trained).splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [*range(1, 9)]
+    assert [line["step"] for line in lines if line["kind"] == "dev"] == [4, 8]
+    assert sorted(path.name for path in (trained / "samples").iterdir()) == ["step-000000004.txt", "step-000000008.txt"]
+    assert "padding" in (trained / "log.txt").read_text()
+
+
+def test_resuming_a_finished_run_changes_nothing(trained, run):
+    before = figures(trained)
+    assert run("resume", str(trained)).code == 0
+    assert figures(trained) == before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("step", [1, 4, 7])
+def test_interrupted_and_resumed_is_as_if_nothing_had_happened(trained, tmp_path, run, number, code, step):
+    from glassformer.train.session import start
+
+    def at_step(event: Event) -> None:
+        if isinstance(event, Progress) and event.step == step:
+            os.kill(os.getpid(), number)
+
+    out = tmp_path / "run"
+    with Signals() as signals:
+        assert follow(start(load_recipe(trained / "recipe.toml"), out), out, signals, at_step) == code
+    stopped = newest(out).folder
+    assert stopped is not None
+    assert stopped.name == f"step-{step:09d}"
+    assert run("resume", str(out)).code == 0
+    assert figures(out) == figures(trained)
+    last = [path / "checkpoints" / "step-000000008" / "model.safetensors" for path in (out, trained)]
+    assert last[0].read_bytes() == last[1].read_bytes()
+
+
+def test_killed_and_resumed(trained, tmp_path, run):
+    """As `kill -9` leaves it: lines beyond the newest checkpoint, and a last line that is cut short."""
+    out = shutil.copytree(trained, tmp_path / "run")
+    shutil.rmtree(out / "checkpoints" / "step-000000008")
+    with (out / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "step": 9')
+    assert run("resume", str(out)).code == 0
+    assert figures(out) == figures(trained)
+
+
+def test_evaluate(trained, run):
+    told = json.loads(run("evaluate", str(trained), "--json").out)
+    assert told["n"] == 6
+    assert {"exact_match", "token_accuracy", "loss"} <= told.keys()
+    assert run("evaluate", str(trained), "--json").out == run("evaluate", str(trained), "--json").out
+    assert json.loads(run("evaluate", str(trained), "--json", "--split", "dev").out)["n"] == 5
+    assert json.loads(run("evaluate", str(trained), "--json", "--data.test-size", "3").out)["n"] == 3
+
+
+def test_translate(trained, run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b c\n\nz a\n")))
+    answer = run("translate", str(trained), "--batch-size", "2")
+    assert answer.code == 0
+    assert answer.out.count("\n") == 3
+    assert answer.out.splitlines()[1] == ""
+    assert "(3): the vocabulary lacks a part of the line" in answer.err
+
+
+def test_params(trained, run):
+    told = json.loads(run("params", str(trained), "--json").out)
+    assert told["total"] == sum(row["count"] for row in told["rows"])
+    assert f"{told['total']:,}" in run("params", str(trained)).out
+
+
+PAIRS = [("ein hund", "a dog"), ("eine katze", "a cat"), ("ein haus", "a house"), ("zwei", "two")]
+
+
+def write(name: str, lines: list[str]) -> str:
+    Path(name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return name
+
+
+@pytest.fixture
+def text_files() -> list[str]:
+    """Flags that name parallel files in the present folder."""
+    sides = [write("in.de", [pair[0] for pair in PAIRS]), write("out.en", [pair[1] for pair in PAIRS])]
+    flags = ("--data.train-source", "--data.train-target", "--data.dev-source", "--data.dev-target")
+    return [word for pair in zip(flags, sides * 2, strict=True) for word in pair]
+
+
+def test_translations_from_two_text_files(run, text_files):
+    words = [*TINY, *text_files, "--tokenizer.vocab-size", "270", "--out", "run"]
+    assert run("train", "multi30k", *words).code == 0
+    told = json.loads(
+        run("evaluate", "run", "--json", *("--data.test-source", "in.de", "--data.test-target", "out.en")).out
+    )
+    assert told["n"] == 4
+    assert told["bleu_signature"]
+    tsv = write("test.tsv", ["\t".join(pair) for pair in PAIRS[:3]])
+    assert json.loads(run("evaluate", "run", "--json", "--data.test", tsv).out)["n"] == 3
+
+
+def test_run_goes_on_from_another_folder(run, text_files, tmp_path, monkeypatch):
+    assert run("train", "multi30k", *TINY, *text_files, "--tokenizer.kind", "word", "--out", "run").code == 0
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert run("resume", str(tmp_path / "run")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "facts"),
+    [
+        ("in.de", b"ein hund\neine katze\nein haus\n", ["in.de", "out.en", "3", "4"]),
+        ("in.de", b"ein hund\n\nein haus\nzwei\n", ["in.de:2", "empty", "data.skip_empty"]),
+        ("out.en", b"a dog\na cat\na h\xf6use\ntwo\n", ["out.en:3", "byte 4", "UTF-8"]),
+        ("out.en", b"", ["out.en", "empty"]),
+    ],
+)
+def test_bad_files(refused, text_files, name, content, facts):
+    Path(name).write_bytes(content)
+    message = refused("train", "multi30k", *TINY, *text_files)
+    assert all(fact in message for fact in facts), message
+    assert not Path("runs").exists()
+
+
+def test_empty_lines_may_be_skipped_and_are_counted(run, text_files):
+    Path("in.de").write_text("ein hund\n\nein haus\nzwei\n", "utf-8")
+    words = [*TINY, *text_files, "--tokenizer.kind", "word", "--data.skip-empty"]
+    answer = run("train", "multi30k", *words)
+    assert answer.code == 0
+    assert "1 training pairs with an empty side" in answer.err
+
+
+def test_missing_file(refused):
+    message = refused("train", "multi30k", *TINY, "--data.train", "nowhere.tsv", "--data.dev", "nowhere.tsv")
+    assert "nowhere.tsv: there is no such file" in message
+
+
+def test_no_files_at_all(refused):
+    assert "data.train" in refused("train", "multi30k", *TINY)
+
+
+def test_sequence_longer_than_max_len(refused):
+    message = refused("train", "reverse", *TINY, *TASK, "--model.max-len", "9")
+    assert "model.max_len=9" in message
+    assert "pair" in message
+
+
+@pytest.mark.parametrize(
+    ("words", "facts"),
+    [
+        (["--model.norm", "layr"], ["layr", "Did you mean 'layer'?"]),
+        (["--model.positions", "sinusodial"], ["Did you mean 'sinusoidal'?"]),
+        (["--model.attention", "spda"], ["Did you mean 'sdpa'?"]),
+        (["--model.activation", "rleu"], ["Did you mean 'relu'?"]),
+        (["--training.device", "cuda:77"], ["cuda:77", "cpu"]),
+        (["--training.metric", "bleu"], ["training.metric='bleu'", "exact_match"]),
+    ],
+)
+def test_names_that_only_the_model_knows(refused, words, facts):
+    message = refused("train", "reverse", *TINY, *TASK, *words)
+    assert all(fact in message for fact in facts), message
+
+
+def test_loss_that_is_not_finite(run, tmp_path):
+    answer = run("train", "reverse", *TINY, *TASK, "--training.learning-rate", "1e30", "--training.clip", "0")
+    assert answer.code == 4
+    last = answer.err.splitlines()[-1]
+    assert last.startswith("glassformer: Training must stay finite; at step ")
+    assert "Traceback" not in answer.err
+    assert "Diverged" in Path("runs/reverse/log.txt").read_text()
+
+
+def test_failed_overwrite_gives_the_old_run_back(trained, tmp_path, refused):
+    out = shutil.copytree(trained, tmp_path / "run")
+    refused("train", "multi30k", *TINY, "--data.train", "nowhere.tsv", "--out", str(out), "--overwrite")
+    assert figures(out) == figures(trained)
+    assert newest(out).folder is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("verb", ["resume", "evaluate", "params"])
+def test_run_without_a_checkpoint(trained, tmp_path, run, verb):
+    out = shutil.copytree(trained, tmp_path / "run")
+    shutil.rmtree(out / "checkpoints")
+    answer = run(verb, str(out))
+    assert (answer.code, answer.out) == (2, "")
+    assert str(out) in answer.err.splitlines()[-1]
+    assert "Traceback" not in answer.err
+
+
+def test_demo_before_training(trained):
+    from glassformer.cli.untrained import untrained
+    from glassformer.train.session import resume
+
+    session = resume(trained)
+    told = untrained(session.model, session.prepared)
+    assert told.step == 0
+    assert [sample[:2] for sample in told.samples] == [session.prepared.dev.pairs[0]]

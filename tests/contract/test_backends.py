@@ -1,0 +1,171 @@
+"""Every backend of every rule equals the rule's reference, in value and gradient; a query that may read nothing is 0."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from glassformer import ATTEND, Mask
+from specimens import close, normal
+
+BACKENDS = [(rule, name) for rule, backends in ATTEND.items() for name in backends if name != "reference"]
+B, H, K = 3, 4, 5
+HIDING = ("nothing", "keep", "positions", "ragged", "keep and ragged")
+BIASES = (None, "given", "learned")
+
+
+class Case(NamedTuple):
+    """One cell of the law: lengths, key/value heads, and the rules of the mask."""
+
+    T: int
+    S: int
+    G: int
+    causal: bool
+    window: int | None
+    hiding: str
+    bias: str | None
+
+
+def cases(T: int) -> list[Case]:
+    """Every combination of rules; the number of key/value heads changes from one to the next."""
+    rules = itertools.product((4, 7), (True, False), (None, 2), HIDING, BIASES)
+    return [Case(T, S, (4, 2, 1)[(i + i // 3) % 3], *rest) for i, (S, *rest) in enumerate(rules)]
+
+
+def problem(case: Case) -> tuple[list[Tensor], Mask]:
+    """The tensors that want a gradient (q, k, v, perhaps the bias), and the mask. The last sequence is all padding."""
+    T, S = case.T, case.S
+    torch.manual_seed(0)
+    q, k, v = normal(B, H, T, K), normal(B, case.G, S, K), normal(B, case.G, S, K)
+    inputs, rules = [q, k, v], {}
+    if case.bias == "given":
+        rules["bias"] = torch.randn(H, T, S, dtype=q.dtype)
+    if case.bias == "learned":
+        rules["bias"] = normal(B, H, T, S)
+        inputs.append(rules["bias"])
+    keep = torch.rand(B, S) < 0.6
+    keep[-1] = False
+    if "keep" in case.hiding:
+        rules["keep"] = keep
+    if case.hiding == "positions":  # one row for all sequences, in no order
+        rules |= {"query_positions": torch.randint(S, (T,)), "key_positions": torch.randperm(S)}
+    if "ragged" in case.hiding:
+        standing = torch.where(torch.rand(B, S) < 0.7, torch.randint(S, (B, S)), -1)
+        standing[-1] = -1
+        rules |= {"query_positions": torch.randint(S, (B, T)), "key_positions": standing}
+    return inputs, Mask(causal=case.causal, window=case.window, **rules)
+
+
+@cache
+def solve(rule: str, backend: str, case: Case) -> list[Tensor]:
+    """Output, then the gradients of a weighted sum of it."""
+    inputs, mask = problem(case)
+    output = ATTEND[rule][backend](*inputs[:3], mask, scale=0.7)
+    weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
+    return [output.detach(), *torch.autograd.grad((output * weights).sum(), inputs)]
+
+
+@cache
+def may_read(case: Case) -> Tensor:
+    """[B, T, S] by the words of `Mask`, one pair at a time."""
+    T, S, mask = case.T, case.S, problem(case)[1]
+    table = torch.zeros(B, T, S, dtype=torch.bool)
+    for b, t, s in itertools.product(range(B), range(T), range(S)):
+        query, key = S - T + t, s
+        if mask.query_positions is not None and mask.key_positions is not None:
+            query = int(mask.query_positions.expand(B, T)[b, t])
+            key = int(mask.key_positions.expand(B, S)[b, s])
+        table[b, t, s] = (
+            (mask.key_positions is None or key >= 0)
+            and (mask.keep is None or bool(mask.keep[b, s]))
+            and (not mask.causal or key <= query)
+            and (mask.window is None or abs(query - key) < mask.window)
+        )
+    return table
+
+
+@pytest.mark.parametrize("T", [1, 3, 7])
+@pytest.mark.parametrize(("rule", "backend"), BACKENDS)
+def test_backend_equals_reference(rule, backend, T):
+    for case in cases(T):
+        names = ("output", "dq", "dk", "dv", "dbias")
+        for name, ours, theirs in zip(names, solve(rule, backend, case), solve(rule, "reference", case), strict=False):
+            close(ours, theirs, (case, name))
+
+
+@pytest.mark.parametrize("T", [1, 3, 7])
+@pytest.mark.parametrize("rule", ATTEND)
+def test_a_query_that_may_read_nothing_gets_zeros(rule, T):
+    """For every backend: output exactly 0, nothing flows through it, and every gradient is finite."""
+    seen = 0
+    for backend, case in itertools.product(ATTEND[rule], cases(T)):
+        if case.hiding == "nothing" and T <= case.S:
+            continue
+        blind = ~may_read(case).any(-1)  # [B, T]
+        output, *grads = solve(rule, backend, case)
+        assert all(gradient.isfinite().all() for gradient in grads), (backend, case)
+        at_blind = [output.transpose(1, 2)[blind], grads[0].transpose(1, 2)[blind]]
+        at_blind += [grads[3].transpose(1, 2)[blind]] if case.bias == "learned" else []
+        assert all((numbers == 0.0).all() for numbers in at_blind), (backend, case)
+        assert (output.transpose(1, 2)[~blind] != 0.0).all(), (backend, case)
+        seen += int(blind.sum())
+    assert seen > 100
+
+
+@pytest.mark.parametrize("T", [1, 3, 7])
+def test_softmax_reference_is_the_equation(T):
+    """Written again without a mask: each query's softmax runs over the keys that it may read, and no others."""
+    for case in cases(T):
+        inputs, mask = problem(case)
+        q, k, v, *_ = inputs
+        readable = may_read(case)
+        bias = torch.zeros(B, H, T, case.S, dtype=q.dtype) if mask.bias is None else mask.bias.expand(B, H, T, case.S)
+        group = torch.arange(H) * case.G // H  # the key/value head of each head
+        rows = []
+        for b, t in itertools.product(range(B), range(T)):
+            here = readable[b, t].nonzero()[:, 0]
+            scores = (k[b, group][:, here] @ q[b, :, t, :, None])[..., 0] * 0.7 + bias[b, :, t, here]  # [H, keys]
+            weights = scores.exp() / scores.exp().sum(-1, keepdim=True)
+            rows.append((weights[:, None] @ v[b, group][:, here])[:, 0] if len(here) else 0.0 * q[b, :, t])
+        output = torch.stack(rows).view(B, T, H, K).transpose(1, 2)
+        weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
+        grads = torch.autograd.grad((output * weights).sum(), inputs, materialize_grads=True)
+        for ours, theirs in zip(solve("softmax", "reference", case), [output.detach(), *grads], strict=True):
+            close(ours, theirs, case)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 3e-2)])
+@pytest.mark.parametrize(("rule", "backend"), [(rule, name) for rule in ATTEND for name in ATTEND[rule]])
+def test_narrow_numbers_stay_near_the_wide_reference(rule, backend, dtype, tolerance):
+    for case in itertools.starmap(
+        Case, itertools.product((1, 7), (7,), (4, 2), (True, False), (None,), HIDING, BIASES)
+    ):
+        inputs, mask = problem(case)
+        narrow = [each.detach().to(dtype) for each in inputs[:3]]
+        output = ATTEND[rule][backend](*narrow, mask, scale=0.7)
+        assert output.dtype == dtype
+        exact = ATTEND[rule]["reference"](*(each.double() for each in narrow), mask, scale=0.7)
+        close(output.double(), exact, case, tolerance)
+
+
+@pytest.mark.parametrize(("rule", "backend"), [(rule, name) for rule in ATTEND for name in ATTEND[rule]])
+@pytest.mark.parametrize("mask", [Mask(), Mask(causal=True), Mask(window=9)], ids=["open", "causal", "window"])
+def test_dropout_falls_on_the_weights(rule, backend, mask):
+    """With the identity as values the output is the weights: each is zeroed with chance p or divided by 1 - p."""
+    n, p = 16, 0.3
+    q, k = torch.randn(40, H, n, n).double(), torch.randn(40, H, n, n).double()
+    v = torch.eye(n).double().expand(40, H, n, n)
+    attend = ATTEND[rule][backend]
+    whole = attend(q, k, v, mask, scale=0.2)
+    dropped = attend(q, k, v, mask, scale=0.2, dropout=p)
+    readable = whole != 0.0
+    kept = dropped != 0.0
+    close(dropped[kept], whole[kept] / (1 - p), backend)
+    assert not (kept & ~readable).any()
+    share = (readable & ~kept).sum() / readable.sum()
+    assert abs(share - p) < 5 * (p * (1 - p) / readable.sum()) ** 0.5, f"{share} zeroed, not {p}"

@@ -1,0 +1,91 @@
+"""No causal leak: what comes later changes nothing before it, not by one bit, and no gradient flows back in time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer import ATTEND
+from glassformer.parts import NORMS, PLACEMENTS, POSITIONS
+from specimens import VOCAB, model, tokens
+
+VARIANTS = [
+    *({"positions": name} for name in POSITIONS),
+    *({"attention": name} for name in ATTEND["softmax"]),
+    *({"norm_placement": name} for name in PLACEMENTS),
+    *({"norm": name} for name in NORMS),
+    {"window": 2},
+    {"n_kv_heads": 1},
+]
+CAUSAL = [("decoder", {}), ("encoder", {"causal": True}), ("encoder-decoder", {})]
+variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+shapes = pytest.mark.parametrize(("shape", "causal"), CAUSAL, ids=[shape for shape, _ in CAUSAL])
+
+
+def memory_for(made):
+    """A source, where the model reads one."""
+    return {} if made.decoder is None or made.encoder is None else {"source": tokens(2, 4)}
+
+
+@shapes
+@variants
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_changed_token_leaves_earlier_logits_bit_equal(shape, causal, variant, dtype):
+    made = model(shape, dtype=dtype, **causal, **variant)
+    ids, source = tokens(2, 7), memory_for(made)
+    with torch.no_grad():
+        before = made(ids, **source)
+        for t in range(7):
+            changed = ids.clone()
+            changed[:, t] = (ids[:, t] + torch.randint(1, VOCAB, (2,))) % VOCAB
+            after = made(changed, **source)
+            assert torch.equal(after[:, :t], before[:, :t]), f"token {t} was seen before it came"
+            assert not torch.equal(after[:, t], before[:, t]), f"token {t} is not seen at all"
+
+
+@shapes
+@variants
+def test_no_gradient_reaches_a_later_token(shape, causal, variant):
+    made = model(shape, **causal, **variant)
+    held = []
+    hook = made.reader.embedding.register_forward_hook(lambda module, given, vectors: held.append(vectors))
+    logits = made(tokens(2, 6), **memory_for(made))
+    hook.remove()
+    for t in range(6):
+        (gradient,) = torch.autograd.grad(logits[:, t].square().sum(), held, retain_graph=True)
+        reached = gradient.abs().amax(-1)
+        assert (reached[:, t + 1 :] == 0.0).all(), f"position {t} learns from later tokens"
+        assert (reached[:, t] > 0.0).all()
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_a_model_that_reads_both_ways_does(positions):
+    """The law above says something: without `causal` the first logits depend on the last token."""
+    made = model("encoder", positions=positions)
+    ids = tokens(1, 6)
+    changed = ids.clone()
+    changed[0, -1] = (ids[0, -1] + 1) % VOCAB
+    assert (made(ids)[0, 0] != made(changed)[0, 0]).all()
+
+
+@pytest.mark.parametrize("shape", ["decoder", "encoder"])
+@pytest.mark.parametrize("window", [1, 2, 3])
+def test_a_window_reaches_as_far_as_it_says(shape, window):
+    """One block: position t reads positions t - window + 1 .. t, and as far ahead where it is not causal."""
+    made = model(shape, window=window, n_layers=1)
+    held = []
+    hook = made.reader.embedding.register_forward_hook(lambda module, given, vectors: held.append(vectors))
+    logits = made(tokens(1, 7))
+    hook.remove()
+    (gradient,) = torch.autograd.grad(logits[0, 3].square().sum(), held)
+    reached = (gradient[0].abs().amax(-1) > 0).tolist()
+    ahead = window if shape == "encoder" else 1
+    assert reached == [3 - window < t < 3 + ahead for t in range(7)]
+
+
+def test_every_position_reads_the_whole_source():
+    made = model("encoder-decoder")
+    source, ids = tokens(1, 5), tokens(1, 3)
+    changed = source.clone()
+    changed[0, -1] = (source[0, -1] + 1) % VOCAB
+    assert (made(ids, source=source) != made(ids, source=changed)).all()

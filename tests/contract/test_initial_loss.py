@@ -1,0 +1,98 @@
+"""A new model knows nothing: its first loss is ln V within 0.05, whatever the table, the norms, the tying or the size."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from statistics import mean
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from glassformer import Transformer
+from glassformer.model.initialize import INITS
+from glassformer.parts import ACTIVATIONS, NORMS, PLACEMENTS, POSITIONS
+from specimens import SHAPES, config
+
+SEEDS = 3
+variants = pytest.mark.parametrize(("init", "placement"), list(itertools.product(INITS, PLACEMENTS)), ids="-".join)
+shapes = pytest.mark.parametrize("shape", SHAPES)
+
+
+def first_loss(shape: str, **settings: object) -> float:
+    """In nats, of random targets after random tokens, less ln V; mean over seeds."""
+    chosen = config(shape, max_len=None if settings.get("positions") != "learned" else 32, **settings)
+    excess = []
+    for seed in range(SEEDS):
+        torch.manual_seed(seed)
+        made, V = Transformer(chosen), chosen.vocab_size
+        ids, targets, source = (torch.randint(V, (8, 32)) for _ in range(3))
+        with torch.no_grad():
+            logits = made(ids, **({"source": source} if made.encoder and made.decoder else {}))
+        excess.append(F.cross_entropy(logits.flatten(0, 1), targets.flatten()).item() - math.log(V))
+    return mean(excess)
+
+
+@shapes
+@variants
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize(("d_model", "vocab_size"), [(64, 24), (64, 2000), (256, 100), (512, 24)])
+def test_first_loss_is_ln_v(shape, init, placement, tied, d_model, vocab_size):
+    sizes = {"d_model": d_model, "d_ff": 2 * d_model, "vocab_size": vocab_size}
+    excess = first_loss(shape, **sizes, init=init, norm_placement=placement, tie_embeddings=tied)
+    assert abs(excess) < 0.05, f"{excess:+.3f}"
+
+
+@variants
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_with_a_large_vocabulary(init, placement, tied):
+    sizes = {"d_model": 512, "d_ff": 512, "vocab_size": 8000}
+    excess = first_loss("encoder-decoder", **sizes, init=init, norm_placement=placement, tie_embeddings=tied)
+    assert abs(excess) < 0.05, f"{excess:+.3f}"
+
+
+OTHERS = [
+    *({"positions": name} for name in POSITIONS),
+    *({"norm": name} for name in NORMS),
+    *({"activation": name} for name in ACTIVATIONS),
+    {"scale_embeddings": False},
+    {"share_embeddings": False},
+    {"head_bias": True},
+    {"n_layers": 8},
+    {"n_kv_heads": 1},
+    {"final_norm": True},
+]
+
+
+@variants
+@pytest.mark.parametrize("other", OTHERS, ids=str)
+def test_whatever_else_is_chosen(init, placement, other):
+    sizes = {"d_model": 64, "d_ff": 128, "vocab_size": 200}
+    excess = first_loss("encoder-decoder", **sizes, init=init, norm_placement=placement, **other)
+    assert abs(excess) < 0.05, f"{excess:+.3f}"
+
+
+@shapes
+@pytest.mark.parametrize("init", INITS)
+def test_no_two_matrices_start_alike(init, shape):
+    """Layers, projections and stacks each draw their own numbers; a matrix has no two equal rows either."""
+    made = Transformer(config(shape, init=init, positions="learned", tie_embeddings=False, share_embeddings=False))
+    matrices = {name: each for name, each in made.named_parameters() if each.ndim == 2}
+    assert len(matrices) > 10
+    for (one, first), (two, second) in itertools.combinations(matrices.items(), 2):
+        assert first.shape != second.shape or not torch.equal(first, second), f"{one} and {two}"
+    for name, matrix in matrices.items():
+        assert len(matrix.unique(dim=0)) == len(matrix), name
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_vectors_start_as_the_table_says(init):
+    """Biases 0; norms 1 and 0, but for the norm under a tied head."""
+    for tied in (True, False):
+        made = Transformer(config(init=init, head_bias=True, tie_embeddings=tied))
+        vectors = {name: each for name, each in made.named_parameters() if each.ndim == 1}
+        under_the_head = vectors.pop("decoder.norm.weight")
+        assert (under_the_head.unique().numel(), under_the_head[0].item() < 1.0) == (1, tied and init == "xavier")
+        for name, vector in vectors.items():
+            assert (vector == float("norm" in name and name.endswith("weight"))).all(), name

@@ -1,0 +1,101 @@
+"""Padding and batch-mates change nothing: each row gets what it gets alone, wherever its padding stands."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer import ATTEND
+from glassformer.parts import NORMS, PLACEMENTS, POSITIONS
+from specimens import PADDINGS, SHAPES, close, gradients, model, padded, tokens
+
+VARIANTS = [
+    *({"positions": name} for name in POSITIONS),
+    *({"attention": name} for name in ATTEND["softmax"]),
+    *({"norm_placement": name} for name in PLACEMENTS),
+    *({"norm": name} for name in NORMS),
+    *({"positions": name, "window": 2, "n_kv_heads": 2} for name in POSITIONS),
+    {"window": 1},
+    {"n_kv_heads": 1},
+]
+LENGTHS = [(5, 3), (1, 7), (8, 1), (2, 4)]  # of tokens and source
+variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+shapes = pytest.mark.parametrize("shape", SHAPES)
+paddings = pytest.mark.parametrize("where", PADDINGS)
+
+
+def rows_for(shape):
+    """Ids for each row, and its source where the shape reads one."""
+    return [(tokens(n), tokens(m) if shape == "encoder-decoder" else None) for n, m in LENGTHS]
+
+
+def batch(rows, where, width=10):
+    """Arguments of a forward: everything padded to `width`."""
+    ids, keep = padded([row for row, _ in rows], width, where)
+    given = {"tokens": ids, "keep": keep}
+    if rows[0][1] is not None:
+        given["source"], given["source_keep"] = padded([source for _, source in rows], width, where)
+    return given
+
+
+def alone(made, row):
+    ids, source = row
+    return made(ids[None], source=None if source is None else source[None])[0]
+
+
+@shapes
+@paddings
+@variants
+def test_each_row_of_a_padded_batch_gets_what_it_gets_alone(shape, where, variant):
+    made, rows = model(shape, **variant), rows_for(shape)
+    given = batch(rows, where)
+    with torch.no_grad():
+        together = made(**given)
+        for logits, real, row in zip(together, given["keep"], rows, strict=True):
+            close(logits[real], alone(made, row))
+
+
+@shapes
+@paddings
+@pytest.mark.parametrize("attention", ATTEND["softmax"])
+def test_a_padded_batch_learns_what_its_rows_learn(shape, where, attention):
+    """The gradient over the real places is the sum of the rows' gradients; nothing comes from the padding."""
+    made, rows = model(shape, attention=attention), rows_for(shape)
+    given = batch(rows, where)
+    together = gradients(made(**given)[given["keep"]], made)
+    apart = gradients(torch.cat([alone(made, row) for row in rows]), made)
+    for name, gradient in together.items():
+        close(gradient, apart[name], name, 1e-11)
+
+
+@shapes
+def test_batch_mates_change_nothing(shape):
+    """The same padded row beside other rows, in another place."""
+    made, rows = model(shape), rows_for(shape)
+    with torch.no_grad():
+        first = made(**batch(rows, "right"))
+        others = [(tokens(9), None if source is None else tokens(9)) for _, source in rows]
+        second = made(**batch([*others, rows[0]], "right"))
+    close(first[0, : LENGTHS[0][0]], second[-1, : LENGTHS[0][0]])
+
+
+@shapes
+@paddings
+def test_a_row_of_padding_alone_harms_nobody(shape, where):
+    """No NaN in its own logits, and no difference for the others, in values and in gradients."""
+    made, rows = model(shape), rows_for(shape)
+    empty = (tokens(0), None if rows[0][1] is None else tokens(0))
+    given = batch([*rows, empty], where)
+    logits = made(**given)
+    assert logits.isfinite().all()
+    for row, real, expected in zip(logits, given["keep"], [alone(made, row) for row in rows], strict=False):
+        close(row[real], expected)
+    assert all(gradient.isfinite().all() for gradient in gradients(logits, made).values())
+
+
+@shapes
+def test_keep_of_all_true_is_keep_of_none(shape):
+    made = model(shape)
+    given = {"tokens": tokens(2, 5), **({"source": tokens(2, 4)} if shape == "encoder-decoder" else {})}
+    kept = {f"{name}_keep".removeprefix("tokens_"): torch.ones_like(ids, dtype=torch.bool) for name, ids in given.items()}
+    close(made(**given, **kept), made(**given))

@@ -1,0 +1,91 @@
+"""Small models, padded rows and comparisons: what the laws of `contract/`, `parity/` and their neighbours share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+
+import jaxtyping
+import torch
+from torch import Tensor, nn
+
+from glassformer import ModelConfig, StackConfig, Transformer
+
+SHAPES = ("encoder", "decoder", "encoder-decoder")
+PADDINGS = ("right", "left", "holes")
+VOCAB = 11
+TOLERANCE = 1e-12  # for float64
+
+
+def stack(**settings: object) -> StackConfig:
+    """Two blocks, four heads of width four, no dropout; `settings` say what is different."""
+    small = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24, "dropout": 0.0, "max_len": 24}
+    return StackConfig(**{**small, **settings})
+
+
+def config(shape: str = "encoder-decoder", **settings: object) -> ModelConfig:
+    """A small model; of `settings` each goes to the model or to its stacks, whichever has it."""
+    own = {field.name for field in fields(ModelConfig)} & settings.keys()
+    whole = {"vocab_size": VOCAB, **{name: settings.pop(name) for name in own}}
+    return ModelConfig(**{side: stack(**settings) for side in shape.split("-")}, **whole)
+
+
+def model(shape: str = "encoder-decoder", *, dtype: torch.dtype = torch.float64, **settings: object) -> Transformer:
+    """In evaluation mode, every parameter random: zeros and ones look alike after many a mistake."""
+    return scramble(Transformer(config(shape, **settings)).to(dtype)).eval()
+
+
+def scramble(module: nn.Module) -> nn.Module:
+    """The module with every parameter drawn from N(0, 0.4)."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=0.4)
+    return module
+
+
+def tokens(*shape: int) -> Tensor:
+    """Random ids."""
+    return torch.randint(VOCAB, shape)
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Random numbers that ask for a gradient."""
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def padded(rows: Sequence[Tensor], width: int, where: str) -> tuple[Tensor, Tensor]:
+    """Rows of ids in one tensor, and where it is real. The padding holds any ids: nothing may depend on them."""
+    keep = torch.zeros(len(rows), width, dtype=torch.bool)
+    for row, ids in zip(keep, rows, strict=True):
+        n = len(ids)
+        places = {"right": torch.arange(n), "left": torch.arange(width - n, width), "holes": torch.randperm(width)[:n]}
+        row[places[where]] = True
+    held = tokens(*keep.shape)
+    held[keep] = torch.cat([*rows])
+    return held, keep
+
+
+def close(ours: Tensor, theirs: Tensor, what: object = "", tolerance: float = TOLERANCE) -> None:
+    """Equal within the tolerance, relative to the larger of 1 and what is expected; NaN equals nothing."""
+    assert ours.shape == theirs.shape, f"{what}: {tuple(ours.shape)} against {tuple(theirs.shape)}"
+    error = ((ours - theirs).abs() / theirs.abs().clamp(min=1)).max().item() if ours.numel() else 0.0
+    assert error <= tolerance, f"{what}: {error:.3g} apart"  # a NaN fails this too
+
+
+def gradients(of: Tensor, module: nn.Module) -> dict[str, Tensor]:
+    """The gradient of a weighted sum of `of` by parameter name; the weights differ, so nothing cancels."""
+    weights = torch.linspace(-1, 2, of.numel(), dtype=of.dtype).view_as(of)
+    named = dict(module.named_parameters())
+    found = torch.autograd.grad((of * weights).sum(), list(named.values()), retain_graph=True, materialize_grads=True)
+    return dict(zip(named, found, strict=True))
+
+
+@contextmanager
+def production() -> Iterator[None]:
+    """Shapes go unchecked, as they do for users: what an error then says is our own."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)

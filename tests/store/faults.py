@@ -1,0 +1,104 @@
+"""Making the calls that change a disk fail, each in its turn, and noting them in their order."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from glassformer.store import staging, tensors
+
+CALLS = [
+    (builtins, "open"),
+    (io, "open"),
+    *((os, name) for name in ("open", "fsync", "rename", "replace", "mkdir", "unlink", "remove", "rmdir", "chmod")),
+    (tensors, "save_file"),
+    (staging, "exchange"),
+]
+CRASHES = ("before", "after", "half")
+
+
+class Crash(BaseException):
+    """The process is dead: from the call that raises this first, no call does anything any more."""
+
+
+class Trap:
+    """Counts the calls; at number `at` it makes a crash (before, after or half way), or the call fails with `error`."""
+
+    def __init__(self, at: int | None = None, how: str = "before", error: OSError | None = None) -> None:
+        self.at, self.how, self.error = at, how, error
+        self.dead = False
+        self.log: list[tuple[str, str]] = []
+
+    def wrap(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if self.dead:
+                raise Crash
+            self.log.append((kind(name, args), where(name, args)))
+            if len(self.log) - 1 != self.at:
+                return call(*args, **kwargs)
+            if self.error is not None:
+                raise self.error
+            if self.how == "half":
+                do_half(name, call, args)
+            if self.how == "after":
+                close(call(*args, **kwargs))
+            self.dead = True
+            raise Crash
+
+        return run
+
+
+@contextmanager
+def trapped(at: int | None = None, how: str = "before", error: OSError | None = None) -> Iterator[Trap]:
+    """Within the block, every call in `CALLS` goes through the trap."""
+    trap = Trap(at, how, error)
+    patches = [patch.object(module, name, trap.wrap(name, getattr(module, name))) for module, name in CALLS]
+    for each in patches:
+        each.start()
+    try:
+        yield trap
+    finally:
+        for each in reversed(patches):
+            each.stop()
+
+
+def kind(name: str, args: tuple[Any, ...]) -> str:
+    """The name of a call; opening a file in order to write it has one of its own."""
+    writes = name == "open" and len(args) > 1 and isinstance(args[1], str) and set(args[1]) & set("xwa+")
+    return "create" if writes else name
+
+
+def where(name: str, args: tuple[Any, ...]) -> str:
+    """The path that a call is about; of two, both."""
+    if name == "save_file":
+        return str(args[1])
+    if name == "fsync":
+        with suppress(OSError):
+            return str(Path(f"/proc/self/fd/{args[0]}").readlink())
+    if name in ("rename", "replace", "exchange"):
+        return f"{args[0]} {args[1]}"
+    return str(args[0])
+
+
+def do_half(name: str, call: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """What a file looks like when the process or the disk stopped in the middle of writing it."""
+    if name == "save_file":
+        call(*args)
+        os.truncate(args[1], Path(args[1]).stat().st_size // 2)
+    if name == "fsync":
+        with suppress(OSError):  # of a folder there is no half
+            os.ftruncate(args[0], os.fstat(args[0]).st_size // 2)
+
+
+def close(opened: Any) -> None:
+    """The dead hold no files."""
+    if isinstance(opened, int) and not isinstance(opened, bool):
+        os.close(opened)
+    elif hasattr(opened, "close"):
+        opened.close()

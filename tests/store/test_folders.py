@@ -1,0 +1,226 @@
+"""Which checkpoint is newest, which is best, and which may be deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.store import folders
+from glassformer.store.folders import (
+    STATE,
+    best_or_newest,
+    checkpoints,
+    newest,
+    read_state,
+    rotate,
+    step_folder,
+    step_number,
+)
+from store.examples import contents, names, rewrite_manifest, tiny_step
+
+EDGES = [0, 1, 8, 9, 10, 11, 99, 100, 9_999, 10_000, 10_001, 999_999_999, 1_000_000_000, 1_000_000_001]
+
+
+def damage(folder: Path) -> None:
+    with (folder / "config.json").open("ab") as file:
+        file.write(b"x")
+
+
+def state_step(run: Path, step: int, **state: object) -> Path:
+    folder = tiny_step(run, step)
+    (folder / STATE).write_text(json.dumps({"format": 1, "state": state}))
+    rewrite_manifest(folder)
+    return folder
+
+
+def test_names_of_steps():
+    assert step_folder(Path("runs/x"), 1234) == Path("runs/x/checkpoints/step-000001234")
+    assert [step_number(step_folder(Path(), step)) for step in EDGES] == EDGES
+    others = ["step-5", "step-0000000005", "step-000000005 ", "step-00000000x", "xstep-000000005", "step-٠٠٠٠٠٠٠٠٥"]
+    assert [step_number(Path(name)) for name in others] == [None] * len(others)
+
+
+def test_order_is_that_of_numbers(tmp_path):
+    for step in reversed(EDGES):
+        tiny_step(tmp_path, step)
+    assert list(checkpoints(tmp_path)) == EDGES
+    assert newest(tmp_path).folder == step_folder(tmp_path, EDGES[-1])
+
+
+def test_clock_does_not_matter(tmp_path):
+    for step, time in ((9, 2_000_000_000), (10, 1_000_000_000)):
+        folder = tiny_step(tmp_path, step)
+        for path in (folder, *folder.iterdir()):
+            os.utime(path, (time, time))
+    assert newest(tmp_path).folder == step_folder(tmp_path, 10)
+
+
+def test_nothing_there(tmp_path):
+    assert newest(tmp_path / "none") == newest(tmp_path) == (None, ())
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step-000000001").write_text("a file")
+    (tmp_path / "checkpoints" / "step-000000002").symlink_to(tmp_path)
+    (tmp_path / "checkpoints" / "step-3").mkdir()
+    (tmp_path / "checkpoints" / ".tmp-step-000000004-1").mkdir()
+    assert best_or_newest(tmp_path) == (None, ())
+
+
+def test_damaged_ones_are_passed_over_and_named(tmp_path):
+    for step in (5, 10, 15):
+        tiny_step(tmp_path, step)
+    damage(step_folder(tmp_path, 15))
+    (step_folder(tmp_path, 10) / "MANIFEST.json").unlink()
+    found = newest(tmp_path)
+    assert found.folder == step_folder(tmp_path, 5)
+    assert [each.folder for each in found.skipped] == [step_folder(tmp_path, step) for step in (15, 10)]
+    assert "config.json is damaged" in found.skipped[0].reason
+    assert "MANIFEST.json is missing" in found.skipped[1].reason
+    damage(step_folder(tmp_path, 5))
+    assert newest(tmp_path).folder is None
+    assert len(newest(tmp_path).skipped) == 3
+
+
+def test_best(tmp_path):
+    for step in (5, 10, 15):
+        state_step(tmp_path, step, best=10)
+    assert best_or_newest(tmp_path) == (step_folder(tmp_path, 10), ())
+    state_step(tmp_path, 15, best=None)
+    assert best_or_newest(tmp_path) == (step_folder(tmp_path, 15), ())
+    state_step(tmp_path, 15)
+    assert best_or_newest(tmp_path) == (step_folder(tmp_path, 15), ())
+
+
+def test_best_that_is_gone_or_damaged(tmp_path):
+    state_step(tmp_path, 5, best=5)
+    state_step(tmp_path, 10, best=7)
+    found = best_or_newest(tmp_path)
+    assert found.folder == step_folder(tmp_path, 10)
+    assert "step-000000007, the best checkpoint, is missing" in found.skipped[0].reason
+    state_step(tmp_path, 10, best=5)
+    damage(step_folder(tmp_path, 5))
+    found = best_or_newest(tmp_path)
+    assert (found.folder, [each.folder for each in found.skipped]) == (
+        step_folder(tmp_path, 10),
+        [step_folder(tmp_path, 5)],
+    )
+
+
+def test_best_is_damaged_and_newest(tmp_path):
+    """Passed over twice, it is named once."""
+    state_step(tmp_path, 5, best=10)
+    damage(state_step(tmp_path, 10, best=10))
+    found = best_or_newest(tmp_path)
+    assert (found.folder, len(found.skipped)) == (step_folder(tmp_path, 5), 1)
+
+
+@pytest.mark.parametrize("best", ["10", 10.0, True, {"step": 10}, [10]])
+def test_best_that_is_no_step(tmp_path, best):
+    state_step(tmp_path, 5, best=best)
+    with pytest.raises(CheckpointError, match=r'"best" in state\.json must be the number of a step'):
+        best_or_newest(tmp_path)
+
+
+@pytest.mark.parametrize("value", [[], {}, {"format": 1}, {"format": "1", "state": {}}, {"format": 1, "state": []}])
+def test_state_that_is_none(tmp_path, value):
+    (tmp_path / STATE).write_text(json.dumps(value))
+    with pytest.raises(CheckpointError, match=r'state\.json must hold "format"'):
+        read_state(tmp_path)
+
+
+def test_keep_at_least_one(tmp_path):
+    tiny_step(tmp_path, 1)
+    for count in (0, -1):
+        with pytest.raises(ConfigError, match=f"at least 1; got {count}"):
+            rotate(tmp_path, count)
+    assert rotate(tmp_path / "none", 1) == ((), ())
+
+
+def rotation(steps: set[int], damaged: set[int], keep: int, best: int | None, spare: set[int]) -> None:
+    """Deletes what it should, and what is left is byte for byte what it was."""
+    with TemporaryDirectory() as name:
+        run = Path(name)
+        for step in steps:
+            tiny_step(run, step)
+        for step in damaged:
+            damage(step_folder(run, step))
+        before = {step: contents(folder) for step, folder in checkpoints(run).items()}
+        rotated = rotate(run, keep, best, spare=spare)
+        left = {step: contents(folder) for step, folder in checkpoints(run).items()}
+        complete = steps - damaged
+        kept = {*sorted(steps)[-keep:], *spare, best} & steps | ({max(complete)} if complete else steps)
+        assert left == {step: before[step] for step in kept}
+        assert set(rotated.deleted) == {step_folder(run, step) for step in steps - kept}
+        assert rotated.failed == ()
+        assert names(run / "checkpoints") == sorted(step_folder(run, step).name for step in kept)
+        assert newest(run).folder == (step_folder(run, max(complete)) if complete else None)
+
+
+@st.composite
+def rotations(draw: st.DrawFn) -> tuple[set[int], set[int], int, int | None, set[int]]:
+    """Steps around the places where a digit is added, some damaged; a best one that may be missing."""
+    steps = draw(st.sets(st.sampled_from(EDGES) | st.integers(0, 20_000), min_size=1, max_size=7))
+    some = st.sampled_from(sorted(steps))
+    best = draw(st.none() | some | st.integers(0, 20_000))
+    return steps, draw(st.sets(some)), draw(st.integers(1, 4)), best, draw(st.sets(some, max_size=1))
+
+
+@settings(max_examples=60)
+@given(rotations())
+def test_rotation(case):
+    rotation(*case)
+
+
+@pytest.mark.slow
+@settings(max_examples=5_000)
+@given(rotations())
+def test_rotation_many(case):
+    rotation(*case)
+
+
+def test_growing_run(tmp_path):
+    """Saving and rotating as a run does: there is never less than asked for, and the best one stays."""
+    for step in range(8, 14):
+        tiny_step(tmp_path, step)
+        rotate(tmp_path, 2, best=9 if step >= 9 else None)
+        assert set(checkpoints(tmp_path)) == {max(8, step - 1), step, min(9, step)}
+
+
+def test_delete_that_fails(tmp_path, monkeypatch):
+    for step in (1, 2, 3):
+        tiny_step(tmp_path, step)
+    rename = os.rename
+
+    def fail(source: object, target: object) -> None:
+        if "step-000000001" in str(source):
+            raise PermissionError(13, "Permission denied")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail)
+    rotated = rotate(tmp_path, 1)
+    assert rotated.deleted == (step_folder(tmp_path, 2),)
+    assert [each.folder for each in rotated.failed] == [step_folder(tmp_path, 1)]
+    assert "cannot be deleted: Permission denied" in rotated.failed[0].reason
+    assert set(checkpoints(tmp_path)) == {1, 3}
+
+
+def test_delete_that_stops_half_way_leaves_no_half(tmp_path, monkeypatch):
+    tiny_step(tmp_path, 1)
+    tiny_step(tmp_path, 2)
+
+    def fail(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folders.shutil, "rmtree", fail)
+        with pytest.raises(KeyboardInterrupt):
+            rotate(tmp_path, 1)
+    assert list(checkpoints(tmp_path)) == [2]
+    tiny_step(tmp_path, 3)
+    assert names(tmp_path / "checkpoints") == ["step-000000002", "step-000000003"]

@@ -1,0 +1,135 @@
+"""Tiny models, batches and recipes for the tests of training, decoding and learning."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from glassformer import Batch, ModelConfig, StackConfig, Transformer
+from glassformer.data.config import DataConfig
+from glassformer.data.vocabulary import SPECIALS
+from glassformer.model.recipe import ModelRecipe
+from glassformer.parts import POSITIONS
+from glassformer.train.recipe import CheckpointConfig, DecodeConfig, Recipe, TrainingConfig, override
+from glassformer.train.report import Event, Reporter
+from glassformer.train.session import Session
+
+VOCAB = 13
+LAYOUTS = ("encoder-decoder", "encoder", "decoder")
+SCHEMES = sorted(POSITIONS)
+
+
+def model(layout: str = "encoder-decoder", *, seed: int = 0, vocab: int = VOCAB, **settings: object) -> Transformer:
+    """One block a stack in float64; weights so large that what is read matters, also where it should not."""
+    torch.manual_seed(seed)
+    stack = StackConfig(**{"d_model": 8, "n_heads": 2, "n_layers": 1, "d_ff": 12, "dropout": 0.0, "max_len": 24, **settings})
+    sides = {
+        "encoder-decoder": {"encoder": stack, "decoder": stack},
+        "encoder": {"encoder": stack},
+        "decoder": {"decoder": stack},
+    }
+    made = Transformer(ModelConfig(vocab_size=vocab, **sides[layout])).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.normal_(std=0.5)
+    return made
+
+
+def sequences(lengths: Iterable[int], seed: int = 0, vocab: int = VOCAB) -> list[list[int]]:
+    """Random ids of these lengths, none of them special."""
+    draw = random.Random(seed)
+    return [[draw.randrange(len(SPECIALS), vocab) for _ in range(length)] for length in lengths]
+
+
+def batch(layout: str, lengths: Iterable[tuple[int, int]], seed: int = 0) -> Batch:
+    """Random pairs of these (source, target) lengths in one batch; a decoder reads both in one sequence."""
+    lengths = list(lengths)
+    sources = sequences((n for n, _ in lengths), seed)
+    targets = sequences((n for _, n in lengths), seed + 1)
+    match layout:
+        case "encoder-decoder":
+            return Batch.pairs(sources, targets)
+        case "encoder":
+            return Batch.blanks(sources, targets)
+        case _:
+            text = Batch.pairs(sources, [x + y for x, y in zip(sources, targets, strict=True)])
+            return Batch(text.tokens, text.keep)
+
+
+def gradients(module: nn.Module) -> dict[str, Tensor]:
+    """A copy of each parameter's gradient; zeros where there is none."""
+    return {
+        name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in module.named_parameters()
+    }
+
+
+def weights(module: nn.Module) -> dict[str, Tensor]:
+    """A copy of each parameter."""
+    return {name: p.detach().clone() for name, p in module.named_parameters()}
+
+
+def assert_close(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float = 1e-12) -> None:
+    """Equal names, and values equal to `tolerance`, absolute and relative."""
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, other[name], rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    """Equal names, and values equal bit for bit."""
+    assert one.keys() == other.keys()
+    assert [name for name, tensor in one.items() if not torch.equal(tensor, other[name])] == []
+
+
+def recipe(**changes: object) -> Recipe:
+    """Twelve steps over two and a half epochs with all that must not depend on where a run was cut: `a__b` is a.b."""
+    tiny = Recipe(
+        "tiny",
+        data=DataConfig(
+            task="reverse", symbols=5, min_length=2, max_length=4, train_size=50, dev_size=6, test_size=6
+        ),
+        model=ModelRecipe(d_model=8, n_heads=2, n_layers=1, d_ff=12, dropout=0.2),
+        training=TrainingConfig(
+            steps=12,
+            batch_tokens=128,
+            accumulate=2,
+            learning_rate=1e-2,
+            schedule="cosine",
+            warmup=3,
+            label_smoothing=0.1,
+            weight_decay=0.1,
+            precision="float32",
+            device="cpu",
+            threads=1,
+            evaluate_every=4,
+            metric="loss",
+            samples=1,
+        ),
+        checkpoint=CheckpointConfig(every=0, keep=99),
+        decode=DecodeConfig(max_new_tokens=4),
+    )
+    return override(tiny, {name.replace("__", "."): value for name, value in changes.items()})
+
+
+def follow(session: Session, stop_after: int | None = None) -> list[Event]:
+    """Train as the command line does, files and all; asked to stop after the step `stop_after`. What happened."""
+    events: list[Event] = []
+    with Reporter(session.run) as report:
+        for event in session.train():
+            report(event)
+            events.append(event)
+            if stop_after is not None and session.step == stop_after:
+                session.interrupt()
+    return events
+
+
+def texts(folder: Path, **lines: list[str]) -> dict[str, Path]:
+    """A file of lines for each name."""
+    paths = {name: folder / f"{name}.txt" for name in lines}
+    for name, path in paths.items():
+        path.write_text("".join(f"{line}\n" for line in lines[name]), "utf-8")
+    return paths

@@ -1,0 +1,85 @@
+"""Cross-entropy with a backward of its own equals torch's, in value and gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from glassformer.train import cross_entropy as module
+from glassformer.train.cross_entropy import ROWS, cross_entropy
+
+V = 7
+UPSTREAM = -0.37
+"""What the loss is multiplied by afterwards, as by one over the number of targets; negative, so that a sign shows."""
+
+
+def example(rows: int, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor]:
+    logits = (3 * torch.randn(rows, V, dtype=torch.float64)).to(dtype).requires_grad_()
+    return logits, torch.randint(V, (rows,))
+
+
+def expected(logits: torch.Tensor, ids: torch.Tensor, smoothing: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """torch's value, and its gradient, computed in float64 from the same numbers."""
+    wide = logits.detach().double().requires_grad_()
+    loss = F.cross_entropy(wide, ids, reduction="sum", label_smoothing=smoothing)
+    (gradient,) = torch.autograd.grad(loss * UPSTREAM, wide)
+    return loss.detach(), gradient
+
+
+@pytest.mark.parametrize("rows", [0, 1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS + 44])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_equals_torch(rows, smoothing):
+    logits, ids = example(rows)
+    objective, nll = cross_entropy(logits, ids, smoothing)
+    (gradient,) = torch.autograd.grad(objective * UPSTREAM, logits)
+    value, reference = expected(logits, ids, smoothing)
+    torch.testing.assert_close(objective.detach(), value, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gradient, reference, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(nll, expected(logits, ids, 0.0)[0], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "of_gradient"), [(torch.float32, 2**-22), (torch.bfloat16, 2**-8)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_narrow_logits_are_summed_in_float32(dtype, of_gradient, smoothing):
+    logits, ids = example(2 * ROWS + 44, dtype)
+    objective, nll = cross_entropy(logits, ids, smoothing)
+    (gradient,) = torch.autograd.grad(objective * UPSTREAM, logits)
+    value, reference = expected(logits, ids, smoothing)
+    assert (objective.dtype, nll.dtype, gradient.dtype) == (torch.float32, torch.float32, dtype)
+    torch.testing.assert_close(objective.detach().double(), value, rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(gradient.double(), reference, rtol=of_gradient, atol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_gradcheck(monkeypatch, smoothing):
+    monkeypatch.setattr(module, "ROWS", 2)
+    logits, ids = example(5)
+    assert torch.autograd.gradcheck(lambda x: cross_entropy(x, ids, smoothing)[0], logits)
+
+
+def test_logits_of_any_layout():
+    ids = torch.randint(V, (5,))
+    turned = torch.randn(V, 5, dtype=torch.float64).t().requires_grad_()
+    (gradient,) = torch.autograd.grad(cross_entropy(turned, ids, 0.1)[0] * UPSTREAM, turned)
+    torch.testing.assert_close(gradient, expected(turned, ids, 0.1)[1], rtol=1e-12, atol=1e-12)
+
+
+def test_large_logits_do_not_overflow():
+    logits, ids = example(6)
+    moved = (logits.detach() + 10_000).requires_grad_()
+    (gradient,) = torch.autograd.grad(cross_entropy(moved, ids)[0] * UPSTREAM, moved)
+    torch.testing.assert_close(gradient, expected(logits, ids, 0.0)[1], rtol=1e-9, atol=1e-9)
+
+
+def test_nll_has_no_gradient():
+    objective, nll = cross_entropy(*example(3), 0.1)
+    assert objective.requires_grad
+    assert not nll.requires_grad
+
+
+def test_there_is_no_second_derivative():
+    """One would be wrong in silence, as the backward reads log-sums that the graph does not know."""
+    logits, ids = example(3)
+    (gradient,) = torch.autograd.grad(cross_entropy(logits, ids)[0], logits, create_graph=True)
+    assert not gradient.requires_grad

@@ -1,0 +1,161 @@
+"""The loop: any split of a batch is that batch, dropout is a function of (seed, update, piece), clipping, reports."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+import torch
+
+from glassformer import Batch, train_steps
+from glassformer.foundation.errors import DataError
+from glassformer.train.loop import seeded
+from glassformer.train.objective import OBJECTIVES
+from glassformer.train.schedule import Schedule
+from train.examples import LAYOUTS, assert_close, assert_same, batch, gradients, model, weights
+
+CPU = torch.device("cpu")
+UNEVEN = [(3, 5), (1, 1), (6, 2), (2, 8), (7, 7), (1, 9), (4, 3), (5, 1), (2, 2)]
+
+
+def steps(network, batches, *, count=99, rate=0.1, **settings):
+    """Plain gradient descent, so that the weights show the gradients."""
+    optimizer = torch.optim.SGD(network.parameters(), lr=1.0)
+    return train_steps(network, batches, optimizer, Schedule("constant", rate, count), **settings)
+
+
+def trained(batches, *, layout="encoder-decoder", dropout=0.0, **settings):
+    network = model(layout, dropout=dropout)
+    return network, list(steps(network, batches, **settings))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pieces", [2, 3, 4, 8, 50])
+def test_any_split_is_the_whole_batch(layout, pieces):
+    data = [batch(layout, UNEVEN)]
+    whole, (expected,) = trained(data, layout=layout, label_smoothing=0.1)
+    split, (report,) = trained(data, layout=layout, label_smoothing=0.1, accumulate=pieces)
+    assert report.loss == pytest.approx(expected.loss, rel=1e-12)
+    assert report.grad_norm == pytest.approx(expected.grad_norm, rel=1e-12)
+    assert_close(weights(split), weights(whole))
+    assert_close(gradients(split), gradients(whole))
+
+
+def test_loss_and_gradient_are_means_over_targets():
+    network, (report,) = trained([batch("encoder-decoder", UNEVEN)])
+    each = [trained([row])[1][0].loss * (row.tokens.shape[1] - 1) for row in batch("encoder-decoder", UNEVEN).split(9)]
+    assert report.loss == pytest.approx(sum(each) / sum(target + 1 for _, target in UNEVEN), rel=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.999, 1.001, 0.0])
+def test_clipping(share):
+    data = [batch("encoder-decoder", UNEVEN)]
+    free, (plain,) = trained(data)
+    before = weights(model())
+    clipped, (report,) = trained(data, clip=share * plain.grad_norm)
+    assert report.grad_norm == plain.grad_norm
+    factor = share if 0 < share < 1 else 1.0
+    moved = {name: before[name] + factor * (after - before[name]) for name, after in weights(free).items()}
+    assert_close(weights(clipped), moved, 1e-6)  # torch adds 1e-6 to the norm
+    if factor == 1.0:
+        assert_same(weights(clipped), weights(free))
+
+
+def test_reports():
+    data = batch("encoder-decoder", [(3, 5), (1, 1)])
+    schedule = Schedule("linear", 0.5, 6, 2)
+    network = model()
+    optimizer = torch.optim.SGD(network.parameters(), lr=9.0)
+    for number, report in enumerate(train_steps(network, [data] * 9, optimizer, schedule), start=1):
+        assert report.number == number
+        assert report.learning_rate == schedule(number) == optimizer.param_groups[0]["lr"]
+        assert (report.tokens, report.pad_share) == (4 + 2 + 7 + 3, pytest.approx(1 - 16 / 22))
+        assert report.seconds > 0
+    assert number == 6
+
+
+def test_goes_as_far_as_the_batches():
+    assert [report.number for report in trained([batch("encoder", [(2, 2)])] * 3, layout="encoder")[1]] == [1, 2, 3]
+
+
+def test_no_step_is_too_many():
+    _, reports = trained([batch("encoder", [(2, 2)])] * 3, layout="encoder", start=7, count=7)
+    assert reports == []
+
+
+def test_whoever_evaluates_in_between_does_not_end_dropout():
+    data = [batch("encoder-decoder", UNEVEN)] * 3
+    network, other = model(dropout=0.5), model(dropout=0.5)
+    for _ in steps(network, data):
+        network.eval()
+    list(steps(other, data))
+    assert_same(weights(network), weights(other))
+    assert network.training
+
+
+def test_gradients_do_not_pile_up():
+    data = [batch("encoder-decoder", UNEVEN)] * 2
+    network = model()
+    for _ in steps(network, data[:1], rate=0.0):
+        first = gradients(network)
+    list(steps(network, data, rate=0.0))
+    assert_same(gradients(network), first)
+
+
+def test_dropout_is_a_function_of_seed_update_and_piece():
+    data = [batch("encoder-decoder", UNEVEN)] * 4
+    settings = {"dropout": 0.3, "accumulate": 3, "seed": 5}
+    one, _ = trained(data, **settings)
+    torch.manual_seed(99)
+    assert_same(weights(trained(data, **settings)[0]), weights(one))
+    network = model(dropout=0.3)
+    for first in (0, 2):  # in two parts, as after a stop
+        torch.manual_seed(first)
+        list(islice(steps(network, data[first:], accumulate=3, seed=5, start=first), 2))
+    assert_same(weights(network), weights(one))
+    other, _ = trained(data, **settings | {"seed": 6})
+    assert not torch.equal(other.head.weight, one.head.weight)
+
+
+def test_each_seed_update_and_piece_has_numbers_of_its_own():
+    seen: list[int] = []
+
+    def watched(data: Batch):
+        seen.append(torch.initial_seed())
+        return OBJECTIVES["next_token"](data)
+
+    outside = torch.initial_seed()
+    for seed in (1, 11):
+        trained([batch("encoder-decoder", UNEVEN)] * 2, accumulate=3, seed=seed, objective=watched)
+    inside = [each for each in seen if each != outside]
+    assert len(inside) == len(set(inside)) == 2 * 2 * 3
+
+
+def test_random_numbers_of_others_are_untouched():
+    network = model(dropout=0.5)
+    before = torch.get_rng_state()
+    list(steps(network, [batch("encoder-decoder", UNEVEN)]))
+    with seeded(1, 2, device=CPU):
+        one = torch.rand(3)
+    assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(ZeroDivisionError), seeded(1, 2, device=CPU):
+        assert torch.equal(torch.rand(3), one)
+        1 / 0  # noqa: B018
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_bfloat16_leaves_the_weights_in_their_own_precision():
+    network = model().float()
+    (report,) = steps(network, [batch("encoder-decoder", UNEVEN)], precision="bfloat16", rate=0.0)
+    exact = model().float()
+    (expected,) = steps(exact, [batch("encoder-decoder", UNEVEN)], rate=0.0)
+    assert {p.dtype for p in network.parameters()} == {p.grad.dtype for p in network.parameters()} == {torch.float32}
+    assert report.loss != expected.loss
+    assert report.loss == pytest.approx(expected.loss, rel=0.05)
+
+
+@pytest.mark.parametrize(("layout", "empty"), [("decoder", Batch(torch.tensor([[7]]))), ("encoder", Batch.blanks([[7]], [[]]))])
+def test_batch_without_targets_is_refused(layout, empty):
+    network = model(layout)
+    with pytest.raises(DataError, match="that of step 1 has no target"):
+        next(steps(network, [empty]))

@@ -1,0 +1,107 @@
+"""What is minimised: labels are shifted by one, blanks alone count, and padding takes no part in anything."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer import Batch, Transformer
+from glassformer.data.vocabulary import BLANK, PAD, SEP
+from glassformer.foundation.errors import DataError
+from glassformer.train.objective import OBJECTIVES, Loss, loss_of, masked_token, next_token, objective_for
+from train.examples import LAYOUTS, SCHEMES, assert_close, assert_same, batch, gradients, model, sequences
+
+RAGGED = [(3, 5), (1, 1), (6, 2), (2, 8)]
+
+
+def learned(network: Transformer, data: Batch, smoothing: float = 0.1) -> tuple[Loss, dict[str, torch.Tensor]]:
+    """The loss, and the gradients it gives."""
+    network.zero_grad()
+    loss = loss_of(network, data, objective_for(network), label_smoothing=smoothing)
+    loss.objective.backward()
+    return loss, gradients(network)
+
+
+def rows_of(data: Batch) -> list[Batch]:
+    """Each row in a batch of its own, without padding."""
+    return data.split(len(data.tokens))
+
+
+def test_next_token_on_a_counting_sequence():
+    counting = Batch(torch.tensor([[10, 11, 12, 13, 14], [20, 21, 22, 23, 24]]))
+    asked = next_token(counting)
+    assert asked.inputs.tolist() == [[10, 11, 12, 13], [20, 21, 22, 23]]
+    assert torch.equal(asked.ids, asked.inputs + 1)
+    assert (asked.keep, asked.inputs_keep, asked.n_targets) == (None, None, 8)
+
+
+def test_next_token_counts_what_follows_a_real_token():
+    padded = Batch(torch.tensor([[10, 11, 12, 13], [20, 21, PAD, PAD]]), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]]) == 1)
+    asked = next_token(padded)
+    assert asked.ids[asked.keep].tolist() == [11, 12, 13, 21]
+    assert asked.inputs[asked.inputs_keep].tolist() == [10, 11, 12, 20, 21]
+    assert asked.n_targets == 4
+
+
+def test_masked_token_counts_blanks_alone():
+    sources, targets = sequences([3, 1, 4], 1), sequences([2, 5, 1], 2)
+    asked = masked_token(Batch.blanks(sources, targets))
+    assert asked.n_targets == 8
+    assert torch.equal(asked.inputs == BLANK, asked.keep)
+    assert asked.ids[asked.keep].tolist() == sum(targets, [])
+    assert [int((row == SEP).sum()) for row in asked.inputs] == [1, 1, 1]
+
+
+def test_masked_token_needs_labels():
+    with pytest.raises(DataError, match=r"needs a batch with labels.*Batch\.blanks"):
+        masked_token(Batch(torch.tensor([[7, 8]])))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_objective_of_a_model(layout):
+    assert objective_for(model(layout)) is OBJECTIVES["masked_token" if layout == "encoder" else "next_token"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("positions", SCHEMES)
+@pytest.mark.parametrize("norm_placement", ["pre", "post"])
+def test_padded_batch_is_the_sum_of_its_rows(layout, positions, norm_placement):
+    network, data = model(layout, positions=positions, norm_placement=norm_placement), batch(layout, RAGGED)
+    assert data.keep is not None
+    together, of_together = learned(network, data)
+    alone = [learned(network, row) for row in rows_of(data)]
+    assert all(row.keep is None for row in rows_of(data))
+    for name in Loss._fields:
+        total = sum(getattr(loss, name) for loss, _ in alone)
+        torch.testing.assert_close(getattr(together, name), total, rtol=1e-12, atol=1e-12)
+    assert_close(of_together, {name: sum(each[name] for _, each in alone) for name in of_together})
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_stands_in_padding_changes_no_bit(layout):
+    network, data = model(layout), batch(layout, RAGGED)
+    loss, of_loss = learned(network, data)
+    written = data.tokens.clone(), None if data.source is None else data.source.clone()
+    for tokens, keep in zip(written, (data.keep, data.source_keep), strict=True):
+        if tokens is not None:
+            tokens[~keep] = torch.randint(12, (int((~keep).sum()),))
+    labels = None if data.labels is None else torch.where(data.label_keep, data.labels, 9)
+    other = Batch(written[0], data.keep, written[1], data.source_keep, labels, data.label_keep)
+    assert not torch.equal(other.tokens, data.tokens)
+    again, of_again = learned(network, other)
+    assert torch.equal(loss.objective, again.objective)
+    assert_same(of_loss, of_again)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_loss_is_that_of_the_logits_at_the_targets(layout):
+    """Written out once more, with torch's loss and no shortcut."""
+    network, data = model(layout), batch(layout, RAGGED)
+    asked = objective_for(network)(data)
+    logits = network(asked.inputs, keep=asked.inputs_keep, source=data.source, source_keep=data.source_keep)
+    total = sum(
+        -logits[row, column].log_softmax(-1)[asked.ids[row, column]].item() for row, column in asked.keep.nonzero().tolist()
+    )
+    loss = loss_of(network, data, objective_for(network), label_smoothing=0.3)
+    assert loss.nll.item() == pytest.approx(total, rel=1e-12)
+    assert loss.objective.item() != pytest.approx(total, rel=1e-3)

@@ -1,0 +1,94 @@
+"""float32 or bfloat16: as asked, float32 where the processor lacks the other, else by the median of timings in turn."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer.train import precision
+from glassformer.train.precision import ROUNDS, WORTH_IT, choose_precision
+from train.examples import assert_same, batch, model, weights
+
+BATCHES = [batch("encoder-decoder", [(3, 5), (1, 1)]), batch("encoder-decoder", [(4, 4)])]
+
+
+@pytest.fixture
+def bfloat16(monkeypatch):
+    """A processor that has bfloat16."""
+    monkeypatch.setattr(precision, "has_bfloat16", lambda device: True)
+
+
+def plant(monkeypatch, *ratios: float) -> list[tuple[int, str]]:
+    """Makes bfloat16 `ratios` times as fast, in turn, the first time of each arithmetic aside. What was timed."""
+    timed: list[tuple[int, str]] = []
+
+    def seconds(network, data, kind):
+        timed.append((len(data.tokens), kind))
+        if len(timed) <= 2:
+            return 1000.0 if kind == "bfloat16" else 0.001  # set-up, which must not count
+        return 1.0 if kind == "float32" else 1.0 / ratios[(len(timed) - 3) // 2 % len(ratios)]
+
+    monkeypatch.setattr(precision, "_seconds", seconds)
+    return timed
+
+
+@pytest.mark.parametrize("asked", ["float32", "bfloat16"])
+def test_as_asked(monkeypatch, asked):
+    timed = plant(monkeypatch, 9.0)
+    assert choose_precision(asked, model(), BATCHES) == (asked, f"{asked}, as asked")
+    assert timed == []
+
+
+def test_processor_without_bfloat16(monkeypatch):
+    timed = plant(monkeypatch, 9.0)
+    monkeypatch.setattr(precision, "has_bfloat16", lambda device: False)
+    chosen, why = choose_precision("auto", model(), BATCHES)
+    assert (chosen, timed) == ("float32", [])
+    assert "no bfloat16" in why
+
+
+@pytest.mark.parametrize(
+    ("ratios", "chosen", "figure"),
+    [
+        ([2.0], "bfloat16", "2.00"),
+        ([0.5], "float32", "0.50"),
+        ([1.0], "float32", "1.00"),
+        ([WORTH_IT + 0.01], "bfloat16", "1.11"),
+        ([WORTH_IT - 0.01], "float32", "1.09"),
+        ([2.0, 2.0, 2.0, 2.0, 0.001, 0.001], "bfloat16", "2.00"),
+        ([100.0, 0.9, 0.9, 0.9, 0.9, 100.0], "float32", "0.90"),
+    ],
+)
+def test_median_of_timings_decides(monkeypatch, bfloat16, ratios, chosen, figure):
+    timed = plant(monkeypatch, *ratios)
+    found, why = choose_precision("auto", model(), BATCHES)
+    assert found == chosen
+    assert f"bfloat16 is {figure} times as fast" in why
+    measured = timed[2:]
+    assert len(measured) == 2 * ROUNDS * len(BATCHES)
+    assert [kind for _, kind in measured] == ["float32", "bfloat16"] * (len(measured) // 2)
+    assert all(a == b for (a, _), (b, _) in zip(measured[::2], measured[1::2], strict=True))
+    assert {rows for rows, _ in measured} == {1, 2}
+
+
+def test_measuring_leaves_weights_gradients_and_random_numbers(bfloat16):
+    network = model(dropout=0.5).float()
+    before, random = weights(network), torch.get_rng_state()
+    choose_precision("auto", network, BATCHES)
+    assert_same(weights(network), before)
+    assert all(parameter.grad is None for parameter in network.parameters())
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+def test_what_is_timed_is_a_forward_and_backward(monkeypatch, bfloat16):
+    """By a clock that counts backward passes; in bfloat16 the matrices are multiplied in bfloat16."""
+    network, seen = model().float(), []
+    network.decoder.blocks[0].feed_forward.branch.up.register_forward_hook(
+        lambda module, inputs, output: seen.append(str(output.dtype))
+    )
+    passes = [0]
+    network.head.weight.register_hook(lambda gradient: passes.__setitem__(0, passes[0] + 1))
+    monkeypatch.setattr(precision.time, "perf_counter", lambda: float(passes[0]))
+    assert "1.00 times" in choose_precision("auto", network, BATCHES[:1])[1]
+    assert passes == [2 + 2 * ROUNDS]
+    assert seen == ["torch.float32", "torch.bfloat16"] * (1 + ROUNDS)

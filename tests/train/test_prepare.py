@@ -1,0 +1,129 @@
+"""A recipe made ready: batches that only the seed decides, pairs too long refused by name, skipped ones counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+import torch
+
+from glassformer.foundation.errors import DataError
+from glassformer.train.prepare import model_config, prepare, prepare_split
+from train.examples import recipe, texts
+
+SOURCE = ["a b c", "b", "c a b", "a a", "b c", "c"]
+TARGET = ["x y z", "y", "z x y", "x x", "y z", "z"]
+
+
+def files(folder, source=SOURCE, target=TARGET, **changes):
+    """The tiny recipe on parallel files, dev the same as train."""
+    paths = texts(folder, source=source, target=target)
+    names = {f"data__{split}_{side}": str(path) for split in ("train", "dev") for side, path in paths.items()}
+    return recipe(data__task="pairs", **names, **changes)
+
+
+def first(prepared, count: int, start: int = 0):
+    return list(islice(prepared.batches(start), count))
+
+
+def same(one, other) -> bool:
+    return len(one) == len(other) and all(
+        a == b and torch.equal(x.tokens, y.tokens) and (x.source is None or torch.equal(x.source, y.source))
+        for (a, x), (b, y) in zip(one, other, strict=True)
+    )
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
+def test_batches_are_a_function_of_recipe_and_step(layout):
+    tiny = recipe(data__layout=layout)
+    expected = first(prepare(tiny), 12)
+    assert {epoch for epoch, _ in expected} >= {0, 1}
+    torch.manual_seed(99)
+    again = prepare(tiny)
+    for start in (11, 0, 5, 1):
+        assert same(first(again, 12 - start, start), expected[start:])
+    assert not same(first(prepare(recipe(data__layout=layout, training__seed=2)), 12), expected)
+
+
+def test_every_pair_is_met_once_an_epoch():
+    prepared = prepare(recipe(training__batch_tokens=100))
+    met = [data for epoch, data in first(prepared, len(prepared.sampler.epoch(0)))]
+    rows = sum(len(data.tokens) for data in met)
+    assert rows == len(prepared.train.pairs) == 50
+    assert sum(data.n_tokens for data in met) == sum(sum(side) for side in map(list, prepared.train.encoded.lengths()))
+    assert all(data.tokens.numel() + data.source.numel() <= 100 for data in met)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_pair_that_is_too_long_is_named_before_training(tmp_path, side):
+    lines = {"source": list(SOURCE), "target": list(TARGET)}
+    lines[side][4] = "a b c a b c a"
+    longest = 7 + (1 if side == "source" else 2)
+    with pytest.raises(DataError) as caught:
+        prepare(files(tmp_path, **lines, model__max_len=longest - 1))
+    for words in (f"max_len={longest - 1}", f"the {side} of pair 5 of the train split has {longest}", f"to {longest}"):
+        assert words in str(caught.value)
+    assert prepare(files(tmp_path, **lines, model__max_len=longest))
+
+
+def test_layout_of_one_sequence_counts_both_sides(tmp_path):
+    lines = {"source": [*SOURCE, "a a a a"], "target": [*TARGET, "x x x"]}
+    with pytest.raises(DataError, match="pair 7 of the train split has 8"):
+        prepare(files(tmp_path, **lines, data__layout="encoder", model__max_len=7))
+    assert prepare(files(tmp_path, **lines, data__layout="encoder", model__max_len=8))
+
+
+def test_dev_and_test_pairs_are_checked_too(tmp_path):
+    long = texts(tmp_path, long_source=["a b", "b c a b c a b"], long_target=["x", "y"])
+    ready = files(tmp_path, model__max_len=7)
+    data = replace(ready.data, dev_source=str(long["long_source"]), dev_target=str(long["long_target"]))
+    with pytest.raises(DataError, match="pair 2 of the dev split has 8"):
+        prepare(replace(ready, data=data))
+
+
+def test_empty_pairs_are_refused_or_counted(tmp_path):
+    lines = {"source": [*SOURCE, "", "a", "c"], "target": [*TARGET, "z", " ", "x"]}
+    with pytest.raises(DataError, match=r"source\.txt:7: the source side is empty.*data\.skip_empty"):
+        prepare(files(tmp_path, **lines))
+    prepared = prepare(files(tmp_path, **lines, data__skip_empty=True))
+    assert (len(prepared.train.pairs), prepared.train.skipped, prepared.dev.skipped) == (7, 2, 2)
+    notes = "\n".join(prepared.notes())
+    assert "skipped: 2 training pairs with an empty side" in notes
+    assert "skipped: 2 dev pairs" in notes
+    assert "skipped" not in "\n".join(prepare(files(tmp_path)).notes())
+
+
+def test_notes_say_how_much_there_is(tmp_path):
+    prepared = prepare(files(tmp_path, tokenizer__shared=False))
+    data, batches = prepared.notes()
+    assert data == "data: 6 training pairs, 6 dev pairs; two vocabularies of 9 and 9 tokens"
+    assert batches == f"batches: 1 an epoch, {prepared.sampler.padding_share():.1%} of them padding"
+    assert "one vocabulary of 12 tokens" in prepare(files(tmp_path)).notes()[0]
+
+
+def test_fingerprint_is_that_of_the_training_pairs(tmp_path):
+    whole = prepare(files(tmp_path)).fingerprint()
+    assert prepare(files(tmp_path)).fingerprint() == whole
+    assert prepare(files(tmp_path, training__seed=9, model__d_model=16)).fingerprint() == whole
+    for changed in ([*SOURCE[:5], "b"], [SOURCE[1], SOURCE[0], *SOURCE[2:]]):
+        assert prepare(files(tmp_path, changed)).fingerprint() != whole
+    one = prepare(files(tmp_path, ["a b", "a"], ["x", "x"])).fingerprint()
+    assert prepare(files(tmp_path, ["a", "b a"], ["x", "x"])).fingerprint() != one  # the same words, cut elsewhere
+
+
+def test_given_tokenizers_are_used(tmp_path):
+    old = prepare(files(tmp_path))
+    new = prepare(files(tmp_path, [*SOURCE, "w"], [*TARGET, "w"]), old.tokenizers)
+    assert new.tokenizers is old.tokenizers
+    assert new.train.encoded.source[6] == [3]  # <unk>
+    assert prepare_split(files(tmp_path), old.tokenizers, "dev").encoded.source[1] == old.train.encoded.source[1]
+
+
+@pytest.mark.parametrize(("layout", "shared"), [("encoder-decoder", True), ("encoder-decoder", False), ("encoder", True)])
+def test_model_has_the_vocabularies_of_the_data(tmp_path, layout, shared):
+    ready = files(tmp_path, data__layout=layout, tokenizer__shared=shared)
+    config = model_config(ready, prepare(ready).tokenizers)
+    assert config.vocab_size == (12 if shared else 9)
+    assert config.source_vocab_size == (None if shared else 9)
+    assert (config.decoder is None) == (layout == "encoder")

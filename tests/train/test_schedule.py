@@ -1,0 +1,70 @@
+"""Learning rates: closed forms at every step, a straight rise, no jump where it ends, and no step up after it."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.train import recipe
+from glassformer.train.schedule import SCHEDULES, Schedule
+
+PEAK, LEAST, STEPS = 3e-3, 1e-4, 1000
+CLOSED = {
+    "constant": lambda step, warmup: PEAK,
+    "linear": lambda step, warmup: PEAK - (PEAK - LEAST) * (step - warmup) / (STEPS - warmup),
+    "cosine": lambda step, warmup: (
+        LEAST + (PEAK - LEAST) * math.cos(math.pi / 2 * (step - warmup) / (STEPS - warmup)) ** 2
+    ),
+    "inverse_square_root": lambda step, warmup: max(LEAST, PEAK / math.sqrt(max(step, 1) / max(warmup, 1))),
+}
+"""The rate after the warm-up, by formulas that are not the code's own."""
+
+
+def rates(name: str, warmup: int, steps: int = STEPS) -> list[float]:
+    schedule = Schedule(name, PEAK, steps, warmup, LEAST)
+    return [schedule(step) for step in range(steps + 1)]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("warmup", [0, 1, 100, 999])
+def test_closed_form(name, warmup):
+    for step, rate in enumerate(rates(name, warmup)):
+        wanted = PEAK * step / warmup if step < warmup else CLOSED[name](step, warmup)
+        assert rate == pytest.approx(wanted, rel=1e-12, abs=1e-18), step
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("warmup", [1, 100, 500])
+def test_rises_to_the_peak_and_never_again(name, warmup):
+    found = rates(name, warmup)
+    assert found[0] == 0.0
+    assert max(found) == found[warmup] == PEAK
+    assert all(b > a for a, b in pairwise(found[: warmup + 1]))
+    assert all(b <= a for a, b in pairwise(found[warmup:]))
+    assert min(found[warmup:]) >= LEAST * (1 - 1e-12)
+    assert max(abs(b - a) for a, b in pairwise(found[warmup:])) <= PEAK / 2 / warmup + 6 * PEAK / STEPS
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine"])
+def test_ends_at_the_least(name):
+    schedule = Schedule(name, PEAK, STEPS, 10, LEAST)
+    assert schedule(STEPS) == pytest.approx(LEAST, rel=1e-12)
+    assert schedule(2 * STEPS) == schedule(STEPS)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("warmup", [10, 20])
+def test_run_that_ends_in_its_warmup(name, warmup):
+    assert rates(name, warmup, 10) == pytest.approx([PEAK * step / warmup for step in range(11)])
+
+
+def test_recipes_know_the_same_names():
+    assert sorted(recipe.SCHEDULES) == sorted(SCHEDULES) == sorted(CLOSED)
+
+
+def test_unknown_name():
+    with pytest.raises(ConfigError, match="Did you mean 'cosine'"):
+        Schedule("cosin", 1.0, 10)
