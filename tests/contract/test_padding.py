@@ -97,5 +97,7 @@ def test_a_row_of_padding_alone_harms_nobody(shape, where):
 def test_keep_of_all_true_is_keep_of_none(shape):
     made = model(shape)
     given = {"tokens": tokens(2, 5), **({"source": tokens(2, 4)} if shape == "encoder-decoder" else {})}
-    kept = {f"{name}_keep".removeprefix("tokens_"): torch.ones_like(ids, dtype=torch.bool) for name, ids in given.items()}
+    kept = {
+        f"{name}_keep".removeprefix("tokens_"): torch.ones_like(ids, dtype=torch.bool) for name, ids in given.items()
+    }
     close(made(**given, **kept), made(**given))

@@ -75,6 +75,12 @@ def test_equal_samples_are_mixed_over_all_batches() -> None:
     assert len(neighbours) > 250
 
 
+def test_a_batch_takes_as_many_as_its_own_widths_allow() -> None:
+    """Neither the widths of the batch before nor those of another side count."""
+    batches = BatchSampler([10] * 100 + [1] * 100, [1] * 100 + [10] * 100, 1_100).epoch(0)
+    assert sorted(sorted(rows.tolist()) for rows in batches) == [list(range(100)), list(range(100, 200))]
+
+
 def test_the_order_of_batches_is_not_by_length() -> None:
     source, target = skewed(3_000)
     lengths = [float(target[rows].mean()) for rows in BatchSampler(source, target, 2_000).epoch(0)]

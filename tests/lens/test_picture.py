@@ -19,7 +19,9 @@ def test_the_most_decided_head_of_the_kind_is_shown() -> None:
     assert sharpest_head(seen, "cross_attention") == ("decoder.blocks.1.cross_attention", 1)
 
 
-@pytest.mark.parametrize(("weight", "shade"), [(0.0, 0), (0.12, 0), (0.13, 1), (0.5, 2), (0.87, 3), (0.88, 4), (1.0, 4)])
+@pytest.mark.parametrize(
+    ("weight", "shade"), [(0.0, 0), (0.12, 0), (0.13, 1), (0.5, 2), (0.87, 3), (0.88, 4), (1.0, 4)]
+)
 def test_each_weight_has_its_shade(weight: float, shade: int) -> None:
     line = heat_map(torch.tensor([[weight]]), ["q"], ["k"]).splitlines()[1]
     assert line == "q  " + SHADES[shade]

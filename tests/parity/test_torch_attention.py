@@ -46,5 +46,7 @@ def test_equals_multihead_attention(backend, bias, crossing):
             close(gradient, named.pop(name), (case, name))
         assert not named
         inputs = [x] if source is None else [x, source]
-        for mine, other in zip(*(torch.autograd.grad(out.square().sum(), inputs) for out in (answer, expected)), strict=True):
+        for mine, other in zip(
+            *(torch.autograd.grad(out.square().sum(), inputs) for out in (answer, expected)), strict=True
+        ):
             close(mine, other, case, 1e-11)

@@ -18,9 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 
 B, T, S = 3, 6, 5
 SIZES = {"d_model": 16, "nhead": 4, "dim_feedforward": 24}
-kinds = pytest.mark.parametrize(
-    ("placement", "activation"), list(itertools.product(["pre", "post"], ["relu", "gelu"])), ids="-".join
-)
+kinds = pytest.mark.parametrize(("placement", "activation"), list(itertools.product(["pre", "post"], ["relu", "gelu"])))
 paddings = pytest.mark.parametrize("where", [None, "right", "holes"])
 
 
@@ -137,7 +135,9 @@ def test_stack_equals_decoder(placement, activation, where, final):
     )[real]
     close(answer, expected)
     same_gradients((answer, made), (expected, decoder))
-    for mine, other in zip(*(torch.autograd.grad(out.square().sum(), memory) for out in (answer, expected)), strict=True):
+    for mine, other in zip(
+        *(torch.autograd.grad(out.square().sum(), memory) for out in (answer, expected)), strict=True
+    ):
         close(mine, other, "memory", 1e-11)
 
 
@@ -172,7 +172,9 @@ def test_model_equals_transformer(placement, activation, where):
 
 def test_left_padding_which_torch_cannot_read():
     """Torch answers NaN where a query may read nothing; ours equals torch's answer to the rows alone."""
-    made = model(positions="none", tie_embeddings=False, share_embeddings=False, scale_embeddings=False, final_norm=True)
+    made = model(
+        positions="none", tie_embeddings=False, share_embeddings=False, scale_embeddings=False, final_norm=True
+    )
     other = nn.Transformer(num_encoder_layers=2, num_decoder_layers=2, **settings("pre", "relu")[1])
     other.load_state_dict(as_torch(dict(made.named_parameters())))
     targets, sources = [tokens(4), tokens(2)], [tokens(1), tokens(5)]

@@ -34,7 +34,7 @@ def listen(event: str, args: tuple[object, ...]) -> None:
         HEARD.append((event, str(args[0])))
 
 
-LISTENING: list[Path] = []
+LISTENING: list[bool] = []
 sys.addaudithook(listen)
 
 
@@ -43,8 +43,9 @@ def heard(tmp_path, saved):
     """What happens in the block besides reading the folder itself."""
     load(saved)  # whatever is imported when it is first used, is
     HEARD.clear()
-    LISTENING.append(tmp_path)
-    yield lambda: [each for each in HEARD if each[0] != "open" or not each[1].startswith(str(tmp_path))]
+    LISTENING.append(True)
+    ours = (str(tmp_path), str(saved))
+    yield lambda: [each for each in HEARD if each[0] != "open" or not each[1].startswith(ours)]
     LISTENING.clear()
 
 
@@ -84,6 +85,13 @@ def test_pickle_under_any_name(saved, tmp_path, heard, name, protocol):
                 read(folder)
     assert not (tmp_path / "nest").exists()
     assert heard() == []
+
+
+def test_canary_would_be_heard(tmp_path, heard):
+    pickle.loads(pickle.dumps(Canary(tmp_path / "nest")))
+    assert (tmp_path / "nest").exists()
+    (tmp_path.parent / "elsewhere").write_text("x")
+    assert [event for event, _ in heard()] == ["pickle.find_class", "open"]
 
 
 JSON_OF_A_MODEL = ("config.json", "tokenizer.json", "state.json")

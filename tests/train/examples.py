@@ -23,19 +23,25 @@ LAYOUTS = ("encoder-decoder", "encoder", "decoder")
 SCHEMES = sorted(POSITIONS)
 
 
-def model(layout: str = "encoder-decoder", *, seed: int = 0, vocab: int = VOCAB, **settings: object) -> Transformer:
-    """One block a stack in float64; weights so large that what is read matters, also where it should not."""
+def model(
+    layout: str = "encoder-decoder", *, seed: int = 0, vocab: int = VOCAB, tie: bool = False, **settings: object
+) -> Transformer:
+    """One block a stack in float64, with weights so large that the answer hangs on all that is read."""
     torch.manual_seed(seed)
-    stack = StackConfig(**{"d_model": 8, "n_heads": 2, "n_layers": 1, "d_ff": 12, "dropout": 0.0, "max_len": 24, **settings})
+    sizes = {"d_model": 8, "n_heads": 2, "n_layers": 1, "d_ff": 12, "dropout": 0.0, "max_len": 24}
+    stack = StackConfig(**sizes | settings)
     sides = {
         "encoder-decoder": {"encoder": stack, "decoder": stack},
         "encoder": {"encoder": stack},
         "decoder": {"decoder": stack},
     }
-    made = Transformer(ModelConfig(vocab_size=vocab, **sides[layout])).double()
+    made = Transformer(ModelConfig(vocab_size=vocab, tie_embeddings=tie, **sides[layout])).double()
     with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.normal_(std=0.5)
+        for name, parameter in made.named_parameters():
+            if parameter.ndim == 2:
+                parameter.normal_(std=2 * parameter.shape[1] ** -0.5)
+            else:
+                parameter.normal_(mean=float("norm" in name and "weight" in name), std=0.2)
     return made
 
 

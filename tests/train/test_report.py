@@ -95,12 +95,12 @@ def test_plain_lines(tmp_path):
     shown = report(tmp_path, io.StringIO(), *events(1, STEPS), Finished(STEPS, 65.4, 30, {"exact_match": 0.75}))
     assert "\x1b" not in shown
     assert "device: cpu, as there is no other\n" in shown
-    assert "step 20/40 (50%), 0:00:20 left: loss 0.1500, lr 2.00e-02, 12,346 tokens/s, padding 6%\n" in shown
+    assert "step 20/40 50% 0:20 left, loss 0.1500, lr 2.0e-02, 12,346 tok/s, pad 6%\n" in shown
     assert "step 10: exact_match 0.5000, n 500 (best so far)\n" in shown
     assert "  source  a b\n  target  b a\n  output  b a   (right)\n" in shown
     assert "  output  c 10\n" in shown
     assert "step 10: saved checkpoints/step-000000010\n" in shown
-    assert "done: step 40 after 0:01:05; best at step 30: exact_match 0.7500\n" in shown
+    assert "done: step 40 after 1:05; best at step 30: exact_match 0.7500\n" in shown
     assert [int(each) for each in re.findall(r"^step (\d+)/40", shown, re.M)] == [1, *range(2, STEPS + 1, 2)]
 
 
@@ -158,7 +158,10 @@ def test_resumed_run_leaves_what_an_uninterrupted_one_leaves(tmp_path, saved, be
     parts.mkdir()
     report(whole, io.StringIO(), *events(1, STEPS))
     report(parts, io.StringIO(), *events(1, saved + beyond, seconds=2.0))
+    (parts / "samples").mkdir(exist_ok=True)
+    (parts / "samples" / "step-mine.txt").touch()
     report(parts, io.StringIO(), *events(saved + 1, STEPS, seconds=3.0))
+    (parts / "samples" / "step-mine.txt").unlink()
     assert content(parts, "metrics.jsonl") == content(whole, "metrics.jsonl")
     assert sample_names(parts) == [f"step-{step:09d}.txt" for step in (10, 20, 30, 40)]
     steps = [json.loads(line)["step"] for line in (parts / "timing.jsonl").read_text().splitlines()]
@@ -206,7 +209,7 @@ def test_log_names_the_error_that_ended_a_run(tmp_path):
 def test_terminal_has_one_moving_line(tmp_path):
     shown = report(tmp_path, Terminal(), *events(1, STEPS))
     assert "\x1b[" in shown
-    assert "step 40/40 (100%)" in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert "step 40/40 100%" in plain(shown)
     assert "step 10: saved" in shown
 
 
@@ -227,6 +230,18 @@ def test_no_color(tmp_path, monkeypatch):
 
 def test_color_is_there_to_be_turned_off(tmp_path):
     assert re.search(r"\x1b\[[0-9;]*3[0-9][0-9;]*m", report(tmp_path, Terminal(), *events(1, STEPS)))
+
+
+def test_moving_line_fits_80_columns(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    late = Progress(2345, 4000, 9, 1.2345, 1.2e-4, 9.9, 12_345.0, 0.012, 900.0)
+    shown = report(tmp_path, Terminal(), Started(0, 4000), late)
+    assert "step 2345/4000 59% 10:35 left, loss 1.2345, lr 1.2e-04, 12,345 tok/s, pad 1% \u2501" in plain(shown)
+    assert "\u2026" not in shown
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
 @pytest.mark.parametrize("columns", [1, 20, 40])
@@ -255,7 +270,10 @@ def test_printable():
     assert printable("a ü 漢 \t\n\x00") == "a ü 漢 \ufffd\ufffd\ufffd"
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00:00"), (59.6, "0:01:00"), (3661.0, "1:01:01")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0:00"), (59.6, "1:00"), (65.0, "1:05"), (600.0, "10:00"), (3661.0, "1:01:01"), (90061.0, "1 day, 1:01:01")],
+)
 def test_duration(seconds, text):
     assert duration(seconds) == text
 

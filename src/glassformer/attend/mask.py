@@ -35,11 +35,7 @@ class Mask:
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
             raise ConfigError(f"window must be at least 1 (a query reads itself); got {self.window}.")
-        if self.keep is not None and self.keep.dtype != torch.bool:
-            raise ConfigError(
-                f"keep must be boolean, True at real keys; got {self.keep.dtype}. "
-                "Use keep.bool() for a 0/1 mask, and bias= for numbers added to the scores."
-            )
+        check_keep(self.keep)
 
     @property
     def hides_nothing(self) -> bool:
@@ -105,6 +101,15 @@ class Mask:
         if self.bias is None or not self.bias.requires_grad:
             self._lowered[place] = lowered
         return lowered
+
+
+def check_keep(keep: Tensor | None) -> None:
+    """Raises `ConfigError` for a mask of numbers: in some libraries they mean True and False, in others addends."""
+    if keep is not None and keep.dtype != torch.bool:
+        raise ConfigError(
+            f"keep must be boolean, True at real keys; got {keep.dtype}. "
+            "Use keep.bool() for a 0/1 mask, and bias= for numbers added to the scores."
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,7 +67,7 @@ def generate(
         if all(done):
             return
         run = run._replace(tokens=chosen[:, None], keep=None)
-        going, run = _leave(going, done, run)
+        going, run = _leave(going, done, run, model.config.stack.max_len)
 
 
 class _Run(NamedTuple):
@@ -114,10 +114,14 @@ def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
     return tokens.flip(1), None if keep is None else keep.flip(1)
 
 
-def _leave(going: list[int], done: list[bool], run: _Run) -> tuple[list[int], _Run]:
-    """Takes finished rows out of the batch, once they are a quarter of it: moving the cache costs too."""
+def _leave(going: list[int], done: list[bool], run: _Run, max_len: int | None) -> tuple[list[int], _Run]:
+    """Takes finished rows out of the batch, once they are a quarter of it: moving the cache costs too.
+
+    At once where the cache is as long as the model takes: a finished row goes on unseen, but must not go beyond that.
+    """
     stay = [i for i, row in enumerate(going) if not done[row]]
-    if len(going) - len(stay) < max(1, len(going) // 4):
+    full = max_len is not None and run.cache.length >= max_len
+    if len(going) - len(stay) < (1 if full else max(1, len(going) // 4)):
         return going, run
     rows = torch.tensor(stay, device=run.tokens.device)
     run.cache.select(rows)

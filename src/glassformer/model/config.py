@@ -89,8 +89,10 @@ class ModelConfig:
     init: str = "xavier"
 
     def __post_init__(self) -> None:
-        if self.vocab_size < 1:
-            raise ConfigError(f"vocab_size must be at least 1; got {self.vocab_size}.")
+        for name in ("vocab_size", "source_vocab_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1; got {value}.")
         if self.encoder is None and self.decoder is None:
             raise ConfigError(
                 "A model needs an encoder, a decoder or both; got neither. Give encoder=StackConfig(...)."
@@ -98,7 +100,7 @@ class ModelConfig:
         if self.encoder and self.decoder and self.encoder.d_model != self.decoder.d_model:
             raise ConfigError(
                 f"encoder and decoder must have one d_model, as the decoder reads the encoder's memory; "
-                f"got {self.encoder.d_model} and {self.decoder.d_model}."
+                f"got {self.encoder.d_model} and {self.decoder.d_model}. Give both the same."
             )
         if self.encoder and self.encoder.causal and self.decoder:
             raise ConfigError(
@@ -106,7 +108,7 @@ class ModelConfig:
             )
         if self.decoder and not self.decoder.causal:
             object.__setattr__(self, "decoder", replace(self.decoder, causal=True))
-        if self.decoder is None and self.source_vocab_size not in (None, self.vocab_size):
+        if not self.one_vocabulary and not (self.encoder and self.decoder):
             raise ConfigError(
                 f"source_vocab_size ({self.source_vocab_size}) belongs to an encoder-decoder; "
                 "a model of one stack has vocab_size alone. Leave it out."

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from glassformer.attend import ATTEND, Mask
+from glassformer.attend.mask import check_keep
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
@@ -58,13 +59,14 @@ class Stack(nn.Module):
 
         Errors: `DataError` for an id outside the vocabulary and for a sequence longer than max_len.
         """
+        check_keep(keep)
         x = self.embedding(tokens)
         step = whole(tokens, keep) if cache is None else cache.advance(tokens, keep)
         self._check_length(step)
         if (added := self.positions.embedding(step.positions, x)) is not None:
             x = x + added
         x = self.dropout(x)
-        mask = self._mask(step, keep if cache is None else None, x)
+        mask = self._mask(step, x)
         memory_mask = Mask(keep=memory_keep)
         rotation = self.positions.rotation(step.positions, x)
         for i, block in enumerate(self.blocks):
@@ -79,11 +81,11 @@ class Stack(nn.Module):
             )
         return self.norm(x)
 
-    def _mask(self, step: Step, keep: Tensor | None, like: Tensor) -> Mask:
+    def _mask(self, step: Step, like: Tensor) -> Mask:
         config = self.config
         bias = self.positions.score_bias(step.positions, step.keys, like)
         if step.in_order:
-            return Mask(causal=config.causal, window=config.window, keep=keep, bias=bias)
+            return Mask(causal=config.causal, window=config.window, bias=bias)
         return Mask(
             causal=config.causal,
             window=config.window,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from glassformer.attend import Mask
+from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.cache import LayerCache
 from glassformer.parts.positions import Rotation
@@ -35,10 +36,12 @@ class Block(nn.Module):
         cache: LayerCache | None = None,
         cross_cache: LayerCache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The stream after this block."""
+        """The stream after this block. Without a `memory_mask` all of the memory is read."""
         x = self.self_attention(x, mask=mask, rotation=rotation, cache=cache)
         if self.cross_attention is not None:
-            x = self.cross_attention(x, source=memory, mask=memory_mask, cache=cross_cache)
+            if memory is None:
+                raise ConfigError("A block with cross-attention reads a memory; give memory=, the encoder's vectors.")
+            x = self.cross_attention(x, source=memory, mask=memory_mask or Mask(), cache=cross_cache)
         return self.feed_forward(x)
 
     @property

@@ -135,11 +135,12 @@ class Cache:
 
         Errors: `ConfigError` past the capacity.
         """
-        start, self.length = self.length, self.length + tokens.shape[1]
-        if self.capacity is not None and self.length > self.capacity:
+        start, end = self.length, self.length + tokens.shape[1]
+        if self.capacity is not None and end > self.capacity:
             raise ConfigError(
-                f"The cache holds {self.capacity} tokens; a step to {self.length} was asked for. Make a larger one."
+                f"The cache holds {self.capacity} tokens; a step to {end} was asked for. Make a larger one."
             )
+        self.length = end
         if keep is not None or self._ragged is not None:
             return self._advance_ragged(tokens, keep, start)
         columns = torch.arange(self.capacity or self.length, device=tokens.device)

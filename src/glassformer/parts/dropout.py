@@ -27,7 +27,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.p)
-        kept = 1.0 - round(self.p * 65_536) / 65_536
+        kept = 1.0 - zeros(self.p) / 65_536
         return torch.where(coins(x.shape, self.p), x * (1.0 / kept), 0.0)
 
     def extra_repr(self) -> str:
@@ -35,9 +35,14 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
 
+def zeros(p: float) -> int:
+    """How many of a coin's 65,536 sides fall as zero; one is left, however near p is to 1."""
+    return min(round(p * 65_536), 65_535)
+
+
 def coins(shape: torch.Size, p: float) -> Bool[Tensor, "..."]:
     """False with chance p, independently in each place."""
     seed = int(torch.empty((), dtype=torch.int64).random_())
     n = shape.numel()
     words = np.random.SFC64(seed).random_raw((n + 3) // 4).view(np.int16)[:n]
-    return torch.from_numpy(words).view(shape) >= round(p * 65_536) - 32_768
+    return torch.from_numpy(words).view(shape) >= zeros(p) - 32_768

@@ -20,7 +20,7 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         """The vectors. Errors: `DataError` naming the first id outside the vocabulary by row and column."""
-        if tokens.device.type == "cpu":  # elsewhere the look would cost a synchronisation
+        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere the look would cost a wait
             check_tokens(tokens, self.weight.shape[0])
         vectors = F.embedding(tokens, self.weight)
         return vectors if self.scale == 1.0 else vectors * self.scale

@@ -19,7 +19,10 @@ def build_optimizer(
     epsilon: float = 1e-9,
     weight_decay: float = 0.0,
 ) -> torch.optim.AdamW:
-    """AdamW (Loshchilov and Hutter 2019), fused. Only the matrices of linear maps decay: not biases, norms, embeddings."""
+    """AdamW (Loshchilov and Hutter 2019), fused. Only the matrices of the blocks' linear maps decay.
+
+    Not biases, norms, embeddings, nor the head, which is an embedding's matrix where the two are tied.
+    """
     linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
     parameters = list(model.parameters())
     groups = [

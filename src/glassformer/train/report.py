@@ -173,8 +173,9 @@ class Reporter:
 
     def moving_line(self, event: Started) -> progress.Progress:
         """The line that moves on a terminal, begun."""
-        columns = (progress.BarColumn(bar_width=20), progress.TextColumn("{task.description}", markup=False))
-        bar = progress.Progress(*columns, console=self.console, refresh_per_second=4, redirect_stdout=False)
+        # The text fits 80 columns; a bar of no set width takes what a wider terminal leaves.
+        columns = (progress.TextColumn("{task.description}", markup=False), progress.BarColumn(bar_width=None))
+        bar = progress.Progress(*columns, console=self.console, refresh_per_second=4, expand=True)
         bar.add_task("", total=event.steps, completed=event.step)
         bar.start()
         return bar
@@ -184,9 +185,9 @@ class Reporter:
         done = event.step - self.began
         left = event.seconds / max(done, 1) * (event.steps - event.step)
         text = (
-            f"step {event.step}/{event.steps} ({event.step / event.steps:.0%}), {duration(left)} left: "
-            f"loss {event.loss:.4f}, lr {event.learning_rate:.2e}, {event.tokens_per_second:,.0f} tokens/s, "
-            f"padding {event.pad_share:.0%}"
+            f"step {event.step}/{event.steps} {event.step / event.steps:.0%} {duration(left)} left, "
+            f"loss {event.loss:.4f}, lr {event.learning_rate:.1e}, "
+            f"{event.tokens_per_second:,.0f} tok/s, pad {event.pad_share:.0%}"
         )
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=event.step, description=text)
@@ -208,7 +209,7 @@ class Records:
         for name in ("metrics.jsonl", "timing.jsonl"):
             drop_beyond(self.run / name, step)
         for path in (self.run / "samples").glob("step-*.txt"):
-            if int(path.stem.removeprefix("step-")) > step:
+            if path.stem[5:].isdecimal() and int(path.stem[5:]) > step:
                 path.unlink()
         for name in ("metrics.jsonl", "timing.jsonl", "log.txt"):
             # buffering=1: each line reaches the system as it is written, so that a killed process loses none
@@ -287,8 +288,8 @@ def figures(metrics: dict[str, Metric]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as 0:01:05."""
-    return str(timedelta(seconds=round(seconds)))
+    """Seconds as 1:05, or 2:01:05."""
+    return str(timedelta(seconds=round(seconds))).removeprefix("0:").removeprefix("0")
 
 
 def line_interval(steps: int) -> int:

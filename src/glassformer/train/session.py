@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest, rotate, step_folder
+from glassformer.train.diverged import first_bad_weight
 from glassformer.train.evaluate import evaluate_model
 from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.optimizer import build_optimizer, load_optimizer_state, optimizer_state
@@ -106,6 +108,12 @@ class Session:
             batch_size=recipe.decode.batch_size,
             as_text=recipe.data.task == "pairs",
         )
+        if not math.isfinite(loss := float(scores.metrics["loss"])):
+            raise self._diverged(
+                f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. "
+                f"{first_bad_weight(self.model) or 'All weights are finite, so some are too large.'} "
+                "Try a lower training.learning_rate or a longer training.warmup."
+            )
         samples = [
             Sample(pair.source, pair.target, output)
             for pair, output in islice(zip(dev.pairs, scores.outputs, strict=True), recipe.training.samples)
@@ -115,6 +123,8 @@ class Session:
         return Evaluated(self.step, scores.metrics, samples, is_best)
 
     def _updates(self) -> Iterator[StepReport]:
+        if self._out_of_patience():  # a run that stopped for it, resumed
+            return
         training = self.recipe.training
         schedule = Schedule(
             training.schedule, training.learning_rate, training.steps, training.warmup, training.min_learning_rate
@@ -133,12 +143,16 @@ class Session:
                 precision=training.precision,
             )
         except DivergedError as error:
-            kept = newest(self.run).folder
-            where = f"The last checkpoint, {kept}, is intact." if kept else "There is no checkpoint yet."
-            raise DivergedError(f"{error} {where}") from None
+            raise self._diverged(str(error)) from None
+
+    def _diverged(self, reason: str) -> DivergedError:
+        kept = newest(self.run).folder
+        where = f"The last checkpoint, {kept}, is intact." if kept else "There is no checkpoint yet."
+        return DivergedError(f"{reason} {where}")
 
     def _batches(self) -> Iterator[Batch]:
-        for self.epoch, batch in self.prepared.batches(self.step):
+        for epoch, batch in self.prepared.batches(self.step):
+            self.epoch = epoch
             yield batch
 
     def _progress(self, report: StepReport, seconds: float) -> Progress:
@@ -160,10 +174,7 @@ class Session:
             raise DataError(
                 f"training.metric={name!r} is not measured on this task; choose one of {', '.join(metrics)}."
             )
-        if self.best.step is None:
-            return True
-        now, before = float(metrics[name]), float(self.best.metrics[name])
-        return now < before if name == "loss" else now > before
+        return self.best.step is None or rank(metrics, name) > rank(self.best.metrics, name)
 
     def _is_due(self) -> bool:
         every = self.recipe.checkpoint.every
@@ -171,12 +182,15 @@ class Session:
 
     def _ended(self, last: bool) -> str | None:
         """Why training ends after this step; None: it goes on."""
-        patience = self.recipe.training.patience
         if last:
             return "done"
         if self._interrupted:
             return "interrupted"
-        return "patience" if patience and self.best.since >= patience else None
+        return "patience" if self._out_of_patience() else None
+
+    def _out_of_patience(self) -> bool:
+        patience = self.recipe.training.patience
+        return bool(patience) and self.best.since >= patience
 
     def _save(self) -> Saved:
         state = {
@@ -191,6 +205,12 @@ class Session:
         save(folder, self.model, self.prepared.tokenizers, optimizer=moments, state=state)
         rotate(self.run, self.recipe.checkpoint.keep, self.best.step)
         return Saved(self.step, folder)
+
+
+def rank(metrics: dict[str, Metric], name: str) -> tuple[float, float]:
+    """What is larger for the better of two evaluations; of two that are equal by `name`, that of the lower loss."""
+    value, loss = float(metrics[name]), float(metrics["loss"])
+    return (-value if name == "loss" else value), -loss
 
 
 def start(recipe: Recipe, out: Path) -> Session:

@@ -21,7 +21,8 @@ class Rotary(Positions):
         super().__init__(room)
         if room.d_head % 2:
             raise ConfigError(
-                f"positions='rotary' turns the numbers of a head in pairs, so d_head must be even; got {room.d_head}."
+                f"positions='rotary' turns the numbers of a head in pairs, so d_head must be even; got {room.d_head}. "
+                f"Try d_head={room.d_head + 1}."
             )
 
     def rotation(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Rotation:

@@ -1,0 +1,61 @@
+"""Whole answers: in order whatever the batches, complete or cut, and as long as they may be."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from glassformer.data.vocabulary import EOS
+from glassformer.decode.answer import Answer, answer
+from glassformer.decode.generate import generate
+from train.examples import VOCAB, model, sequences
+
+LENGTHS = random.Random(1).sample(range(1, 20), 12)
+
+
+def favouring(network, eos: float):
+    """The model with so much added to the score of <eos>."""
+    network.head.register_forward_hook(lambda module, inputs, output: output + eos * (torch.arange(VOCAB) == EOS))
+    return network
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 99])
+def test_order_is_kept_and_each_is_as_alone(batch_size):
+    network, sources = model(seed=7, max_len=None), sequences(LENGTHS)
+    answers = answer(network, sources, batch_size=batch_size)
+    assert len({tuple(each.ids) for each in answers}) > 6
+    for source, given in zip(sources, answers, strict=True):
+        steps = generate(network, sources=[source], max_new_tokens=2 * len(source) + 10)
+        alone = [token for step in steps for token in step.tokens]
+        assert given == (Answer(alone[:-1], True) if alone[-1] == EOS else Answer(alone, False))
+
+
+@pytest.mark.parametrize(("asked", "longest"), [(None, None), (3, None), (99, 9), (None, 9), (3, 9)])
+def test_answers_that_do_not_end_are_cut_and_say_so(asked, longest):
+    network = favouring(model(max_len=longest), -1e9)
+    sources = sequences([1, 5, 2])
+    limits = [asked or 2 * len(source) + 10 for source in sources]
+    for given, limit in zip(answer(network, sources, max_new_tokens=asked), limits, strict=True):
+        assert len(given.ids) == min(limit, longest or limit)
+        assert EOS not in given.ids
+        assert not given.complete
+
+
+def test_answer_that_ends_at_its_limit_is_complete():
+    network = favouring(model(), +1e9)
+    assert answer(network, sequences([3, 1]), max_new_tokens=1) == [Answer([], True)] * 2
+
+
+def test_nothing_asked():
+    assert answer(model(), []) == []
+
+
+def test_encoder_fills_as_many_blanks_as_asked():
+    network, sources = model("encoder"), sequences([3, 1, 2])
+    free, told = answer(network, sources), answer(network, sources, lengths=[1, 4, 2], batch_size=2)
+    assert [len(each.ids) for each in free] == [3, 1, 2]
+    assert [len(each.ids) for each in told] == [1, 4, 2]
+    assert all(each.complete for each in (*free, *told))
+    assert told[2] == free[2]

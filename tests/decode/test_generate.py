@@ -1,0 +1,174 @@
+"""Greedy decoding with cache and batch equals the naive loop: one row alone, all tokens anew at each step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from glassformer import Transformer, generate
+from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
+from glassformer.decode.generate import fill_blanks
+from glassformer.foundation.errors import ConfigError, DataError
+from train.examples import SCHEMES, VOCAB, model, sequences
+
+
+def naive(
+    network: Transformer, source: Sequence[int] | None, prompt: Sequence[int], limit: int, eos: int = EOS
+) -> list[int]:
+    """The definition of greedy decoding."""
+    written: list[int] = []
+    while len(written) < limit and eos not in written:
+        inputs = {} if source is None else {"source": torch.tensor([[*source, EOS]])}
+        logits = network(torch.tensor([[*prompt, *written]]), **inputs)
+        written.append(int(logits[0, -1].argmax()))
+    return written
+
+
+def collected(network: Transformer, n_rows: int, **settings) -> list[list[int]]:
+    """What `generate` gave each row; a row that was left out once must not come again."""
+    written: list[list[int]] = [[] for _ in range(n_rows)]
+    going = list(range(n_rows))
+    for step in generate(network, **settings):
+        assert len(step.rows) == len(step.tokens)
+        assert set(step.rows) <= set(going)
+        going = step.rows
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            written[row].append(token)
+    return written
+
+
+def example(layout: str, positions: str, seed: int) -> tuple[Transformer, dict]:
+    """A random model, and rows that differ in all that may differ."""
+    draw = random.Random(seed)
+    network = model(
+        layout,
+        seed=seed,
+        positions=positions,
+        n_layers=draw.choice([1, 1, 2]),
+        n_kv_heads=draw.choice([1, 2]),
+        norm_placement=draw.choice(["pre", "post"]),
+        window=draw.choice([None, None, 2, 3]),
+        dropout=0.5,
+    )
+    n_rows = draw.randint(1, 4)
+    prompts = [[BOS, *each] for each in sequences([draw.randint(0, 4) for _ in range(n_rows)], seed)]
+    limits = [draw.randint(1, 6) for _ in range(n_rows)]
+    asked = {"prompts": prompts, "max_new_tokens": limits, "eos": draw.choice([EOS, 6, 7, 8, 9])}
+    if layout == "encoder-decoder":
+        asked["sources"] = sequences([draw.randint(1, 6) for _ in range(n_rows)], seed + 1000)
+    if layout == "encoder-decoder" and draw.random() < 0.5:
+        del asked["prompts"]
+    return network, asked
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("positions", SCHEMES)
+def test_equals_the_naive_loop(layout, positions):
+    ended, answers = 0, set()
+    for seed in range(200 // (2 * len(SCHEMES))):
+        network, asked = example(layout, positions, seed)
+        limits = asked["max_new_tokens"]
+        network.eval()
+        sources = asked.get("sources", [None] * len(limits))
+        prompts = asked.get("prompts", [[BOS]] * len(limits))
+        expected = [naive(network, *row, asked["eos"]) for row in zip(sources, prompts, limits, strict=True)]
+        network.train()
+        assert collected(network, len(limits), **asked) == expected, seed
+        ended += sum(len(ids) < limit for ids, limit in zip(expected, limits, strict=True))
+        answers |= set(map(tuple, expected))
+    assert ended > 0, "no row ended by itself, so nothing was shown about rows that leave before their limit"
+    assert len(answers) > 15, "the models hardly read what they are given"
+
+
+def test_rows_that_finished_leave_the_batch():
+    network, sizes = model("decoder"), []
+    network.head.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
+    prompts = sequences([1, 2, 3, 4, 5, 6, 7, 8])
+    written = collected(network, 8, prompts=prompts, max_new_tokens=[1, 2, 3, 4, 5, 6, 7, 8], eos=-1)
+    assert [len(ids) for ids in written] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert sizes == [8, 8, 6, 5, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("eos", [EOS, 7])
+def test_ends_at_eos_and_not_before(eos):
+    network = model("decoder")
+    wanted = [9, 8, eos, 9]
+    steps = iter([torch.tensor([token, 8]) for token in wanted])
+    written = collected(network, 2, prompts=[[BOS], [BOS]], max_new_tokens=[4, 3], choose=lambda _: next(steps), eos=eos)
+    assert written == [[9, 8, eos], [8, 8, 8]]
+
+
+def test_chooser_sees_the_logits_of_the_last_token():
+    network, seen = model("decoder"), []
+    prompts = sequences([2, 5])
+
+    def least(logits):
+        seen.append(logits)
+        return logits.argmin(-1)
+
+    next(iter(generate(network, prompts=prompts, max_new_tokens=1, choose=least)))
+    for row, prompt in enumerate(prompts):
+        torch.testing.assert_close(seen[0][row], network(torch.tensor([prompt]))[0, -1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_every_row_may_go_to_max_len(layout, positions):
+    """Also beside a long prompt that is finished already but has not left the batch."""
+    network = model(layout, positions=positions, max_len=10)
+    prompts = [[BOS, *each] for each in sequences([8, *[1] * 7])]
+    sources = sequences(range(1, 9)) if layout == "encoder-decoder" else None
+    limits = [2, *[9] * 7]
+    written = collected(network, 8, sources=sources, prompts=prompts, max_new_tokens=limits, eos=-1)
+    rows = zip(sources or [None] * 8, prompts, limits, strict=True)
+    assert written == [naive(network, *row, eos=-1) for row in rows]
+    with pytest.raises(DataError, match="max_len=10"):
+        collected(network, 1, sources=sources and sources[:1], prompts=prompts[:1], max_new_tokens=3, eos=-1)
+
+
+def test_leaves_gradients_on_and_the_model_in_evaluation():
+    network = model(dropout=0.5).train()
+    for _ in generate(network, sources=sequences([3, 1]), max_new_tokens=3):
+        assert torch.is_grad_enabled()
+        assert not network.training
+
+
+TWO = [[7, 8], [9]]
+
+
+@pytest.mark.parametrize(
+    ("layout", "asked", "error", "says"),
+    [
+        ("encoder", {"prompts": TWO}, ConfigError, r"reads both ways\. Use fill_blanks"),
+        ("encoder-decoder", {"prompts": TWO}, ConfigError, "An encoder-decoder needs sources"),
+        ("decoder", {"prompts": TWO, "sources": TWO}, ConfigError, "a model of one stack has none"),
+        ("decoder", {}, ConfigError, r"goes on from a prompt; give prompts, \[\[BOS\]\]"),
+        ("encoder-decoder", {"sources": TWO, "prompts": TWO[:1]}, DataError, "2 sources and 1 prompts"),
+        ("decoder", {"prompts": [[7], []]}, DataError, r"prompt 1 \(counted from 0\) is empty"),
+        ("decoder", {"prompts": []}, DataError, "at least one token"),
+        ("encoder-decoder", {"sources": []}, DataError, "at least one token"),
+        ("decoder", {"prompts": TWO, "max_new_tokens": 0}, ConfigError, r"at least 1.*got \[0, 0\]"),
+        ("decoder", {"prompts": TWO, "max_new_tokens": [3, 0]}, ConfigError, r"each of the 2 rows; got \[3, 0\]"),
+        ("decoder", {"prompts": TWO, "max_new_tokens": [3]}, ConfigError, r"each of the 2 rows; got \[3\]"),
+        ("decoder", {"prompts": [[7], [VOCAB]]}, DataError, f"got {VOCAB} at row 1, column 0"),
+        ("encoder-decoder", {"sources": [[7, -1]]}, DataError, "got -1 at row 0, column 1"),
+    ],
+)
+def test_mistakes(layout, asked, error, says):
+    with pytest.raises(error, match=says):
+        list(generate(model(layout), **{"max_new_tokens": 2, **asked}))
+
+
+@pytest.mark.parametrize("positions", SCHEMES)
+def test_blanks_are_filled_as_alone(positions):
+    network = model("encoder", positions=positions, dropout=0.5)
+    sources, lengths = sequences([3, 1, 6, 2]), [2, 5, 1, 0]
+    filled = fill_blanks(network, sources, lengths)
+    assert [len(ids) for ids in filled] == lengths
+    for source, length, ids in zip(sources, lengths, filled, strict=True):
+        logits = network(torch.tensor([[*source, SEP, *[BLANK] * length]]))[0]
+        assert ids == logits[len(logits) - length :].argmax(-1).tolist()
+    assert not network.training

@@ -1,0 +1,58 @@
+"""Device and threads: what is chosen and why; and a device that is not there."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.runtime import MOST_THREADS, choose_device, choose_threads, has_bfloat16
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_processor_where_there_is_no_accelerator(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)
+    device, why = choose_device()
+    assert device == torch.device("cpu")
+    assert "no accelerator" in why
+
+
+def test_the_accelerator_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
+    assert choose_device() == (torch.device("cuda"), "cuda, the accelerator of this machine")
+
+
+def test_as_asked():
+    assert choose_device("cpu") == (torch.device("cpu"), "cpu, as asked")
+    assert choose_device("meta")[0] == torch.device("meta")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:99", "xpu", ""])
+def test_a_device_out_of_reach(name):
+    with pytest.raises(ConfigError, match=rf"got '{name}'\. Try auto or cpu"):
+        choose_device(name)
+
+
+def test_threads_as_many_as_processors(monkeypatch, threads):
+    for allowed, expected in ((2, 2), (64, MOST_THREADS)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, allowed=allowed: set(range(allowed)), raising=False)
+        assert choose_threads() == (expected, f"{expected} threads, of {allowed} processors")
+        assert torch.get_num_threads() == expected
+
+
+def test_threads_as_asked(threads):
+    assert choose_threads(3) == (3, "3 threads, as asked")
+    assert torch.get_num_threads() == 3
+
+
+def test_bfloat16_on_a_device_that_nobody_knows():
+    assert has_bfloat16(torch.device("meta")) is False
+    assert isinstance(has_bfloat16(torch.device("cpu")), bool)

@@ -1,0 +1,142 @@
+"""Configurations: what they refuse, that each refusal offers what works, and the way to plain values and back."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+
+import pytest
+
+from glassformer import ModelConfig, StackConfig, Transformer
+from glassformer.foundation.errors import ConfigError
+from specimens import SHAPES, config, stack
+
+COUNTS = ["d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window"]
+CHANCES = ["dropout", "attention_dropout", "feed_forward_dropout"]
+
+
+def offers(error, name):
+    """The values that a message offers for a setting: "try n_heads=4" gives [4]."""
+    return [int(value) for value in re.findall(rf"\b{name}=(\d+)", str(error.value))]
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("value", [0, -1])
+def test_counts_begin_at_one(name, value):
+    with pytest.raises(ConfigError, match=rf"^{name} must be at least 1; got {value}\.$"):
+        StackConfig(**{name: value})
+
+
+@pytest.mark.parametrize("name", CHANCES)
+@pytest.mark.parametrize("value", [-0.1, 1.0, 2.0, float("nan")])
+def test_chances_are_below_one(name, value):
+    with pytest.raises(ConfigError, match=rf"^{name} must be at least 0 and below 1; got {value}\.$"):
+        StackConfig(**{name: value})
+
+
+@pytest.mark.parametrize(("d_model", "n_heads"), [(64, 5), (100, 8), (7, 2), (3, 8), (512, 7), (13, 12)])
+def test_heads_that_do_not_divide_the_width(d_model, n_heads):
+    with pytest.raises(
+        ConfigError, match=rf"d_model \({d_model}\) must be a multiple of n_heads \({n_heads}\)"
+    ) as error:
+        stack(d_model=d_model, n_heads=n_heads)
+    (heads,), (width,) = offers(error, "n_heads"), offers(error, "d_model")
+    Transformer(config(d_model=d_model, n_heads=heads))
+    Transformer(config(d_model=width, n_heads=n_heads))
+    nearer = [n for n in range(1, d_model + 1) if abs(n - n_heads) < abs(heads - n_heads)]
+    assert all(d_model % n for n in nearer), "a nearer one would have worked"
+    assert abs(width - d_model) < n_heads
+    assert Transformer(config(d_model=d_model, n_heads=n_heads, d_head=4)), (
+        "as the message says: unless d_head is given"
+    )
+
+
+@pytest.mark.parametrize(("n_heads", "n_kv_heads"), [(4, 3), (4, 8), (8, 5)])
+def test_groups_that_do_not_divide_the_heads(n_heads, n_kv_heads):
+    with pytest.raises(ConfigError, match=rf"n_heads \({n_heads}\) must be a multiple of n_kv_heads") as error:
+        stack(n_heads=n_heads, n_kv_heads=n_kv_heads)
+    (offered,) = offers(error, "n_kv_heads")
+    Transformer(config(n_heads=n_heads, n_kv_heads=offered))
+
+
+def test_learned_positions_want_a_number():
+    with pytest.raises(ConfigError, match="needs max_len") as error:
+        stack(positions="learned", max_len=None)
+    Transformer(config(positions="learned", max_len=offers(error, "max_len")[0]))
+
+
+def test_rotary_wants_even_heads():
+    with pytest.raises(ConfigError, match="must be even; got 3") as error:
+        Transformer(config(positions="rotary", d_head=3))
+    Transformer(config(positions="rotary", d_head=offers(error, "d_head")[0]))
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"vocab_size": 0, "encoder": stack()}, "vocab_size must be at least 1; got 0"),
+    ({"vocab_size": 9, "encoder": stack(), "decoder": stack(), "source_vocab_size": 0}, "source_vocab_size must be at least 1; got 0"),
+    ({"vocab_size": 9}, r"encoder, a decoder or both; got neither\. Give encoder=StackConfig\(\.\.\.\)"),
+    ({"vocab_size": 9, "encoder": stack(), "decoder": stack(d_model=32)}, "got 16 and 32. Give both the same"),
+    ({"vocab_size": 9, "encoder": stack(causal=True), "decoder": stack()}, "got encoder.causal=True. Set it to False"),
+    ({"vocab_size": 9, "encoder": stack(), "source_vocab_size": 8}, r"source_vocab_size \(8\).*Leave it out"),
+    ({"vocab_size": 9, "decoder": stack(), "source_vocab_size": 8}, r"source_vocab_size \(8\).*Leave it out"),
+])  # fmt: skip
+def test_models_that_cannot_be(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        ModelConfig(**wrong)
+
+
+@pytest.mark.parametrize(("name", "wrong", "right"), [
+    ("norm", "layers", "layer"),
+    ("activation", "gleu", "gelu"),
+    ("positions", "sinusoid", "sinusoidal"),
+    ("attention", "spda", "sdpa"),
+    ("norm_placement", "pree", "pre"),
+    ("init", "xaver", "xavier"),
+])  # fmt: skip
+def test_unknown_names_meet_the_nearest(name, wrong, right):
+    with pytest.raises(
+        ConfigError, match=rf"^{name}='{wrong}' is not known\. Known: .*'{right}'.* Did you mean '{right}'\?$"
+    ):
+        Transformer(config(**{name: wrong}))
+    Transformer(config(**{name: right}))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_to_plain_values_and_back(shape):
+    """Every setting survives json, not only the defaults."""
+    other = {"n_kv_heads": 2, "d_head": 6, "window": 3, "positions": "rotary", "bias": False, "final_norm": True}
+    for settings in ({}, {**other, "head_bias": True, "init": "normal", "tie_embeddings": False}):
+        made = config(shape, **settings)
+        values = json.loads(json.dumps(made.to_dict()))
+        assert ModelConfig.from_dict(values) == made
+        assert values.keys() == {field.name for field in fields(ModelConfig)}
+        sides = [side for side in ("encoder", "decoder") if values[side] is not None]
+        assert sides == shape.split("-")
+        assert all(values[side].keys() == {field.name for field in fields(StackConfig)} for side in sides)
+
+
+@pytest.mark.parametrize(("where", "key", "nearest"), [
+    ("model", "vocab_sizes", "vocab_size"),
+    ("model", "tied_embeddings", "tie_embeddings"),
+    ("encoder", "n_layer", "n_layers"),
+    ("decoder", "dropuot", "dropout"),
+])  # fmt: skip
+def test_unknown_keys_are_refused(where, key, nearest):
+    values = config().to_dict()
+    (values if where == "model" else values[where])[key] = 1
+    with pytest.raises(ConfigError, match=rf"^{where}\.{key} is not a setting\. Known: .* Did you mean '{nearest}'\?$"):
+        ModelConfig.from_dict(values)
+
+
+def test_a_decoder_is_causal_whatever_it_says():
+    assert config("decoder", causal=False).decoder.causal
+    assert not config("encoder").encoder.causal
+    assert config("encoder", causal=True).encoder.causal
+
+
+def test_configs_do_not_change():
+    with pytest.raises(AttributeError):
+        config().vocab_size = 5
+    with pytest.raises(AttributeError):
+        config().encoder.d_model = 5

@@ -1,0 +1,78 @@
+"""The cache by itself: what it holds, where it says that keys stand, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.parts.cache import Cache, Fixed, Growing, LayerCache, Once
+from specimens import model, tokens
+
+
+def kv(T, B=2):
+    return torch.randn(B, 1, T, 3), torch.randn(B, 1, T, 3)
+
+
+@pytest.mark.parametrize("make", [Growing, Once, lambda: Fixed(6)], ids=["Growing", "Once", "Fixed"])
+def test_layer_caches_are_alike(make):
+    cache = make()
+    assert isinstance(cache, LayerCache)
+    cache.select(torch.tensor([0]))  # nothing yet, nothing to do
+    parts = [kv(2), kv(1), kv(3)]
+    for k, v in parts:
+        held = cache.append(k, v)
+        assert all(torch.equal(mine, read) for mine, read in zip(held, cache.read(), strict=True))
+    for mine, column in zip(held, zip(*parts, strict=True), strict=True):
+        assert torch.equal(mine, torch.cat(column, dim=2))
+    cache.select(torch.tensor([1, 1, 0]))
+    assert torch.equal(cache.read()[0], held[0][[1, 1, 0]])
+
+
+def test_only_once_is_ever_complete():
+    once, growing, fixed = Once(), Growing(), Fixed(9)
+    assert not once.complete
+    for cache in (once, growing, fixed):
+        cache.append(*kv(2))
+    assert (once.complete, growing.complete, fixed.complete) == (True, False, False)
+
+
+def test_fixed_keeps_its_shape_and_its_memory():
+    cache = Fixed(5)
+    first, second = cache.append(*kv(2))[0], cache.append(*kv(1))[0]
+    assert first.shape == second.shape == (2, 1, 5, 3)
+    assert first.data_ptr() == second.data_ptr()
+    assert (second[:, :, 3:] == 0).all()
+
+
+def test_steps_say_where_tokens_and_keys_stand():
+    growing, fixed = Cache(1), Cache(1, capacity=5)
+    for cache in (growing, fixed):
+        cache.advance(tokens(2, 3))
+    step, wide = growing.advance(tokens(2, 1)), fixed.advance(tokens(2, 1))
+    assert (step.positions.tolist(), step.keys.tolist(), step.in_order) == ([3], [0, 1, 2, 3], True)
+    assert (wide.positions.tolist(), wide.keys.tolist(), wide.in_order) == ([3], [0, 1, 2, 3, -1], False)
+
+
+@pytest.mark.parametrize("capacity", [None, 6])
+def test_padding_takes_a_column_but_no_position(capacity):
+    cache, rest = Cache(1, capacity=capacity), [-1] * (0 if capacity is None else 2)
+    cache.advance(tokens(2, 1))
+    step = cache.advance(tokens(2, 2), torch.tensor([[True, True], [False, True]]))
+    assert step.positions.tolist() == [[1, 2], [0, 1]]
+    step = cache.advance(tokens(2, 1))
+    assert step.positions.tolist() == [[3], [2]]
+    assert step.keys.tolist() == [[0, 1, 2, 3, *rest], [0, -1, 1, 2, *rest]]
+    cache.select(torch.tensor([1]))
+    assert cache.advance(tokens(1, 1)).keys.tolist() == [[0, -1, 1, 2, 3, *rest[1:]]]
+
+
+def test_a_full_cache_refuses_and_stays_as_it_was():
+    made = model("decoder")
+    cache, ids = made.new_cache(4), tokens(1, 4)
+    made(ids[:, :3], cache=cache)
+    with pytest.raises(ConfigError, match=r"holds 4 tokens; a step to 5 was asked for\. Make a larger one"):
+        made(tokens(1, 2), cache=cache)
+    assert torch.equal(made(ids[:, 3:], cache=cache)[:, -1].argmax(-1), made(ids)[:, -1].argmax(-1))
+    with pytest.raises(ConfigError, match="a step to 5"):
+        made(tokens(1, 1), cache=cache)

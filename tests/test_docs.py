@@ -1,0 +1,297 @@
+"""The documents say what is so: their programs run, their commands parse, what they name is there."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import architecture
+import glassformer
+from glassformer.cli.arguments import read_arguments
+from glassformer.cli.runs import CONTENT
+from glassformer.cli.verbs import VERBS
+from glassformer.foundation.errors import GlassformerError
+from glassformer.store import folders
+from glassformer.store.manifest import MANIFEST
+from glassformer.train.recipe import load_recipe, override
+
+ROOT = architecture.ROOT
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in DOCUMENTS}
+README, ARCHITECTURE, GLOSSARY = (TEXTS[name] for name in ("README.md", "docs/architecture.md", "docs/glossary.md"))
+
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced blocks of a language ("" for none)."""
+    return [body for kind, body in FENCED.findall(text) if kind == language]
+
+
+def section(text: str, heading: str) -> str:
+    """What stands under a heading, up to the next of its rank."""
+    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def tables(text: str) -> Iterator[list[str]]:
+    """The cells of every row of every table, heads and rulers left out."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        is_row = line.startswith("|") and not re.match(r"\|[ :|-]+\|$", line)
+        if is_row and not (number + 1 < len(lines) and re.match(r"\|[ :|-]+\|$", lines[number + 1])):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+# --- programs
+
+SNIPPETS = [(name, body) for name, text in TEXTS.items() for body in blocks(text, "python")]
+
+
+@pytest.mark.parametrize(("name", "body"), SNIPPETS, ids=[f"{name}-{i}" for i, (name, _) in enumerate(SNIPPETS)])
+def test_snippet_runs(name, body, tmp_path):
+    """As a user's own program: in an empty folder, with warnings as errors."""
+    ended = run_snippet(body, tmp_path)
+    assert ended.returncode == 0, f"{name}:\n{ended.stderr}"
+
+
+def run_snippet(body: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(architecture.SOURCE.parent), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error", "-c", body]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+
+
+def test_readme_example_translates_what_it_never_saw(tmp_path):
+    """What the README says of its example, it shows: the right answer, and a picture with a line a word."""
+    [body] = blocks(README, "python")
+    lines = run_snippet(body, tmp_path).stdout.splitlines()
+    assert "the cat hears the duck -> die Katze hört die Ente" in lines
+    assert [line.split()[0] for line in lines[-5:]] == ["die", "Katze", "hört", "die", "Ente"]
+
+
+# --- commands
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The words of each `glassformer ...` and `make ...` in blocks and in running text, up to a pipe or redirection."""
+    typed = [line for body in blocks(text, "") for line in body.replace("\\\n", " ").splitlines()]
+    for line in [*typed, *INLINE.findall(FENCED.sub("", text))]:
+        if re.match(r"(glassformer|make) ", line):
+            words = shlex.split(line, comments=True)
+            stop = next((place for place, word in enumerate(words) if word in ("<", ">", "|")), len(words))
+            yield words[:stop]
+
+
+def refused(words: list[str]) -> str | None:
+    """Why the command line would not take these words; its own reader says so, and nothing is run."""
+    _, name, *rest = words
+    if name in ("--help", "--version"):
+        return None
+    if name not in VERBS:
+        return f"there is no verb {name!r}"
+    try:
+        arguments = read_arguments(name, VERBS[name], rest)
+        if VERBS[name].target == "RECIPE" and arguments.target and arguments.target != "RECIPE":
+            override(load_recipe(arguments.target), arguments.changes)
+    except GlassformerError as error:
+        return str(error)
+    return None
+
+
+COMMANDS = [(name, words) for name, text in TEXTS.items() for words in commands(text)]
+SPELLED = [(name, words) for name, words in COMMANDS if words[0] == "glassformer"]
+MADE = [(name, words) for name, words in COMMANDS if words[0] == "make"]
+
+
+@pytest.mark.parametrize(("name", "words"), SPELLED, ids=[" ".join(words[:3]) for _, words in SPELLED])
+def test_command_line_parses(name, words):
+    assert refused(words) is None, f"{name}: {shlex.join(words)}: {refused(words)}"
+
+
+@pytest.mark.parametrize(
+    "line", ["glassformer tarin reverse", "glassformer train revers", "glassformer resume runs/x --json"]
+)
+def test_wrong_command_is_seen(line):
+    [words] = commands(f"```\n{line} # with a remark\n```")
+    assert refused(words)
+
+
+def test_readme_shows_every_verb():
+    assert {words[1] for name, words in SPELLED if name == "README.md"} | {"demo"} == {*VERBS}
+
+
+@pytest.mark.parametrize(("name", "words"), MADE, ids=[" ".join(words[:2]) for _, words in MADE])
+def test_make_target_exists(name, words):
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text("utf-8"), re.M)
+    asked = [word for word in words[1:] if "=" not in word and re.fullmatch(r"[a-z-]+", word)]
+    assert {*asked} <= {*targets}, f"{name}: {words}"
+
+
+# --- the table of results
+
+
+@pytest.fixture
+def results(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("results")
+
+
+def test_results_are_the_rows_of_the_benchmark(results):
+    rows = list(tables(section(README, "Results to expect")))
+    assert [row[:2] for row in rows] == [[f"`{each.name}`", each.measures] for each in results.EXPERIMENTS]
+    head = next(line for line in README.splitlines() if line.startswith("| recipe"))
+    assert tuple(cell.strip() for cell in head.strip("|").split("|")) == results.HEAD
+
+
+def test_command_that_makes_the_results_parses(results):
+    [given] = [word for _, words in MADE for word in words if word.startswith("ARGS=results")]
+    assert results.reader().parse_args(shlex.split(given.removeprefix("ARGS="))[1:]).data == "multi30k"
+
+
+# --- links
+
+
+def anchors(text: str) -> set[str]:
+    """The names that a page's headings can be linked by: lower case, without punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(name: str, text: str) -> list[str]:
+    """Links that lead nowhere: a file that is not there, or a heading that the page does not have."""
+    found: list[str] = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", text)):
+        path, _, anchor = target.partition("#")
+        place = (ROOT / name).parent / path if path else ROOT / name
+        if target.startswith("https://"):
+            continue
+        page = text if not path else place.read_text("utf-8") if place.is_file() else ""
+        if not place.exists() or (anchor and anchor not in anchors(page)):
+            found.append(target)
+    return found
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_links_lead_somewhere(name):
+    assert broken(name, TEXTS[name]) == []
+
+
+@pytest.mark.parametrize("link", ["docs/nothing.md", "#no-such-heading", "docs/glossary.md#nor-this", "http://x.org"])
+def test_broken_link_is_seen(link):
+    assert broken("README.md", f"# Here\n[there]({link})") == [link]
+
+
+# --- what the architecture says
+
+
+@cache
+def defined(path: Path) -> set[str]:
+    """Functions, classes, their methods as Class.method, and what is assigned at the top of a module."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, architecture.Definition):
+            names.add(node.name)
+            names |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, architecture.Definition)}
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        names |= {each.id for each in targets if isinstance(each, ast.Name)}
+    return names
+
+
+PLACES = [
+    (re.findall(r"\]\(([^)]+)\)", place)[0], name.strip("`"))
+    for _, place, name in tables(section(ARCHITECTURE, "Where is ...?"))
+]
+REGISTRIES = [
+    (re.findall(r"\]\(([^)]+)\)", where)[0], INLINE.findall(where)[0])
+    for _, _, where in tables(section(ARCHITECTURE, "Adding a variant"))
+]
+
+
+@pytest.mark.parametrize(("path", "name"), [*PLACES, *REGISTRIES], ids=lambda each: Path(each).name)
+def test_where_is(path, name):
+    assert name in defined((ROOT / "docs" / path).resolve())
+
+
+def test_where_is_can_fail():
+    assert len(PLACES) > 50
+    assert not {"nothing", "Mask.nothing"} & defined(architecture.SOURCE / "attend/mask.py")
+
+
+def test_floors_are_those_of_the_test():
+    told = {folder: int(row[0]) for row in tables(section(ARCHITECTURE, "Floors")) for folder in INLINE.findall(row[1])}
+    there = {path.name for path in architecture.SOURCE.iterdir() if (path / "__init__.py").exists()}
+    assert told == {folder: architecture.FLOORS[folder] for folder in there}
+
+
+def test_reading_path_is_as_long_as_it_says():
+    path = section(ARCHITECTURE, "Reading path")
+    files = [ROOT / "docs" / each for each in re.findall(r"\]\(([^)]+)\)", path)]
+    lines = sum(len(each.read_text("utf-8").splitlines()) for each in files)
+    claimed = int(re.search(r"about ([\d,]+) lines", path)[1].replace(",", ""))
+    assert abs(lines - claimed) <= 0.1 * claimed, f"{lines} lines in {len(files)} files"
+    assert f"{len(files)} files" in path
+
+
+def test_run_folder_is_as_it_is_written():
+    tree = section(ARCHITECTURE, "A run on disk").partition("```")[2].partition("```")[0]
+    names = {word.strip("/") for line in tree.splitlines() for word in re.findall(r"[├└]─ (\S+)", line)}
+    checkpoint = {*folders.REQUIRED, folders.OPTIMIZER, MANIFEST}
+    assert names == CONTENT | checkpoint | {"step-000000200"}
+    assert folders.SOURCE_TOKENIZER in tree
+
+
+# --- what the README says is inside
+
+
+def test_public_names_are_explained():
+    explained = {*INLINE.findall(README), *INLINE.findall(ARCHITECTURE)}
+    assert {*glassformer.__all__} <= explained
+
+
+def test_tree_names_every_folder():
+    tree = section(README, "What is inside")
+    there = {path.name for path in architecture.SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert {*re.findall(r"[├└]─ (\w+)/", tree)} == there
+    assert {*re.findall(r"`(?!glassformer)(\w+)`", tree)} >= {*glassformer.__all__}
+
+
+# --- the glossary
+
+
+@cache
+def words_of_ours() -> set[str]:
+    """Every name in the package: functions, classes, parameters, attributes, variables."""
+    text = "".join((architecture.SOURCE / module).read_text("utf-8") for module in architecture.MODULES)
+    return {*re.findall(r"\w+", text)}
+
+
+@pytest.mark.parametrize("row", list(tables(GLOSSARY)), ids=lambda row: row[0])
+def test_glossary(row):
+    """Our words are in our sources; what is said to be of a part of torch's is named there."""
+    ours = [word for word in INLINE.findall(row[0] if row[0] != "glassformer" else row[1]) if "." not in word]
+    assert {*ours} <= words_of_ours()
+    for names, owner in re.findall(r"((?:`\w+`(?:,| and)? ?)+) of `([\w.]+)`", row[-1] if len(row) > 3 else row[1]):
+        known = known_to_torch(owner)
+        assert {*INLINE.findall(names)} <= known, f"{owner} has no {names}"
+
+
+def known_to_torch(owner: str) -> set[str]:
+    """Every word in the source of something in torch, or in its documentation where it is compiled."""
+    thing: object = {"nn": torch.nn, "F": F, "optim": torch.optim}[owner.split(".")[0]]
+    for part in owner.split(".")[1:]:
+        thing = getattr(thing, part)
+    text = inspect.getsource(thing) if isinstance(thing, type) or inspect.isfunction(thing) else inspect.getdoc(thing)
+    return {*re.findall(r"\w+", text or "")}

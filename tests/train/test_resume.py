@@ -1,0 +1,185 @@
+"""Resume is exact: cut after any step, by a kill or on request, a run ends with the bits of one that was not cut."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.foundation.errors import CheckpointError
+from glassformer.store.checkpoint import load
+from glassformer.store.folders import checkpoints, step_folder
+from glassformer.store.manifest import MANIFEST
+from glassformer.train import session as module
+from glassformer.train.recipe import dumps_recipe
+from glassformer.train.report import Evaluated, Finished, Progress, Saved, Started, Stopped
+from glassformer.train.session import resume, start
+from train.examples import assert_same, follow, recipe, texts, weights
+
+STEPS = 12
+
+
+def final(run: Path) -> dict[str, bytes]:
+    """All that a run leaves that does not tell the time."""
+    last = step_folder(run, STEPS)
+    kept = [path for path in last.iterdir() if path.name != MANIFEST] + [run / "metrics.jsonl", run / "recipe.toml"]
+    return {path.name: path.read_bytes() for path in [*kept, *(run / "samples").iterdir()]}
+
+
+def assert_same_end(run: Path, whole: Path) -> None:
+    ours, theirs = final(run), final(whole)
+    assert ours.keys() == theirs.keys() >= {"model.safetensors", "optimizer.safetensors", "state.json"}
+    assert [name for name in theirs if ours[name] != theirs[name]] == []
+
+
+def killed_after(whole: Path, step: int, to: Path) -> Path:
+    """What a run that saves at every step would have left: later checkpoints gone, later lines of figures still there."""
+    shutil.copytree(whole, to)
+    for each, folder in checkpoints(to).items():
+        if each > step:
+            shutil.rmtree(folder)
+    return to
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A run that nothing happened to, saved at every step."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    torch.set_num_threads(1)
+    follow(start(recipe(checkpoint__every=1), run))
+    return run
+
+
+def test_the_example_has_all_that_might_not_resume(whole):
+    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    train, dev = ([line for line in lines if line["kind"] == kind] for kind in ("train", "dev"))
+    assert [line["step"] for line in train] == list(range(1, STEPS + 1))
+    assert [line["step"] for line in dev] == [4, 8, 12]
+    assert {line["epoch"] for line in train} == {0, 1, 2}
+    assert len({line["learning_rate"] for line in train}) > 9
+    assert any(0 < line["pad_share"] for line in train)
+
+
+@pytest.mark.parametrize("step", range(1, STEPS))
+def test_killed_after_any_step(whole, tmp_path, step):
+    run = killed_after(whole, step, tmp_path / "run")
+    torch.manual_seed(step)
+    session = resume(run)
+    assert session.step == step
+    follow(session)
+    assert_same_end(run, whole)
+
+
+def test_interrupted_after_every_step(whole, tmp_path):
+    run = tmp_path / "run"
+    session = start(recipe(checkpoint__every=1), run)
+    for step in range(1, STEPS):
+        *_, saved, stopped = follow(session, stop_after=step)
+        assert (saved, stopped) == (Saved(step, step_folder(run, step)), Stopped(step, "interrupted"))
+        torch.manual_seed(step)
+        session = resume(run)
+    assert isinstance(follow(session)[-1], Finished)
+    assert_same_end(run, whole)
+
+
+VARIANTS = {
+    "encoder": {"data__layout": "encoder"},
+    "two vocabularies": {"tokenizer__shared": False, "data__task": "numbers", "decode__max_new_tokens": 2},
+    "untied": {"model__tie_embeddings": False, "model__share_embeddings": False, "model__norm_placement": "post"},
+    "bfloat16": {"training__precision": "bfloat16"},
+    "best by accuracy": {"training__metric": "token_accuracy", "training__evaluate_every": 1},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_other_runs_resume_too(tmp_path, name):
+    asked = recipe(**VARIANTS[name], training__steps=STEPS)
+    follow(start(asked, tmp_path / "whole"))
+    follow(start(asked, tmp_path / "run"), stop_after=5)
+    follow(resume(tmp_path / "run"))
+    assert_same_end(tmp_path / "run", tmp_path / "whole")
+
+
+def test_finished_run_has_nothing_left_to_do(whole, tmp_path):
+    run = killed_after(whole, STEPS, tmp_path / "run")
+    started, finished = follow(resume(run))
+    assert (type(started), type(finished), finished.step) == (Started, Finished, STEPS)
+    assert_same_end(run, whole)
+
+
+def test_run_that_stopped_for_want_of_patience_has_nothing_left_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "rank", lambda metrics, name: (0.0, 0.0))  # no evaluation beats the first
+    events = follow(start(recipe(training__evaluate_every=2, training__patience=2), tmp_path / "run"))
+    assert [type(each) for each in events[-2:]] == [Stopped, Finished]
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    started, finished = follow(resume(tmp_path / "run"))
+    assert (started.step, finished.step, finished.best_step) == (6, 6, 2)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+
+
+def test_other_random_numbers_outside_change_nothing(whole, tmp_path):
+    torch.manual_seed(99)
+    follow(start(recipe(checkpoint__every=1), tmp_path / "run"))
+    assert_same_end(tmp_path / "run", whole)
+    other = start(recipe(training__seed=2), tmp_path / "other")
+    assert not torch.equal(other.model.head.weight, load(step_folder(whole, 1)).model.head.weight)
+
+
+def test_events_come_in_order(whole, tmp_path):
+    events = follow(start(recipe(checkpoint__every=3, training__metric="exact_match"), tmp_path / "run"))
+    assert isinstance(events[0], Started)
+    assert isinstance(events[-1], Finished)
+    assert [event.step for event in events if isinstance(event, Progress)] == list(range(1, STEPS + 1))
+    best = {event.step for event in events if isinstance(event, Evaluated) and event.is_best}
+    assert [event.step for event in events if isinstance(event, Saved)] == sorted({3, 6, 9, 12} | best)
+    steps = [event.step for event in events[1:]]
+    assert steps == sorted(steps)
+    order = [type(event) for event in events if event.step == STEPS]
+    assert order == [Progress, Evaluated, Saved, Finished]
+
+
+def test_arithmetic_is_chosen_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "choose_precision", lambda asked, network, few: ("bfloat16", f"chosen for {asked}"))
+    asked = recipe(training__precision="auto")
+    session = start(asked, tmp_path / "run")
+    assert "arithmetic: chosen for auto" in session.notes
+    assert session.recipe.training.precision == "bfloat16"
+    follow(session, stop_after=2)
+    monkeypatch.delattr(module, "choose_precision")
+    again = resume(tmp_path / "run")
+    assert "arithmetic: bfloat16, as in the run so far" in again.notes
+    assert again.recipe == session.recipe != asked
+
+
+def test_notes_say_what_was_chosen(tmp_path):
+    notes = "\n".join(start(recipe(), tmp_path / "run").notes)
+    for words in ("device: cpu, as asked; 1 threads", "arithmetic: float32", " parameters", "training pairs", "padding"):
+        assert words in notes
+
+
+@pytest.mark.parametrize(("changed", "line"), [("source", "a a"), ("target", "z")])
+def test_changed_training_data_are_refused(tmp_path, changed, line):
+    lines = {"source": ["a b", "b", "a", "b a"], "target": ["x y", "y", "x", "y x"]}
+    paths = texts(tmp_path, **lines)
+    named = {f"data__{split}_{side}": str(path) for split in ("train", "dev") for side, path in paths.items()}
+    follow(start(recipe(data__task="pairs", **named), tmp_path / "run"), stop_after=2)
+    texts(tmp_path, **lines | {changed: [*lines[changed][:3], line]})
+    with pytest.raises(CheckpointError, match=r"training pairs have changed since.*Put the old files back"):
+        resume(tmp_path / "run")
+    texts(tmp_path, **lines)
+    assert resume(tmp_path / "run").step == 2
+
+
+def test_run_without_a_checkpoint_is_refused(tmp_path):
+    (tmp_path / "recipe.toml").write_text(dumps_recipe(recipe()))
+    with pytest.raises(CheckpointError, match=r"no intact checkpoint to go on from.*--overwrite"):
+        resume(tmp_path)
+
+
+def test_resumed_model_is_the_saved_one(whole):
+    session = resume(whole)
+    assert_same(weights(session.model), weights(load(step_folder(whole, STEPS)).model))
+    assert session.best.step == json.loads((step_folder(whole, STEPS) / "state.json").read_text())["state"]["best"]
