@@ -33,13 +33,13 @@ class Experiment:
 
 
 EXPERIMENTS = (
-    Experiment("copy", "copy", "whole answers right, of 1,000; length 8"),
-    Experiment("reverse", "reverse", "whole answers right, of 1,000; length 8"),
-    Experiment("copy 2-16", "copy", "whole answers right, of 1,000; lengths 2 to 16", settings=MIXED),
-    Experiment("reverse 2-16", "reverse", "whole answers right, of 1,000; lengths 2 to 16", settings=MIXED),
-    Experiment("sort", "sort", "whole answers right, of 1,000; length 8"),
-    Experiment("numbers", "numbers", "whole answers right, of 1,000"),
-    Experiment("spell", "spell", "whole answers right, of 1,000 numbers held out of training"),
+    Experiment("copy", "copy", "whole answers right; length 8"),
+    Experiment("reverse", "reverse", "whole answers right; length 8"),
+    Experiment("copy 2-16", "copy", "whole answers right; lengths 2 to 16", settings=MIXED),
+    Experiment("reverse 2-16", "reverse", "whole answers right; lengths 2 to 16", settings=MIXED),
+    Experiment("sort", "sort", "whole answers right; length 8"),
+    Experiment("numbers", "numbers", "whole answers right"),
+    Experiment("spell", "spell", "whole answers right; numbers held out of training"),
     Experiment(
         "multi30k",
         "multi30k",
@@ -83,7 +83,7 @@ def run_experiment(
         advice = "give --data, a folder with train, val and test_2016_flickr as .en.gz and .de.gz"
         reason = advice if data is None else f"{missing[0]} is missing; {advice}"
         return Failure(experiment.name, seed, reason, skipped=True)
-    train = [*experiment.settings, *flags("train", files), *flags("dev", files), *settings, f"--training.seed={seed}"]
+    train = [*experiment.settings, *flags(files), *settings, f"--training.seed={seed}"]
     run = runs / f"{experiment.name.replace(' ', '-')}-seed-{seed}"
     done = run.with_name(run.name + ".json")
     recipe = wanted(experiment.recipe, train)
@@ -91,7 +91,7 @@ def run_experiment(
         return Result(**record["result"])
     if problem := train_run(experiment.recipe, train, run, recipe):
         return Failure(experiment.name, seed, problem)
-    code, out, problem = glassformer("evaluate", str(run), "--json", *flags("test", files))
+    code, out, problem = glassformer("evaluate", str(run), "--json")
     if code:
         return Failure(experiment.name, seed, problem)
     result = Result(experiment.name, seed, json.loads(out), training_seconds(run), [experiment.recipe, *train])
@@ -137,12 +137,13 @@ def parallel(data: str | None, name: str) -> tuple[Path | None, Path | None]:
     return found[0], found[1]
 
 
-def flags(split: str, files: dict[str, tuple[Path | None, Path | None]]) -> list[str]:
-    """The files of a split as flags; none where the task makes its own data."""
-    if split not in files:
-        return []
-    source, target = files[split]
-    return [f"--data.{split}-source={source}", f"--data.{split}-target={target}"]
+def flags(files: dict[str, tuple[Path | None, Path | None]]) -> list[str]:
+    """The files of all splits as flags; none where the task makes its own data."""
+    return [
+        f"--data.{split}-{side}={path}"
+        for split, pair in files.items()
+        for side, path in zip(("source", "target"), pair, strict=True)
+    ]
 
 
 def training_seconds(run: Path) -> float:

@@ -62,31 +62,33 @@ def run_all(
                 found = run_experiment(experiment, seed, runs, options.data, options.settings)
             except GlassformerError as error:
                 found = Failure(experiment.name, seed, str(error))
-            if isinstance(found, Failure):
-                failures.append(found)
-                print(why(found), file=sys.stderr)
-            else:
+            if isinstance(found, Result):
                 results.append(found)
                 score = found.metrics[experiment.metric]
                 print(f"{experiment.metric} {score:.4f}, {found.seconds:.0f} s", file=sys.stderr)
+                continue
+            failures.append(found)
+            print(why(found), file=sys.stderr)
+            if found.skipped:
+                break
     return results, failures
 
 
 def table(chosen: Sequence[Experiment], results: Sequence[Result], failures: Sequence[Failure]) -> str:
-    """The table, a row for each experiment, with the reason where there is no figure; below it the machine."""
+    """The table, a row for each experiment; below it why a figure is missing, the seeds and the machine."""
     body: list[list[str]] = []
     for experiment in chosen:
         mine = [each for each in results if each.experiment == experiment.name]
         scores = [experiment.scale * float(each.metrics[experiment.metric]) for each in mine]
-        reasons = dict.fromkeys(why(each) for each in failures if each.experiment == experiment.name)
-        row = [f"`{experiment.name}`", experiment.measures]
-        if scores:
-            row += [shown(scores, experiment.unit, 2), shown([each.seconds for each in mine], "", 0)]
-        else:
-            row += ["; ".join(reasons), ""]
-        body.append(row)
-    seeds = dict.fromkeys(each.seed for each in results)
-    return f"{markdown(HEAD, body)}\n\nSeeds {', '.join(map(str, seeds)) or 'none'}; {machine()}."
+        seconds = [each.seconds for each in mine]
+        figures = [shown(scores, experiment.unit, 2), shown(seconds, "", 0)] if mine else ["–", "–"]
+        body.append([f"`{experiment.name}`", experiment.measures, *figures])
+    below = [f"{each.experiment}, seed {each.seed}, {why(each)}" for each in failures]
+    if results:
+        seeds = ", ".join(map(str, dict.fromkeys(each.seed for each in results)))
+        sizes = ", ".join(f"{size:,}" for size in dict.fromkeys(int(each.metrics["n"]) for each in results))
+        below.append(f"Seeds {seeds}; {sizes} test pairs each; {machine()}.")
+    return "\n".join([markdown(HEAD, body), "", *below])
 
 
 def why(failure: Failure) -> str:

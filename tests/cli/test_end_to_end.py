@@ -231,11 +231,15 @@ def test_run_without_a_checkpoint(trained, tmp_path, run, verb):
     assert "Traceback" not in answer.err
 
 
-def test_demo_before_training(trained):
-    from glassformer.cli.untrained import untrained
+def test_pictures_of_the_demo(trained):
+    from glassformer.cli.pictures import gaze, untrained
     from glassformer.train.session import resume
 
     session = resume(trained)
     told = untrained(session.model, session.prepared)
     assert told.step == 0
     assert [sample[:2] for sample in told.samples] == [session.prepared.dev.pairs[0]]
+    title, columns, *rows = gaze(session.model, session.prepared).splitlines()
+    assert title.startswith("Where it looks: decoder.blocks.0.cross_attention, head ")
+    assert columns.split() == [*session.prepared.dev.pairs[0].source.split(), "<eos>"]
+    assert all(len(row) <= len(columns) for row in rows)

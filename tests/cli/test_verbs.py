@@ -234,6 +234,7 @@ def test_demo(run, session):
         "Before training:\n  a b  ->  a 0\n",
         "After 3 steps, 50.0% of the answers are right:\n  a b  ->  a 3\n",
         "After 6 steps, 100.0% of the answers are right:\n  a b  ->  b a\n",
+        "Where it looks: nowhere.\n",
         "glassformer translate runs/reverse\n",
         "glassformer evaluate runs/reverse\n",
     ]

@@ -1,4 +1,4 @@
-"""Every backend of every rule equals the rule's reference, in value and gradient; a query that may read nothing is 0."""
+"""Every backend equals the reference of its rule, in value and gradient; a query that may read nothing gets zeros."""
 
 from __future__ import annotations
 

@@ -29,15 +29,18 @@ masks = pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 
 
 def check(module: nn.Module, *inputs: torch.Tensor, **given: object) -> None:
-    """The slopes of `module(*inputs, **given)` along its inputs and its parameters."""
+    """The slopes of `module(*inputs, **given)` along its inputs and its parameters, all in one long vector."""
     named = dict(scramble(module.double()).named_parameters())
+    tensors = [*inputs, *named.values()]
 
-    def call(*numbers):
+    def call(vector):
+        parts = vector.split([tensor.numel() for tensor in tensors])
+        numbers = [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
         parameters = dict(zip(named, numbers[len(inputs) :], strict=True))
-        return functional_call(module, parameters, numbers[: len(inputs)], given)
+        return functional_call(module, parameters, (*numbers[: len(inputs)],), given)
 
-    held = (parameter.detach().requires_grad_() for parameter in named.values())
-    assert torch.autograd.gradcheck(call, (*inputs, *held), fast_mode=True)
+    vector = torch.cat([tensor.detach().flatten() for tensor in tensors]).requires_grad_()
+    assert torch.autograd.gradcheck(call, (vector,), fast_mode=vector.numel() > 60)
 
 
 @pytest.mark.parametrize(("rule", "backend"), [(rule, name) for rule in ATTEND for name in ATTEND[rule]])

@@ -1,4 +1,4 @@
-"""A new model knows nothing: its first loss is ln V within 0.05, whatever the table, the norms, the tying or the size."""
+"""A new model knows nothing: its first loss is ln V within 0.05, whatever the table, the norms, the tying, the size."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from glassformer.model.initialize import INITS
 from glassformer.parts import ACTIVATIONS, NORMS, PLACEMENTS, POSITIONS
 from specimens import SHAPES, config
 
-SEEDS = 3
-variants = pytest.mark.parametrize(("init", "placement"), list(itertools.product(INITS, PLACEMENTS)), ids="-".join)
+SEEDS = 2
+variants = pytest.mark.parametrize(("init", "placement"), list(itertools.product(INITS, PLACEMENTS)))
 shapes = pytest.mark.parametrize("shape", SHAPES)
 
 
@@ -37,9 +37,9 @@ def first_loss(shape: str, **settings: object) -> float:
 @shapes
 @variants
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-@pytest.mark.parametrize(("d_model", "vocab_size"), [(64, 24), (64, 2000), (256, 100), (512, 24)])
+@pytest.mark.parametrize(("d_model", "vocab_size"), [(64, 24), (64, 2000), (128, 100), (512, 24)])
 def test_first_loss_is_ln_v(shape, init, placement, tied, d_model, vocab_size):
-    sizes = {"d_model": d_model, "d_ff": 2 * d_model, "vocab_size": vocab_size}
+    sizes = {"d_model": d_model, "d_ff": d_model, "vocab_size": vocab_size}
     excess = first_loss(shape, **sizes, init=init, norm_placement=placement, tie_embeddings=tied)
     assert abs(excess) < 0.05, f"{excess:+.3f}"
 
@@ -78,7 +78,7 @@ def test_whatever_else_is_chosen(init, placement, other):
 def test_no_two_matrices_start_alike(init, shape):
     """Layers, projections and stacks each draw their own numbers; a matrix has no two equal rows either."""
     made = Transformer(config(shape, init=init, positions="learned", tie_embeddings=False, share_embeddings=False))
-    matrices = {name: each for name, each in made.named_parameters() if each.ndim == 2}
+    matrices = {name: each for name, each in made.state_dict().items() if each.ndim == 2}
     assert len(matrices) > 10
     for (one, first), (two, second) in itertools.combinations(matrices.items(), 2):
         assert first.shape != second.shape or not torch.equal(first, second), f"{one} and {two}"

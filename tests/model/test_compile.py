@@ -1,26 +1,49 @@
-"""`torch.compile` traces a forward as one graph, changes nothing, and leaves the parameters their names."""
+"""`torch.compile` traces a forward as one graph, changes nothing, and leaves the parameters their names.
+
+The tracer cannot follow the checks of shapes that the tests hook into the package, so this file runs itself without.
+"""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from specimens import close, model, padded, production, tokens
+from specimens import close, model, padded, tokens
+
+ROOT = Path(__file__).parents[2]
+
+
+def compare(shape: str, width: int) -> None:
+    """One shape, its second row padded from `width` to 6."""
+    torch.compiler.reset()
+    made = model(shape, dropout=0.1).train()
+    names = list(made.state_dict())
+    ids, keep = padded([tokens(6), tokens(width)], 6, "right")
+    given = {"tokens": ids, "keep": None if width == 6 else keep}
+    if shape == "encoder-decoder":
+        given["source"] = tokens(2, 5)
+    compiled = torch.compile(made, fullgraph=True, backend="eager", dynamic=False)
+    compiled(**given).sum().backward()
+    assert all(parameter.grad is not None for parameter in made.parameters())
+    made.eval()
+    close(compiled(**given), made(**given))
+    assert list(made.state_dict()) == names
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", ["encoder", "decoder", "encoder-decoder"])
-@pytest.mark.parametrize("where", [None, "right"])
-def test_one_graph(shape, where):
-    torch.compiler.reset()
-    made = model(shape)
-    names = list(made.state_dict())
-    rows = [tokens(6), tokens(6 if where is None else 4)]
-    ids, keep = padded(rows, 6, "right")
-    given = {"tokens": ids, "keep": None if where is None else keep}
-    if shape == "encoder-decoder":
-        given["source"] = tokens(2, 5)
-    with production():
-        compiled = torch.compile(made, fullgraph=True, backend="eager", dynamic=False)
-        close(compiled(**given), made(**given))
-    assert list(made.state_dict()) == names
+def test_one_graph(shape):
+    path = os.pathsep.join(str(ROOT / folder) for folder in ("src", "tests"))
+    command = [sys.executable, __file__, shape]
+    answer = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr[-3000:]
+
+
+if __name__ == "__main__":
+    for width in (6, 4):
+        compare(sys.argv[1], width)

@@ -63,6 +63,12 @@ def test_which_matrices_are_one(settings, equal):
     assert one == equal
 
 
+def test_embeddings_are_scaled_by_the_root_of_the_width():
+    for scaled, scale in ((True, 4.0), (False, 1.0)):  # d_model is 16
+        made = model(scale_embeddings=scaled)
+        assert (made.encoder.embedding.scale, made.decoder.embedding.scale) == (scale, scale)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_evaluation_is_deterministic(shape, positions):
@@ -136,6 +142,6 @@ def test_a_keep_of_numbers_is_refused(name, dtype):
     given = {name: torch.ones(2, 4, dtype=dtype)}
     with production(), pytest.raises(ConfigError, match=r"keep must be boolean.*keep\.bool\(\)"):
         model()(tokens(2, 4), source=tokens(2, 4), **given)
+    made = model("decoder")
     with production(), pytest.raises(ConfigError, match=r"keep must be boolean"):
-        made = model("decoder")
         made(tokens(2, 4), keep=torch.ones(2, 4, dtype=dtype), cache=made.new_cache())

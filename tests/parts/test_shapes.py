@@ -1,4 +1,4 @@
-"""The shapes in signatures are executed: a tensor that does not fit is refused where it enters, with both shapes named."""
+"""The shapes in signatures are executed: a tensor that does not fit is refused where it enters."""
 
 from __future__ import annotations
 

@@ -14,11 +14,14 @@ from glassformer.data.config import DataConfig
 from glassformer.data.vocabulary import SPECIALS
 from glassformer.model.recipe import ModelRecipe
 from glassformer.parts import POSITIONS
+from glassformer.store.folders import step_folder
+from glassformer.store.manifest import MANIFEST
 from glassformer.train.recipe import CheckpointConfig, DecodeConfig, Recipe, TrainingConfig, override
 from glassformer.train.report import Event, Reporter
 from glassformer.train.session import Session
 
 VOCAB = 13
+STEPS = 12
 LAYOUTS = ("encoder-decoder", "encoder", "decoder")
 SCHEMES = sorted(POSITIONS)
 
@@ -100,7 +103,7 @@ def recipe(**changes: object) -> Recipe:
         ),
         model=ModelRecipe(d_model=8, n_heads=2, n_layers=1, d_ff=12, dropout=0.2),
         training=TrainingConfig(
-            steps=12,
+            steps=STEPS,
             batch_tokens=128,
             accumulate=2,
             learning_rate=1e-2,
@@ -131,6 +134,20 @@ def follow(session: Session, stop_after: int | None = None) -> list[Event]:
             if stop_after is not None and session.step == stop_after:
                 session.interrupt()
     return events
+
+
+def final(run: Path) -> dict[str, bytes]:
+    """All that a run of `recipe` leaves at its end, but for what tells the time."""
+    last = step_folder(run, STEPS)
+    kept = [path for path in last.iterdir() if path.name != MANIFEST] + [run / "metrics.jsonl", run / "recipe.toml"]
+    return {path.name: path.read_bytes() for path in [*kept, *(run / "samples").iterdir()]}
+
+
+def assert_same_end(run: Path, whole: Path) -> None:
+    """Weights, optimizer, state, figures and samples of the two are equal byte for byte."""
+    ours, theirs = final(run), final(whole)
+    assert ours.keys() == theirs.keys() >= {"model.safetensors", "optimizer.safetensors", "state.json"}
+    assert [name for name in theirs if ours[name] != theirs[name]] == []
 
 
 def texts(folder: Path, **lines: list[str]) -> dict[str, Path]:

@@ -63,6 +63,11 @@ def test_file_says_only_what_differs(tmp_path):
     )
 
 
+def test_whole_number_is_good_enough_for_a_float(tmp_path):
+    rate = load_recipe(recipe_file(tmp_path, "[model]\ndropout = 0\n")).model.dropout
+    assert (rate, type(rate)) == (0.0, float)
+
+
 def test_byte_order_mark_is_taken_off(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_bytes(b"\xef\xbb\xbf[decode]\r\nbatch_size = 7\r\n")

@@ -168,6 +168,18 @@ def test_resumed_run_leaves_what_an_uninterrupted_one_leaves(tmp_path, saved, be
     assert steps == [*range(1, STEPS + 1)]
 
 
+def test_samples_beyond_the_resumed_step_are_dropped(tmp_path):
+    report(tmp_path, io.StringIO(), *events(1, 30))
+    report(tmp_path, io.StringIO(), *events(11, 15))
+    assert sample_names(tmp_path) == ["step-000000010.txt"]
+
+
+def test_time_left_is_counted_from_the_resumed_step(tmp_path):
+    one_step_in_two_seconds = Progress(31, STEPS, 0, 1.0, 1e-3, 1.0, 1.0, 0.0, seconds=2.0)
+    shown = report(tmp_path, io.StringIO(), Started(30, STEPS), one_step_in_two_seconds)
+    assert "step 31/40 78% 0:18 left" in shown
+
+
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_line_cut_short_by_a_kill_is_dropped(tmp_path, cut):
     path = tmp_path / "metrics.jsonl"

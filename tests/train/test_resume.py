@@ -12,28 +12,11 @@ import torch
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import checkpoints, step_folder
-from glassformer.store.manifest import MANIFEST
 from glassformer.train import session as module
 from glassformer.train.recipe import dumps_recipe
 from glassformer.train.report import Evaluated, Finished, Progress, Saved, Started, Stopped
 from glassformer.train.session import resume, start
-from train.examples import assert_same, follow, recipe, texts, weights
-
-STEPS = 12
-
-
-def final(run: Path) -> dict[str, bytes]:
-    """All that a run leaves that does not tell the time."""
-    last = step_folder(run, STEPS)
-    kept = [path for path in last.iterdir() if path.name != MANIFEST] + [run / "metrics.jsonl", run / "recipe.toml"]
-    return {path.name: path.read_bytes() for path in [*kept, *(run / "samples").iterdir()]}
-
-
-def assert_same_end(run: Path, whole: Path) -> None:
-    ours, theirs = final(run), final(whole)
-    assert ours.keys() == theirs.keys() >= {"model.safetensors", "optimizer.safetensors", "state.json"}
-    assert [name for name in theirs if ours[name] != theirs[name]] == []
-
+from train.examples import STEPS, assert_same, assert_same_end, follow, recipe, texts, weights
 
 def killed_after(whole: Path, step: int, to: Path) -> Path:
     """What a run that saves at every step would have left: later checkpoints gone, later lines of figures still there."""
@@ -48,7 +31,6 @@ def killed_after(whole: Path, step: int, to: Path) -> Path:
 def whole(tmp_path_factory) -> Path:
     """A run that nothing happened to, saved at every step."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    torch.set_num_threads(1)
     follow(start(recipe(checkpoint__every=1), run))
     return run
 
@@ -156,7 +138,13 @@ def test_arithmetic_is_chosen_once(tmp_path, monkeypatch):
 
 def test_notes_say_what_was_chosen(tmp_path):
     notes = "\n".join(start(recipe(), tmp_path / "run").notes)
-    for words in ("device: cpu, as asked; 1 threads", "arithmetic: float32", " parameters", "training pairs", "padding"):
+    for words in (
+        "device: cpu, as asked; 1 threads",
+        "arithmetic: float32",
+        " parameters",
+        "training pairs",
+        "padding",
+    ):
         assert words in notes
 
 

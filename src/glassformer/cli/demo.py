@@ -35,7 +35,7 @@ def run(arguments: Arguments) -> int:
 def show(recipe: Recipe, out: Path) -> int:
     """Train, then tell what was learned and what to type next."""
     from glassformer.cli.follow import Signals, follow  # here, as importing torch takes a second
-    from glassformer.cli.untrained import untrained
+    from glassformer.cli.pictures import gaze, untrained
     from glassformer.train.session import start
 
     seen: list[Evaluated] = []
@@ -54,7 +54,7 @@ def show(recipe: Recipe, out: Path) -> int:
         code = follow(session, out, signals, watch)
     if code == 0:
         print(f"\nThe loss, from {losses[0]:.2f} to {losses[-1]:.4f}:  {curve(losses)}" if losses else "")
-        print(*map(scene, milestones(seen)), next_commands(out), sep="\n")
+        print(*map(scene, milestones(seen)), gaze(session.model, session.prepared), next_commands(out), sep="\n")
     return code
 
 

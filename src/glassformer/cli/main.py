@@ -40,8 +40,6 @@ def attempt(words: list[str]) -> int:
         code = dispatch(words)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        raise
     except KeyboardInterrupt as stop:
         return complain("Stopped.", getattr(stop, "exit_code", 130))
     except Exception as error:

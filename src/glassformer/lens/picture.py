@@ -3,12 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 
+from glassformer.data.batch import Batch
+from glassformer.data.dataset import Tokenizers
+from glassformer.decode.answer import answer
 from glassformer.foundation.shapes import Float, Tensor
+from glassformer.lens.observe import observe
+from glassformer.model.transformer import Transformer
 
 SHADES = " ░▒▓█"
+
+
+class Picture(NamedTuple):
+    """A head and what it reads, drawn."""
+
+    head: str
+    """As in "decoder.blocks.1.cross_attention, head 3"."""
+    text: str
+
+
+def cross_attention_picture(model: Transformer, tokenizers: Tokenizers, source: str) -> Picture:
+    """Where an encoder-decoder looks while it answers `source`: a line for each token written, <eos> last.
+
+    Shown is the head that reads most decidedly.
+    """
+    ids = tokenizers.source.encode(source)
+    (given,) = answer(model, [ids])
+    batch = Batch.pairs([ids], [given.ids])
+    assert batch.source is not None
+    with torch.no_grad(), observe(model) as seen:
+        model(batch.tokens[:, :-1], source=batch.source)  # the row that reads token t writes token t + 1
+    name, head = sharpest_head(seen, "cross_attention")
+    rows = tokenizers.target.tokens(batch.tokens[0, 1:].tolist())
+    columns = tokenizers.source.tokens(batch.source[0].tolist())
+    return Picture(f"{name}, head {head}", heat_map(seen[name][0, head], rows, columns))
 
 
 def sharpest_head(seen: Mapping[str, Float[Tensor, "B H T S"]], kind: str) -> tuple[str, int]:

@@ -14,7 +14,7 @@ Config = TypeVar("Config", bound="StackConfig | ModelConfig")
 
 @dataclass(frozen=True)
 class StackConfig:
-    """One stack of blocks: an encoder, or a decoder (which is causal, and reads the memory of an encoder if there is one).
+    """One stack of blocks: an encoder, or a decoder (causal, and reading the memory of an encoder if there is one).
 
     Widths are counts of numbers, `max_len` a count of positions. Errors: `ConfigError` for values that contradict
     each other; names (`norm`, `activation`, `positions`, `attention`) are looked up when the stack is built.

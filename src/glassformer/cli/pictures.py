@@ -1,8 +1,9 @@
-"""What a model writes before it has learned anything: the first picture of the demo."""
+"""The pictures of the demo that need the model itself: what it writes untrained, and where it looks once trained."""
 
 from __future__ import annotations
 
 from glassformer.decode.answer import answer
+from glassformer.lens.picture import cross_attention_picture
 from glassformer.model.transformer import Transformer
 from glassformer.train.prepare import Prepared
 from glassformer.train.report import Evaluated, Sample
@@ -14,3 +15,15 @@ def untrained(model: Transformer, prepared: Prepared) -> Evaluated:
     sources = [prepared.dev.encoded.source[index] for index in range(len(pairs))]
     outputs = [prepared.tokenizers.target.decode(each.ids) for each in answer(model, sources)]
     return Evaluated(0, {}, [Sample(*pair, output) for pair, output in zip(pairs, outputs, strict=True)])
+
+
+def gaze(model: Transformer, prepared: Prepared) -> str:
+    """What the most decided head of the decoder reads while the model answers the first dev source."""
+    picture = cross_attention_picture(model, prepared.tokenizers, prepared.dev.pairs[0].source)
+    return "\n".join(
+        (
+            f"Where it looks: {picture.head}. A line for each letter it writes, a column for each letter it reads:",
+            *(f"  {line}".rstrip() for line in picture.text.splitlines()),
+            "",
+        )
+    )

@@ -1,0 +1,149 @@
+"""A run that is killed, crashes or loses a checkpoint: resumed, it ends with the bits of one that nothing happened to."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.store.folders import newest, step_folder
+from glassformer.train.recipe import Recipe
+from glassformer.train.report import Event, Evaluated, Progress, Reporter, Saved
+from glassformer.train.session import resume, start
+from store.faults import CRASHES, Crash, Trap, trapped
+from train.examples import assert_same_end, follow, recipe
+
+ROOT = Path(__file__).parents[2]
+
+
+def tiny() -> Recipe:
+    """Checkpoints at 3, 6, 9 and 12, evaluations at 4, 8 and 12, which add the best."""
+    return recipe(checkpoint__every=3, checkpoint__keep=2)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("whole") / "run"
+    follow(start(tiny(), run))
+    return run
+
+
+def finish(run: Path) -> None:
+    """Go on from whatever is left, or from nothing where nothing is left."""
+    try:
+        session = resume(run)
+    except CheckpointError as error:
+        assert "--overwrite" in str(error) or "recipe.toml" in str(error)
+        shutil.rmtree(run, ignore_errors=True)
+        session = start(tiny(), run)
+    follow(session)
+
+
+def events_until(run: Path, kind: type[Event], step: int) -> Iterator[None]:
+    """Train up to one event, and then no more, as if the power had gone: nothing is closed, nothing is saved."""
+    report = Reporter(run)
+    for event in start(tiny(), run).train():
+        report(event)
+        if isinstance(event, kind) and event.step == step:
+            yield
+            break
+    report.records.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [(Progress, 3), (Saved, 3), (Evaluated, 4), (Progress, 5), (Saved, 9), (Progress, 12), (Evaluated, 12), (Saved, 12)],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_stopped_at_any_event(whole, tmp_path, kind, step):
+    assert list(events_until(tmp_path / "run", kind, step)) == [None]
+    finish(tmp_path / "run")
+    assert_same_end(tmp_path / "run", whole)
+
+
+@pytest.mark.parametrize("how", CRASHES)
+def test_crash_at_calls_to_the_disk(whole, tmp_path, how):
+    """A dozen of the calls of a whole run, each the last that the dying process makes, or makes half of."""
+    with trapped() as counted:
+        follow(start(tiny(), tmp_path / "counted"))
+    total = len(counted.log)
+    assert total > 150
+    chosen = range(CRASHES.index(how) * total // 36, total, total // 12)
+    for at in chosen:
+        run = tmp_path / str(at)
+        with pytest.raises(Crash), trapped(at, how):
+            follow(start(tiny(), run))
+        finish(run)
+        assert_same_end(run, whole)
+
+
+@pytest.mark.parametrize("call", ["fsync", "rename", "save_file"])
+def test_disk_that_is_full_for_a_while(whole, tmp_path, call):
+    """The run ends with exit code 5 and what was complete; with room again it goes on to the same end."""
+    run = tmp_path / "run"
+    with trapped() as counted:
+        follow(start(tiny(), tmp_path / "counted"))
+    places = [at for at, (name, _) in enumerate(counted.log) if name == call]
+    at = places[len(places) // 2]
+    with pytest.raises(ResourceError) as caught, trapped(at, error=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
+        follow(start(tiny(), run))
+    assert caught.value.exit_code == 5
+    assert "the disk is full" in str(caught.value)
+    assert "ResourceError" in (run / "log.txt").read_text()
+    assert newest(run).folder is not None
+    finish(run)
+    assert_same_end(run, whole)
+
+
+def test_damaged_checkpoint_is_passed_over_and_named(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
+    for step in (12, 9):
+        path = step_folder(run, step) / "optimizer.safetensors"
+        path.write_bytes(path.read_bytes()[:-1] + b"\x55")
+    shutil.copytree(step_folder(whole, 9), step_folder(run, 6))  # keeps two: what step 6 held is gone, so remake it
+    shutil.rmtree(step_folder(run, 6))
+    session = resume(run)
+    passed = [note for note in session.notes if note.startswith("passed over: ")]
+    assert len(passed) == 2
+    assert all(str(step_folder(run, step)) in note for step, note in zip((12, 9), passed, strict=True))
+    assert session.step in (4, 8)
+    follow(session)
+    assert_same_end(run, whole)
+
+
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from glassformer.train.report import Progress, Reporter
+from glassformer.train.session import start
+from faults.test_session_faults import tiny
+run = Path(sys.argv[1])
+with Reporter(run) as report:
+    for event in start(tiny(), run).train():
+        report(event)
+        if isinstance(event, Progress) and event.step == 8:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_killed_process(whole, tmp_path):
+    """kill -9 on a process of its own: what it had written is there, and is enough."""
+    run = tmp_path / "run"
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    answer = subprocess.run([sys.executable, "-c", CHILD, str(run)], env=environment, capture_output=True, text=True)
+    assert answer.returncode == -signal.SIGKILL, answer.stderr
+    assert (run / "metrics.jsonl").read_text().count("\n") == 8 + 1
+    session = resume(run)
+    assert session.step == 6
+    follow(session)
+    assert_same_end(run, whole)
