@@ -11,25 +11,27 @@ from torch import Tensor
 
 from glassformer.parts import Dropout
 
-SHAPES = ((64, 16, 256), (128, 32, 256), (128, 32, 1024))
-"""Batch, positions and width: a small and a large residual stream, and the inner side of a feed-forward."""
+WIDTHS = (256, 1024)
+"""Of the residual stream, and of the inner side of a feed-forward."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     parser = arguments("dropout", __doc__ or "", rounds=21)
     parser.add_argument("--p", type=float, default=0.1, help="chance of a zero (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=4096, help="vectors of a batch (default: %(default)s)")
     options = parser.parse_args(words)
     begin("dropout: glassformer.parts.Dropout against torch.nn.functional.dropout", options)
-    rows = list(measure(options.p, options.device, options.rounds))
+    shapes = [(options.tokens // share, width) for share in (8, 1) for width in WIDTHS]
+    rows = list(measure(shapes, options.p, options.device, options.rounds))
     return finish("dropout", rows, options)
 
 
-def measure(p: float, device: str, rounds: int) -> Iterator[Row]:
+def measure(shapes: Sequence[tuple[int, int]], p: float, device: str, rounds: int) -> Iterator[Row]:
     """One row for each dtype, shape and direction."""
     ours = Dropout(p).train()
     for dtype in (torch.float32, torch.bfloat16):
-        for shape in SHAPES:
+        for shape in shapes:
             for backward in (False, True):
                 x = torch.randn(shape, dtype=dtype, device=device, requires_grad=backward)
                 upstream = torch.randn_like(x)

@@ -226,7 +226,9 @@ def test_params_json(run, session, a_run):
 
 def test_demo(run, session):
     answer = run("demo")
-    assert session.calls == [("start", load_recipe("reverse"), Path("runs/reverse"))]
+    reverse = load_recipe("reverse")
+    often = override(reverse, {"training.evaluate_every": reverse.training.steps // 10})
+    assert session.calls == [("start", often, Path("runs/reverse"))]
     assert answer.code == 0
     story = [
         "backwards",
@@ -258,9 +260,19 @@ def test_demo_into_a_folder_that_exists(refused, session, a_run):
     assert "glassformer resume runs/old" in refused("demo", "--out", "runs/old")
 
 
-@pytest.mark.parametrize(("count", "steps"), [(0, []), (1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (8, [0, 4, 7])])
-def test_milestones(count, steps):
-    assert [event.step for event in milestones([Evaluated(step, {}) for step in range(count)])] == steps
+@pytest.mark.parametrize(
+    ("scores", "steps"),
+    [
+        ([], []),
+        ([0.0], [0]),
+        ([0.0, 1.0], [0, 1]),
+        ([0.5, 0.9, 1.0], [0, 1, 2]),
+        ([0.5, 0.0, 0.6, 0.3, 0.5], [0, 2, 4]),
+    ],
+)
+def test_milestones(scores, steps):
+    seen = [Evaluated(step, {"exact_match": score}) for step, score in enumerate(scores)]
+    assert [event.step for event in milestones(seen)] == steps
 
 
 def test_curve():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.foundation.errors import CheckpointError, ConfigError, ResourceError
 from glassformer.store.folders import newest, step_folder
 from glassformer.train.recipe import Recipe
 from glassformer.train.report import Event, Evaluated, Progress, Reporter, Saved
@@ -40,8 +40,8 @@ def finish(run: Path) -> None:
     """Go on from whatever is left, or from nothing where nothing is left."""
     try:
         session = resume(run)
-    except CheckpointError as error:
-        assert "--overwrite" in str(error) or "recipe.toml" in str(error)
+    except (CheckpointError, ConfigError) as error:
+        assert "no intact checkpoint" in str(error) or "recipe.toml cannot be read" in str(error)
         shutil.rmtree(run, ignore_errors=True)
         session = start(tiny(), run)
     follow(session)
@@ -60,7 +60,7 @@ def events_until(run: Path, kind: type[Event], step: int) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("kind", "step"),
-    [(Progress, 3), (Saved, 3), (Evaluated, 4), (Progress, 5), (Saved, 9), (Progress, 12), (Evaluated, 12), (Saved, 12)],
+    [(Progress, 3), (Saved, 3), (Evaluated, 8), (Progress, 12), (Evaluated, 12)],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_stopped_at_any_event(whole, tmp_path, kind, step):
@@ -69,15 +69,20 @@ def test_stopped_at_any_event(whole, tmp_path, kind, step):
     assert_same_end(tmp_path / "run", whole)
 
 
-@pytest.mark.parametrize("how", CRASHES)
-def test_crash_at_calls_to_the_disk(whole, tmp_path, how):
-    """A dozen of the calls of a whole run, each the last that the dying process makes, or makes half of."""
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory) -> list[tuple[str, str]]:
+    """The calls to the disk of a whole run, and what they are about."""
     with trapped() as counted:
-        follow(start(tiny(), tmp_path / "counted"))
-    total = len(counted.log)
-    assert total > 150
-    chosen = range(CRASHES.index(how) * total // 36, total, total // 12)
-    for at in chosen:
+        follow(start(tiny(), tmp_path_factory.mktemp("calls") / "run"))
+    assert len(counted.log) > 150
+    return counted.log
+
+
+@pytest.mark.parametrize("how", CRASHES)
+def test_crash_at_calls_to_the_disk(whole, calls, tmp_path, how):
+    """A few of the calls, each the last that the dying process makes, or makes half of."""
+    stride = len(calls) // 4
+    for at in range(stride * CRASHES.index(how) // len(CRASHES), len(calls), stride):
         run = tmp_path / str(at)
         with pytest.raises(Crash), trapped(at, how):
             follow(start(tiny(), run))
@@ -86,35 +91,36 @@ def test_crash_at_calls_to_the_disk(whole, tmp_path, how):
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename", "save_file"])
-def test_disk_that_is_full_for_a_while(whole, tmp_path, call):
+def test_disk_that_is_full_for_a_while(whole, calls, tmp_path, call):
     """The run ends with exit code 5 and what was complete; with room again it goes on to the same end."""
     run = tmp_path / "run"
-    with trapped() as counted:
-        follow(start(tiny(), tmp_path / "counted"))
-    places = [at for at, (name, _) in enumerate(counted.log) if name == call]
-    at = places[len(places) // 2]
-    with pytest.raises(ResourceError) as caught, trapped(at, error=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
+    makes = [at for at, (name, path) in enumerate(calls) if name == call and (name != "rename" or renamed(path))]
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(ResourceError, match="the disk is full") as caught, trapped(makes[len(makes) // 2], error=full):
         follow(start(tiny(), run))
     assert caught.value.exit_code == 5
-    assert "the disk is full" in str(caught.value)
     assert "ResourceError" in (run / "log.txt").read_text()
     assert newest(run).folder is not None
     finish(run)
     assert_same_end(run, whole)
 
 
-def test_damaged_checkpoint_is_passed_over_and_named(whole, tmp_path):
-    run = shutil.copytree(whole, tmp_path / "run")
-    for step in (12, 9):
-        path = step_folder(run, step) / "optimizer.safetensors"
+def renamed(paths: str) -> bool:
+    """Whether a finished checkpoint gets its name here; an old one loses it, before it is deleted, to one with a dot."""
+    return Path(paths.split()[-1]).name.startswith("step-")
+
+
+def test_damaged_checkpoints_are_passed_over_and_named(whole, tmp_path):
+    run = tmp_path / "run"
+    follow(start(recipe(checkpoint__every=3, checkpoint__keep=9), run))
+    (run / "recipe.toml").write_bytes((whole / "recipe.toml").read_bytes())
+    for step, name in ((12, "optimizer.safetensors"), (9, "model.safetensors")):
+        path = step_folder(run, step) / name
         path.write_bytes(path.read_bytes()[:-1] + b"\x55")
-    shutil.copytree(step_folder(whole, 9), step_folder(run, 6))  # keeps two: what step 6 held is gone, so remake it
-    shutil.rmtree(step_folder(run, 6))
     session = resume(run)
     passed = [note for note in session.notes if note.startswith("passed over: ")]
-    assert len(passed) == 2
-    assert all(str(step_folder(run, step)) in note for step, note in zip((12, 9), passed, strict=True))
-    assert session.step in (4, 8)
+    assert [str(step_folder(run, step)) in note for step, note in zip((12, 9), passed, strict=True)] == [True, True]
+    assert session.step == 8
     follow(session)
     assert_same_end(run, whole)
 

@@ -13,6 +13,7 @@ from glassformer.foundation.errors import ConfigError
 from specimens import SHAPES, config, stack
 
 COUNTS = ["d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window"]
+BOTH = {"encoder": stack(), "decoder": stack()}
 CHANCES = ["dropout", "attention_dropout", "feed_forward_dropout"]
 
 
@@ -74,7 +75,7 @@ def test_rotary_wants_even_heads():
 
 @pytest.mark.parametrize(("wrong", "message"), [
     ({"vocab_size": 0, "encoder": stack()}, "vocab_size must be at least 1; got 0"),
-    ({"vocab_size": 9, "encoder": stack(), "decoder": stack(), "source_vocab_size": 0}, "source_vocab_size must be at least 1; got 0"),
+    ({"vocab_size": 9, **BOTH, "source_vocab_size": 0}, "source_vocab_size must be at least 1; got 0"),
     ({"vocab_size": 9}, r"encoder, a decoder or both; got neither\. Give encoder=StackConfig\(\.\.\.\)"),
     ({"vocab_size": 9, "encoder": stack(), "decoder": stack(d_model=32)}, "got 16 and 32. Give both the same"),
     ({"vocab_size": 9, "encoder": stack(causal=True), "decoder": stack()}, "got encoder.causal=True. Set it to False"),

@@ -89,13 +89,21 @@ def test_encode_and_decode_are_forward():
 
 
 @pytest.mark.parametrize(("shape", "given", "message"), [
-    ("encoder-decoder", {}, r"reads a source; give source= \(token ids\) or memory="),
+    ("encoder-decoder", {}, r"reads one source; give source= \(token ids\) or memory= .*; got neither"),
+    ("encoder-decoder", {"source": tokens(1, 2), "memory": torch.zeros(1, 2, 16)}, "one source; .* got both"),
+    ("decoder", {"source_keep": torch.ones(1, 3).bool()}, "source_keep .* belong to an encoder-decoder"),
     ("decoder", {"source": tokens(1, 3)}, "belong to an encoder-decoder; this model has one stack"),
     ("encoder", {"memory": torch.zeros(1, 3, 16)}, "belong to an encoder-decoder; this model has one stack"),
 ])  # fmt: skip
 def test_sources_where_they_belong(shape, given, message):
     with pytest.raises(ConfigError, match=message):
         model(shape)(tokens(1, 3), **given)
+
+
+@pytest.mark.parametrize("capacity", [None, 5])
+def test_a_model_that_reads_both_ways_has_no_cache(capacity):
+    with pytest.raises(ConfigError, match=r"this one reads both ways\. Give it all tokens at once, without a cache"):
+        model("encoder").new_cache(capacity)
 
 
 @pytest.mark.parametrize("shape", ["encoder", "decoder"])

@@ -174,10 +174,11 @@ def test_samples_beyond_the_resumed_step_are_dropped(tmp_path):
     assert sample_names(tmp_path) == ["step-000000010.txt"]
 
 
-def test_time_left_is_counted_from_the_resumed_step(tmp_path):
-    one_step_in_two_seconds = Progress(31, STEPS, 0, 1.0, 1e-3, 1.0, 1.0, 0.0, seconds=2.0)
-    shown = report(tmp_path, io.StringIO(), Started(30, STEPS), one_step_in_two_seconds)
-    assert "step 31/40 78% 0:18 left" in shown
+def test_time_left_is_counted_from_the_first_step(tmp_path):
+    steps = [Progress(step, STEPS, 0, 1.0, 1e-3, 1.0, 1.0, 0.0, seconds) for step, seconds in ((31, 50.0), (32, 52.0))]
+    shown = report(tmp_path, io.StringIO(), Started(30, STEPS), *steps)
+    assert "step 31/40 78% ? left" in shown  # the first step also warms up, so it says nothing of the others
+    assert "step 32/40 80% 0:16 left" in shown
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
@@ -246,9 +247,9 @@ def test_color_is_there_to_be_turned_off(tmp_path):
 
 def test_moving_line_fits_80_columns(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    late = Progress(2345, 4000, 9, 1.2345, 1.2e-4, 9.9, 12_345.0, 0.012, 900.0)
-    shown = report(tmp_path, Terminal(), Started(0, 4000), late)
-    assert "step 2345/4000 59% 10:35 left, loss 1.2345, lr 1.2e-04, 12,345 tok/s, pad 1% \u2501" in plain(shown)
+    late = [Progress(step, 4000, 9, 1.2345, 1.2e-4, 9.9, 12_345.0, 0.012, 9.0 + step) for step in (1, 3345)]
+    shown = report(tmp_path, Terminal(), Started(0, 4000), *late)
+    assert "step 3345/4000 84% 10:55 left, loss 1.2345, lr 1.2e-04, 12,345 tok/s, pad 1% \u2501" in plain(shown)
     assert "\u2026" not in shown
 
 

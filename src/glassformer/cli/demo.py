@@ -10,7 +10,7 @@ from statistics import fmean
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import RUNS, check_room, free_name, room_for
-from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.recipe import Recipe, load_recipe, override
 from glassformer.train.report import Evaluated, Event, Progress, printable
 
 INTRODUCTION = """\
@@ -23,6 +23,7 @@ and is corrected, step by step. At first it guesses.
 def run(arguments: Arguments) -> int:
     """Train the recipe `reverse` in a fresh folder; an earlier demo is never overwritten, nor in the way."""
     recipe = load_recipe("reverse")
+    recipe = override(recipe, {"training.evaluate_every": max(recipe.training.steps // 10, 1)})  # to see it half right
     usual = RUNS / recipe.name
     out = Path(arguments.options["out"]) if "out" in arguments.options else free_name(usual)
     check_room(out, overwrite=False)
@@ -59,8 +60,9 @@ def show(recipe: Recipe, out: Path) -> int:
 
 
 def milestones(seen: Sequence[Evaluated]) -> list[Evaluated]:
-    """The first evaluation, the one at half the way, and the last; fewer if there were fewer."""
-    return [seen[index] for index in sorted({0, len(seen) // 2, len(seen) - 1}) if 0 <= index < len(seen)]
+    """The first evaluation, the one between that is nearest to half right, and the last; fewer if there were fewer."""
+    between = sorted(seen[1:-1], key=lambda event: abs(float(event.metrics["exact_match"]) - 0.5))
+    return [*seen[:1], *between[:1], *seen[1:][-1:]]
 
 
 def scene(event: Evaluated) -> str:

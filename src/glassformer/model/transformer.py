@@ -68,12 +68,18 @@ class Transformer(nn.Module):
         the new ones.
         """
         if self.decoder is None or self.encoder is None:
-            if source is not None or memory is not None:
-                raise ConfigError("source and memory belong to an encoder-decoder; this model has one stack.")
+            if source is not None or memory is not None or source_keep is not None:
+                raise ConfigError(
+                    "source, source_keep and memory belong to an encoder-decoder; this model has one stack. "
+                    "Give tokens and keep."
+                )
             return self.reader(tokens, keep=keep, cache=cache)
-        if memory is None:
-            if source is None:
-                raise ConfigError("An encoder-decoder reads a source; give source= (token ids) or memory= (encode()).")
+        if (source is None) == (memory is None):
+            got = "neither" if source is None else "both"
+            raise ConfigError(
+                f"An encoder-decoder reads one source; give source= (token ids) or memory= (encode()); got {got}."
+            )
+        if source is not None:
             memory = self.encoder(source, keep=source_keep)
         return self.decoder(tokens, keep=keep, memory=memory, memory_keep=source_keep, cache=cache)
 
@@ -93,5 +99,13 @@ class Transformer(nn.Module):
         )
 
     def new_cache(self, capacity: int | None = None) -> Cache:
-        """An empty cache for decoding: growing, or of constant shapes with room for `capacity` tokens."""
+        """An empty cache for decoding: growing, or of constant shapes with room for `capacity` tokens.
+
+        Errors: `ConfigError` for a model that reads both ways: what comes later would change what was answered.
+        """
+        if not self.config.stack.causal:
+            raise ConfigError(
+                "A cache belongs to a model that writes from left to right; this one reads both ways. "
+                "Give it all tokens at once, without a cache."
+            )
         return Cache(len(self.reader.blocks), capacity=capacity)

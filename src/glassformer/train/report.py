@@ -124,7 +124,7 @@ class Reporter:
         self.records = Records(run)
         self.console = console or Console(stderr=True)
         self.bar: progress.Progress | None = None
-        self.began = 0
+        self.first: Progress | None = None
 
     def __enter__(self) -> Reporter:
         return self
@@ -142,7 +142,6 @@ class Reporter:
         """Show and keep one event."""
         match event:
             case Started():
-                self.began = event.step
                 self.records.open(event.step)
                 for note in event.notes:
                     self.say(note)
@@ -182,16 +181,17 @@ class Reporter:
 
     def show_progress(self, event: Progress) -> None:
         """Move the line, and every so many steps write one."""
-        done = event.step - self.began
-        left = event.seconds / max(done, 1) * (event.steps - event.step)
+        first = self.first = self.first or event  # not counted, as it takes longer than those that follow
+        done = event.step - first.step
+        left = duration((event.seconds - first.seconds) / done * (event.steps - event.step)) if done else "?"
         text = (
-            f"step {event.step}/{event.steps} {event.step / event.steps:.0%} {duration(left)} left, "
+            f"step {event.step}/{event.steps} {event.step / event.steps:.0%} {left} left, "
             f"loss {event.loss:.4f}, lr {event.learning_rate:.1e}, "
             f"{event.tokens_per_second:,.0f} tok/s, pad {event.pad_share:.0%}"
         )
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=event.step, description=text)
-        if done == 1 or event.step % line_interval(event.steps) == 0 or event.step == event.steps:
+        if not done or event.step % line_interval(event.steps) == 0 or event.step == event.steps:
             self.records.log(text)
             if self.bar is None:
                 self.console.print(Text(text), soft_wrap=True)

@@ -236,7 +236,7 @@ def resume(run: Path) -> Session:
     found = newest(run)
     if found.folder is None:
         raise CheckpointError(
-            f"{run} has no intact checkpoint to go on from{''.join('; ' + each.reason for each in found.skipped)}. "
+            f"{run} has no intact checkpoint to go on from. {''.join(f'{each.reason} ' for each in found.skipped[:2])}"
             "Start over with `glassformer train ... --overwrite`."
         )
     loaded = load(found.folder, device=device)

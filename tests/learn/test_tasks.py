@@ -1,0 +1,99 @@
+"""A task small enough to be learned to the last example in two seconds, and not at all by a model with a planted bug."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.model.stack import Stack
+from glassformer.train import prepare
+from glassformer.train.objective import OBJECTIVES, next_token
+from glassformer.train.session import start
+from glassformer.train.use import evaluate
+from train.examples import follow, recipe
+
+SMALL = {
+    **{"data__symbols": 6, "data__min_length": 3, "data__max_length": 4, "decode__max_new_tokens": 8},
+    **{"data__train_size": 2000, "data__dev_size": 60, "data__test_size": 60},
+    **{"model__d_model": 32, "model__d_ff": 64, "model__dropout": 0.0, "model__tie_embeddings": False},
+    **{"model__positions": "learned", "model__max_len": 12},
+    **{"training__steps": 300, "training__batch_tokens": 512, "training__accumulate": 1},
+    **{"training__learning_rate": 1e-2, "training__warmup": 20},
+    **{"training__label_smoothing": 0.0, "training__weight_decay": 0.0},
+    **{"training__evaluate_every": 0, "training__metric": "exact_match"},
+}
+"""1,512 different sources to be written backwards, about 1,360 of them for training."""
+ENCODER = {"data__layout": "encoder", "model__n_layers": 2}
+
+
+def learned(folder: Path, **changes: object) -> dict[str, float]:
+    """The last line of figures of a run."""
+    follow(start(recipe(**{**SMALL, **changes}), folder / "run"))
+    return json.loads((folder / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
+def test_reverse_is_learned_to_the_last_example(tmp_path, layout):
+    figures = learned(tmp_path, **(ENCODER if layout == "encoder" else {}))
+    assert (figures["exact_match"], figures["token_accuracy"]) == (1.0, 1.0)
+    assert figures["loss"] < 0.05
+    run = tmp_path / "run"
+    assert evaluate(run, recipe(**{**SMALL, "data__layout": layout}))["exact_match"] > 0.95  # of pairs never seen
+
+
+def without_order(monkeypatch) -> dict[str, object]:
+    """Attention sees a set."""
+    return {"model__positions": "none"}
+
+
+def encoder_without_order(monkeypatch) -> dict[str, object]:
+    return {**ENCODER, "model__positions": "none"}
+
+
+def labels_not_shifted(monkeypatch) -> dict[str, object]:
+    """Each token predicts itself: the loss falls to nothing, and nothing is learned."""
+
+    def same_token(data):
+        asked = next_token(data)
+        return asked._replace(ids=asked.inputs)
+
+    monkeypatch.setitem(OBJECTIVES, "next_token", same_token)
+    return {}
+
+
+def decoder_sees_the_future(monkeypatch) -> dict[str, object]:
+    """Each token may look up the one it is to predict."""
+    mask = Stack._mask
+
+    def leaky(stack, step, keep, like):
+        made = mask(stack, step, keep, like)
+        return replace(made, causal=False) if torch.is_grad_enabled() else made
+
+    monkeypatch.setattr(Stack, "_mask", leaky)
+    return {}
+
+
+def source_of_another_row(monkeypatch) -> dict[str, object]:
+    """Each row is taught with its neighbour's source."""
+    collate = prepare.collate
+
+    def rolled(encoded, rows, layout):
+        made = collate(encoded, rows, layout)
+        keep = None if made.source_keep is None else made.source_keep.roll(1, 0)
+        return replace(made, source=made.source.roll(1, 0), source_keep=keep)
+
+    monkeypatch.setattr(prepare, "collate", rolled)
+    return {}
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [without_order, encoder_without_order, labels_not_shifted, decoder_sees_the_future, source_of_another_row],
+)
+def test_planted_bug_is_noticed(tmp_path, monkeypatch, plant):
+    changes = plant(monkeypatch)
+    assert learned(tmp_path, **changes, training__steps=200)["exact_match"] < 0.4
