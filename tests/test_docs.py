@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -58,29 +59,32 @@ def tables(text: str) -> Iterator[list[str]]:
 
 # --- programs
 
-SNIPPETS = [(name, body) for name, text in TEXTS.items() for body in blocks(text, "python")]
+
+def programs(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Each Python block, and how its output ends: the lines of a `text` block behind it."""
+    for (kind, body), (next_kind, shown) in pairwise([*FENCED.findall(text), ("", "")]):
+        if kind == "python":
+            yield body, shown.splitlines() if next_kind == "text" else []
 
 
-@pytest.mark.parametrize(("name", "body"), SNIPPETS, ids=[f"{name}-{i}" for i, (name, _) in enumerate(SNIPPETS)])
-def test_snippet_runs(name, body, tmp_path):
-    """As a user's own program: in an empty folder, with warnings as errors."""
-    ended = run_snippet(body, tmp_path)
-    assert ended.returncode == 0, f"{name}:\n{ended.stderr}"
+PROGRAMS = [(f"{name}-{i}", *each) for name, text in TEXTS.items() for i, each in enumerate(programs(text))]
 
 
-def run_snippet(body: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(architecture.SOURCE.parent), "OMP_NUM_THREADS": "1"}
+@pytest.mark.parametrize(("name", "body", "shown"), PROGRAMS, ids=[name for name, _, _ in PROGRAMS])
+def test_program_runs(name, body, shown, tmp_path):
+    """As a user's own, in an empty folder, with warnings as errors. The shades of a picture may differ elsewhere."""
+    lines = run_python(body, tmp_path).splitlines()
+    assert [line.strip(" ░▒▓█") for line in lines[-len(shown) :]] == [line.strip(" ░▒▓█") for line in shown or lines]
+
+
+def run_python(body: str, folder: Path) -> str:
+    """What a fresh interpreter prints."""
+    path = f"{architecture.SOURCE.parent}{os.pathsep}{ROOT / 'benchmarks'}"
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "error", "-c", body]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
-
-
-def test_readme_example_shows_what_is_promised(tmp_path):
-    """The right answer to what it never saw, and a picture with a line a word; its shades may differ elsewhere."""
-    [body], [shown] = blocks(README, "python"), blocks(README, "text")
-    translation, *picture = shown.splitlines()
-    lines = run_snippet(body, tmp_path).stdout.splitlines()[-len(shown.splitlines()) :]
-    assert lines[0] == translation
-    assert [line.strip(" ░▒▓█") for line in lines[1:]] == [line.strip(" ░▒▓█") for line in picture]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 # --- commands
@@ -99,8 +103,6 @@ def commands(text: str) -> Iterator[list[str]]:
 def refused(words: list[str]) -> str | None:
     """Why the command line would not take these words; its own reader says so, and nothing is run."""
     _, name, *rest = words
-    if name in ("--help", "--version"):
-        return None
     if name not in VERBS:
         return f"there is no verb {name!r}"
     try:
@@ -123,10 +125,10 @@ def test_command_line_parses(name, words):
 
 
 @pytest.mark.parametrize(
-    "line", ["glassformer tarin reverse", "glassformer train revers", "glassformer resume runs/x --json"]
+    "line", ["tarin reverse", "train revers", "resume runs/x --json", "train copy --model.norms layer"]
 )
 def test_wrong_command_is_seen(line):
-    [words] = commands(f"```\n{line} # with a remark\n```")
+    [words] = commands(f"```\nglassformer {line} # with a remark\n```")
     assert refused(words)
 
 
@@ -144,20 +146,13 @@ def test_make_target_exists(name, words):
 # --- the table of results
 
 
-@pytest.fixture
-def results(monkeypatch):
+def test_results_are_those_of_the_benchmark(monkeypatch):
+    """The table's head and rows, and the command that fills it."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("results")
-
-
-def test_results_are_the_rows_of_the_benchmark(results):
+    results = importlib.import_module("results")
     rows = list(tables(section(README, "Results to expect")))
     assert [row[:2] for row in rows] == [[f"`{each.name}`", each.measures] for each in results.EXPERIMENTS]
-    head = next(line for line in README.splitlines() if line.startswith("| recipe"))
-    assert tuple(cell.strip() for cell in head.strip("|").split("|")) == results.HEAD
-
-
-def test_command_that_makes_the_results_parses(results):
+    assert [cell.strip() for cell in re.search(r"^\| (recipe .*) \|$", README, re.M)[1].split("|")] == [*results.HEAD]
     [given] = [word for _, words in MADE for word in words if word.startswith("ARGS=results")]
     assert results.reader().parse_args(shlex.split(given.removeprefix("ARGS="))[1:]).data == "multi30k"
 
@@ -173,10 +168,9 @@ TINY = {
 
 def test_benchmarks_run(tmp_path):
     """All of `make bench`, as small as can be; the figures of such a run mean nothing."""
-    body = f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r})\nimport run\nassert {{*run.KNOWN}} == {{*{[*TINY]}}}"
-    body += "".join(f"\nassert run.main([{name!r}, *{words.split()}]) == 0" for name, words in TINY.items())
-    ended = run_snippet(body, tmp_path)
-    assert ended.returncode == 0, ended.stderr
+    body = f"from run import KNOWN, main\nassert {{*KNOWN}} == {{*{[*TINY]}}}\n"
+    body += "".join(f"assert main([{name!r}, *{words.split()}]) == 0\n" for name, words in TINY.items())
+    assert run_python(body, tmp_path).count("## ") == len(TINY) - 2, "a heading each, but for JSON and results"
 
 
 # --- links
@@ -228,17 +222,12 @@ def defined(path: Path) -> set[str]:
     return names
 
 
-PLACES = [
-    (re.findall(r"\]\(([^)]+)\)", place)[0], name.strip("`"))
-    for _, place, name in tables(section(ARCHITECTURE, "Where is ...?"))
-]
-REGISTRIES = [
-    (re.findall(r"\]\(([^)]+)\)", where)[0], INLINE.findall(where)[0])
-    for _, _, where in tables(section(ARCHITECTURE, "Adding a variant"))
-]
+WHERE = [f"{file} {name}" for _, file, name in tables(section(ARCHITECTURE, "Where is ...?"))]
+WHERE += [place for _, _, place in tables(section(ARCHITECTURE, "Adding a variant"))]
+PLACES = [(re.findall(r"\]\(([^)]+)\)", text)[0], INLINE.findall(text)[0]) for text in WHERE]
 
 
-@pytest.mark.parametrize(("path", "name"), [*PLACES, *REGISTRIES], ids=lambda each: Path(each).name)
+@pytest.mark.parametrize(("path", "name"), PLACES, ids=[f"{Path(path).name}-{name}" for path, name in PLACES])
 def test_where_is(path, name):
     assert name in defined((ROOT / "docs" / path).resolve())
 
@@ -274,15 +263,11 @@ def test_run_folder_is_as_it_is_written():
 # --- what the README says is inside
 
 
-def test_public_names_are_explained():
-    explained = {*INLINE.findall(README), *INLINE.findall(ARCHITECTURE)}
-    assert {*glassformer.__all__} <= explained
-
-
-def test_tree_names_every_folder():
+def test_readme_names_every_folder_and_every_public_name():
     tree = section(README, "What is inside")
     there = {path.name for path in architecture.SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert {*re.findall(r"[├└]─ (\w+)/", tree)} == there
+    assert {*glassformer.__all__} <= {*INLINE.findall(README), *INLINE.findall(ARCHITECTURE)}
 
 
 # --- the glossary

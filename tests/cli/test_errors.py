@@ -139,7 +139,7 @@ def test_ctrl_c_while_nothing_is_trained(run, session):
 
 def python(*words: str, **options) -> subprocess.CompletedProcess[bytes]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **options.pop("env", {})}
-    command = [sys.executable, "-m", "glassformer", word]
+    command = [sys.executable, "-m", "glassformer", *words]
     return subprocess.run(command, capture_output=True, env=environment, check=False, **options)
 
 
@@ -157,7 +157,7 @@ def test_reader_that_goes_away(stream, word):
     reader, writer = os.pipe()
     os.close(reader)
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {stream: writer}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": ""}  # as at a user's
     answer = subprocess.run([sys.executable, "-m", "glassformer", word], env=environment, check=False, **streams)
     os.close(writer)
     assert answer.returncode == 141

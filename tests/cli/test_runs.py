@@ -123,7 +123,9 @@ def test_overwrite_that_fails_gives_the_old_run_back(run, session, failure):
 
 def test_empty_folder_may_be_used(run, session, tmp_path):
     (tmp_path / "x").mkdir()
-    assert run("train", "reverse", "--out", "x").code == 0
+    (tmp_path / "link").symlink_to("x")
+    assert run("train", "reverse", "--out", "link").code == 0
+    assert (tmp_path / "x" / "recipe.toml").exists()
 
 
 def test_a_run_writes_nothing_that_overwrite_does_not_know(run, session):

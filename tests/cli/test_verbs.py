@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from glassformer.cli.demo import curve, milestones
+from glassformer.cli.demo import curve, milestones, scene
 from glassformer.cli.main import main
 from glassformer.cli.translate import answers, lines_of, on_one_line
 from glassformer.foundation.errors import DataError
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
-from glassformer.train.report import Evaluated
+from glassformer.train.report import Evaluated, Sample
 
 
 @pytest.fixture
@@ -273,6 +273,10 @@ def test_demo_into_a_folder_that_exists(refused, session, a_run):
 def test_milestones(scores, steps):
     seen = [Evaluated(step, {"exact_match": score}) for step, score in enumerate(scores)]
     assert [event.step for event in milestones(seen)] == steps
+
+
+def test_scene_with_an_empty_answer():
+    assert scene(Evaluated(0, {}, [Sample("a b", "b a", "")])) == "Before training:\n  a b  ->  (nothing)\n"
 
 
 def test_curve():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 import torch
+from hypothesis import strategies as st
 
 from glassformer import ATTEND
 from glassformer.parts import NORMS, PLACEMENTS, POSITIONS
@@ -24,9 +26,9 @@ shapes = pytest.mark.parametrize("shape", SHAPES)
 paddings = pytest.mark.parametrize("where", PADDINGS)
 
 
-def rows_for(shape):
+def rows_for(shape, lengths=LENGTHS):
     """Ids for each row, and its source where the shape reads one."""
-    return [(tokens(n), tokens(m) if shape == "encoder-decoder" else None) for n, m in LENGTHS]
+    return [(tokens(n), tokens(m) if shape == "encoder-decoder" else None) for n, m in lengths]
 
 
 def batch(rows, where, width=10):
@@ -52,6 +54,29 @@ def test_each_row_of_a_padded_batch_gets_what_it_gets_alone(shape, where, varian
     with torch.no_grad():
         together = made(**given)
         for logits, real, row in zip(together, given["keep"], rows, strict=True):
+            close(logits[real], alone(made, row))
+
+
+@hypothesis.given(
+    shape=st.sampled_from(SHAPES),
+    where=st.sampled_from(PADDINGS),
+    settings=st.fixed_dictionaries(
+        {
+            "positions": st.sampled_from(sorted(POSITIONS)),
+            "attention": st.sampled_from(sorted(ATTEND["softmax"])),
+            "norm_placement": st.sampled_from(sorted(PLACEMENTS)),
+            "window": st.none() | st.integers(1, 5),
+            "n_kv_heads": st.sampled_from([1, 2, 4]),
+        }
+    ),
+    lengths=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), min_size=1, max_size=4),
+    spare=st.integers(0, 3),
+)
+def test_any_batch_any_neighbours_any_padding(shape, where, settings, lengths, spare):
+    made, rows = model(shape, **settings), rows_for(shape, lengths)
+    given = batch(rows, where, width=max(map(max, lengths)) + spare)
+    with torch.no_grad():
+        for logits, real, row in zip(made(**given), given["keep"], rows, strict=True):
             close(logits[real], alone(made, row))
 
 

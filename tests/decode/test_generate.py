@@ -97,7 +97,9 @@ def test_ends_at_eos_and_not_before(eos):
     network = model("decoder")
     wanted = [9, 8, eos, 9]
     steps = iter([torch.tensor([token, 8]) for token in wanted])
-    written = collected(network, 2, prompts=[[BOS], [BOS]], max_new_tokens=[4, 3], choose=lambda _: next(steps), eos=eos)
+    written = collected(
+        network, 2, prompts=[[BOS], [BOS]], max_new_tokens=[4, 3], choose=lambda _: next(steps), eos=eos
+    )
     assert written == [[9, 8, eos], [8, 8, 8]]
 
 
@@ -110,6 +112,7 @@ def test_chooser_sees_the_logits_of_the_last_token():
         return logits.argmin(-1)
 
     next(iter(generate(network, prompts=prompts, max_new_tokens=1, choose=least)))
+    assert not seen[0].requires_grad
     for row, prompt in enumerate(prompts):
         torch.testing.assert_close(seen[0][row], network(torch.tensor([prompt]))[0, -1], rtol=1e-12, atol=1e-12)
 

@@ -1,4 +1,4 @@
-"""A task small enough to be learned to the last example in two seconds, and not at all by a model with a planted bug."""
+"""A task that is learned to the last example in a few seconds, and not by a model with a planted bug."""
 
 from __future__ import annotations
 
@@ -17,14 +17,28 @@ from glassformer.train.use import evaluate
 from train.examples import follow, recipe
 
 SMALL = {
-    **{"data__symbols": 6, "data__min_length": 3, "data__max_length": 4, "decode__max_new_tokens": 8},
-    **{"data__train_size": 2000, "data__dev_size": 60, "data__test_size": 60},
-    **{"model__d_model": 32, "model__d_ff": 64, "model__dropout": 0.0, "model__tie_embeddings": False},
-    **{"model__positions": "learned", "model__max_len": 12},
-    **{"training__steps": 300, "training__batch_tokens": 512, "training__accumulate": 1},
-    **{"training__learning_rate": 1e-2, "training__warmup": 20},
-    **{"training__label_smoothing": 0.0, "training__weight_decay": 0.0},
-    **{"training__evaluate_every": 0, "training__metric": "exact_match"},
+    "data__symbols": 6,
+    "data__min_length": 3,
+    "data__max_length": 4,
+    "decode__max_new_tokens": 8,
+    "data__train_size": 2000,
+    "data__dev_size": 60,
+    "data__test_size": 60,
+    "model__d_model": 32,
+    "model__d_ff": 64,
+    "model__dropout": 0.0,
+    "model__tie_embeddings": False,
+    "model__positions": "learned",
+    "model__max_len": 12,
+    "training__steps": 300,
+    "training__batch_tokens": 512,
+    "training__accumulate": 1,
+    "training__learning_rate": 1e-2,
+    "training__warmup": 20,
+    "training__label_smoothing": 0.0,
+    "training__weight_decay": 0.0,
+    "training__evaluate_every": 0,
+    "training__metric": "exact_match",
 }
 """1,512 different sources to be written backwards, about 1,360 of them for training."""
 ENCODER = {"data__layout": "encoder", "model__n_layers": 2}
@@ -69,8 +83,8 @@ def decoder_sees_the_future(monkeypatch) -> dict[str, object]:
     """Each token may look up the one it is to predict."""
     mask = Stack._mask
 
-    def leaky(stack, step, keep, like):
-        made = mask(stack, step, keep, like)
+    def leaky(stack, *given):
+        made = mask(stack, *given)
         return replace(made, causal=False) if torch.is_grad_enabled() else made
 
     monkeypatch.setattr(Stack, "_mask", leaky)
@@ -96,4 +110,4 @@ def source_of_another_row(monkeypatch) -> dict[str, object]:
 )
 def test_planted_bug_is_noticed(tmp_path, monkeypatch, plant):
     changes = plant(monkeypatch)
-    assert learned(tmp_path, **changes, training__steps=200)["exact_match"] < 0.4
+    assert learned(tmp_path, **changes, training__steps=150)["exact_match"] < 0.4

@@ -18,8 +18,15 @@ from glassformer.store.folders import newest, step_folder
 from glassformer.train.report import Progress, Records
 
 WORDS = {
-    **{"dog": "Hund", "horse": "Pferd", "man": "Mann", "child": "Kind"},
-    **{"runs": "rennt", "sleeps": "schläft", "waits": "wartet", "slowly": "langsam", "here": "hier"},
+    "dog": "Hund",
+    "horse": "Pferd",
+    "man": "Mann",
+    "child": "Kind",
+    "runs": "rennt",
+    "sleeps": "schläft",
+    "waits": "wartet",
+    "slowly": "langsam",
+    "here": "hier",
 }
 PAIRS = [
     (f"A {who} {does}{how}.", f"Ein {WORDS[who]} {WORDS[does]}{' ' + WORDS[how.strip()] if how else ''}.")

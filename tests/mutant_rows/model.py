@@ -30,6 +30,8 @@ ROWS: list[Mutant] = [
         'f"{what}={name!r} is not', 'f"{name!r} is not', REGISTRY),
     Mutant("a far-fetched name is suggested", "foundation/registry.py",
         "cutoff=0.5", "cutoff=0.0", "tests/foundation/test_registry.py"),
+    Mutant("a diverged run ends like bad input", "foundation/errors.py",
+        "exit_code = 4", "exit_code = 2", "tests/foundation/test_errors.py"),
     Mutant("more threads than pay", "foundation/runtime.py",
         "min(allowed, MOST_THREADS)", "allowed", RUNTIME),
     Mutant("a device out of reach is chosen", "foundation/runtime.py",
@@ -76,6 +78,8 @@ ROWS: list[Mutant] = [
         "keep.dtype != torch.bool", "keep.is_complex()", f"{MASK} {MODEL}::test_a_keep_of_numbers_is_refused"),
     Mutant("a window of zero is taken", "attend/mask.py",
         "self.window < 1", "self.window < 0", MASK),
+    Mutant("a shape is not said", "attend/mask.py",
+        'Float[Tensor, "*#batch H T S"]', "Tensor", SHAPES),
 
     # attend: the backends
     Mutant("the reference does not scale", "attend/reference.py",
@@ -123,7 +127,7 @@ ROWS: list[Mutant] = [
     Mutant("heads are cut across", "parts/attention.py",
         "x.unflatten(-1, (-1, self.d_head)).transpose(1, 2)", "x.unflatten(-1, (self.d_head, -1)).permute(0, 3, 1, 2)", TORCH_MHA),
     Mutant("queries are not turned", "parts/attention.py",
-        "q = rotate(self.heads(self.query(x)), rotation)", "q = self.heads(self.query(x))", f"{CACHE}::test_rows_that_stand_at_different_positions_share_a_batch"),
+        "q = rotate(self.heads(self.query(x)), rotation)", "q = self.heads(self.query(x))", POSITIONS),
     Mutant("cross-attention reads its own stream", "parts/attention.py",
         "source = x if source is None else source", "source = x", TORCH_MHA),
     Mutant("attention drops weights in evaluation", "parts/attention.py",
@@ -253,7 +257,7 @@ ROWS: list[Mutant] = [
     Mutant("layers start alike", "model/initialize.py",
         "                    laws.linear(module.weight)", "                    _ = nn.init.constant_(module.weight, 0.01)", f"{LOSS}::test_no_two_matrices_start_alike"),
     Mutant("biases start anywhere", "model/initialize.py",
-        "nn.init.zeros_(module.bias)", "nn.init.normal_(module.bias)", f"{LOSS}::test_vectors_start_as_the_table_says"),
+        "nn.init.zeros_(bias)", "nn.init.normal_(bias)", f"{LOSS}::test_vectors_start_as_the_table_says"),
     Mutant("blocks are one block", "model/stack.py",
         "nn.ModuleList(build_block(config, reads_memory=reads_memory) for _ in range(config.n_layers))", "nn.ModuleList([build_block(config, reads_memory=reads_memory)] * config.n_layers)", f"{LOSS}::test_no_two_matrices_start_alike"),
     Mutant("pre-norm ends without a norm", "model/stack.py",
@@ -284,8 +288,8 @@ ROWS: list[Mutant] = [
         "memory = self.encoder(source, keep=source_keep)", "memory = self.encoder(source)", f"{TORCH}::test_model_equals_transformer"),
     Mutant("one vocabulary has two embeddings", "model/transformer.py",
         "self.encoder.embedding.weight = self.decoder.embedding.weight", "pass", f"{MODEL}::test_which_matrices_are_one"),
-    Mutant("a shape is not said", "model/transformer.py",
-        '    def forward(\n        self,\n        tokens: Int[Tensor, "B T"],\n        *,\n        keep: Bool[Tensor, "B T"] | None = None,', '    def forward(\n        self,\n        tokens: Tensor,\n        *,\n        keep: Tensor | None = None,', "tests/parts/test_shapes.py"),
+    Mutant("a model that reads both ways has a cache", "model/transformer.py",
+        "if not self.config.stack.causal:", "if False:", f"{MODEL}::test_a_model_that_reads_both_ways_has_no_cache"),
 
     # lens
     Mutant("observing never ends", "lens/observe.py",

@@ -7,10 +7,11 @@ import math
 import pytest
 import torch
 
+from glassformer import ATTEND, Attention, Mask
 from glassformer.parts import POSITIONS
 from glassformer.parts.positions import Room, rotate
 from glassformer.parts.positions.bias import alibi_slopes
-from specimens import close, model, tokens
+from specimens import close, model, scramble, tokens
 
 LIKE = torch.zeros((), dtype=torch.float64)
 PLACES = torch.tensor([[0, 1, 2, 63, 64, 511, 10_000], [7, 7, 3, 0, 9_999, 1, 0]])
@@ -79,6 +80,18 @@ def test_rotary_scores_depend_on_distance_alone():
         assert scores == pytest.approx([scores[0]] * 3, abs=1e-11)
     assert len({round(score(distance, 0), 6) for distance in range(10)}) == 10
     assert score(0, 0) == pytest.approx((q * k).sum().item(), abs=1e-12)
+
+
+def test_attention_with_rotary_reads_distances():
+    """Both queries and keys are turned, and by nothing else: all positions 1,000 later, nothing changes."""
+    rotary, x = scheme("rotary"), torch.randn(2, 6, 16).double()
+    attention = scramble(Attention(16, 4, ATTEND["softmax"]["auto"], n_kv_heads=2).double())
+    near, far, apart = (
+        attention(x, mask=Mask(causal=True), rotation=rotary.rotation(places, LIKE))
+        for places in (torch.arange(6), torch.arange(1000, 1006), torch.arange(6) * 2)
+    )
+    close(far, near, tolerance=1e-11)
+    assert (apart - near).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize(("n_heads", "slopes"), [

@@ -70,6 +70,16 @@ def tiny_step(run: Path, step: int, text: str = "") -> Path:
     return step_folder(run, step)
 
 
+def plain_step(run: Path, step: int) -> Path:
+    """As `tiny_step`, without the care: for tests that need many, and do not test how they came there."""
+    folder = step_folder(run, step)
+    folder.mkdir(parents=True)
+    for name in REQUIRED:
+        (folder / name).write_text(f"{name} {step}")
+    write_manifest(folder)
+    return folder
+
+
 def same_bits(a: Tensor, b: Tensor) -> bool:
     """Equal dtype, shape and bytes: NaN equals itself, 0 is not -0."""
     raw = [x.detach().contiguous().reshape(-1).view(torch.uint8) for x in (a, b)]

@@ -52,6 +52,15 @@ def test_bytes_replace_and_folders_are_made(tmp_path, monkeypatch):
     assert contents(tmp_path) == {"a/b/x": b"two", "y": b"three", "z": b"four"}
 
 
+def test_path_through_a_link(tmp_path):
+    """`link/..` is the folder above what the link points to, as the system has it."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a" / "b")
+    write_bytes(tmp_path / "link" / ".." / "x", b"1")
+    fill(tmp_path / "link" / "folder", y="2")
+    assert contents(tmp_path) == {"a/x": b"1", "a/b/folder/y": b"2"}
+
+
 def test_new_inode_each_time(tmp_path):
     """Who has the old file open or mapped keeps the old content."""
     path = tmp_path / "x"

@@ -23,7 +23,7 @@ from glassformer.store.folders import (
     step_folder,
     step_number,
 )
-from store.examples import contents, names, rewrite_manifest, tiny_step
+from store.examples import contents, names, plain_step, rewrite_manifest, tiny_step
 
 EDGES = [0, 1, 8, 9, 10, 11, 99, 100, 9_999, 10_000, 10_001, 999_999_999, 1_000_000_000, 1_000_000_001]
 
@@ -49,7 +49,7 @@ def test_names_of_steps():
 
 def test_order_is_that_of_numbers(tmp_path):
     for step in reversed(EDGES):
-        tiny_step(tmp_path, step)
+        plain_step(tmp_path, step)
     assert list(checkpoints(tmp_path)) == EDGES
     assert newest(tmp_path).folder == step_folder(tmp_path, EDGES[-1])
 
@@ -147,7 +147,7 @@ def rotation(steps: set[int], damaged: set[int], keep: int, best: int | None, sp
     with TemporaryDirectory() as name:
         run = Path(name)
         for step in steps:
-            tiny_step(run, step)
+            plain_step(run, step)
         for step in damaged:
             damage(step_folder(run, step))
         before = {step: contents(folder) for step, folder in checkpoints(run).items()}
@@ -171,7 +171,7 @@ def rotations(draw: st.DrawFn) -> tuple[set[int], set[int], int, int | None, set
     return steps, draw(st.sets(some)), draw(st.integers(1, 4)), best, draw(st.sets(some, max_size=1))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(rotations())
 def test_rotation(case):
     rotation(*case)

@@ -67,16 +67,16 @@ def test_hostile_files(tmp_path, name):
     assert ("looks like a pickle" in str(caught.value)) == ("pickle" in name or "zip" in name)
 
 
-def test_sparse_terabytes(tmp_path):
-    """A file that claims a million gigabytes and is as long, but empty: looking at it costs nothing, or is refused."""
+def test_sparse_terabyte(tmp_path):
+    """A file that claims a terabyte and is as long, but empty: looking at it costs nothing, or is refused."""
     path = tmp_path / "x"
-    path.write_bytes(raw({"a": f32([2**42], 0, 2**44)}))
-    os.truncate(path, path.stat().st_size + 2**44 - 8)
+    path.write_bytes(raw({"a": f32([2**38], 0, 2**40)}))
+    os.truncate(path, path.stat().st_size + 2**40 - 8)
     with pytest.raises(CheckpointError, match="is not a safetensors file"):
         read_tensors(path)
     os.truncate(path, path.stat().st_size + 8)
     with contextlib.suppress(ResourceError):
-        assert read_tensors(path)["a"].shape == (2**42,)
+        assert read_tensors(path)["a"].shape == (2**38,)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)

@@ -49,6 +49,19 @@ def test_stored_names_follow_the_sharing_of_the_model():
     assert all(name == stored for name, stored in alone.items())
 
 
+@pytest.mark.parametrize("wrapper", ["_orig_mod", "module"])
+def test_wrapped_model_is_refused(tmp_path, wrapper):
+    wrapped = nn.Module()
+    wrapped.add_module(wrapper, examples.model())
+    with pytest.raises(CheckpointError, match=rf"Save the model itself: model\.{wrapper}\."):
+        weights.unique_weights(wrapped)
+
+
+def test_compiled_model_is_refused():
+    with pytest.raises(CheckpointError, match="begin with '_orig_mod'"):
+        weights.unique_weights(torch.compile(examples.model(), backend="eager"))
+
+
 class WithTable(Transformer):
     """Someone's own variant: a table that no file holds, one that the file holds, and a frozen weight."""
 
@@ -153,10 +166,8 @@ def test_implausible_sizes_are_refused_before_anything_is_built(saved, monkeypat
         load(saved)
 
 
-@pytest.mark.parametrize(
-    "error", [MemoryError("no"), RuntimeError("can't allocate memory"), torch.OutOfMemoryError("no")]
-)
-def test_out_of_memory(saved, monkeypatch, error):
+@pytest.mark.parametrize("kind", [MemoryError, RuntimeError, torch.OutOfMemoryError])
+def test_out_of_memory(saved, monkeypatch, kind):
     def fail(*_: object) -> None:
         raise kind("can't allocate memory")
 

@@ -71,9 +71,7 @@ def batch(layout: str, lengths: Iterable[tuple[int, int]], seed: int = 0) -> Bat
 
 def gradients(module: nn.Module) -> dict[str, Tensor]:
     """A copy of each parameter's gradient; zeros where there is none."""
-    return {
-        name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in module.named_parameters()
-    }
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in module.named_parameters()}
 
 
 def weights(module: nn.Module) -> dict[str, Tensor]:
@@ -85,7 +83,9 @@ def assert_close(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: fl
     """Equal names, and values equal to `tolerance`, absolute and relative."""
     assert one.keys() == other.keys()
     for name, tensor in one.items():
-        torch.testing.assert_close(tensor, other[name], rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            tensor, other[name], rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
@@ -98,9 +98,7 @@ def recipe(**changes: object) -> Recipe:
     """Twelve steps over two and a half epochs with all that must not depend on where a run was cut: `a__b` is a.b."""
     tiny = Recipe(
         "tiny",
-        data=DataConfig(
-            task="reverse", symbols=5, min_length=2, max_length=4, train_size=50, dev_size=6, test_size=6
-        ),
+        data=DataConfig(task="reverse", symbols=5, min_length=2, max_length=4, train_size=50, dev_size=6, test_size=6),
         model=ModelRecipe(d_model=8, n_heads=2, n_layers=1, d_ff=12, dropout=0.2),
         training=TrainingConfig(
             steps=STEPS,

@@ -20,11 +20,11 @@ def refused(network, batches, **settings) -> str:
     """Train, with AdamW; the error must come, and the weights must be those before the update that it is about."""
     optimizer = build_optimizer(network, learning_rate=0.01, weight_decay=0.1)
     schedule = Schedule("constant", settings.pop("rate", 0.01), 99)
-    before = weights(network)
+    steps = train_steps(network, batches, optimizer, schedule, clip=1.0, **settings)
+    before: list[dict[str, torch.Tensor]] = [weights(network)]
     with pytest.raises(DivergedError) as caught:
-        for _ in train_steps(network, batches, optimizer, schedule, clip=1.0, **settings):
-            before = weights(network)
-    after = weights(network)
+        before.extend(weights(network) for _ in steps)
+    before, after = before[-1], weights(network)
     assert [name for name in before if not torch.equal(before[name].nan_to_num(7), after[name].nan_to_num(7))] == []
     assert "The weights were not updated. Try a lower training.learning_rate" in str(caught.value)
     assert caught.value.exit_code == 4

@@ -63,9 +63,7 @@ def test_fifty_steps_equal_numpy():
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_linear_maps_decay_and_nothing_else(layout, positions):
     network = model(layout, positions=positions)
-    decays = {
-        id(p): group["weight_decay"] for group in built(network).param_groups for p in group["params"]
-    }
+    decays = {id(p): group["weight_decay"] for group in built(network).param_groups for p in group["params"]}
     assert len(decays) == len(list(network.parameters()))
     roles = {"query", "key", "value", "output", "up", "down"}
     for name, parameter in network.named_parameters():

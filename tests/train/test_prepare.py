@@ -120,7 +120,9 @@ def test_given_tokenizers_are_used(tmp_path):
     assert prepare_split(files(tmp_path), old.tokenizers, "dev").encoded.source[1] == old.train.encoded.source[1]
 
 
-@pytest.mark.parametrize(("layout", "shared"), [("encoder-decoder", True), ("encoder-decoder", False), ("encoder", True)])
+@pytest.mark.parametrize(
+    ("layout", "shared"), [("encoder-decoder", True), ("encoder-decoder", False), ("encoder", True)]
+)
 def test_model_has_the_vocabularies_of_the_data(tmp_path, layout, shared):
     ready = files(tmp_path, data__layout=layout, tokenizer__shared=shared)
     config = model_config(ready, prepare(ready).tokenizers)

@@ -71,7 +71,11 @@ def scene(event: Evaluated) -> str:
     score = event.metrics.get("exact_match")
     title = f"{when}, {score:.1%} of the answers are right:" if isinstance(score, float) else f"{when}:"
     return "\n".join(
-        [title, *(f"  {printable(each.source)}  ->  {printable(each.output)}" for each in event.samples), ""]
+        [
+            title,
+            *(f"  {printable(each.source)}  ->  {printable(each.output) or '(nothing)'}" for each in event.samples),
+            "",
+        ]
     )
 
 

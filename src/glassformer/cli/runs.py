@@ -75,7 +75,7 @@ def room_for(out: Path) -> Generator[None]:
 
 def in_use(out: Path) -> bool:
     """Whether anything is there but an empty folder."""
-    return os.path.lexists(out) and (out.is_symlink() or not out.is_dir() or any(out.iterdir()))
+    return os.path.lexists(out) and (not out.is_dir() or any(out.iterdir()))
 
 
 def refusal(out: Path) -> str:

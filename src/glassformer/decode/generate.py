@@ -30,7 +30,6 @@ def greedy(logits: Float[Tensor, "B V"]) -> Int[Tensor, " B"]:
     return logits.argmax(-1)
 
 
-@torch.no_grad()
 def generate(
     model: Transformer,
     *,
@@ -47,7 +46,8 @@ def generate(
     leave the batch. `max_new_tokens` is one limit, or one for each row. Errors: `ConfigError`, `DataError`.
     """
     model.eval()
-    run = _start(model, sources, prompts)
+    with torch.no_grad():  # around no yield: whoever iterates keeps gradients as they are
+        run = _start(model, sources, prompts)
     n_rows = len(run.tokens)
     limits = [max_new_tokens] * n_rows if isinstance(max_new_tokens, int) else list(max_new_tokens)
     if len(limits) != n_rows or min(limits) < 1:
@@ -55,10 +55,11 @@ def generate(
     going = list(range(n_rows))  # the call's rows, in the order of the batch's
     done = [False] * n_rows
     for number in range(1, max(limits) + 1):
-        hidden = model.hidden(
-            run.tokens, keep=run.keep, memory=run.memory, source_keep=run.memory_keep, cache=run.cache
-        )
-        chosen = choose(model.head(hidden[:, -1]))
+        with torch.no_grad():
+            hidden = model.hidden(
+                run.tokens, keep=run.keep, memory=run.memory, source_keep=run.memory_keep, cache=run.cache
+            )
+            chosen = choose(model.head(hidden[:, -1]))
         picked = chosen.tolist()
         live = [(row, token) for row, token in zip(going, picked, strict=True) if not done[row]]
         yield Emitted([row for row, _ in live], [token for _, token in live])

@@ -14,6 +14,7 @@
 Written N(mean, standard deviation). The xavier column follows Glorot and Bengio 2010, equation 16, the normal one
 Radford et al. 2019, section 2.3. The last row and the head's keep the first loss at ln V: a tied head scores the
 token just read against itself, and under a norm of weight 1 that score alone would be of the order of sqrt(D).
+Where the head reads no norm at all (pre-norm with `final_norm=False`), nothing does.
 """
 
 from __future__ import annotations
@@ -85,5 +86,5 @@ def _fill_stack(stack: Stack, laws: Laws) -> None:
                     laws.writer(module.weight, len(writers) * len(stack.blocks))
                 else:
                     laws.linear(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+                if (bias := getattr(module, "bias", None)) is not None:
+                    nn.init.zeros_(bias)

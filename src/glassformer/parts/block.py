@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from torch import nn
 
 from glassformer.attend import Mask
@@ -48,4 +50,4 @@ class Block(nn.Module):
     def writers(self) -> list[nn.Linear]:
         """The linear maps that write to the residual stream, one a branch."""
         branches = (self.self_attention, self.cross_attention, self.feed_forward)
-        return [branch.branch.writer for branch in branches if branch is not None]
+        return [cast(nn.Linear, branch.branch.writer) for branch in branches if branch is not None]

@@ -42,7 +42,7 @@ from glassformer.store.json_file import DEEPEST, LARGEST, RESTORE, deeper_than, 
 from glassformer.store.leftovers import displaced
 from glassformer.store.manifest import MANIFEST, write_manifest
 from glassformer.store.staging import staged_folder
-from glassformer.store.tensors import read_tensors, refuse_non_finite, shown, write_tensors
+from glassformer.store.tensors import read_tensors, refuse_non_finite, room_for, shown, write_tensors
 from glassformer.store.weights import rebuild, stored_names, unique_weights, usable
 
 PICKLES = (".bin", ".ckpt", ".pkl", ".pickle", ".pt", ".pth")
@@ -88,8 +88,8 @@ def save(
         tensors[OPTIMIZER] = flattened(optimizer, model)
         refuse_non_finite(tensors[OPTIMIZER], "The state of the optimizer")
     texts = texts_of(model, tokenizers, {} if state is None else state)
-    needed = sum(each.nbytes for named in tensors.values() for each in named.values())
-    with staged_folder(folder, needed + sum(len(text) for text in texts.values())) as staging:
+    needed = sum(room_for(named) for named in tensors.values()) + sum(len(text) for text in texts.values())
+    with staged_folder(folder, needed) as staging:
         for name, named in tensors.items():
             write_tensors(staging / name, named)
         for name, text in texts.items():

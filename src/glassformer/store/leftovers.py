@@ -29,8 +29,9 @@ class Leftover(NamedTuple):
 
 
 def absolute(path: Path) -> Path:
-    """`path` from the root, without `..`, so that `parent` and `name` are what they say; links are not followed."""
-    return Path(os.path.abspath(path))  # noqa: PTH100 (Path.absolute keeps `..`, Path.resolve follows links)
+    """`path` from the root, without links and `..` above its name, so that `parent` and `name` are what they say."""
+    whole = path.name in ("", "..")
+    return Path(os.path.realpath(path)) if whole else Path(os.path.realpath(path.parent), path.name)
 
 
 def beside(path: Path, kind: str) -> Path:

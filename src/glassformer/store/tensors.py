@@ -36,6 +36,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     sync_file(path)
 
 
+def room_for(tensors: Mapping[str, Tensor]) -> int:
+    """About how many bytes the file of these tensors has: the numbers, and a line of the header for each tensor."""
+    return sum(tensor.nbytes + len(name) + 80 for name, tensor in tensors.items())
+
+
 def separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The same values in memory of their own, as the format asks; copied only where two of them share it."""
     seen: set[int] = set()

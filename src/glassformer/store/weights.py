@@ -16,6 +16,9 @@ from glassformer.store.json_file import RESTORE
 from glassformer.store.tensors import refuse_difference
 
 SIZES = ("vocab_size", "source_vocab_size", "d_model", "d_ff", "n_heads", "n_kv_heads", "d_head")
+WRAPPERS = ("_orig_mod", "module", "_fsdp_wrapped_module")
+"""Where torch.compile, DistributedDataParallel and FSDP keep the model they wrap."""
+
 WRONG = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What a value of a wrong type or size may lead to in a constructor."""
 
@@ -32,9 +35,20 @@ def stored_names(model: nn.Module) -> dict[str, str]:
 
 
 def unique_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The model's tensors, each once, by the name it is stored under."""
+    """The model's tensors, each once, by the name it is stored under. Errors: `CheckpointError` for a wrapped model."""
     state: Mapping[str, Tensor] = model.state_dict()
+    wrapper = next((name for name in map(first_word, state) if name in WRAPPERS), None)
+    if wrapper is not None:
+        raise CheckpointError(
+            f"The names of the weights begin with {wrapper!r}, as the model is wrapped (compiled, or distributed); "
+            f"a file with such names fits no model. Save the model itself: model.{wrapper}."
+        )
     return {name: state[name] for name in dict.fromkeys(stored_names(model).values())}
+
+
+def first_word(name: str) -> str:
+    """What stands before the first dot."""
+    return name.partition(".")[0]
 
 
 def rebuild(values: Any, weights: Mapping[str, Tensor], folder: Path, device: torch.device) -> Transformer:

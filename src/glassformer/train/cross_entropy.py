@@ -45,9 +45,10 @@ class _CrossEntropy(torch.autograd.Function):
         ctx.mark_non_differentiable(nll)
         return nll + label_smoothing * (spread - nll), nll
 
+    # The decorator hides the parameters' names from the type checker.
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gradient of the first sum, in the logits' dtype."""
         logits, ids, log_sum = ctx.saved_tensors
         e, scale = ctx.label_smoothing, grads[0]

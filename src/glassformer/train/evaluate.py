@@ -83,7 +83,8 @@ def token_accuracy(answers: Sequence[Answer], encoded: Encoded) -> float:
 
 def text_scores(outputs: Sequence[str], targets: Sequence[str]) -> dict[str, Metric]:
     """BLEU (Papineni et al. 2002) and chrF (Popovic 2015) by sacrebleu, on cased, detokenised text."""
-    from sacrebleu.metrics import BLEU, CHRF  # here, as importing it costs a command that needs it not
+    from sacrebleu.metrics.bleu import BLEU  # here, as importing it costs a command that needs it not
+    from sacrebleu.metrics.chrf import CHRF
 
     scores: dict[str, Metric] = {}
     for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
