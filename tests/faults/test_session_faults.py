@@ -30,10 +30,18 @@ def tiny() -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
+def traced(tmp_path_factory) -> tuple[Path, list[tuple[str, str]]]:
+    """A run that nothing happened to, and its calls to the disk with what they are about."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    follow(start(tiny(), run))
-    return run
+    with trapped() as counted:
+        follow(start(tiny(), run))
+    assert len(counted.log) > 150
+    return run, counted.log
+
+
+@pytest.fixture(scope="module")
+def whole(traced) -> Path:
+    return traced[0]
 
 
 def finish(run: Path) -> None:
@@ -69,19 +77,10 @@ def test_stopped_at_any_event(whole, tmp_path, kind, step):
     assert_same_end(tmp_path / "run", whole)
 
 
-@pytest.fixture(scope="module")
-def calls(tmp_path_factory) -> list[tuple[str, str]]:
-    """The calls to the disk of a whole run, and what they are about."""
-    run = tmp_path_factory.mktemp("calls") / "run"
-    with trapped() as counted:
-        follow(start(tiny(), run))
-    assert len(counted.log) > 150
-    return counted.log
-
-
 @pytest.mark.parametrize("how", CRASHES)
-def test_crash_at_calls_to_the_disk(whole, calls, tmp_path, how):
+def test_crash_at_calls_to_the_disk(traced, tmp_path, how):
     """A few of the calls, each the last that the dying process makes, or makes half of."""
+    whole, calls = traced
     stride = len(calls) // 3
     for at in range(stride * CRASHES.index(how) // len(CRASHES), len(calls), stride):
         run = tmp_path / str(at)
@@ -92,9 +91,9 @@ def test_crash_at_calls_to_the_disk(whole, calls, tmp_path, how):
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename", "save_file"])
-def test_disk_that_is_full_for_a_while(whole, calls, tmp_path, call):
+def test_disk_that_is_full_for_a_while(traced, tmp_path, call):
     """The run ends with exit code 5 and what was complete; with room again it goes on to the same end."""
-    run = tmp_path / "run"
+    (whole, calls), run = traced, tmp_path / "run"
     makes = [at for at, (name, path) in enumerate(calls) if name == call and (name != "rename" or renamed(path))]
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with pytest.raises(ResourceError, match="the disk is full") as caught, trapped(makes[len(makes) // 2], error=full):

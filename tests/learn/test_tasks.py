@@ -30,7 +30,7 @@ SMALL = {
     "model__tie_embeddings": False,
     "model__positions": "learned",
     "model__max_len": 12,
-    "training__steps": 300,
+    "training__steps": 250,
     "training__batch_tokens": 512,
     "training__accumulate": 1,
     "training__learning_rate": 1e-2,
@@ -110,4 +110,4 @@ def source_of_another_row(monkeypatch) -> dict[str, object]:
 )
 def test_planted_bug_is_noticed(tmp_path, monkeypatch, plant):
     changes = plant(monkeypatch)
-    assert learned(tmp_path, **changes, training__steps=150)["exact_match"] < 0.4
+    assert learned(tmp_path, **changes, training__steps=120)["exact_match"] < 0.4

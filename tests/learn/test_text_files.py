@@ -10,10 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from glassformer.cli.main import main
-from glassformer.store.checkpoint import load
 from glassformer.store.folders import newest, step_folder
 from glassformer.train.report import Progress, Records
 
@@ -91,15 +89,3 @@ def test_lines_come_back_translated_and_in_order(run, capsys, monkeypatch):
     told = capsys.readouterr()
     assert told.out.splitlines() == [PAIRS[35][1], "", *(PAIRS[row][1] for row in (0, 17, 3))]
     assert told.err == ""
-
-
-def test_parameters_are_counted_once(run, capsys):
-    assert main(["params", run, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    model = load(run).model
-    unique = {parameter.data_ptr(): parameter.numel() for parameter in model.parameters()}
-    assert told["total"] == sum(unique.values())
-    assert sum(row["share"] for row in told["rows"]) == pytest.approx(1.0)
-    for row in told["rows"]:
-        assert torch.Size(row["shape"]) == model.get_parameter(row["module"]).shape
-        assert row["count"] == model.get_parameter(row["module"]).numel()

@@ -17,6 +17,7 @@ RESUME = "tests/train/test_resume.py"
 SESSION = "tests/train/test_session.py"
 GENERATE = "tests/decode/test_generate.py"
 ANSWER = "tests/decode/test_answer.py"
+USE = "tests/train/test_use.py"
 TASKS = "tests/learn/test_tasks.py"
 FILES = "tests/learn/test_text_files.py"
 
@@ -236,10 +237,10 @@ ROWS: list[Mutant] = [
         "pad([[*source, EOS] for source in sources])", "pad([[*source] for source in sources])",
         f"{GENERATE}::test_equals_the_naive_loop"),
     Mutant("dropout while writing", "decode/generate.py",
-        "    model.eval()\n    run = ", "    run = ",
+        "    model.eval()\n    with torch.no_grad():  # around", "    with torch.no_grad():  # around",
         f"{GENERATE}::test_leaves_gradients_on_and_the_model_in_evaluation"),
     Mutant("writing builds a graph", "decode/generate.py",
-        "@torch.no_grad()\ndef generate(", "def generate(",
+        "        with torch.no_grad():\n            hidden", "        if True:\n            hidden",
         f"{GENERATE}::test_chooser_sees_the_logits_of_the_last_token"),
     Mutant("blanks are read off the end of the padding", "decode/generate.py",
         "best[i][end - length : end]", "best[i][len(best[i]) - length :]",
@@ -260,7 +261,19 @@ ROWS: list[Mutant] = [
         'as_text=recipe.data.task == "pairs"', "as_text=False", f"{FILES}::test_scores"),
     Mutant("the last lines are not translated", "train/use.py",
         "    if group:\n        yield group\n", "", f"{FILES}::test_lines_come_back_translated_and_in_order"),
+    Mutant("what the vocabulary lacks is not told", "train/use.py",
+        "source.count(UNK)", "0", f"{USE}::test_lines_are_answered_in_order_whatever_the_batches"),
+    Mutant("a cut answer is told as whole", "train/use.py",
+        "each.complete, source", "True, source", f"{USE}::test_lines_are_answered_in_order_whatever_the_batches"),
+    Mutant("the newest checkpoint is scored, not the best", "store/folders.py",
+        "if best is None:\n        return found", "if True:\n        return found",
+        f"{USE}::test_scores_are_those_of_the_best_checkpoint"),
+    Mutant("all lines are read before the first answer", "train/use.py",
+        "for group in groups(lines, batch_size):", "for group in list(groups(lines, batch_size)):",
+        f"{USE}::test_lines_are_read_as_they_come"),
+    Mutant("what was skipped is no part of the score", "train/use.py",
+        "if recipe.data.skip_empty else", "if False else", f"{USE}::test_skipped_pairs_are_part_of_the_score"),
     Mutant("a shared matrix is counted twice", "train/use.py",
-        " if row.same_as is None]", "]", f"{FILES}::test_parameters_are_counted_once"),
+        " if row.same_as is None]", "]", f"{USE}::test_every_parameter_has_its_row"),
 ]
 # fmt: on

@@ -52,6 +52,22 @@ def test_bytes_replace_and_folders_are_made(tmp_path, monkeypatch):
     assert contents(tmp_path) == {"a/b/x": b"two", "y": b"three", "z": b"four"}
 
 
+def test_threads_leave_each_other_alone(tmp_path, monkeypatch):
+    """While one file is on its way, another of the family is written, and the same one is refused."""
+    replace = files.Path.replace
+
+    def meanwhile(self: files.Path, target: files.Path) -> files.Path:
+        monkeypatch.undo()
+        write_bytes(tmp_path / "sample-2", b"2")
+        with pytest.raises(CheckpointError, match="is being written already"):
+            write_bytes(tmp_path / "sample-1", b"other")
+        return replace(self, target)
+
+    monkeypatch.setattr(files.Path, "replace", meanwhile)
+    write_bytes(tmp_path / "sample-1", b"1")
+    assert contents(tmp_path) == {"sample-1": b"1", "sample-2": b"2"}
+
+
 def test_path_through_a_link(tmp_path):
     """`link/..` is the folder above what the link points to, as the system has it."""
     (tmp_path / "a" / "b").mkdir(parents=True)

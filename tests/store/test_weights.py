@@ -13,7 +13,7 @@ from torch import nn
 from glassformer import ModelConfig, Transformer
 from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.store import weights
-from glassformer.store.checkpoint import load, save
+from glassformer.store.checkpoint import load, load_optimizer, save
 from store import examples
 
 CPU = torch.device("cpu")
@@ -176,6 +176,17 @@ def test_out_of_memory(saved, monkeypatch, kind):
     with pytest.raises(ResourceError, match=f"needs {needed:,} bytes on cpu") as caught:
         load(saved)
     assert caught.value.exit_code == 5
+
+
+def test_out_of_memory_for_the_optimizer(saved, monkeypatch):
+    folder = save(saved, examples.model(), examples.tokenizers(), optimizer=examples.moments(examples.model()))
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("can't allocate memory")
+
+    monkeypatch.setattr(torch.Tensor, "to", fail)
+    with pytest.raises(ResourceError, match=r"The optimizer in .* bytes on cpu, which cannot be had: can't allocate"):
+        load_optimizer(folder)
 
 
 def test_no_numbers_are_allocated_for_weights_that_do_not_fit(saved, monkeypatch):

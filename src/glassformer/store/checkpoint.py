@@ -43,7 +43,7 @@ from glassformer.store.leftovers import displaced
 from glassformer.store.manifest import MANIFEST, write_manifest
 from glassformer.store.staging import staged_folder
 from glassformer.store.tensors import read_tensors, refuse_non_finite, room_for, shown, write_tensors
-from glassformer.store.weights import rebuild, stored_names, unique_weights, usable
+from glassformer.store.weights import enough_memory, rebuild, stored_names, unique_weights, usable
 
 PICKLES = (".bin", ".ckpt", ".pkl", ".pickle", ".pt", ".pth")
 READ = (MODEL, CONFIG, TOKENIZER, SOURCE_TOKENIZER, STATE)
@@ -125,11 +125,13 @@ def load_optimizer(
         raise CheckpointError(f"{found} has no {OPTIMIZER}, so training cannot go on from it. Use one that has.")
     weights = read_tensors(found / MODEL)
     optimizer: dict[str, dict[str, Tensor]] = {name: {} for name in weights}
-    for key, tensor in read_tensors(found / OPTIMIZER).items():
+    tensors = read_tensors(found / OPTIMIZER)
+    for key, tensor in tensors.items():
         slot, _, name = key.partition("/")
         if name not in weights or (slot.startswith("exp_avg") and tensor.shape != weights[name].shape):
             raise CheckpointError(f"{found / OPTIMIZER}: {shown(key)} fits no weight in {MODEL}. {RESTORE}")
-        optimizer[name][slot] = tensor.to(place, copy=True)
+        with enough_memory(f"The optimizer in {found}", tensors, place):
+            optimizer[name][slot] = tensor.to(place, copy=True)
     return {name: slots for name, slots in optimizer.items() if slots}
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from glassformer.foundation.errors import CheckpointError, ResourceError
-from glassformer.store.leftovers import absolute, beside, remove_leftovers
+from glassformer.store.leftovers import absolute, beside, in_progress, remove_leftovers
 
 FULL = {
     errno.ENOSPC: "the disk is full",
@@ -37,7 +37,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     """
     path = absolute(path)
     staged = beside(path, "tmp")
-    with explained(path, len(data)):
+    with explained(path, len(data)), only_writer(path):
         make_folder(path.parent)
         remove_leftovers(path)
         try:
@@ -86,6 +86,18 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def only_writer(target: Path) -> Generator[None, None, None]:
+    """Refuse a second thread that writes the same thing; two processes are kept apart by the lock of the run."""
+    if target in in_progress:
+        raise CheckpointError(f"{target} is being written already. Wait for the first save to end.")
+    in_progress.add(target)
+    try:
+        yield
+    finally:
+        in_progress.discard(target)
 
 
 @contextmanager

@@ -10,9 +10,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from glassformer.foundation.errors import CheckpointError
-from glassformer.store.files import explained, make_folder, sync_folder
-from glassformer.store.leftovers import absolute, beside, in_progress, remove_leftovers
+from glassformer.store.files import explained, make_folder, only_writer, sync_folder
+from glassformer.store.leftovers import absolute, beside, remove_leftovers
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
@@ -40,18 +39,6 @@ def staged_folder(target: Path, needed: int) -> Generator[Path, None, None]:
         sync_folder(target.parent)  # before the old one is deleted: the disk always has one of them
         if replaced is not None:
             shutil.rmtree(replaced, ignore_errors=True)  # what resists is a leftover, removed at the next save
-
-
-@contextmanager
-def only_writer(target: Path) -> Generator[None, None, None]:
-    """Refuse a second thread that writes the same folder; two processes are kept apart by the lock of the run."""
-    if target in in_progress:
-        raise CheckpointError(f"{target} is being written already. Wait for the first save to end.")
-    in_progress.add(target)
-    try:
-        yield
-    finally:
-        in_progress.discard(target)
 
 
 def put_in_place(staging: Path, target: Path) -> Path | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +62,11 @@ def rebuild(values: Any, weights: Mapping[str, Tensor], folder: Path, device: to
     model = outline(values, weights, folder / "config.json")
     names = stored_names(model)
     refuse_difference(folder / "model.safetensors", unique_weights(model), weights)
-    try:
+    with enough_memory(f"The model in {folder}", weights, device):
         if any(name not in names for name, _ in model.named_buffers()):
             with torch.random.fork_rng(devices=[]):
                 model = Transformer(model.config)  # a table that no file holds must be computed, which `meta` cannot
         allocate(model, weights, device)
-    except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
-        needed = sum(tensor.nbytes for tensor in weights.values())
-        raise ResourceError(
-            f"The model in {folder} needs {needed:,} bytes on {device}, which cannot be had: {str(error)[:150]}. "
-            "Close other programs, or use another device."
-        ) from error
     model.load_state_dict({name: weights[stored] for name, stored in names.items()})
     return model.eval()
 
@@ -121,6 +116,19 @@ def allocate(model: nn.Module, weights: Mapping[str, Tensor], device: torch.devi
             )
             made[id(old)] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
         setattr(module, name, made[id(old)])
+
+
+@contextmanager
+def enough_memory(what: str, tensors: Mapping[str, Tensor], device: torch.device) -> Generator[None, None, None]:
+    """Turn the ways in which torch says that there is no memory, or no such number on a device, into a message."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, TypeError) as error:  # torch.OutOfMemoryError is a RuntimeError
+        needed = sum(tensor.nbytes for tensor in tensors.values())
+        raise ResourceError(
+            f"{what} needs {needed:,} bytes on {device}, which cannot be had: {str(error)[:150]}. "
+            "Close other programs, or use another device."
+        ) from error
 
 
 def usable(device: str | torch.device) -> torch.device:

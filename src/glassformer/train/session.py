@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import CheckpointError, DataError, DivergedError
+from glassformer.foundation.errors import CheckpointError, DivergedError
 from glassformer.foundation.runtime import choose_device, choose_threads
 from glassformer.model.count import count_parameters
 from glassformer.model.transformer import Transformer
@@ -170,10 +170,6 @@ class Session:
 
     def _is_better(self, metrics: dict[str, Metric]) -> bool:
         name = self.recipe.training.metric
-        if name not in metrics:
-            raise DataError(
-                f"training.metric={name!r} is not measured on this task; choose one of {', '.join(metrics)}."
-            )
         return self.best.step is None or rank(metrics, name) > rank(self.best.metrics, name)
 
     def _is_due(self) -> bool:

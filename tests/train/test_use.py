@@ -1,0 +1,88 @@
+"""What can be done with a run: it is scored as it was in training, by its best checkpoint, and answers line by line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.data.vocabulary import UNK
+from glassformer.decode.answer import answer
+from glassformer.store.checkpoint import load
+from glassformer.train.recipe import override
+from glassformer.train.session import start
+from glassformer.train.use import evaluate, groups, parameters, translate
+from train.examples import follow, recipe, texts
+
+LINES = ["a b c", "e", "d d d d", "x a y", "b a"]
+LAYOUTS = ["encoder-decoder", "encoder"]
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def run(request, tmp_path_factory) -> Path:
+    """A run whose best checkpoint is not its newest: no evaluation is said to beat the first."""
+    folder = tmp_path_factory.mktemp("use") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glassformer.train.session.rank", lambda metrics, name: (0.0, 0.0))
+        follow(start(recipe(data__layout=request.param, training__evaluate_every=3), folder))
+    return folder
+
+
+def test_scores_are_those_of_the_best_checkpoint(run):
+    best = load(run).state["step"]
+    assert best == 3
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    (told,) = (line for line in lines if line["kind"] == "dev" and line["step"] == best)
+    scores = evaluate(run, recipe(data__layout=layout_of(run)), "dev")
+    assert scores == {name: told[name] for name in scores}
+    assert evaluate(run, recipe(data__layout=layout_of(run)), "test") != scores
+
+
+def layout_of(run: Path) -> str:
+    return LAYOUTS[load(run).model.decoder is None]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 99])
+def test_lines_are_answered_in_order_whatever_the_batches(run, batch_size):
+    loaded = load(run)
+    sources = [loaded.tokenizers.source.encode(line) for line in LINES]
+    expected = answer(loaded.model, sources, max_new_tokens=4)
+    told = list(translate(run, LINES, batch_size))
+    assert [each.text for each in told] == [loaded.tokenizers.target.decode(each.ids) for each in expected]
+    assert [each.complete for each in told] == [each.complete for each in expected]
+    assert [each.unknown for each in told] == [0, 0, 0, 2, 0] == [source.count(UNK) for source in sources]
+
+
+def test_lines_are_read_as_they_come(run):
+    """The first answers are there before the third group is read."""
+    lines = iter([*LINES[:4], "read too far"])
+    told = translate(run, lines, 2)
+    next(told), next(told), next(told)
+    assert list(lines) == ["read too far"]
+
+
+def test_every_parameter_has_its_row(run):
+    model, table = load(run).model, parameters(run)
+    assert {row.module: row.shape for row in table.rows} == {name: p.shape for name, p in model.named_parameters()}
+    assert table.total == sum(row.count for row in table.rows) == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_skipped_pairs_are_part_of_the_score(run, tmp_path, skip):
+    paths = texts(
+        tmp_path, source=["a b", "c", "", "d e"][: 4 if skip else 2], target=["b a", "c", "a", ""][: 4 if skip else 2]
+    )
+    files = {"data.task": "pairs", "data.skip_empty": skip}
+    files |= {f"data.test_{side}": str(path) for side, path in paths.items()}
+    told = evaluate(run, override(recipe(data__layout=layout_of(run)), files))
+    assert told["n"] == 2
+    assert told.get("skipped") == (2 if skip else None)
+    assert {"bleu", "chrf", "bleu_signature"} <= told.keys()
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(0, []), (2, [2]), (3, [3]), (4, [3, 1]), (6, [3, 3])])
+def test_groups(count, sizes):
+    found = list(groups(map(str, range(count)), 3))
+    assert [len(group) for group in found] == sizes
+    assert [line for group in found for line in group] == [str(number) for number in range(count)]
