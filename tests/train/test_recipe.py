@@ -253,3 +253,13 @@ def test_data_files_become_absolute(tmp_path, monkeypatch):
     assert recipe.data.dev == "/d.tsv"
     assert recipe.data.test is None
     assert anchored(recipe) == recipe
+
+
+def test_a_number_of_layers_is_not_hidden_by_those_of_the_recipe():
+    recipe = load_recipe("reverse")
+    assert recipe.model.encoder_layers is not None
+    changed = override(recipe, {"model.n_layers": 5})
+    model = changed.model.build("encoder-decoder", 9)
+    assert (model.encoder.n_layers, model.decoder.n_layers) == (5, 5)
+    both = override(recipe, {"model.n_layers": 5, "model.encoder_layers": 3}).model.build("encoder-decoder", 9)
+    assert (both.encoder.n_layers, both.decoder.n_layers) == (3, 5)

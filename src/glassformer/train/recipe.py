@@ -238,7 +238,8 @@ def settings(kind: type) -> dict[str, Any]:
 def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     """The recipe with some settings changed, named as in `model.n_layers`. Errors: `ConfigError`, as in a file.
 
-    The two ways to name the files of a split replace each other: a new `data.test` unsets the old `data.test_source`.
+    The two ways to name the files of a split replace each other: a new `data.test` unsets the old `data.test_source`. A
+    new `model.n_layers` unsets the recipe's `encoder_layers` and `decoder_layers`, which would hide it.
     """
     sections: dict[str, dict[str, object]] = {}
     for name, value in changes.items():
@@ -249,6 +250,8 @@ def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
         pair = {f"{split}_source": None, f"{split}_target": None}
         sections["data"] = ({split: None} if pair.keys() & data else {}) | (pair if split in data else {}) | data
         data = sections["data"]
+    if "n_layers" in sections.get("model", {}):
+        sections["model"] = {"encoder_layers": None, "decoder_layers": None} | sections["model"]
     new = {name: replace(getattr(recipe, name), **values) for name, values in sections.items() if values}
     return replace(recipe, **new)
 
