@@ -180,7 +180,7 @@ ROWS: list[Mutant] = [
         "start=self.step,", "start=0,", f"{RESUME}::test_killed_after_any_step"),
     Mutant("the best is forgotten at a stop", "train/session.py",
         'Best(state["best"], state["best_metrics"], state["since_best"])', "Best()",
-        f"{RESUME}::test_killed_after_any_step"),
+        f"{RESUME}::test_best_and_patience_survive_a_stop"),
     Mutant("other training pairs are gone on with", "train/session.py",
         'if state["data"] != prepared.fingerprint():', "if False:",
         f"{RESUME}::test_changed_training_data_are_refused"),
@@ -217,7 +217,7 @@ ROWS: list[Mutant] = [
     # decoding
     Mutant("rows that ended are told on", "decode/generate.py",
         "zip(going, picked, strict=True) if not done[row]]", "zip(going, picked, strict=True)]",
-        f"{GENERATE}::test_ends_at_eos_and_not_before"),
+        f"{GENERATE}::test_equals_the_naive_loop"),
     Mutant("rows that ended never leave", "decode/generate.py",
         "if len(going) - len(stay) < (1 if full else max(1, len(going) // 4)):", "if stay:",
         f"{GENERATE}::test_rows_that_finished_leave_the_batch"),

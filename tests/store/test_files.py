@@ -197,13 +197,13 @@ def test_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
 
 
 def test_one_writer_at_a_time(tmp_path):
-    with staged_folder(tmp_path / "x", 0) as folder:
+    with staged_folder(tmp_path / "step-1", 0) as folder:
         (folder / "a").write_text("1")
         with pytest.raises(CheckpointError, match="is being written already"):
-            fill(tmp_path / "x", b="2")
-        fill(tmp_path / "y", b="2")
+            fill(tmp_path / "step-1", b="2")
+        fill(tmp_path / "step-2", b="2")
         assert (folder / "a").exists()
-    assert contents(tmp_path) == {"x/a": b"1", "y/b": b"2"}
+    assert contents(tmp_path) == {"step-1/a": b"1", "step-2/b": b"2"}
 
 
 # --- leftovers

@@ -164,11 +164,27 @@ def rotation(steps: set[int], damaged: set[int], keep: int, best: int | None, sp
 
 @st.composite
 def rotations(draw: st.DrawFn) -> tuple[set[int], set[int], int, int | None, set[int]]:
-    """Steps around the places where a digit is added, some damaged; a best one that may be missing."""
-    steps = draw(st.sets(st.sampled_from(EDGES) | st.integers(0, 20_000), min_size=1, max_size=7))
-    some = st.sampled_from(sorted(steps))
-    best = draw(st.none() | some | st.integers(0, 20_000))
-    return steps, draw(st.sets(some)), draw(st.integers(1, 4)), best, draw(st.sets(some, max_size=1))
+    """Steps around the places where a digit is added, some damaged; a best one, that may be missing, none or any."""
+    steps = draw(st.sets(st.sampled_from(EDGES) | st.integers(0, 20_000), min_size=4, max_size=7))
+    old = st.sampled_from(sorted(steps)[:-2])
+    damaged = draw(st.sets(st.sampled_from(sorted(steps)[1:]), max_size=3))
+    return steps, damaged, draw(st.sampled_from([1, 2, 3, 9])), draw(old | st.none() | st.just(5)), draw(st.sets(old))
+
+
+FEW = [
+    ({10}, set(), 1, None, set()),
+    ({10}, {10}, 1, None, set()),
+    ({9, 10}, {9, 10}, 1, 9, set()),
+    ({9, 10}, {10}, 1, 10, set()),
+    ({9, 10, 11}, set(), 1, 9, set()),
+    ({9, 10, 11}, set(), 2, None, {9}),
+    ({9_999, 10_000, 10_001}, {10_000, 10_001}, 1, None, set()),
+]
+
+
+@pytest.mark.parametrize("case", FEW, ids=str)
+def test_rotation_of_few(case):
+    rotation(*case)
 
 
 @settings(max_examples=40)

@@ -103,6 +103,15 @@ def test_run_that_stopped_for_want_of_patience_has_nothing_left_to_do(tmp_path, 
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
 
 
+def test_best_and_patience_survive_a_stop(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "rank", lambda metrics, name: (0.0, 0.0))
+    asked = recipe(training__evaluate_every=2, training__patience=4)
+    follow(start(asked, tmp_path / "run"), stop_after=5)
+    *_, stopped, finished = follow(resume(tmp_path / "run"))
+    assert (stopped, finished.best_step) == (Stopped(10, "patience"), 2)
+    assert load(tmp_path / "run").state["best"] == 2
+
+
 def test_other_random_numbers_outside_change_nothing(whole, tmp_path):
     torch.manual_seed(99)
     follow(start(recipe(checkpoint__every=1), tmp_path / "run"))
