@@ -36,6 +36,19 @@ ROWS: list[Mutant] = [
     Mutant("a device out of reach is chosen", "foundation/runtime.py",
         "torch.empty(0, device=device)", "pass", RUNTIME),
 
+    # softmax over few keys
+    Mutant("the pull of the row's sum is forgotten", "attend/softmax.py",
+        "return weighted - weights * weighted.sum(-1, keepdim=True)", "return weighted",
+        "tests/attend/test_softmax.py::test_equals_torch"),
+    Mutant("large scores overflow", "attend/softmax.py",
+        "(wide - wide.amax(-1, keepdim=True)).exp_()", "wide.exp()", "tests/attend/test_softmax.py::test_equals_torch"),
+    Mutant("short bfloat16 rows are summed in bfloat16", "attend/softmax.py",
+        "torch.promote_types(scores.dtype, torch.float32)", "scores.dtype",
+        "tests/attend/test_softmax.py::test_narrow_numbers_are_summed_in_float32"),
+    Mutant("the scores are overwritten", "attend/softmax.py",
+        "(wide - wide.amax(-1, keepdim=True)).exp_()", "wide.sub_(wide.amax(-1, keepdim=True)).exp_()",
+        "tests/attend/test_softmax.py::test_the_scores_are_left_as_they_were"),
+
     # the mask
     Mutant("causal queries read one token ahead", "attend/mask.py",
         "rules.append(back >= 0)", "rules.append(back >= -1)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 
 from glassformer.attend.mask import Mask
+from glassformer.attend.softmax import softmax
 from glassformer.foundation.shapes import Float, Tensor
 
 
@@ -28,6 +29,6 @@ def matmul(
     lowered = mask.lower(T, S, scores)
     if lowered.added is not None:
         scores = scores + lowered.added
-    weights = F.dropout(scores.softmax(-1).to(v.dtype), dropout)
+    weights = F.dropout(softmax(scores).to(v.dtype), dropout)
     output = (weights.view(B, G, H // G * T, S) @ v).view(B, H, T, K)
     return lowered.zero_blind(output)

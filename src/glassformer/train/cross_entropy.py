@@ -9,8 +9,8 @@ from torch.autograd.function import once_differentiable
 
 from glassformer.foundation.shapes import Float, Int, Tensor
 
-ROWS = 128
-"""Rows of logits handled at a time, so that their float32 copy stays in the processor's cache."""
+NUMBERS = 1 << 20
+"""Logits handled at a time, so that their float32 copy stays in the processor's cache."""
 
 
 def cross_entropy(
@@ -32,7 +32,7 @@ class _CrossEntropy(torch.autograd.Function):
         """The sums; only the log-sums are kept."""
         wide = torch.promote_types(logits.dtype, torch.float32)
         log_sums, means = [], []
-        for rows in logits.split(ROWS):
+        for rows in logits.split(_rows(logits)):
             rows = rows.to(wide)
             log_sums.append(rows.logsumexp(-1))
             if label_smoothing:
@@ -53,12 +53,16 @@ class _CrossEntropy(torch.autograd.Function):
         logits, ids, log_sum = ctx.saved_tensors
         e, scale = ctx.label_smoothing, grads[0]
         gradient = torch.empty_like(logits)
-        for rows, out, ids_here, log_sum_here in zip(
-            logits.split(ROWS), gradient.split(ROWS), ids.split(ROWS), log_sum.split(ROWS), strict=True
-        ):
+        pieces = (each.split(_rows(logits)) for each in (logits, gradient, ids, log_sum))
+        for rows, out, ids_here, log_sum_here in zip(*pieces, strict=True):
             p = (rows.to(log_sum.dtype) - log_sum_here[:, None]).exp_()
             if e:
                 p.sub_(e / logits.shape[-1])
             p.scatter_add_(1, ids_here[:, None], p.new_full((len(p), 1), e - 1.0))
             out.copy_(p.mul_(scale))
         return gradient, None, None
+
+
+def _rows(logits: Tensor) -> int:
+    """How many rows make up NUMBERS."""
+    return max(1, NUMBERS // max(1, logits.shape[-1]))

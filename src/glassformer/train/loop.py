@@ -84,7 +84,8 @@ def train_steps(
         yield StepReport(
             number, nll / n_targets, rate, norm, batch.n_tokens, batch.pad_share, time.perf_counter() - began
         )
-        model.train()  # whoever evaluated in between left it in evaluation mode
+        if not model.training:  # whoever evaluated in between left it so
+            model.train()
 
 
 def count_targets(batch: Batch, objective: Objective, step: int) -> int:
