@@ -90,7 +90,7 @@ ROWS: list[Mutant] = [
     Mutant("the fixed cache writes to the same columns", "parts/cache.py",
         "        self.used = end\n", "", STEPS),
     Mutant("unwritten columns are read", "parts/cache.py",
-        "torch.where(columns < self.length, columns, -1)", "columns",
+        "torch.where(columns < end, columns, -1)", "columns",
         f"{PART_CACHE}::test_steps_say_where_tokens_and_keys_stand"),
     Mutant("padding takes a position", "parts/cache.py",
         "positions = last + real.long().cumsum(1)", "positions = last + torch.ones_like(tokens).cumsum(1)", RAGGED),
@@ -101,9 +101,9 @@ ROWS: list[Mutant] = [
         f"{CACHE}::test_select_before_rows_differ"),
     Mutant("a full cache goes on", "parts/cache.py",
         "if self.capacity is not None and end > self.capacity:", "if False:", PART_CACHE),
-    Mutant("a refused step counts", "parts/cache.py",
-        "start, end = self.length, self.length + tokens.shape[1]",
-        "start, end = self.length, self.length + tokens.shape[1]\n        self.length = end", PART_CACHE),
+    Mutant("a refused step counts", "model/stack.py",
+        "        self._check_length(step)\n        if cache is not None:\n            cache.advance(step)\n",
+        "        if cache is not None:\n            cache.advance(step)\n        self._check_length(step)\n", PART_CACHE),
 
     # vocabulary and positions
     Mutant("a negative id is looked up from the end", "parts/vocabulary.py",

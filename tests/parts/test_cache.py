@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.parts.cache import Cache, Fixed, Growing, LayerCache, Once
-from specimens import model, tokens
+from specimens import close, model, tokens
 
 
 def kv(T, B=2):
@@ -45,11 +45,17 @@ def test_fixed_keeps_its_shape_and_its_memory():
     assert (second[:, :, 3:] == 0).all()
 
 
+def advance(cache, *step):
+    taken = cache.step(*step)
+    cache.advance(taken)
+    return taken
+
+
 def test_steps_say_where_tokens_and_keys_stand():
     growing, fixed = Cache(1), Cache(1, capacity=5)
     for cache in (growing, fixed):
-        cache.advance(tokens(2, 3))
-    step, wide = growing.advance(tokens(2, 1)), fixed.advance(tokens(2, 1))
+        advance(cache, tokens(2, 3))
+    step, wide = advance(growing, tokens(2, 1)), advance(fixed, tokens(2, 1))
     assert (step.positions.tolist(), step.keys.tolist(), step.in_order) == ([3], [0, 1, 2, 3], True)
     assert (wide.positions.tolist(), wide.keys.tolist(), wide.in_order) == ([3], [0, 1, 2, 3, -1], False)
 
@@ -57,14 +63,14 @@ def test_steps_say_where_tokens_and_keys_stand():
 @pytest.mark.parametrize("capacity", [None, 6])
 def test_padding_takes_a_column_but_no_position(capacity):
     cache, rest = Cache(1, capacity=capacity), [-1] * (0 if capacity is None else 2)
-    cache.advance(tokens(2, 1))
-    step = cache.advance(tokens(2, 2), torch.tensor([[True, True], [False, True]]))
+    advance(cache, tokens(2, 1))
+    step = advance(cache, tokens(2, 2), torch.tensor([[True, True], [False, True]]))
     assert step.positions.tolist() == [[1, 2], [0, 1]]
-    step = cache.advance(tokens(2, 1))
+    step = advance(cache, tokens(2, 1))
     assert step.positions.tolist() == [[3], [2]]
     assert step.keys.tolist() == [[0, 1, 2, 3, *rest], [0, -1, 1, 2, *rest]]
     cache.select(torch.tensor([1]))
-    assert cache.advance(tokens(1, 1)).keys.tolist() == [[0, -1, 1, 2, 3, *rest[1:]]]
+    assert advance(cache, tokens(1, 1)).keys.tolist() == [[0, -1, 1, 2, 3, *rest[1:]]]
 
 
 def test_a_full_cache_refuses_and_stays_as_it_was():
@@ -76,3 +82,12 @@ def test_a_full_cache_refuses_and_stays_as_it_was():
     assert torch.equal(made(ids[:, 3:], cache=cache)[:, -1].argmax(-1), made(ids)[:, -1].argmax(-1))
     with pytest.raises(ConfigError, match="a step to 5"):
         made(tokens(1, 1), cache=cache)
+
+
+def test_a_step_past_max_len_is_refused_and_leaves_the_cache_as_it_was():
+    made = model("decoder", max_len=4)
+    cache, ids = made.new_cache(), tokens(1, 4)
+    made(ids[:, :3], cache=cache)
+    with pytest.raises(DataError, match="at most max_len=4 tokens; got one of 5"):
+        made(tokens(1, 2), cache=cache)
+    close(made(ids[:, 3:], cache=cache), made(ids)[:, -1:])

@@ -60,9 +60,8 @@ class Mask:
         if self.causal or self.window is not None:
             keys = torch.arange(S, device=device) if self.key_positions is None else self.key_positions
             queries = torch.arange(S - T, S, device=device) if self.query_positions is None else self.query_positions
-            back = (
-                torch.atleast_2d(queries)[:, :, None] - torch.atleast_2d(keys)[:, None, :]
-            )  # how far the key lies back
+            # How far each key lies back from each query.
+            back = torch.atleast_2d(queries)[:, :, None] - torch.atleast_2d(keys)[:, None, :]
             if self.causal:
                 rules.append(back >= 0)
             if self.window is not None:

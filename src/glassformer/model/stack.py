@@ -61,8 +61,10 @@ class Stack(nn.Module):
         """
         check_keep(keep)
         x = self.embedding(tokens)
-        step = whole(tokens, keep) if cache is None else cache.advance(tokens, keep)
+        step = whole(tokens, keep) if cache is None else cache.step(tokens, keep)
         self._check_length(step)
+        if cache is not None:
+            cache.advance(step)
         if (added := self.positions.embedding(step.positions, x)) is not None:
             x = x + added
         x = self.dropout(x)

@@ -130,8 +130,8 @@ class Cache:
         self.cross: list[LayerCache] = [Once() for _ in range(n_layers)]
         self._ragged: Tensor | None = None  # [B, columns] positions, once rows differ
 
-    def advance(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
-        """Makes room for new tokens. `keep` is False at padding, which takes a column but no position.
+    def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
+        """Where new tokens would stand. `keep` is False at padding, which takes a column but no position.
 
         Errors: `ConfigError` past the capacity.
         """
@@ -140,23 +140,27 @@ class Cache:
             raise ConfigError(
                 f"The cache holds {self.capacity} tokens; a step to {end} was asked for. Make a larger one."
             )
-        self.length = end
         if keep is not None or self._ragged is not None:
-            return self._advance_ragged(tokens, keep, start)
-        columns = torch.arange(self.capacity or self.length, device=tokens.device)
+            return self._ragged_step(tokens, keep, start, end)
+        columns = torch.arange(self.capacity or end, device=tokens.device)
         if self.capacity is None:
             return Step(columns[start:], columns, in_order=True)
-        return Step(columns[start : self.length], torch.where(columns < self.length, columns, -1), in_order=False)
+        return Step(columns[start:end], torch.where(columns < end, columns, -1), in_order=False)
 
-    def _advance_ragged(self, tokens: Tensor, keep: Tensor | None, start: int) -> Step:
+    def _ragged_step(self, tokens: Tensor, keep: Tensor | None, start: int, end: int) -> Step:
         real = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
-        keys = tokens.new_full((tokens.shape[0], self.capacity or self.length), -1)
+        keys = tokens.new_full((tokens.shape[0], self.capacity or end), -1)
         keys[:, :start] = torch.arange(start, device=tokens.device) if self._ragged is None else self._ragged[:, :start]
         last = keys.max(1, keepdim=True).values
         positions = last + real.long().cumsum(1)
-        keys[:, start : self.length] = torch.where(real, positions, -1)
-        self._ragged = keys
+        keys[:, start:end] = torch.where(real, positions, -1)
         return Step(positions.clamp(min=0), keys, in_order=False)
+
+    def advance(self, step: Step) -> None:
+        """Makes room for the tokens of a step."""
+        self.length += step.positions.shape[-1]
+        if step.keys.ndim == 2:
+            self._ragged = step.keys
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows of the batch, in the order given: rows that are finished leave."""
