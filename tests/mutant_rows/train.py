@@ -101,7 +101,7 @@ ROWS: list[Mutant] = [
     Mutant("gradients are not clipped", "train/loop.py",
         "nn.utils.clip_grads_with_norm_(model.parameters(), clip, total)", "pass", f"{LOOP}::test_clipping"),
     Mutant("an evaluation in between ends dropout", "train/loop.py",
-        "model.train()  # whoever", "pass  # whoever",
+        "if not model.training:", "if False:",
         f"{LOOP}::test_whoever_evaluates_in_between_does_not_end_dropout"),
     Mutant("the learning rate stays where it was", "train/loop.py",
         'group["lr"] = rate', "pass", f"{LOOP}::test_reports"),
