@@ -10,7 +10,7 @@ from torch import nn
 
 from glassformer import ATTEND, Attention, Mask
 from glassformer.attend import attention_weights
-from parity.torch_names import as_torch
+from glassformer.store.torch_nn import as_torch
 from specimens import close, gradients, normal, scramble
 
 D, H, B, T, S = 12, 3, 2, 5, 4

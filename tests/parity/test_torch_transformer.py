@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from glassformer import Mask
 from glassformer.model.stack import Stack, build_block
-from parity.torch_names import as_torch
+from glassformer.store.torch_nn import as_torch
 from specimens import PADDINGS, VOCAB, close, gradients, model, normal, padded, scramble, stack, tokens
 
 # torch warns that it will not take its fast path, which is what these tests want.

@@ -1,11 +1,13 @@
-"""Our parameters under the names of torch.nn: joined projections, numbered norms."""
+"""Our parameters under the names of torch.nn's transformer layers: joined projections, numbered norms."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-import torch
 from torch import Tensor
+
+from glassformer.store.rename import join_projections, rename
 
 NAMES = [
     (r"\bblocks\.", "layers."),
@@ -20,19 +22,14 @@ NAMES = [
 ]
 
 
-def as_torch(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def as_torch(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The same tensors (weights, or their gradients) by torch's names; embedding and head, which it lacks, left out."""
+    with_memory = {block_of(name) for name in tensors if "cross_attention" in name}
+    kept = {name: each for name, each in tensors.items() if "embedding." not in name and not name.startswith("head.")}
     found: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if "embedding." in name or name.startswith("head.") or re.search(r"\b(key|value)\.(weight|bias)$", name):
-            continue
-        if "query." in name:
-            tensor = torch.cat([tensors[name.replace("query.", f"{each}.")] for each in ("query", "key", "value")])
-            name = name.replace("query.", "in_proj_")
-        new = name
-        for ours, theirs in NAMES:
-            new = re.sub(ours, theirs, new)
-        if not any("cross_attention" in other for other in tensors if other.startswith(block_of(name))):
+    for name, tensor in join_projections(kept, "in_proj_").items():
+        [(new, _)] = rename({name: tensor}, NAMES).items()
+        if block_of(name) not in with_memory:
             new = new.replace("norm3", "norm2")  # a layer without cross-attention has two norms
         found[new] = tensor
     return found

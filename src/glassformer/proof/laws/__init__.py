@@ -1,0 +1,10 @@
+"""The laws of `glassformer verify`, by group: each group is a file that lists its own."""
+
+from __future__ import annotations
+
+from glassformer.proof.laws import hugging_face, notebooks, ours, torch_nn
+from glassformer.proof.laws.law import Law
+
+__all__ = ["LAWS", "Law"]
+
+LAWS: list[Law] = [*ours.LAWS, *torch_nn.LAWS, *hugging_face.LAWS, *notebooks.LAWS]

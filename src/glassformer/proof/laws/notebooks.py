@@ -1,0 +1,181 @@
+"""The five tutorial notebooks and ours, with weights carried over, agree in outputs and gradients.
+
+Their code is executed from a folder that the user names; nothing of it stands here. The folder holds their exports and
+`extract.py`, whose `definitions(path)` gives the classes of one of them.
+"""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.attend import Mask
+from glassformer.model.stack import Stack, build_block
+from glassformer.parts import POSITIONS
+from glassformer.parts.positions import Room
+from glassformer.proof.laws.law import Law, NotHere, Setting, apart, gradients, same_gradients
+from glassformer.proof.laws.specimens import VOCAB, model, normal, scramble, stack, tokens
+from glassformer.store.rename import Table, join_projections, rename
+
+B, T, S, D, H, F = 2, 6, 5, 16, 4, 24
+NUMBERS = ("000", "001", "002", "003", "004")
+POST, PRE = {"norm_placement": "post"}, {"norm_placement": "pre", "activation": "gelu"}
+
+SPLIT: Table = [(rf"branch\.{ours}\b", f"W_{ours[0]}") for ours in ("query", "key", "value", "output")]
+NORMS: Table = [(r"self_attention\.norm_(in|sum)", "norm1"), (r"cross_attention\.norm_sum", "norm2")]
+TWO_NORMS: Table = [*NORMS, (r"feed_forward\.norm_(in|sum)", "norm2")]
+LINEAR: Table = [(r"branch\.up\b", "linear1"), (r"branch\.down\b", "linear2")]
+
+NAMES: dict[str, Table] = {
+    "000": [*TWO_NORMS, *SPLIT, (r"feed_forward\.branch\.up", "ffn.fc1"), (r"feed_forward\.branch\.down", "ffn.fc2"),
+            ("self_attention", "self_attn")],
+    "001": [(r"self_attention\.norm_sum", "ln1"), (r"feed_forward\.norm_sum", "ln2"), ("blocks", "layers"),
+            (r"self_attention\.branch\.output", "attn.out"), (r"self_attention\.branch", "attn"),
+            (r"feed_forward\.branch\.up", "ff.net.0"), (r"feed_forward\.branch\.down", "ff.net.2"),
+            ("embedding", "embed")],
+    "002": [*TWO_NORMS, *SPLIT, *LINEAR, ("self_attention", "attention"), (r"^head\.", "output."), ("^encoder.", "")],
+    "003": [*TWO_NORMS, (r"self_attention\.branch\.output", "attn.out_proj"), (r"self_attention\.branch", "attn"),
+            *LINEAR, (r"feed_forward\.", "ff.")],
+    "003 decoder": [*NORMS, (r"feed_forward\.norm_sum", "norm3"), (r"branch\.output", "out_proj"),
+                    (r"(self|cross)_attention\.(branch\.)?", r"\1_attn."), (r"feed_forward\.branch\.up", "ffn.0"),
+                    (r"feed_forward\.branch\.down", "ffn.2")],
+    "004": [*SPLIT, *LINEAR, (r"(encoder_layers\.\d+\.)feed_forward\.norm_sum", r"\1norm2"), *NORMS,
+            (r"feed_forward\.norm_sum", "norm3"), ("(self|cross)_attention", r"\1_attn"), ("feed_forward", "ffn")],
+}  # fmt: skip
+
+
+def tables(setting: Setting) -> Iterator[float]:
+    """The table of positions in float32, as the notebooks compute it."""
+    for number in NUMBERS:
+        theirs = cast(Any, notebook(setting, number)["PositionalEncoding"](D, 200))
+        ours = POSITIONS["sinusoidal"](Room(D, H, D // H, None)).embedding(torch.arange(200), torch.zeros(()))
+        assert ours is not None
+        yield apart(ours, theirs.pe[0])
+
+
+def encoders(setting: Setting) -> Iterator[float]:
+    """000, 001 and 002 from ids to vectors or logits: split and fused projections, post- and pre-norm."""
+    own = {"head_bias": True, "tie_embeddings": False}
+    full = model(setting, "encoder", own=own, **PRE)
+    cases: list[tuple[str, nn.Module, dict[str, Any]]] = [
+        ("000", Stack(stack(**POST, final_norm=True), VOCAB), {"n_layers": 2, "max_len": 20, "dropout": 0.0}),
+        ("001", Stack(stack(**POST), VOCAB, scale_embeddings=False), {"num_layers": 2, "max_len": 20}),
+        ("002", full, {"n_layers": 2, "max_len": 20, "dropout": 0.0}),
+    ]
+    for number, ours, sizes in cases:
+        heads = "num_heads" if number == "001" else "n_heads"
+        theirs = notebook(setting, number)["TransformerEncoder"](VOCAB, D, d_ff=F, **{heads: H}, **sizes)
+        ours = scramble(ours, setting)
+        names = NAMES[number]
+        carry_over(setting, ours, theirs, names, fused="qkv." if number == "001" else None)
+        ids = tokens(setting, B, T)
+        yield compared(ours(ids), ours, theirs(ids), theirs, names, "qkv." if number == "001" else None)
+
+
+def blocks(setting: Setting) -> Iterator[float]:
+    """Encoder blocks with a causal mask and padding, and 003's stack of them over vectors."""
+    keep = torch.ones(B, T, dtype=torch.bool, device=setting.device)
+    keep[0, 4:] = False
+    readable = torch.ones(T, T, dtype=torch.bool, device=setting.device).tril() & keep[:, None, None, :]
+    for number, name, placement in (
+        ("000", "TransformerBlock", POST),
+        ("002", "TransformerBlock", PRE),
+        ("003", "TransformerEncoderBlock", POST),
+        ("004", "EncoderLayer", POST),
+    ):
+        theirs = notebook(setting, number)[name](D, H, F, dropout=0.0)
+        ours = scramble(build_block(stack(**placement), reads_memory=False), setting)
+        names = [*TWO_NORMS, *NAMES[number]]
+        fused = "qkv_proj." if number == "003" else None
+        carry_over(setting, ours, theirs, names, fused)
+        x = normal(setting, B, T, D)
+        yield compared(ours(x, mask=Mask()), ours, theirs(x), theirs, names, fused)
+        answer = ours(x, mask=Mask(causal=True, keep=keep))
+        yield compared(answer, ours, theirs(x, readable), theirs, names, fused)
+
+
+def decoder_blocks(setting: Setting) -> Iterator[float]:
+    """003's decoder block (positions first, as it is written) and 004's, causal, over a memory with padding."""
+    future = torch.ones(T, T, dtype=torch.bool, device=setting.device).triu(1)
+    x, memory = normal(setting, B, T, D), normal(setting, B, S, D)
+    ours = scramble(build_block(stack(**POST), reads_memory=True), setting)
+    theirs = notebook(setting, "003")["TransformerDecoderBlock"](D, H, F, dropout=0.0)
+    names = NAMES["003 decoder"]
+    carry_over(setting, ours, theirs, names, "in_proj_")
+    expected = theirs(x.transpose(0, 1), memory.transpose(0, 1), tgt_mask=future).transpose(0, 1)
+    yield compared(ours(x, mask=Mask(causal=True), memory=memory), ours, expected, theirs, names, "in_proj_")
+
+    keep = torch.ones(B, S, dtype=torch.bool, device=setting.device)
+    keep[1, 3:] = False
+    theirs = notebook(setting, "004")["DecoderLayer"](D, H, F, dropout=0.0)
+    carry_over(setting, ours, theirs, NAMES["004"])
+    answer = ours(x, mask=Mask(causal=True), memory=memory, memory_mask=Mask(keep=keep))
+    yield compared(answer, ours, theirs(x, memory, keep[:, None, None], ~future), theirs, NAMES["004"])
+
+
+def whole(setting: Setting) -> Iterator[float]:
+    """004 from two rows of ids to logits, without masks in the source and with its padding hidden."""
+    own = {"head_bias": True, "tie_embeddings": False, "share_embeddings": False, "source_vocab_size": VOCAB + 2}
+    ours = model(setting, "encoder-decoder", own=own, **POST)
+    theirs = notebook(setting, "004")["Transformer"](VOCAB + 2, VOCAB, D, H, 2, 2, F, dropout=0.0)
+    names = [(r"encoder\.blocks", "encoder_layers"), (r"decoder\.blocks", "decoder_layers"),
+             (r"encoder\.embedding", "src_embed"), (r"decoder\.embedding", "tgt_embed"),
+             (r"^head\.", "output_proj."), *NAMES["004"]]  # fmt: skip
+    carry_over(setting, ours, theirs, names)
+    ids, source = tokens(setting, B, T), tokens(setting, B, S)
+    readable = torch.ones(T, T, dtype=torch.bool, device=setting.device).tril()
+    yield compared(ours(ids, source=source), ours, theirs(source, ids, None, readable), theirs, names)
+    keep = torch.ones(B, S, dtype=torch.bool, device=setting.device)
+    keep[0, 2:] = False
+    expected = theirs(source, ids, keep[:, None, None], readable)
+    yield compared(ours(ids, source=source, source_keep=keep), ours, expected, theirs, names)
+
+
+def notebook(setting: Setting, number: str) -> dict[str, Callable[..., nn.Module]]:
+    """The classes of one notebook. Errors: `NotHere` without a folder that holds them."""
+    if setting.notebooks is None:
+        raise NotHere("give --notebooks FOLDER, which holds the five notebooks and their extract.py")
+    found, extract = sorted(setting.notebooks.glob(f"{number}_*.txt")), setting.notebooks / "extract.py"
+    if not found or not extract.is_file():
+        raise NotHere(f"{setting.notebooks} does not hold {number}_*.txt and extract.py")
+    return runpy.run_path(str(extract))["definitions"](found[0])
+
+
+def carry_over(setting: Setting, ours: nn.Module, theirs: nn.Module, names: Table, fused: str | None = None) -> None:
+    """Our weights into their module, which is put in evaluation mode; its float32 table of positions becomes ours."""
+    theirs.to(setting.device, setting.dtype).eval()
+    left = theirs.load_state_dict(translated(dict(ours.named_parameters()), names, fused), strict=False)
+    missing = [name for name in left.missing_keys if not name.endswith(".pe")]
+    assert not [*missing, *left.unexpected_keys], left
+    for name, table in theirs.named_buffers():
+        if name.endswith("pe"):
+            scheme = POSITIONS["sinusoidal"](Room(D, H, D // H, None))
+            exact = scheme.embedding(torch.arange(table.shape[1], device=setting.device), table)
+            assert exact is not None
+            table.copy_(exact)
+
+
+def translated(tensors: dict[str, Tensor], names: Table, fused: str | None) -> dict[str, Tensor]:
+    """Our tensors by the notebook's names."""
+    return rename(join_projections(tensors, fused) if fused else tensors, names)
+
+
+def compared(
+    answer: Tensor, ours: nn.Module, expected: Tensor, theirs: nn.Module, names: Table, fused: str | None = None
+) -> float:
+    """The larger error of outputs and of gradients, by the notebook's names."""
+    mine = translated(gradients(answer, ours), names, fused)
+    return max(apart(answer, expected), same_gradients(mine, gradients(expected, theirs)))
+
+
+LAWS = [
+    Law("notebooks", "000-004: the table of positions", tables),
+    Law("notebooks", "000-002: encoders, split and fused projections", encoders),
+    Law("notebooks", "000, 002-004: encoder blocks, with masks", blocks),
+    Law("notebooks", "003, 004: decoder blocks", decoder_blocks),
+    Law("notebooks", "004: the whole encoder-decoder", whole),
+]

@@ -1,0 +1,82 @@
+"""Laws that need nobody else: backends, causality, padding, neighbours and the cache."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import torch
+
+from glassformer.attend import ATTEND, Mask
+from glassformer.foundation.shapes import Tensor
+from glassformer.model.transformer import Transformer
+from glassformer.parts import POSITIONS
+from glassformer.proof.laws.law import Law, Setting, all_apart, apart, weighted
+from glassformer.proof.laws.specimens import VOCAB, model, normal, padded, tokens
+
+B, H, K, S = 3, 4, 5, 7
+
+
+def backends(setting: Setting) -> Iterator[float]:
+    """Value and gradients of each backend against the equation written out, over masks and grouped heads."""
+    keep = torch.rand(B, S) < 0.6
+    keep[-1] = False  # the last sequence is all padding: its queries read nothing
+    rules = itertools.product((True, False), (None, 3), (None, keep.to(setting.device)), (4, 2, 1), (1, 4, S))
+    for causal, window, kept, G, T in rules:
+        q, k, v = normal(setting, B, H, T, K), normal(setting, B, G, S, K), normal(setting, B, G, S, K)
+        mask = Mask(causal=causal, window=window, keep=kept)
+        for backend_of in ATTEND.values():
+            answers: list[list[Tensor]] = []
+            for attend in backend_of.values():
+                output = attend(q, k, v, mask, scale=K**-0.5)
+                answers.append([output, *torch.autograd.grad(weighted(output), [q, k, v])])
+            specified = answers[list(backend_of).index("reference")]
+            yield max(all_apart(answer, specified) for answer in answers)
+
+
+def causality(setting: Setting) -> Iterator[float]:
+    """A changed token leaves the logits before it as they are, to the bit, and no gradient comes back from later."""
+    for positions, shape in itertools.product(POSITIONS, ("decoder", "encoder-decoder")):
+        network, ids = causal_model(setting, shape, positions), tokens(setting, 2, 8)
+        source = {"source": tokens(setting, 2, 5)} if shape != "decoder" else {}
+        logits = network(ids, **source)
+        for place in (1, 4, 7):
+            changed = ids.clone()
+            changed[:, place] = (changed[:, place] + 1) % VOCAB
+            yield apart(network(changed, **source)[:, :place], logits[:, :place])
+
+
+def padding(setting: Setting) -> Iterator[float]:
+    """Each row of a padded batch gets what it gets alone."""
+    for positions, where in itertools.product(POSITIONS, ("right", "left")):
+        network = causal_model(setting, "encoder-decoder", positions)
+        rows, sources = ([tokens(setting, n) for n in lengths] for lengths in ((6, 2, 4), (1, 5, 3)))
+        (ids, keep), (source, source_keep) = padded(setting, rows, 8, where), padded(setting, sources, 7, where)
+        together = network(ids, keep=keep, source=source, source_keep=source_keep)
+        alone = [network(row[None], source=read[None])[0] for row, read in zip(rows, sources, strict=True)]
+        yield all_apart((answer[real] for answer, real in zip(together, keep, strict=True)), alone)
+
+
+def cache(setting: Setting) -> Iterator[float]:
+    """Token by token through either cache gives the logits of one forward."""
+    for positions, shape in itertools.product(POSITIONS, ("decoder", "encoder-decoder")):
+        network, ids = causal_model(setting, shape, positions), tokens(setting, 2, 8)
+        source = {"memory": network.encode(tokens(setting, 2, 5))} if shape != "decoder" else {}
+        whole = network(ids, **source)
+        for capacity in (None, 10):
+            held = network.new_cache(capacity)
+            steps = [network(part, cache=held, **source) for part in ids.split([3, 1, 1, 2, 1], dim=1)]
+            yield apart(torch.cat(steps, dim=1), whole)
+
+
+def causal_model(setting: Setting, shape: str, positions: str) -> Transformer:
+    """A model that writes from left to right."""
+    return model(setting, shape, positions=positions)
+
+
+LAWS = [
+    Law("attention", "every backend gives the value and the gradients of its equation", backends),
+    Law("masks", "no later token changes an earlier logit", causality, exact=True),
+    Law("masks", "padding and batch-mates change nothing", padding),
+    Law("decoding", "the cache gives what a whole forward gives", cache),
+]

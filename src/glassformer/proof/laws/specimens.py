@@ -1,0 +1,60 @@
+"""Small random models and padded rows to try laws on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from glassformer.foundation.shapes import Bool, Int, Tensor
+from glassformer.model.config import ModelConfig, StackConfig
+from glassformer.model.transformer import Transformer
+from glassformer.proof.laws.law import Setting
+
+VOCAB = 11
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def stack(**settings: Any) -> StackConfig:
+    """Two blocks, four heads of width four, no dropout; `settings` say what is different."""
+    small: dict[str, Any] = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24, "dropout": 0.0, "max_len": 24}
+    return StackConfig(**(small | settings))
+
+
+def model(setting: Setting, shape: str, *, own: dict[str, Any] | None = None, **settings: Any) -> Transformer:
+    """A random model of a shape ("encoder", "decoder", "encoder-decoder"); `own` are settings of the whole model."""
+    whole: dict[str, Any] = {"vocab_size": VOCAB} | {side: stack(**settings) for side in shape.split("-")}
+    return scramble(Transformer(ModelConfig(**(whole | (own or {})))), setting).eval()
+
+
+def scramble(module: Module, setting: Setting) -> Module:
+    """The module in the setting's numbers, every parameter drawn from N(0, 0.4): zeros and ones hide mistakes."""
+    module = module.to(setting.device, setting.dtype)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn(parameter.shape, dtype=torch.float64).mul(0.4))
+    return module
+
+
+def normal(setting: Setting, *shape: int) -> Tensor:
+    """Random numbers that ask for a gradient."""
+    return torch.randn(*shape, dtype=torch.float64).to(setting.device, setting.dtype).requires_grad_()
+
+
+def tokens(setting: Setting, *shape: int) -> Int[Tensor, "..."]:
+    """Random ids."""
+    return torch.randint(VOCAB, shape).to(setting.device)
+
+
+def padded(
+    setting: Setting, rows: Sequence[Tensor], width: int, where: str
+) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+    """Rows of ids in one tensor, padding at the "right" or "left"; it holds any ids, as nothing may depend on them."""
+    keep = torch.zeros(len(rows), width, dtype=torch.bool)
+    held = torch.randint(VOCAB, keep.shape)
+    for row, here, ids in zip(held, keep, rows, strict=True):
+        place = slice(0, len(ids)) if where == "right" else slice(width - len(ids), width)
+        row[place], here[place] = ids.cpu(), True
+    return held.to(setting.device), keep.to(setting.device)

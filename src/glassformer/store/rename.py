@@ -1,0 +1,35 @@
+"""Our parameters under other libraries' names: a table of patterns, and projections joined where they join them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+Table = Sequence[tuple[str, str]]
+"""Pairs of a regular expression for our name and what stands in its place, applied in order."""
+
+
+def rename(tensors: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
+    """The same tensors, each name rewritten by every pair of the table."""
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        for ours, theirs in table:
+            name = re.sub(ours, theirs, name)
+        renamed[name] = tensor
+    return renamed
+
+
+def join_projections(tensors: Mapping[str, Tensor], into: str) -> dict[str, Tensor]:
+    """With `query.`, `key.` and `value.` of each attention joined, in this order, as `into` (weights and biases)."""
+    joined: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if re.search(r"\b(key|value)\.(weight|bias)$", name):
+            continue
+        if re.search(r"\bquery\.(weight|bias)$", name):
+            parts = [tensors[name.replace("query.", f"{each}.")] for each in ("query", "key", "value")]
+            name, tensor = name.replace("query.", into), torch.cat(parts)
+        joined[name] = tensor
+    return joined
