@@ -29,6 +29,7 @@ EXAMPLES = {
     ),
     "translate": ("glassformer translate runs/multi30k < in.en > out.de",),
     "params": ("glassformer params runs/reverse",),
+    "verify": ("glassformer verify", "glassformer verify --dtype float32 --json"),
     "demo": ("glassformer demo",),
 }
 

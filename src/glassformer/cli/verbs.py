@@ -33,6 +33,9 @@ OUT = Option("out", "FOLDER", "Run folder to make (default: runs/NAME).")
 OVERWRITE = Option("overwrite", None, "Delete an existing run folder and start over.")
 JSON = Option("json", None, "One JSON object on standard output, for programs.")
 SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
+DEVICE = Option("device", "DEVICE", "Where to compute: cpu, cuda or mps (default: cpu).")
+DTYPE = Option("dtype", "DTYPE", "Numbers to compute in: float64 or float32 (default: float64).")
+NOTEBOOKS = Option("notebooks", "FOLDER", "The five tutorial notebooks, whose code is then run beside ours.")
 BATCH_SIZE = Option("batch-size", "N", "Lines translated together (default: as the recipe says).")
 
 COMMON = (
@@ -63,6 +66,13 @@ VERBS: dict[str, Verb] = {
         (BATCH_SIZE,),
     ),
     "params": Verb("show where the parameters are", "RUN", "List every tensor of a run's model.", (JSON,)),
+    "verify": Verb(
+        "prove the library right on this machine",
+        None,
+        "Compare values and gradients with torch.nn, with tiny Hugging Face models (where transformers is installed) "
+        "and with the equations written out; try padding, causality and the cache. Exit code 3 if a law is broken.",
+        (DEVICE, DTYPE, NOTEBOOKS, JSON),
+    ),
     "demo": Verb(
         "see a model learn, in about a minute",
         None,

@@ -63,6 +63,7 @@ def tiny(setting: Setting, family: str, task: str, **sizes: Any) -> nn.Module:
         library: Any = importlib.import_module("transformers")
     except ImportError:
         raise NotHere("transformers is not installed; pip install transformers") from None
+    library.logging.set_verbosity_error()  # it advises on every model that is made
     config = getattr(library, f"{family}Config")(**(SIZES | sizes), attn_implementation="eager")
     return getattr(library, f"{family}{task}")(config).to(setting.device, setting.dtype).eval()
 
