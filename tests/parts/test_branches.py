@@ -10,7 +10,7 @@ from glassformer import ATTEND, Attention, Block, Mask
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.stack import build_block
 from glassformer.parts import FeedForward, Residual
-from glassformer.parts.feed_forward import gelu_tanh
+from glassformer.parts.activation import gelu_tanh
 from glassformer.parts.norm import LayerNorm
 from specimens import close, scramble, stack
 
