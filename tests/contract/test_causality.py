@@ -6,16 +6,14 @@ import pytest
 import torch
 
 from glassformer import ATTEND
-from glassformer.parts import NORMS, PLACEMENTS, POSITIONS
-from specimens import VOCAB, model, tokens
+from glassformer.parts import POSITIONS
+from specimens import INSIDES, VOCAB, model, tokens
 
 VARIANTS = [
     *({"positions": name} for name in POSITIONS),
     *({"attention": name} for name in ATTEND["softmax"]),
-    *({"norm_placement": name} for name in PLACEMENTS),
-    *({"norm": name} for name in NORMS),
+    *INSIDES,
     {"window": 2},
-    {"n_kv_heads": 1},
 ]
 CAUSAL = [("decoder", {}), ("encoder", {"causal": True}), ("encoder-decoder", {})]
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)

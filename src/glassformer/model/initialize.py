@@ -12,7 +12,7 @@
     norms                           weight 1, bias 0                weight 1, bias 0
     the norm that a tied head       weight 1/(D sd), at most 1,     weight 1/(D sd), at most 1,
     reads                           where sd is the embedding's     where sd is the embedding's
-    embedding tied to a head        N(0, sqrt(0.1/(D scale))), at   N(0, sqrt(0.1/(D scale))), at
+    head (or embedding tied to it)  N(0, 0.1/sqrt(D branches)), at  N(0, 0.1/sqrt(D branches)), at
     that reads no norm              most the first row's            most the first row's
 
 Written N(mean, standard deviation). The xavier column follows Glorot and Bengio 2010, equation 16, the normal one
@@ -21,8 +21,8 @@ norms the xavier column, too, divides output and down by sqrt(branches), or its 
 The router starts small, so that all experts are about as likely (Fedus et al. 2022, section 2.4).
 
 The rows of the head and of what a tied head reads keep the first loss at ln V: a tied head scores the token just read
-against itself, and under a norm of weight 1 that score alone would be of the order of sqrt(D). Without a norm it is
-scale D sd^2, where scale is what embeddings are multiplied by.
+against itself, and under a norm of weight 1 that score alone would be of the order of sqrt(D). Without a norm every
+branch of the stack may have added its part to what the head reads.
 """
 
 from __future__ import annotations
@@ -75,17 +75,15 @@ def initialize(encoder: Stack | None, decoder: Stack | None, head: Head, config:
     for stack, constants in zip((encoder, decoder), config.deepnorm_constants, strict=True):
         if stack is not None:
             _fill_stack(stack, laws, constants.beta if config.deepnorm else 1.0)
-    D = config.stack.d_model
-    if not config.tie_embeddings:
-        nn.init.normal_(head.weight, std=HEAD / D**0.5)
-        return
-    reader = decoder if decoder is not None else encoder
+    D, reader = config.stack.d_model, decoder if decoder is not None else encoder
     assert reader is not None
-    weight = getattr(reader.last_norm, "weight", None)
-    if weight is not None:
-        nn.init.constant_(weight, min(1.0, 1.0 / (D * laws.embedding(D))))
+    read = getattr(reader.last_norm, "weight", None)
+    if read is None:
+        nn.init.normal_(head.weight, std=min(laws.embedding(D), HEAD / (D * reader.n_branches) ** 0.5))
+    elif not config.tie_embeddings:
+        nn.init.normal_(head.weight, std=HEAD / D**0.5)
     else:
-        nn.init.normal_(head.weight, std=min(laws.embedding(D), (HEAD / (D * reader.embedding.scale)) ** 0.5))
+        nn.init.constant_(read, min(1.0, 1.0 / (D * laws.embedding(D))))
 
 
 def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:
@@ -96,7 +94,6 @@ def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:
         nn.init.normal_(parameter, std=sd)
     for block in stack.blocks:
         assert isinstance(block, Block)
-        branches = len(block.branches) * len(stack.blocks)
         writers = {id(writer) for writer in block.writers}
         for name, module in block.named_modules():
             if not isinstance(module, nn.Linear):
@@ -105,7 +102,7 @@ def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:
             if role == "router":
                 nn.init.normal_(module.weight, std=HEAD / config.d_model**0.5)
             elif id(module) in writers:
-                laws.writer(module.weight, branches, config.norm != "none")
+                laws.writer(module.weight, stack.n_branches, config.norm != "none")
             else:
                 laws.linear(module.weight)
             if role not in ("query", "key", "router"):

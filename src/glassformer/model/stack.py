@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import nn
@@ -107,6 +108,11 @@ class Stack(nn.Module):
                 f"A sequence may have at most max_len={limit} tokens; got one of {longest}. "
                 "Shorten it, or train with a larger max_len."
             )
+
+    @property
+    def n_branches(self) -> int:
+        """Residual branches in all blocks."""
+        return sum(len(cast(Block, block).branches) for block in self.blocks)
 
     @property
     def last_norm(self) -> nn.Module:
