@@ -29,6 +29,9 @@ class Targets(NamedTuple):
     inputs_keep: Bool[Tensor, "B T"] | None
     ids: Int[Tensor, "B T"]
     keep: Bool[Tensor, "B T"] | None
+    counted: Bool[Tensor, "B T"] | None = None
+    """Inputs that count in a mean over tokens, as that of a router's balance; None: all. Whether the last token of a
+    row is among the inputs depends on its neighbours' lengths, so a token that predicts no token does not count."""
 
     @property
     def n_targets(self) -> int:
@@ -41,14 +44,14 @@ def next_token(batch: Batch) -> Targets:
     keep = batch.keep
     if keep is None:
         return Targets(batch.tokens[:, :-1], None, batch.tokens[:, 1:], None)
-    return Targets(batch.tokens[:, :-1], keep[:, :-1], batch.tokens[:, 1:], keep[:, 1:])
+    return Targets(batch.tokens[:, :-1], keep[:, :-1], batch.tokens[:, 1:], keep[:, 1:], keep[:, :-1] & keep[:, 1:])
 
 
 def masked_token(batch: Batch) -> Targets:
     """Marked positions predict the label that belongs there (Devlin et al. 2019, section 3.1)."""
     if batch.labels is None:
         raise DataError("The masked_token objective needs a batch with labels; this one has none. See Batch.blanks.")
-    return Targets(batch.tokens, batch.keep, batch.labels, batch.label_keep)
+    return Targets(batch.tokens, batch.keep, batch.labels, batch.label_keep, batch.keep)
 
 
 Objective = Callable[[Batch], Targets]
@@ -73,5 +76,5 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
     vectors = hidden.flatten(0, 1) if asked.keep is None else hidden[asked.keep]  # padding never reaches the head
     minimised, nll = cross_entropy(model.head(vectors), ids, label_smoothing)
     main = "encoder" if model.decoder is None else "decoder"
-    penalty = routing_loss(seen, {"encoder": batch.source_keep, main: asked.inputs_keep})
+    penalty = routing_loss(seen, {"encoder": batch.source_keep, main: asked.counted})
     return Loss(minimised if penalty is None else minimised + len(ids) * penalty, nll)
