@@ -115,6 +115,14 @@ def test_no_two_matrices_start_alike(init, shape):
 
 
 @pytest.mark.parametrize("init", INITS)
+def test_routers_start_small(init):
+    """Logits of standard deviation 0.1 over a normalised vector, so that no expert is preferred by chance."""
+    made = Transformer(config("decoder", d_model=64, feed_forward="experts", n_experts=64, init=init))
+    for block in made.decoder.blocks:
+        assert block.feed_forward.branch.router.weight.std().item() == pytest.approx(0.1 / 8, rel=0.1)
+
+
+@pytest.mark.parametrize("init", INITS)
 def test_vectors_start_as_the_table_says(init):
     """Biases 0; norms 1 and 0, but for the norm under a tied head."""
     for tied in (True, False):
