@@ -11,11 +11,33 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import ModelConfig, StackConfig, Transformer
+from glassformer.parts import ACTIVATIONS, EXPERTS, FEED_FORWARDS, NORMS, PLACEMENTS
 
 SHAPES = ("encoder", "decoder", "encoder-decoder")
 PADDINGS = ("right", "left", "holes")
 VOCAB = 11
 TOLERANCE = 1e-12  # for float64
+
+WANTS = {"experts": {"n_experts": 3}}  # what a feed-forward cannot be made without
+FEED_FORWARD_SETTINGS = [
+    *({"feed_forward": name, **WANTS.get(name, {})} for name in FEED_FORWARDS),
+    *({"feed_forward": "gated", "activation": name} for name in ACTIVATIONS),
+    *({"feed_forward": "experts", "n_experts": 4, "experts_per_token": k, "expert": name}
+      for name, k in zip(EXPERTS, (1, 4), strict=True)),
+]  # fmt: skip
+INSIDES = [
+    *({"norm_placement": name} for name in PLACEMENTS),
+    *({"norm": name} for name in NORMS),
+    *({"activation": name} for name in ACTIVATIONS),
+    *FEED_FORWARD_SETTINGS,
+    *({"qk_norm": name} for name in NORMS),
+    {"qk_norm": "rms", "positions": "rotary", "n_kv_heads": 1},
+    {"norm": "rms", "norm_placement": "sandwich", "feed_forward": "gated", "activation": "silu"},
+    {"residual_scale": 1.7},
+    {"deepnorm": True, "norm_placement": "post"},
+    {"n_kv_heads": 1},
+]
+"""What may stand inside a block, by settings: the contract tests run each through every law."""
 
 
 def stack(**settings: object) -> StackConfig:

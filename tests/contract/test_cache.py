@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from glassformer import ATTEND
-from glassformer.parts import NORMS, PLACEMENTS, POSITIONS
-from specimens import close, model, padded, tokens
+from glassformer.parts import POSITIONS
+from specimens import INSIDES, close, model, padded, tokens
 
 T = 7
 CUTS = [(1,) * T, (3, 1, 2, 1), (T,)]
@@ -18,10 +18,8 @@ VARIANTS = [
     *({"positions": name} for name in POSITIONS),
     *({"positions": name, "window": 3, "n_kv_heads": 2} for name in POSITIONS),
     *({"attention": name} for name in ATTEND["softmax"]),
-    *({"norm_placement": name} for name in PLACEMENTS),
-    *({"norm": name} for name in NORMS),
+    *INSIDES,
     {"window": 1},
-    {"n_kv_heads": 1},
 ]
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
 caches = pytest.mark.parametrize("capacity", CACHES.values(), ids=CACHES)

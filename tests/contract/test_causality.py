@@ -1,4 +1,8 @@
-"""No causal leak: what comes later changes nothing before it, not by one bit, and no gradient flows back in time."""
+"""No causal leak: what comes later changes nothing before it, not by one bit, and no gradient flows back in time.
+
+Experts alone may differ in the last bits: how many positions one of them multiplies at once depends on the others, and
+a product of another size may be rounded otherwise.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,14 @@ import pytest
 import torch
 
 from glassformer import ATTEND
-from glassformer.parts import NORMS, PLACEMENTS, POSITIONS
-from specimens import VOCAB, model, tokens
+from glassformer.parts import POSITIONS
+from specimens import INSIDES, VOCAB, close, model, tokens
 
 VARIANTS = [
     *({"positions": name} for name in POSITIONS),
     *({"attention": name} for name in ATTEND["softmax"]),
-    *({"norm_placement": name} for name in PLACEMENTS),
-    *({"norm": name} for name in NORMS),
+    *INSIDES,
     {"window": 2},
-    {"n_kv_heads": 1},
 ]
 CAUSAL = [("decoder", {}), ("encoder", {"causal": True}), ("encoder-decoder", {})]
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -39,7 +41,10 @@ def test_a_changed_token_leaves_earlier_logits_bit_equal(shape, causal, variant,
             changed = ids.clone()
             changed[:, t] = (ids[:, t] + torch.randint(1, VOCAB, (2,))) % VOCAB
             after = made(changed, **source)
-            assert torch.equal(after[:, :t], before[:, :t]), f"token {t} was seen before it came"
+            if "n_experts" in variant:
+                close(after[:, :t], before[:, :t], t, {torch.float32: 1e-5, torch.float64: 1e-12}[dtype])
+            else:
+                assert torch.equal(after[:, :t], before[:, :t]), f"token {t} was seen before it came"
             assert not torch.equal(after[:, t], before[:, t]), f"token {t} is not seen at all"
 
 

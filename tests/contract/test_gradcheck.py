@@ -10,10 +10,10 @@ from torch import nn
 from torch.func import functional_call
 
 from glassformer import ATTEND, Attention, Mask
-from glassformer.model.stack import build_block
+from glassformer.model.stack import build_block, build_feed_forward
 from glassformer.parts import ACTIVATIONS, NORMS, PLACEMENTS, POSITIONS, Embedding, FeedForward, Head, Residual
 from glassformer.parts.positions import Room, rotate
-from specimens import model, normal, scramble, stack, tokens
+from specimens import FEED_FORWARD_SETTINGS, model, normal, scramble, stack, tokens
 
 B, T, S, D = 2, 3, 4, 4
 KEEP = torch.tensor([[True, False, True, True], [False] * 4])  # the second sequence may read nothing
@@ -69,6 +69,12 @@ def test_self_attention(backend, mask):
     check(Attention(D, 2, ATTEND["softmax"][backend], n_kv_heads=1), normal(B, T, D), mask=mask, rotation=turned)
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_query_and_key_norm(norm):
+    made = Attention(D, 1, ATTEND["softmax"]["auto"], qk_norm=lambda width: NORMS[norm](width, 1e-5))
+    check(made, normal(B, T, D), mask=MASKS["all"], rotation=tuple(torch.randn(2, T, D).double()))
+
+
 def test_cross_attention():
     attention = Attention(D, 2, ATTEND["softmax"]["auto"], bias=False)
     for mask in (Mask(), Mask(keep=KEEP)):
@@ -91,6 +97,12 @@ def test_feed_forward(activation):
     check(FeedForward(D, 5, ACTIVATIONS[activation]), normal(B, T, D))
 
 
+@pytest.mark.parametrize("settings", FEED_FORWARD_SETTINGS, ids=str)
+def test_feed_forward_by_settings(settings):
+    chosen = stack(**{"d_model": D, "d_ff": 5, "n_heads": 2, "activation": "gelu"} | settings)
+    check(build_feed_forward(chosen), normal(B, T, D))
+
+
 @pytest.mark.parametrize("norm", NORMS)
 def test_norm(norm):
     check(NORMS[norm](D, 1e-5), normal(B, T, D))
@@ -100,7 +112,8 @@ def test_norm(norm):
 @pytest.mark.parametrize(("norm", "placement"), list(itertools.product(NORMS, PLACEMENTS)))
 def test_residual(norm, placement):
     branch = FeedForward(D, 5, torch.tanh)
-    check(Residual(branch, lambda: NORMS[norm](D, 1e-5), placement=placement), normal(B, T, D))
+    made = Residual(branch, lambda: NORMS[norm](D, 1e-5), placement=placement, scale=1.3)
+    check(made, normal(B, T, D))
 
 
 @masks

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 
 from glassformer import Transformer
 from glassformer.model.initialize import INITS
-from glassformer.parts import ACTIVATIONS, NORMS, PLACEMENTS, POSITIONS
-from specimens import SHAPES, config
+from glassformer.parts import PLACEMENTS, POSITIONS
+from specimens import INSIDES, SHAPES, config
 
 SEEDS = 2
 variants = pytest.mark.parametrize(("init", "placement"), list(itertools.product(INITS, PLACEMENTS)))
@@ -54,14 +54,13 @@ def test_with_a_large_vocabulary(init, placement, tied):
 
 OTHERS = [
     *({"positions": name} for name in POSITIONS),
-    *({"norm": name} for name in NORMS),
-    *({"activation": name} for name in ACTIVATIONS),
     {"scale_embeddings": False},
     {"share_embeddings": False},
     {"head_bias": True},
     {"n_layers": 8},
-    {"n_kv_heads": 1},
+    {"n_layers": 8, "norm": "rms", "feed_forward": "gated", "activation": "silu", "qk_norm": "rms"},
     {"final_norm": True},
+    {"final_norm": False},
 ]
 
 
@@ -70,6 +69,35 @@ OTHERS = [
 def test_whatever_else_is_chosen(init, placement, other):
     sizes = {"d_model": 64, "d_ff": 128, "vocab_size": 200}
     excess = first_loss("encoder-decoder", **sizes, init=init, norm_placement=placement, **other)
+    assert abs(excess) < 0.05, f"{excess:+.3f}"
+
+
+@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("inside", INSIDES, ids=str)
+def test_whatever_is_inside_a_block(init, inside):
+    """One stack, its default placement; deepnorm has gains for the xavier column alone."""
+    sizes = {"d_model": 64, "d_ff": 128, "vocab_size": 200}
+    excess = first_loss("decoder", **sizes, **inside, init="xavier" if "deepnorm" in inside else init)
+    assert abs(excess) < 0.05, f"{excess:+.3f}"
+
+
+@shapes
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_deepnorm(shape, tied):
+    sizes = {"d_model": 64, "d_ff": 128, "vocab_size": 200, "n_layers": 9, "tie_embeddings": tied}
+    excess = first_loss(shape, **sizes, deepnorm=True, norm_placement="post")
+    assert abs(excess) < 0.05, f"{excess:+.3f}"
+
+
+@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("settings", [{"norm": "none"}, {"final_norm": False}], ids=str)
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("scaled", [True, False], ids=["scaled", "unscaled"])
+def test_a_head_that_reads_no_norm(init, settings, tied, scaled):
+    """Nine layers: neither a stream without norms nor a sum of many branches makes the head sure of itself."""
+    sizes = {"d_model": 64, "d_ff": 256, "vocab_size": 200, "n_layers": 9}
+    chosen = {**settings, "tie_embeddings": tied, "scale_embeddings": scaled}
+    excess = first_loss("encoder-decoder", **sizes, **chosen, init=init)
     assert abs(excess) < 0.05, f"{excess:+.3f}"
 
 
@@ -84,6 +112,14 @@ def test_no_two_matrices_start_alike(init, shape):
         assert first.shape != second.shape or not torch.equal(first, second), f"{one} and {two}"
     for name, matrix in matrices.items():
         assert len(matrix.unique(dim=0)) == len(matrix), name
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_routers_start_small(init):
+    """Logits of standard deviation 0.1 over a normalised vector, so that no expert is preferred by chance."""
+    made = Transformer(config("decoder", d_model=64, feed_forward="experts", n_experts=64, init=init))
+    for block in made.decoder.blocks:
+        assert block.feed_forward.branch.router.weight.std().item() == pytest.approx(0.1 / 8, rel=0.1)
 
 
 @pytest.mark.parametrize("init", INITS)

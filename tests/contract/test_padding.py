@@ -8,18 +8,17 @@ import torch
 from hypothesis import strategies as st
 
 from glassformer import ATTEND
-from glassformer.parts import NORMS, PLACEMENTS, POSITIONS
-from specimens import PADDINGS, SHAPES, close, gradients, model, padded, tokens
+from glassformer.parts import PLACEMENTS, POSITIONS
+from specimens import INSIDES, PADDINGS, SHAPES, close, gradients, model, padded, tokens
 
 VARIANTS = [
     *({"positions": name} for name in POSITIONS),
     *({"attention": name} for name in ATTEND["softmax"]),
-    *({"norm_placement": name} for name in PLACEMENTS),
-    *({"norm": name} for name in NORMS),
+    *INSIDES,
     *({"positions": name, "window": 2, "n_kv_heads": 2} for name in POSITIONS),
     {"window": 1},
-    {"n_kv_heads": 1},
 ]
+LEARNERS = [{"feed_forward": "experts", "n_experts": 3}, {"qk_norm": "rms", "norm": "rms", "feed_forward": "gated"}]
 LENGTHS = [(5, 3), (1, 7), (8, 1), (2, 4)]  # of tokens and source
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
 shapes = pytest.mark.parametrize("shape", SHAPES)
@@ -82,10 +81,10 @@ def test_any_batch_any_neighbours_any_padding(shape, where, settings, lengths, s
 
 @shapes
 @paddings
-@pytest.mark.parametrize("attention", ATTEND["softmax"])
-def test_a_padded_batch_learns_what_its_rows_learn(shape, where, attention):
+@pytest.mark.parametrize("variant", [*({"attention": name} for name in ATTEND["softmax"]), *LEARNERS], ids=str)
+def test_a_padded_batch_learns_what_its_rows_learn(shape, where, variant):
     """The gradient over the real places is the sum of the rows' gradients; nothing comes from the padding."""
-    made, rows = model(shape, attention=attention), rows_for(shape)
+    made, rows = model(shape, **variant), rows_for(shape)
     given = batch(rows, where)
     together = gradients(made(**given)[given["keep"]], made)
     apart = gradients(torch.cat([alone(made, row) for row in rows]), made)

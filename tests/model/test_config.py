@@ -12,9 +12,9 @@ from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.foundation.errors import ConfigError
 from specimens import SHAPES, config, stack
 
-COUNTS = ["d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window"]
+COUNTS = ["d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "experts_per_token"]
 BOTH = {"encoder": stack(), "decoder": stack()}
-CHANCES = ["dropout", "attention_dropout", "feed_forward_dropout"]
+CHANCES = ["dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth"]
 
 
 def offers(error, name):
@@ -67,6 +67,40 @@ def test_learned_positions_want_a_number():
     Transformer(config(positions="learned", max_len=offers(error, "max_len")[0]))
 
 
+EXPERTS = {"feed_forward": "experts", "n_experts": 3}
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"feed_forward": "experts"}, "go together; got feed_forward='experts' and n_experts=None. Try .* n_experts=8"),
+    ({"n_experts": 4}, "go together; got feed_forward='plain' and n_experts=4.* or feed_forward='plain' without"),
+    ({"feed_forward": "gated", "n_experts": 4}, "go together; got feed_forward='gated' and n_experts=4"),
+    ({"experts_per_token": 1}, "experts_per_token belongs to feed_forward='experts'; got experts_per_token=1"),
+    ({"expert": "gated"}, "expert belongs to feed_forward='experts'; got expert='gated'"),
+    ({"balance_loss": 0.1}, "balance_loss belongs to feed_forward='experts'"),
+    ({"router_z_loss": 0.1}, "router_z_loss belongs to feed_forward='experts'"),
+    ({**EXPERTS, "n_experts": 0}, "n_experts must be at least 1; got 0"),
+    ({**EXPERTS, "balance_loss": -1.0}, "balance_loss must be at least 0 and finite; got -1.0"),
+    ({**EXPERTS, "router_z_loss": float("nan")}, "router_z_loss must be at least 0 and finite; got nan"),
+    ({"norm": "none", "final_norm": True}, "final_norm=True wants a norm; got norm='none'"),
+])  # fmt: skip
+def test_settings_that_contradict(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        stack(**wrong)
+
+
+@pytest.mark.parametrize("n_experts", [1, 2, 3])
+def test_more_experts_asked_than_there_are(n_experts):
+    with pytest.raises(ConfigError, match=rf"\(4\) must be at most n_experts \({n_experts}\)") as error:
+        stack(**{**EXPERTS, "n_experts": n_experts}, experts_per_token=4)
+    (offered,) = offers(error, "experts_per_token")
+    Transformer(config(**{**EXPERTS, "n_experts": n_experts}, experts_per_token=offered))
+
+
+def test_what_the_messages_offer_works():
+    for settings in (EXPERTS, {**EXPERTS, "n_experts": 8}, {"norm": "none"}, {**EXPERTS, "expert": "gated"}):
+        Transformer(config(**settings))
+
+
 def test_rotary_wants_even_heads():
     with pytest.raises(ConfigError, match="must be even; got 3") as error:
         Transformer(config(positions="rotary", d_head=3))
@@ -93,6 +127,8 @@ def test_models_that_cannot_be(wrong, message):
     ("positions", "sinusoid", "sinusoidal"),
     ("attention", "spda", "sdpa"),
     ("norm_placement", "pree", "pre"),
+    ("feed_forward", "plan", "plain"),
+    ("qk_norm", "rsm", "rms"),
     ("init", "xaver", "xavier"),
 ])  # fmt: skip
 def test_unknown_names_meet_the_nearest(name, wrong, right):
@@ -107,6 +143,8 @@ def test_unknown_names_meet_the_nearest(name, wrong, right):
 def test_to_plain_values_and_back(shape):
     """Every setting survives json, not only the defaults."""
     other = {"n_kv_heads": 2, "d_head": 6, "window": 3, "positions": "rotary", "bias": False, "final_norm": True}
+    other |= {"feed_forward": "experts", "n_experts": 4, "experts_per_token": 1, "expert": "gated", "qk_norm": "rms"}
+    other |= {"residual_scale": 1.5, "stochastic_depth": 0.1, "balance_loss": 0.5, "router_z_loss": 0.1}
     for settings in ({}, {**other, "head_bias": True, "init": "normal", "tie_embeddings": False}):
         made = config(shape, **settings)
         values = json.loads(json.dumps(made.to_dict()))

@@ -38,5 +38,22 @@ def test_the_papers_base_model():
     assert count_parameters(made)[1] == 37_000 * 512 + encoder + decoder == 63_082_496  # "65" million, says the paper
 
 
+@pytest.mark.parametrize(("settings", "more"), [
+    ({"feed_forward": "gated"}, 16 * 24 + 24),
+    ({"feed_forward": "gated", "bias": False}, 16 * 24 - 24 - 16 - 4 * 16),
+    ({"feed_forward": "experts", "n_experts": 5}, 4 * (2 * 16 * 24 + 24 + 16) + 16 * 5),
+    ({"feed_forward": "experts", "n_experts": 2, "expert": "gated"},
+        2 * (3 * 16 * 24 + 2 * 24 + 16) + 16 * 2 - (2 * 16 * 24 + 24 + 16)),
+    ({"qk_norm": "rms"}, 2 * 4),
+    ({"qk_norm": "layer"}, 2 * 2 * 4),
+    ({"norm_placement": "sandwich"}, 2 * 2 * 16),
+    ({"n_kv_heads": 1}, -2 * 3 * 4 * (16 + 1)),
+])  # fmt: skip
+def test_what_a_variant_adds_to_a_block(settings, more):
+    """Counted by hand: d_model 16, four heads of 4, d_ff 24, one block."""
+    plain, other = (count_parameters(Transformer(config("decoder", n_layers=1, **each)))[1] for each in ({}, settings))
+    assert other - plain == more
+
+
 def test_a_module_without_parameters():
     assert count_parameters(torch.nn.Identity()) == ([], 0)

@@ -49,6 +49,31 @@ def test_names_that_some_models_have():
     assert named["decoder.positions.weight"].shape == (24, 16)
 
 
+@pytest.mark.parametrize(("settings", "names"), [
+    ({"norm": "rms"}, {"norm.weight", "blocks.0.self_attention.norm_in.weight"}),
+    ({"norm_placement": "output"}, {"norm.weight", "blocks.0.self_attention.norm_out.weight"}),
+    ({"norm_placement": "sandwich"},
+        {"norm.weight", *(f"blocks.1.feed_forward.norm_{where}.bias" for where in ("in", "out"))}),
+    ({"feed_forward": "gated"}, {f"blocks.0.feed_forward.branch.{map}.weight" for map in ("gate", "up", "down")}),
+    ({"feed_forward": "experts", "n_experts": 3, "expert": "gated"},
+        {"blocks.0.feed_forward.branch.router.weight",
+         *(f"blocks.0.feed_forward.branch.experts.2.{map}.bias" for map in ("gate", "up", "down"))}),
+    ({"qk_norm": "rms"}, {f"blocks.0.self_attention.branch.{map}_norm.weight" for map in ("query", "key")}),
+])  # fmt: skip
+def test_names_that_variants_have(settings, names):
+    """Of what differs from the plain model, the golden names; and they are all that differ in kind."""
+    made = Transformer(config("decoder", **settings)).state_dict()
+    assert {f"decoder.{name}" for name in names} <= made.keys()
+    kinds = {name.rpartition(".branch.")[2] for name in made if ".branch." in name}
+    plain = {*ATTENTION, *FEED_FORWARD}
+    spare = {each for each in kinds - plain if not any(each in name for name in names)}
+    assert not [each for each in spare if each.split(".")[0] not in ("gate", "experts", "query_norm", "key_norm")]
+
+
+def test_a_model_without_norms_has_none():
+    assert not [name for name in Transformer(config(norm="none")).state_dict() if "norm" in name]
+
+
 @pytest.mark.parametrize(("settings", "equal"), [
     ({}, {"encoder.embedding", "decoder.embedding", "head"}),
     ({"tie_embeddings": False}, {"encoder.embedding", "decoder.embedding"}),

@@ -9,9 +9,10 @@ from torch import nn
 from glassformer import ATTEND, Attention, Block, Mask
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.stack import build_block
-from glassformer.parts import FeedForward, Residual
-from glassformer.parts.feed_forward import gelu_tanh
-from glassformer.parts.norm import LayerNorm
+from glassformer.parts import ACTIVATIONS, NORMS, FeedForward, GatedFeedForward, Residual
+from glassformer.parts.activation import gelu_tanh
+from glassformer.parts.norm import LayerNorm, RMSNorm
+from glassformer.parts.positions import rotate
 from specimens import close, scramble, stack
 
 X = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(1)).double()
@@ -34,8 +35,36 @@ def test_layer_norm():
     close(norm(X), (X - mean) / (variance + 0.1).sqrt() * norm.weight + norm.bias)
 
 
-def test_layer_norm_answers_in_the_dtype_of_autocast():
-    norm = LayerNorm(4, 1e-5)
+@pytest.mark.parametrize("eps", [1e-5, 0.3])
+def test_rms_norm_is_that_of_torch(eps):
+    norm, theirs = scramble(RMSNorm(4, eps).double()), nn.RMSNorm(4, eps=eps).double()
+    theirs.load_state_dict(norm.state_dict())
+    close(norm(X), theirs(X))
+    close(norm(X), X / (X.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight)
+
+
+def test_rms_norm_rounds_before_the_weight():
+    """In bfloat16, as Llama does: the root in float32, the quotient rounded, then the weight."""
+    norm = RMSNorm(64, 1e-6)
+    with torch.no_grad():
+        norm.weight.normal_()
+    norm, x = norm.bfloat16(), torch.randn(50, 64).bfloat16() * 3
+    wide = x.float()
+    quotient = (wide * (wide.square().mean(-1, keepdim=True) + 1e-6).rsqrt()).bfloat16()
+    assert torch.equal(norm(x), norm.weight * quotient)
+    late = quotient.float() * 0 + wide * (wide.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * norm.weight.float()
+    assert not torch.equal(norm(x), late.bfloat16()), "the orders differ, so the law says something"
+
+
+def test_no_norm_is_nothing():
+    norm = NORMS["none"](4, 1e-5)
+    assert norm(X) is X
+    assert not [*norm.parameters()]
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_norms_answer_in_the_dtype_of_autocast(kind):
+    norm = NORMS[kind](4, 1e-5)
     assert norm(X.float()).dtype == torch.float32
     with torch.autocast("cpu", torch.bfloat16):
         assert norm(X.float()).dtype == torch.bfloat16
@@ -47,15 +76,81 @@ def test_feed_forward():
     close(branch(X), inner @ branch.down.weight.mT + branch.down.bias)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("name", "law"), [
+    ("silu", lambda x: x / (1 + (-x).exp())),  # SwiGLU
+    ("sigmoid", lambda x: 1 / (1 + (-x).exp())),  # GLU
+    ("relu", lambda x: torch.where(x > 0, x, 0.0)),  # ReGLU
+    ("gelu", lambda x: x * torch.special.ndtr(x)),  # GEGLU
+    ("identity", lambda x: x),  # bilinear
+])  # fmt: skip
+def test_gated_feed_forward(name, law, bias):
+    """Shazeer 2020, equation 6, one position and one inner number at a time."""
+    branch = scramble(GatedFeedForward(4, 3, ACTIVATIONS[name], bias=bias).double())
+    tensors = branch.state_dict()
+    b = {each: tensors.get(f"{each}.bias", torch.zeros(4).double()) for each in ("gate", "up", "down")}
+    expected = torch.zeros_like(X) + b["down"]
+    for f in range(3):
+        gate = law((X * tensors["gate.weight"][f]).sum(-1) + b["gate"][f])
+        up = (X * tensors["up.weight"][f]).sum(-1) + b["up"][f]
+        expected = expected + (gate * up)[..., None] * tensors["down.weight"][:, f]
+    close(branch(X), expected)
+
+
+def test_gated_dropout_falls_between_the_maps():
+    branch = GatedFeedForward(4, 200, torch.ones_like, dropout=0.5, bias=False).double()
+    with torch.no_grad():
+        branch.up.weight.copy_(torch.eye(4).repeat(50, 1))
+        branch.down.weight.fill_(1.0)
+    out = branch(torch.ones(500, 4).double())
+    assert abs(out.mean() - 200) < 5 * (200 / 500) ** 0.5
+    assert out.std() > 5
+    close(branch.eval()(torch.ones(2, 4).double()), torch.full((2, 4), 200.0).double())
+
+
+@pytest.mark.parametrize(("name", "law"), [
+    ("relu_squared", lambda x: x.clamp(min=0) ** 2),
+    ("silu", lambda x: x * x.sigmoid()),
+    ("sigmoid", lambda x: 1 / (1 + (-x).exp())),
+    ("identity", lambda x: x),
+])  # fmt: skip
+def test_activations(name, law):
+    close(ACTIVATIONS[name](3 * X), law(3 * X))
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_query_and_key_norm(kind):
+    """Written out: each head's query and key is normalised by itself, then turned; values are not touched."""
+    made = scramble(Attention(8, 2, ATTEND["softmax"]["auto"], qk_norm=lambda n: NORMS[kind](n, 1e-5)).double())
+    x, turned = torch.randn(2, 5, 8).double(), tuple(torch.randn(2, 5, 4).double())
+    heads = []
+    for h in range(2):
+        rows = slice(4 * h, 4 * h + 4)
+        q, k, v = ((each(x))[..., rows] for each in (made.query, made.key, made.value))
+        q, k = (rotate(each[:, None], turned)[:, 0] for each in (made.query_norm(q), made.key_norm(k)))
+        heads.append((q @ k.mT / 2).softmax(-1) @ v)
+    close(made(x, mask=Mask(), rotation=turned), made.output(torch.cat(heads, dim=-1)))
+    assert made.query_norm is not made.key_norm
+
+
 def test_gelu_tanh():
     expected = 0.5 * X * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (X + 0.044715 * X**3)))
     close(gelu_tanh(X), expected)
 
 
-@pytest.mark.parametrize(("placement", "expected"), [("pre", X + 6 * X + 1), ("post", 2 * (X + 3 * X + 1))])
+@pytest.mark.parametrize(("placement", "expected"), [
+    ("pre", X + 6 * X + 1),
+    ("post", 2 * (X + 3 * X + 1)),
+    ("output", X + 2 * (3 * X + 1)),
+    ("sandwich", X + 2 * (6 * X + 1)),
+])  # fmt: skip
 def test_residual(placement, expected):
     """With a norm that doubles and a branch that triples and adds what it is given."""
     close(Residual(Times(3.0), lambda: Times(2.0), placement=placement)(X, plus=1.0), expected)
+
+
+def test_residual_scale():
+    close(Residual(Times(3.0), lambda: Times(2.0), placement="post", scale=5.0)(X), 2 * (5 * X + 3 * X))
 
 
 def test_residual_dropout_falls_on_the_branch_alone():
@@ -66,7 +161,9 @@ def test_residual_dropout_falls_on_the_branch_alone():
 
 
 def test_unknown_placement():
-    with pytest.raises(ConfigError, match=r"norm_placement='prae' is not known.*'post', 'pre'.*Did you mean 'pre'"):
+    with pytest.raises(
+        ConfigError, match=r"norm_placement='prae' is not known.*'post', 'pre', 'sandwich'.*Did you mean 'pre'"
+    ):
         Residual(Times(1.0), nn.Identity, placement="prae")
 
 

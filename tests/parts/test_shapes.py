@@ -30,7 +30,8 @@ def test_model_refuses(call):
 
 
 PARTS = {
-    "norm": lambda: NORMS["layer"](4, 1e-5)(torch.zeros(2, 4)),
+    "norm": lambda: NORMS["layer"](4, 1e-5)(torch.zeros(2, 4, dtype=torch.long)),
+    "rms": lambda: NORMS["rms"](4, 1e-5)(torch.zeros(2, 4, dtype=torch.long)),
     "feed-forward": lambda: FeedForward(4, 5, torch.relu)(torch.zeros(2, 3, dtype=torch.long)),
     "head": lambda: Head(3, 4)(torch.zeros(2, 4, dtype=torch.long)),
     "dropout": lambda: Dropout(0.1)(torch.zeros(2, dtype=torch.long)),

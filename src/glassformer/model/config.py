@@ -8,8 +8,15 @@ from typing import Any, TypeVar
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
+from glassformer.model.deepnorm import DeepNorm, deepnorm
 
 Config = TypeVar("Config", bound="StackConfig | ModelConfig")
+
+COUNTS = (
+    *("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window"),
+    *("n_experts", "experts_per_token"),
+)
+"""Settings that count something, and begin at 1."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +24,7 @@ class StackConfig:
     """One stack of blocks: an encoder, or a decoder (causal, and reading the memory of an encoder if there is one).
 
     Widths are counts of numbers, `max_len` a count of positions. Errors: `ConfigError` for values that contradict
-    each other; names (`norm`, `activation`, `positions`, `attention`) are looked up when the stack is built.
+    each other; names (`norm`, `activation`, `positions`, `attention`, ...) are looked up when the stack is built.
     """
 
     d_model: int = 256
@@ -32,8 +39,19 @@ class StackConfig:
     norm: str = "layer"
     norm_eps: float = 1e-5
     norm_placement: str = "pre"
-    final_norm: bool | None = None  # None: as the placement asks (pre: yes, post: no)
+    final_norm: bool | None = None  # None: as the placement asks (post: no, all others: yes)
+    qk_norm: str = "none"  # norm of each head's queries and keys, by the names of `norm`
+    residual_scale: float = 1.0  # what multiplies x where a branch is added to it; ModelConfig.deepnorm sets it
+    stochastic_depth: float = (
+        0.0  # chance that a sequence skips a branch of the last block; falls linearly to the first
+    )
     activation: str = "relu"
+    feed_forward: str = "plain"
+    n_experts: int | None = None  # of feed_forward="experts", each d_ff wide; the next four are theirs, too
+    experts_per_token: int = 2
+    expert: str = "plain"  # or "gated"
+    balance_loss: float = 0.01  # weight of the load-balancing loss (Fedus et al. 2022, alpha of equation 4)
+    router_z_loss: float = 0.0  # weight of the router's z-loss (Zoph et al. 2022, equation 5)
     positions: str = "sinusoidal"
     max_len: int | None = None  # positions the stack accepts; None: any length (learned positions need a number)
     causal: bool = False
@@ -42,11 +60,11 @@ class StackConfig:
     attention: str = "auto"  # backend of the softmax rule
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window"):
+        for name in COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1; got {value}.")
-        for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
+        for name in ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}.")
         if self.d_head is None and self.d_model % self.n_heads:
@@ -62,6 +80,44 @@ class StackConfig:
             )
         if self.positions == "learned" and self.max_len is None:
             raise ConfigError("positions='learned' needs max_len, the number of positions to learn; try max_len=512.")
+        self._check_experts()
+        if not 0.0 < self.residual_scale < float("inf"):
+            raise ConfigError(
+                f"residual_scale must be above 0 and finite; got {self.residual_scale}. 1.0 scales nothing."
+            )
+        if self.norm == "none" and self.final_norm:
+            raise ConfigError(
+                "final_norm=True wants a norm; got norm='none'. Leave final_norm out, or try norm='layer'."
+            )
+
+    def _check_experts(self) -> None:
+        if (self.feed_forward == "experts") != (self.n_experts is not None):
+            raise ConfigError(
+                f"feed_forward='experts' and n_experts go together; got feed_forward={self.feed_forward!r} and "
+                f"n_experts={self.n_experts}. Try feed_forward='experts' with n_experts=8, or feed_forward='plain' "
+                "without n_experts."
+            )
+        for name in ("experts_per_token", "expert", "balance_loss", "router_z_loss"):
+            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
+            if self.n_experts is None and value != default:
+                raise ConfigError(
+                    f"{name} belongs to feed_forward='experts'; got {name}={value!r} and feed_forward="
+                    f"{self.feed_forward!r}. Leave it out, or try feed_forward='experts' with n_experts=8."
+                )
+        for name in ("balance_loss", "router_z_loss"):
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name} must be at least 0 and finite; got {getattr(self, name)}.")
+        if self.n_experts is not None and self.experts_per_token > self.n_experts:
+            raise ConfigError(
+                f"experts_per_token ({self.experts_per_token}) must be at most n_experts ({self.n_experts}); "
+                f"try experts_per_token={min(2, self.n_experts)}."
+            )
+
+    @property
+    def routing(self) -> dict[str, Any]:
+        """What a mixture of experts wants to know beyond any feed-forward; empty for the others."""
+        names = ("n_experts", "experts_per_token", "expert")
+        return {} if self.n_experts is None else {name: getattr(self, name) for name in names}
 
     @property
     def head_width(self) -> int:
@@ -87,6 +143,7 @@ class ModelConfig:
     scale_embeddings: bool = True  # embeddings times sqrt(d_model) (Vaswani et al. 2017, section 3.4)
     head_bias: bool = False
     init: str = "xavier"
+    deepnorm: bool = False  # alpha and beta of Wang et al. 2022, for post-norm stacks and init="xavier"
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "source_vocab_size"):
@@ -108,11 +165,37 @@ class ModelConfig:
             )
         if self.decoder and not self.decoder.causal:
             object.__setattr__(self, "decoder", replace(self.decoder, causal=True))
+        if self.deepnorm:
+            self._set_deepnorm()
         if not self.one_vocabulary and not (self.encoder and self.decoder):
             raise ConfigError(
                 f"source_vocab_size ({self.source_vocab_size}) belongs to an encoder-decoder; "
                 "a model of one stack has vocab_size alone. Leave it out."
             )
+
+    def _set_deepnorm(self) -> None:
+        if self.init != "xavier":
+            raise ConfigError(f"deepnorm's gain is one of Xavier weights; got init={self.init!r}. Try init='xavier'.")
+        for side, constants in zip(("encoder", "decoder"), self.deepnorm_constants, strict=True):
+            stack: StackConfig | None = getattr(self, side)
+            if stack is None:
+                continue
+            if stack.norm_placement != "post" or stack.norm == "none":
+                raise ConfigError(
+                    f"deepnorm normalises after the sum; got {side}.norm_placement={stack.norm_placement!r} and "
+                    f"{side}.norm={stack.norm!r}. Try norm_placement='post' with norm='layer'."
+                )
+            if stack.residual_scale not in (1.0, constants.alpha):
+                raise ConfigError(
+                    f"deepnorm sets {side}.residual_scale to {constants.alpha:.4g}; got {stack.residual_scale}. "
+                    "Leave it out, or try residual_scale=1.0."
+                )
+            object.__setattr__(self, side, replace(stack, residual_scale=constants.alpha))
+
+    @property
+    def deepnorm_constants(self) -> tuple[DeepNorm, DeepNorm]:
+        """Those of the encoder and of the decoder, whether `deepnorm` is set or not."""
+        return deepnorm(*(0 if stack is None else stack.n_layers for stack in (self.encoder, self.decoder)))
 
     @property
     def stack(self) -> StackConfig:

@@ -3,18 +3,26 @@
     role                            xavier                          normal
     ------------------------------  ------------------------------  -----------------------------------
     embedding, learned positions    N(0, 1/sqrt(D))                 N(0, 0.02)
-    query key value up              uniform, variance 2/(in + out)  N(0, 0.02)
-    output down                     uniform, variance 2/(in + out)  N(0, 0.02/sqrt(branches in stack))
+    query key                       uniform, variance 2/(in + out)  N(0, 0.02)
+    value up gate                   the same, times beta            N(0, 0.02)
+    output down                     the same, times beta            N(0, 0.02/sqrt(branches in stack))
+    router                          N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
     head of its own                 N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
     biases                          0                               0
     norms                           weight 1, bias 0                weight 1, bias 0
     the norm that a tied head       weight 1/(D sd), at most 1,     weight 1/(D sd), at most 1,
     reads                           where sd is the embedding's     where sd is the embedding's
+    head (or embedding tied to it)  N(0, 0.1/sqrt(D branches)), at  N(0, 0.1/sqrt(D branches)), at
+    that reads no norm              most the first row's            most the first row's
 
 Written N(mean, standard deviation). The xavier column follows Glorot and Bengio 2010, equation 16, the normal one
-Radford et al. 2019, section 2.3. The last row and the head's keep the first loss at ln V: a tied head scores the
-token just read against itself, and under a norm of weight 1 that score alone would be of the order of sqrt(D).
-Where the head reads no norm at all (pre-norm with `final_norm=False`), nothing does.
+Radford et al. 2019, section 2.3. beta is DeepNorm's gain (`model/deepnorm.py`), and 1 without it. In a stack without
+norms the xavier column, too, divides output and down by sqrt(branches), or its stream would grow with each branch.
+The router starts small, so that all experts are about as likely (Fedus et al. 2022, section 2.4).
+
+The rows of the head and of what a tied head reads keep the first loss at ln V: a tied head scores the token just read
+against itself, and under a norm of weight 1 that score alone would be of the order of sqrt(D). Without a norm every
+branch of the stack may have added its part to what the head reads.
 """
 
 from __future__ import annotations
@@ -38,20 +46,25 @@ class Laws:
     """Standard deviation from d_model."""
     linear: Callable[[Tensor], object]
     """Fills the weight of a linear map."""
-    writer: Callable[[Tensor, int], object]
-    """Fills the weight of a map that writes to the residual stream, given the number of branches in the stack."""
+    writer: Callable[[Tensor, int, bool], object]
+    """Fills the weight of a map that writes to the residual stream, given the number of branches in the stack and
+    whether the stack has norms."""
+
+
+HEAD = 0.1
+"""Standard deviation of the first logits of a head or router that reads normalised vectors."""
 
 
 INITS: dict[str, Laws] = {
     "xavier": Laws(
         embedding=lambda d_model: d_model**-0.5,
         linear=nn.init.xavier_uniform_,
-        writer=lambda weight, branches: nn.init.xavier_uniform_(weight),
+        writer=lambda weight, branches, normed: nn.init.xavier_uniform_(weight, 1.0 if normed else branches**-0.5),
     ),
     "normal": Laws(
         embedding=lambda d_model: 0.02,
         linear=lambda weight: nn.init.normal_(weight, std=0.02),
-        writer=lambda weight, branches: nn.init.normal_(weight, std=0.02 / branches**0.5),
+        writer=lambda weight, branches, normed: nn.init.normal_(weight, std=0.02 / branches**0.5),
     ),
 }
 
@@ -59,32 +72,40 @@ INITS: dict[str, Laws] = {
 def initialize(encoder: Stack | None, decoder: Stack | None, head: Head, config: ModelConfig) -> None:
     """Fills every parameter of a new model by the table's column `config.init`."""
     laws = lookup(INITS, config.init, "init")
-    for stack in (encoder, decoder):
+    for stack, constants in zip((encoder, decoder), config.deepnorm_constants, strict=True):
         if stack is not None:
-            _fill_stack(stack, laws)
-    D = config.stack.d_model
-    if not config.tie_embeddings:
-        nn.init.normal_(head.weight, std=0.1 / D**0.5)
-        return
-    reader = decoder if decoder is not None else encoder
-    weight = None if reader is None else getattr(reader.last_norm, "weight", None)
-    if weight is not None:
-        nn.init.constant_(weight, min(1.0, 1.0 / (D * laws.embedding(D))))
+            _fill_stack(stack, laws, constants.beta if config.deepnorm else 1.0)
+    D, reader = config.stack.d_model, decoder if decoder is not None else encoder
+    assert reader is not None
+    read = getattr(reader.last_norm, "weight", None)
+    if read is None:
+        nn.init.normal_(head.weight, std=min(laws.embedding(D), HEAD / (D * reader.n_branches) ** 0.5))
+    elif not config.tie_embeddings:
+        nn.init.normal_(head.weight, std=HEAD / D**0.5)
+    else:
+        nn.init.constant_(read, min(1.0, 1.0 / (D * laws.embedding(D))))
 
 
-def _fill_stack(stack: Stack, laws: Laws) -> None:
-    sd = laws.embedding(stack.config.d_model)
+def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:
+    config = stack.config
+    sd = laws.embedding(config.d_model)
     nn.init.normal_(stack.embedding.weight, std=sd)
     for parameter in stack.positions.parameters():
         nn.init.normal_(parameter, std=sd)
     for block in stack.blocks:
         assert isinstance(block, Block)
-        writers = block.writers
-        for module in block.modules():
-            if isinstance(module, nn.Linear):
-                if any(module is writer for writer in writers):
-                    laws.writer(module.weight, len(writers) * len(stack.blocks))
-                else:
-                    laws.linear(module.weight)
-                if (bias := getattr(module, "bias", None)) is not None:
-                    nn.init.zeros_(bias)
+        writers = {id(writer) for writer in block.writers}
+        for name, module in block.named_modules():
+            if not isinstance(module, nn.Linear):
+                continue
+            role = name.rpartition(".")[2]
+            if role == "router":
+                nn.init.normal_(module.weight, std=HEAD / config.d_model**0.5)
+            elif id(module) in writers:
+                laws.writer(module.weight, stack.n_branches, config.norm != "none")
+            else:
+                laws.linear(module.weight)
+            if role not in ("query", "key", "router"):
+                module.weight.data.mul_(beta)
+            if (bias := getattr(module, "bias", None)) is not None:
+                nn.init.zeros_(bias)

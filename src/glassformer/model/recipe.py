@@ -32,11 +32,31 @@ class ModelRecipe:
     feed_forward_dropout: float = 0.0
     """Chance to drop a number between the two maps of the feed-forward; the paper has none there."""
     norm: str = "layer"
-    """Normalisation: layer."""
+    """Normalisation: layer, rms or none."""
     norm_placement: str = "pre"
-    """Where the norm stands: pre (before the branch) or post (after the sum)."""
+    """Where the norm stands: pre (before the branch), post (after the sum), output (after the branch) or sandwich."""
+    qk_norm: str = "none"
+    """Norm of each head's queries and keys: none, rms or layer."""
+    residual_scale: float = 1.0
+    """What multiplies x where a branch is added to it; deepnorm sets it."""
+    deepnorm: bool = False
+    """DeepNorm: a scaled residual and smaller first weights, for deep post-norm stacks."""
+    stochastic_depth: float = 0.0
+    """Chance that a sequence skips a branch of the last block; falls linearly to the first."""
     activation: str = "relu"
-    """Of the feed-forward branch: relu, gelu or gelu_tanh."""
+    """Of the feed-forward branch: relu, gelu, gelu_tanh, silu, relu_squared, sigmoid or identity."""
+    feed_forward: str = "plain"
+    """The feed-forward branch: plain, gated (SwiGLU with silu) or experts."""
+    n_experts: int | None = None
+    """Experts in each branch of feed_forward experts, each d_ff wide."""
+    experts_per_token: int = 2
+    """Experts that each token is sent to."""
+    expert: str = "plain"
+    """What one expert is: plain or gated."""
+    balance_loss: float = 0.01
+    """Weight of the loss that keeps experts evenly loaded."""
+    router_z_loss: float = 0.0
+    """Weight of the loss that keeps the router's logits small."""
     positions: str = "sinusoidal"
     """How order enters: sinusoidal, learned or none."""
     max_len: int | None = None
@@ -67,4 +87,5 @@ class ModelRecipe:
             share_embeddings=self.share_embeddings,
             scale_embeddings=self.scale_embeddings,
             init=self.init,
+            deepnorm=self.deepnorm,
         )

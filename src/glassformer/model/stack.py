@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import nn
@@ -15,6 +16,8 @@ from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.model.config import StackConfig
 from glassformer.parts import (
     ACTIVATIONS,
+    EXPERTS,
+    FEED_FORWARDS,
     NORMS,
     POSITIONS,
     Attention,
@@ -22,8 +25,8 @@ from glassformer.parts import (
     Cache,
     Dropout,
     Embedding,
-    FeedForward,
     Residual,
+    drop_chance,
 )
 from glassformer.parts.cache import Step
 from glassformer.parts.positions import Room
@@ -42,7 +45,8 @@ class Stack(nn.Module):
         room = Room(config.d_model, config.n_heads, config.head_width, config.max_len)
         self.positions = lookup(POSITIONS, config.positions, "positions")(room)
         self.dropout = Dropout(config.dropout)
-        self.blocks = nn.ModuleList(build_block(config, reads_memory=reads_memory) for _ in range(config.n_layers))
+        chances = (drop_chance(i, config.n_layers, config.stochastic_depth) for i in range(config.n_layers))
+        self.blocks = nn.ModuleList(build_block(config, reads_memory=reads_memory, dropped=each) for each in chances)
         final = config.final_norm if config.final_norm is not None else config.norm_placement != "post"
         self.norm = build_norm(config) if final else nn.Identity()
 
@@ -108,6 +112,11 @@ class Stack(nn.Module):
             )
 
     @property
+    def n_branches(self) -> int:
+        """Residual branches in all blocks."""
+        return sum(len(cast(Block, block).branches) for block in self.blocks)
+
+    @property
     def last_norm(self) -> nn.Module:
         """The norm that the head reads."""
         if not isinstance(self.norm, nn.Identity):
@@ -131,8 +140,18 @@ def build_norm(config: StackConfig) -> nn.Module:
     return lookup(NORMS, config.norm, "norm")(config.d_model, config.norm_eps)
 
 
-def build_block(config: StackConfig, *, reads_memory: bool) -> Block:
-    """One block of the stack, each with parameters of its own."""
+def build_feed_forward(config: StackConfig) -> nn.Module:
+    """One feed-forward branch of the stack."""
+    activation = lookup(ACTIVATIONS, config.activation, "activation")
+    lookup(EXPERTS, config.expert, "expert")
+    make = lookup(FEED_FORWARDS, config.feed_forward, "feed_forward")
+    inside = {"dropout": config.feed_forward_dropout, "bias": config.bias, **config.routing}
+    return make(config.d_model, config.d_ff, activation, **inside)
+
+
+def build_block(config: StackConfig, *, reads_memory: bool, dropped: float = 0.0) -> Block:
+    """One block of the stack, each with parameters of its own; `dropped`: its chance of stochastic depth."""
+    qk_norm = lookup(NORMS, config.qk_norm, "qk_norm")
 
     def attention() -> Attention:
         return Attention(
@@ -143,13 +162,18 @@ def build_block(config: StackConfig, *, reads_memory: bool) -> Block:
             d_head=config.d_head,
             dropout=config.attention_dropout,
             bias=config.bias,
+            qk_norm=lambda width: qk_norm(width, config.norm_eps),
         )
 
     def residual(branch: nn.Module) -> Residual:
-        return Residual(branch, lambda: build_norm(config), placement=config.norm_placement, dropout=config.dropout)
+        return Residual(
+            branch,
+            lambda: build_norm(config),
+            placement=config.norm_placement,
+            dropout=config.dropout,
+            scale=config.residual_scale,
+            stochastic_depth=dropped,
+        )
 
-    activation = lookup(ACTIVATIONS, config.activation, "activation")
-    feed_forward = FeedForward(
-        config.d_model, config.d_ff, activation, dropout=config.feed_forward_dropout, bias=config.bias
-    )
-    return Block(residual(attention()), residual(attention()) if reads_memory else None, residual(feed_forward))
+    cross = attention if reads_memory else None
+    return Block(residual(attention()), cross and residual(cross()), residual(build_feed_forward(config)))

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import nn
 
 from glassformer.foundation.shapes import Tensor
+from glassformer.parts.activation import gelu_tanh, identity, relu_squared
 from glassformer.parts.attention import Attention
 from glassformer.parts.block import Block
 from glassformer.parts.cache import Cache
 from glassformer.parts.dropout import Dropout
-from glassformer.parts.feed_forward import FeedForward, gelu_tanh
-from glassformer.parts.norm import LayerNorm
+from glassformer.parts.experts import EXPERTS, Experts
+from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
+from glassformer.parts.norm import LayerNorm, RMSNorm
 from glassformer.parts.positions import POSITIONS, Positions
 from glassformer.parts.residual import PLACEMENTS, Residual
+from glassformer.parts.stochastic_depth import drop_chance
 from glassformer.parts.vocabulary import Embedding, Head, check_tokens
 
 __all__ = [
     "ACTIVATIONS",
+    "EXPERTS",
+    "FEED_FORWARDS",
     "NORMS",
     "PLACEMENTS",
     "POSITIONS",
@@ -28,12 +34,30 @@ __all__ = [
     "Cache",
     "Dropout",
     "Embedding",
+    "Experts",
     "FeedForward",
+    "GatedFeedForward",
     "Head",
     "Positions",
     "Residual",
     "check_tokens",
+    "drop_chance",
 ]
 
-NORMS: dict[str, Callable[[int, float], nn.Module]] = {"layer": LayerNorm}
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh}
+NORMS: dict[str, Callable[[int, float], nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm, "none": nn.Identity}
+"""From the width and eps to a norm."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": F.silu,
+    "relu_squared": relu_squared,
+    "sigmoid": torch.sigmoid,
+    "identity": identity,
+}
+FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
+    "plain": FeedForward,
+    "gated": GatedFeedForward,
+    "experts": Experts,
+}
+"""From (d_model, d_ff, activation, dropout=, bias=) to a branch; experts also want what `StackConfig.routing` says."""

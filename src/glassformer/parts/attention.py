@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import nn
 
 from glassformer.attend import Attend, Mask
@@ -15,6 +17,8 @@ class Attention(nn.Module):
 
     Vaswani et al. 2017, section 3.2.2. With fewer key/value heads G than heads H, each serves H/G heads (Ainslie et
     al. 2023). `attend` is the one seam between projections and arithmetic; whoever wants to watch replaces it.
+    `qk_norm` makes a norm of a head's width for queries and one for keys, before they are turned, so that no score
+    grows without bound (Henry et al. 2020, section 3; with a norm's own weights, Dehghani et al. 2023, section 2.1).
     """
 
     def __init__(
@@ -27,6 +31,7 @@ class Attention(nn.Module):
         d_head: int | None = None,
         dropout: float = 0.0,
         bias: bool = True,
+        qk_norm: Callable[[int], nn.Module] = nn.Identity,
     ) -> None:
         super().__init__()
         self.d_head = d_head if d_head is not None else d_model // n_heads
@@ -38,6 +43,7 @@ class Attention(nn.Module):
         self.key = nn.Linear(d_model, shared, bias=bias)
         self.value = nn.Linear(d_model, shared, bias=bias)
         self.output = nn.Linear(inner, d_model, bias=bias)
+        self.query_norm, self.key_norm = qk_norm(self.d_head), qk_norm(self.d_head)
 
     def forward(
         self,
@@ -49,12 +55,12 @@ class Attention(nn.Module):
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """What each position of x reads. A cache may already hold all keys (of a source) or take the new ones in."""
-        q = rotate(self.heads(self.query(x)), rotation)
+        q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
         if cache is not None and cache.complete:
             k, v = cache.read()
         else:
             source = x if source is None else source
-            k = rotate(self.heads(self.key(source)), rotation)
+            k = rotate(self.key_norm(self.heads(self.key(source))), rotation)
             v = self.heads(self.value(source))
             if cache is not None:
                 k, v = cache.append(k, v)
@@ -66,6 +72,6 @@ class Attention(nn.Module):
         return x.unflatten(-1, (-1, self.d_head)).transpose(1, 2)
 
     @property
-    def writer(self) -> nn.Linear:
-        """The map that writes to the residual stream."""
-        return self.output
+    def writers(self) -> list[nn.Linear]:
+        """The maps that write to the residual stream."""
+        return [self.output]

@@ -47,7 +47,12 @@ class Block(nn.Module):
         return self.feed_forward(x)
 
     @property
+    def branches(self) -> list[Residual]:
+        """The two or three that there are."""
+        every = (self.self_attention, self.cross_attention, self.feed_forward)
+        return [branch for branch in every if branch is not None]
+
+    @property
     def writers(self) -> list[nn.Linear]:
-        """The linear maps that write to the residual stream, one a branch."""
-        branches = (self.self_attention, self.cross_attention, self.feed_forward)
-        return [cast(nn.Linear, branch.branch.writer) for branch in branches if branch is not None]
+        """The linear maps that write to the residual stream, those of each branch."""
+        return [writer for each in self.branches for writer in cast(list[nn.Linear], each.branch.writers)]

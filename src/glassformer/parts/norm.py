@@ -1,4 +1,4 @@
-"""Normalisation of the residual stream."""
+"""Normalisation of vectors: of the residual stream, or of queries and keys."""
 
 from __future__ import annotations
 
@@ -16,14 +16,38 @@ class LayerNorm(nn.Module):
     copy of their own.
     """
 
-    def __init__(self, d_model: int, eps: float) -> None:
+    def __init__(self, width: int, eps: float) -> None:
         super().__init__()
         self.eps = eps
-        self.weight = nn.Parameter(torch.ones(d_model))
-        self.bias = nn.Parameter(torch.zeros(d_model))
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
 
-    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """The normalised vectors."""
         y = F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
-        device = x.device.type
-        return y.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else y
+        return as_autocast(y)
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + eps) * weight, over the last axis (Zhang and Sennrich 2019, equation 4).
+
+    Neither mean nor bias. The root is taken in float32 at least; the quotient is rounded to the dtype of x before the
+    weight multiplies it, the order in which Llama's published weights were trained. Under autocast as `LayerNorm`.
+    """
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
+        """The normalised vectors."""
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        y = wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
+        return as_autocast(y.to(x.dtype) * self.weight)
+
+
+def as_autocast(y: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
+    """y in the dtype of autocast, where there is one."""
+    device = y.device.type
+    return y.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else y

@@ -10,29 +10,51 @@ from torch import nn
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.dropout import Dropout
+from glassformer.parts.stochastic_depth import StochasticDepth
 
-PLACEMENTS: dict[str, tuple[str, ...]] = {"pre": ("in",), "post": ("sum",)}
-"""Which slots hold a norm: before the branch (Xiong et al. 2020) or after the sum (Vaswani et al. 2017)."""
+PLACEMENTS: dict[str, tuple[str, ...]] = {
+    "pre": ("in",),
+    "post": ("sum",),
+    "output": ("out",),
+    "sandwich": ("in", "out"),
+}
+"""Which slots hold a norm: before the branch (Xiong et al. 2020), after the sum (Vaswani et al. 2017), after the branch
+(Liu et al. 2022, Swin v2, section 3.2; OLMo 2), or before and after it (Ding et al. 2021, CogView, section 2.4)."""
 
 
 class Residual(nn.Module):
-    """norm_sum(x + dropout(branch(norm_in(x)))); a slot without a norm passes its input on.
+    """norm_sum(scale x + dropout(norm_out(branch(norm_in(x))))); a slot without a norm passes its input on.
 
-      pre                        post
-    x ─┬─ norm_in ─ branch ─┐    x ─┬─ branch ─┐
-       └────────────────── + ─      └──────── + ─ norm_sum ─
+      pre                        post                                  output
+    x ─┬─ norm_in ─ branch ─┐    x ─┬─ branch ─┐                       x ─┬─ branch ─ norm_out ─┐
+       └────────────────── + ─      └──────── + ─ norm_sum ─              └─────────────────── + ─
+
+    sandwich: norm_in and norm_out. `scale` multiplies what goes around the branch (alpha of Wang et al.
+    2022). With `stochastic_depth`, the chance that a sequence skips the branch, see there.
     """
 
     def __init__(
-        self, branch: nn.Module, norm: Callable[[], nn.Module], *, placement: str = "pre", dropout: float = 0.0
+        self,
+        branch: nn.Module,
+        norm: Callable[[], nn.Module],
+        *,
+        placement: str = "pre",
+        dropout: float = 0.0,
+        scale: float = 1.0,
+        stochastic_depth: float = 0.0,
     ) -> None:
         super().__init__()
         slots = lookup(PLACEMENTS, placement, "norm_placement")
+        self.scale = scale
         self.norm_in = norm() if "in" in slots else nn.Identity()
         self.branch = branch
+        self.norm_out = norm() if "out" in slots else nn.Identity()
         self.dropout = Dropout(dropout)
+        self.depth = StochasticDepth(stochastic_depth)
         self.norm_sum = norm() if "sum" in slots else nn.Identity()
 
     def forward(self, x: Float[Tensor, "B T D"], **inputs: Any) -> Float[Tensor, "B T D"]:
         """The stream with the branch's output added; `inputs` go to the branch."""
-        return self.norm_sum(x + self.dropout(self.branch(self.norm_in(x), **inputs)))
+        added = self.norm_out(self.branch(self.norm_in(x), **inputs))
+        around = x if self.scale == 1.0 else x * self.scale
+        return self.norm_sum(around + self.depth(self.dropout(added)))

@@ -1,0 +1,95 @@
+"""What a mixture of experts adds to the loss: a penalty where its router overloads some experts, or its logits grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+
+from glassformer.foundation.shapes import Bool, Float, Tensor
+from glassformer.model.config import StackConfig
+from glassformer.model.transformer import Transformer
+from glassformer.parts.experts import Experts, Routing
+
+
+class Routed(NamedTuple):
+    """What one router did in one forward."""
+
+    side: str
+    """"encoder" or "decoder"."""
+    config: StackConfig
+    routing: Routing
+
+
+@contextmanager
+def watch_routers(model: Transformer) -> Generator[list[Routed]]:
+    """Collects what every router of the model decides while the `with` lasts, with its gradient.
+
+    As `observe` does for attention: the seam is swapped, and afterwards the model is exactly as before. A model
+    without experts is not even looked through.
+    """
+    seen: list[Routed] = []
+    watched: list[tuple[Experts, Callable[[Tensor, int], Routing]]] = []
+    try:
+        for side in ("encoder", "decoder"):
+            config: StackConfig | None = getattr(model.config, side)
+            if config is None or config.n_experts is None:
+                continue
+            for module in getattr(model, side).modules():
+                if isinstance(module, Experts):
+                    watched.append((module, module.route))
+                    module.route = _recording(module.route, seen, side, config)
+        yield seen
+    finally:
+        for module, before in watched:
+            module.route = before
+
+
+def _recording(
+    route: Callable[[Tensor, int], Routing], seen: list[Routed], side: str, config: StackConfig
+) -> Callable[[Tensor, int], Routing]:
+    def recording(logits: Tensor, experts_per_token: int) -> Routing:
+        routing = route(logits, experts_per_token)
+        seen.append(Routed(side, config, routing))
+        return routing
+
+    return recording
+
+
+def routing_loss(seen: list[Routed], keeps: Mapping[str, Bool[Tensor, "B T"] | None]) -> Float[Tensor, ""] | None:
+    """The weighted penalties of all routers, added up; `keeps` says for each side where it is real. None: no router."""
+    total = None
+    for side, config, routing in seen:
+        keep = keeps[side]
+        real = None if keep is None else keep.flatten()
+        loss = config.balance_loss * balance_loss(routing, real)
+        if config.router_z_loss:
+            loss = loss + config.router_z_loss * z_loss(routing, real)
+        total = loss if total is None else total + loss
+    return total
+
+
+def balance_loss(routing: Routing, real: Bool[Tensor, " N"] | None = None) -> Float[Tensor, ""]:
+    """E * sum over experts e of f_e P_e (Fedus et al. 2022, equations 4 to 6, without alpha); 1 where all is even.
+
+    f_e is the share of all choices that fell on e, P_e the mean chance that the router gave it, both over the real
+    positions alone. f has no gradient.
+    """
+    n_experts = routing.chances.shape[-1]
+    counted = _real_weights(routing, real)
+    choices = torch.zeros_like(routing.chances).scatter_(1, routing.chosen, 1.0 / routing.chosen.shape[-1])
+    return n_experts * ((counted @ choices) * (counted @ routing.chances)).sum()
+
+
+def z_loss(routing: Routing, real: Bool[Tensor, " N"] | None = None) -> Float[Tensor, ""]:
+    """The mean over real positions of log(sum over experts of exp(logit))^2 (Zoph et al. 2022, ST-MoE, equation 5)."""
+    return _real_weights(routing, real) @ routing.logits.to(routing.chances.dtype).logsumexp(-1).square()
+
+
+def _real_weights(routing: Routing, real: Tensor | None) -> Tensor:
+    """What makes a sum over positions a mean over the real ones: 1/n at those, 0 elsewhere."""
+    if real is None:
+        real = routing.chances.new_ones(len(routing.chances), dtype=torch.bool)
+    return real.to(routing.chances.dtype) / real.sum().clamp(min=1)
