@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from glassformer.attend import Attend, Mask
+from glassformer.attend import Attend, Mask, Weigh, attention_weights
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.cache import LayerCache
 from glassformer.parts.positions import Rotation, rotate
@@ -15,6 +15,7 @@ class Attention(nn.Module):
 
     Vaswani et al. 2017, section 3.2.2. With fewer key/value heads G than heads H, each serves H/G heads (Ainslie et
     al. 2023). `attend` is the one seam between projections and arithmetic; whoever wants to watch replaces it.
+    `weigh` says which weights it uses.
     """
 
     def __init__(
@@ -23,6 +24,7 @@ class Attention(nn.Module):
         n_heads: int,
         attend: Attend,
         *,
+        weigh: Weigh = attention_weights,
         n_kv_heads: int | None = None,
         d_head: int | None = None,
         dropout: float = 0.0,
@@ -33,6 +35,7 @@ class Attention(nn.Module):
         self.scale = self.d_head**-0.5
         self.dropout = dropout
         self.attend = attend
+        self.weigh = weigh
         inner, shared = n_heads * self.d_head, (n_kv_heads or n_heads) * self.d_head
         self.query = nn.Linear(d_model, inner, bias=bias)
         self.key = nn.Linear(d_model, shared, bias=bias)
