@@ -125,11 +125,10 @@ class Part(NamedTuple):
         if self.shared is not None:
             keys = k.index_select(2, self.shared.to(k.device))
             return (_grouped(q, k.shape[1]) @ keys.mT).view(*q.shape[:3], -1)
-        B, G = k.shape[:2]
-        blocks = self.arrange(q.unflatten(1, (G, -1)).flatten(0, 1), q.shape[2])  # [B G, r, step, M, size, K]
+        blocks = self.arrange(q.unflatten(1, (k.shape[1], -1)).flatten(0, 1), q.shape[2])  # [B G, r, step, M, size, K]
         blocks = blocks.movedim(1, 3).flatten(3, 4)
         products = blocks @ self.neighbours(k).mT
-        return self.restore(products.unflatten(3, (-1, self.size)).movedim(3, 1), q.shape[2]).view(B, *q.shape[1:3], -1)
+        return self.restore(products.unflatten(3, (-1, self.size)).movedim(3, 1), q.shape[2]).reshape(*q.shape[:3], -1)
 
     def mix(self, weights: Float[Tensor, "B H S R"], v: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H S K"]:
         """weights v with the values of its block."""
@@ -138,7 +137,7 @@ class Part(NamedTuple):
             return (_grouped(weights, v.shape[1]) @ v.index_select(2, self.shared.to(v.device))).view(B, H, S, -1)
         blocks = self.arrange(weights.unflatten(1, (v.shape[1], -1)).flatten(0, 1), S).movedim(1, 3).flatten(3, 4)
         mixed = (blocks @ self.neighbours(v)).unflatten(3, (-1, self.size)).movedim(3, 1)
-        return self.restore(mixed, S).view(B, H, S, -1)
+        return self.restore(mixed, S).reshape(B, H, S, -1)
 
     def arrange(self, x: Tensor, S: int, fill: float = 0) -> Tensor:
         """[..., S, K] to [..., step, M, size, K], filled up to whole blocks."""
@@ -185,7 +184,7 @@ def parts_of(pattern: Pattern, S: int, *, causal: bool) -> list[Part]:
     block, columns = pattern.block, torch.arange(S)
     last = columns[columns % block >= block - pattern.summary]
     own = Part(1, block, 0, 0, None, lambda q, s: s >= 0)
-    return [own, Part(1, 1, 0, 0, last, lambda q, s: q // block != s // block)]
+    return [own, Part(1, 1, 0, 0, last, lambda q, s: q // block != s // block)] if len(last) else [own]
 
 
 def _lowered(mask: Mask, parts: list[Part], scores: Float[Tensor, "B H S R"]) -> Lowered:

@@ -16,6 +16,7 @@ from glassformer.parts.feed_forward import FeedForward, gelu_tanh
 from glassformer.parts.norm import LayerNorm
 from glassformer.parts.positions import POSITIONS, Positions
 from glassformer.parts.residual import PLACEMENTS, Residual
+from glassformer.parts.state import StateCache
 from glassformer.parts.vocabulary import Embedding, Head, check_tokens
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Head",
     "Positions",
     "Residual",
+    "StateCache",
     "check_tokens",
 ]
 
