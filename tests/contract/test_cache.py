@@ -9,7 +9,7 @@ import torch
 
 from glassformer import ATTEND
 from glassformer.parts import NORMS, PLACEMENTS, POSITIONS
-from specimens import close, model, padded, tokens
+from specimens import PATTERNS, RULES, close, model, padded, tokens
 
 T = 7
 CUTS = [(1,) * T, (3, 1, 2, 1), (T,)]
@@ -18,6 +18,8 @@ VARIANTS = [
     *({"positions": name} for name in POSITIONS),
     *({"positions": name, "window": 3, "n_kv_heads": 2} for name in POSITIONS),
     *({"attention": name} for name in ATTEND["softmax"]),
+    *RULES,
+    *PATTERNS,
     *({"norm_placement": name} for name in PLACEMENTS),
     *({"norm": name} for name in NORMS),
     {"window": 1},

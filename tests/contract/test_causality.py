@@ -7,11 +7,13 @@ import torch
 
 from glassformer import ATTEND
 from glassformer.parts import NORMS, PLACEMENTS, POSITIONS
-from specimens import VOCAB, model, tokens
+from specimens import PATTERNS, RULES, VOCAB, model, tokens
 
 VARIANTS = [
     *({"positions": name} for name in POSITIONS),
     *({"attention": name} for name in ATTEND["softmax"]),
+    *RULES,
+    *PATTERNS,
     *({"norm_placement": name} for name in PLACEMENTS),
     *({"norm": name} for name in NORMS),
     {"window": 2},

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from glassformer import Transformer
 from glassformer.model.initialize import INITS
 from glassformer.parts import ACTIVATIONS, NORMS, PLACEMENTS, POSITIONS
-from specimens import SHAPES, config
+from specimens import PATTERNS, RULES, SHAPES, config
 
 SEEDS = 2
 variants = pytest.mark.parametrize(("init", "placement"), list(itertools.product(INITS, PLACEMENTS)))
@@ -56,6 +56,8 @@ OTHERS = [
     *({"positions": name} for name in POSITIONS),
     *({"norm": name} for name in NORMS),
     *({"activation": name} for name in ACTIVATIONS),
+    *RULES,
+    *PATTERNS,
     {"scale_embeddings": False},
     {"share_embeddings": False},
     {"head_bias": True},

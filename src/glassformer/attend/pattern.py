@@ -1,4 +1,4 @@
-"""Sparse patterns as a table: may the query at one position read the key at another?"""
+"""Sparse patterns as a table: whether the query at one position may read the key at another."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ def readable(
     if pattern.block is not None:
         own = keys // pattern.block == queries // pattern.block
         return own | (keys % pattern.block >= pattern.block - pattern.summary)
-    return back == back  # noqa: PLR0124 - everything, in the shape of the table
+    return back == back

@@ -19,9 +19,7 @@ def attention_weights(
     return softmax_over_readable(dot_products(q, k, scale=scale), mask)
 
 
-def dot_products(
-    q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], *, scale: float
-) -> Float[Tensor, "B H T S"]:
+def dot_products(q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], *, scale: float) -> Float[Tensor, "B H T S"]:
     """The scores q k^T * scale, in float32 at least."""
     wide = torch.promote_types(q.dtype, torch.float32)
     q, k = q.to(wide), share_among_heads(k, q.shape[1]).to(wide)

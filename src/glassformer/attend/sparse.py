@@ -139,7 +139,7 @@ class Part(NamedTuple):
         mixed = (blocks @ self.neighbours(v)).unflatten(3, (-1, self.size)).movedim(3, 1)
         return self.restore(mixed, S).reshape(B, H, S, -1)
 
-    def arrange(self, x: Tensor, S: int, fill: float = 0) -> Tensor:
+    def arrange(self, x: Tensor, S: int, fill: int = 0) -> Tensor:
         """[..., S, K] to [..., step, M, size, K], filled up to whole blocks."""
         whole = self.step * self.size
         x = F.pad(x, (0, 0, 0, -S % whole), value=fill)
@@ -153,7 +153,7 @@ class Part(NamedTuple):
         """Each block of keys with those before and after it."""
         return self.beside(self.arrange(x.flatten(0, 1), x.shape[2]))
 
-    def beside(self, blocks: Tensor, fill: float = 0) -> Tensor:
+    def beside(self, blocks: Tensor, fill: int = 0) -> Tensor:
         """[..., M, size, K] to [..., M, (back + 1 + ahead) * size, K]."""
         if self.back + self.ahead == 0:
             return blocks

@@ -53,8 +53,9 @@ class Pattern:
         needs_window = {"dilation": self.dilation > 1, "global_tokens": self.global_tokens, "sinks": self.sinks}
         for name, given in needs_window.items():
             if given and self.window is None:
+                remedy = "Try window=128." if (self.stride or self.block) is None else f"Leave {name} out."
                 raise ConfigError(
-                    f"{name} stands beside a window; got {name}={getattr(self, name)} without one. Try window=128."
+                    f"{name} stands beside a window; got {name}={getattr(self, name)} without one. {remedy}"
                 )
         if self.summary > 1 and self.block is None:
             raise ConfigError(f"summary belongs to block; got summary={self.summary} without one. Try block=128.")
