@@ -46,13 +46,16 @@ class Case(NamedTuple):
 def cases(T: int, rule: str = "softmax") -> list[Case]:
     """Combinations of what a mask may say; the number of key/value heads changes from one to the next.
 
-    All of them without a pattern, and a third of those with one. Linear attention knows neither bias nor pattern.
+    For softmax all of them without a pattern and a ninth of those with one; for the other rules a third of that, as
+    they differ in what comes after the mask. Linear attention knows neither bias nor pattern.
     """
     rules = itertools.product((4, 7), (True, False), PATTERNS, HIDING, BIASES)
     every = [Case(T, S, (4, 2, 1)[(i + i // 3) % 3], *rest) for i, (S, *rest) in enumerate(rules)]
-    some = [case for i, case in enumerate(every) if case.pattern is None or (i + i // 7) % 3 == 0]
+    some = [case for i, case in enumerate(every) if case.pattern is None or (i + i // 7) % 9 == 0]
     some = [case for case in some if case.causal or not any(getattr(case.pattern, name, 0) for name in LOOKS_BACK)]
-    return [case for case in some if rule != "linear" or (case.pattern, case.bias) == (None, None)]
+    if rule == "linear":
+        return [case for case in some if (case.pattern, case.bias) == (None, None)]
+    return some if rule == "softmax" else [case for i, case in enumerate(some) if (i + i // 21) % 3 == 0]
 
 
 def problem(case: Case) -> tuple[list[Tensor], Mask]:
@@ -124,7 +127,7 @@ def within(pattern: Pattern, query: int, key: int) -> bool:
         return True
     steps = [query + pattern.dilation * n for n in range(1 - pattern.window, pattern.window)]
     read_by_all = key < max(pattern.global_tokens, pattern.sinks)
-    return key in steps or read_by_all or query < pattern.global_tokens
+    return key in steps or read_by_all or pattern.global_tokens > max(query, 0)
 
 
 @pytest.mark.parametrize("T", [1, 3, 7])
@@ -152,7 +155,7 @@ def test_a_query_that_may_read_nothing_gets_zeros(rule, T):
         assert all((numbers == 0.0).all() for numbers in at_blind), (backend, case)
         assert (output.transpose(1, 2)[~blind] != 0.0).all(), (backend, case)
         seen += int(blind.sum())
-    assert seen > 50
+    assert seen > 20
 
 
 def features(x: Tensor) -> Tensor:
@@ -196,9 +199,10 @@ def test_reference_is_the_equation(rule, T):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 3e-2)])
 @pytest.mark.parametrize(("rule", "backend"), [(rule, name) for rule in ATTEND for name in ATTEND[rule]])
 def test_narrow_numbers_stay_near_the_wide_reference(rule, backend, dtype, tolerance):
-    biases = (None,) if rule == "linear" else BIASES
+    biases = (None,) if rule == "linear" else ("given",)
+    hiding = HIDING if rule == "softmax" else ("nothing", "keep and ragged")
     for case in itertools.starmap(
-        Case, itertools.product((1, 7), (7,), (4, 2), (True, False), (None,), HIDING, biases)
+        Case, itertools.product((1, 7), (7,), (4, 2), (True, False), (None,), hiding, biases)
     ):
         inputs, mask = problem(case)
         narrow = [each.detach().to(dtype) for each in inputs[:3]]

@@ -12,7 +12,7 @@ from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.foundation.errors import ConfigError
 from specimens import SHAPES, config, stack
 
-COUNTS = ["d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window"]
+COUNTS = ["d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "stride", "block"]
 BOTH = {"encoder": stack(), "decoder": stack()}
 CHANCES = ["dropout", "attention_dropout", "feed_forward_dropout"]
 

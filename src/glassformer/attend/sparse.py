@@ -18,7 +18,7 @@ ROWS = 256
 """Queries that meet all keys at once, where their pattern says nothing about columns."""
 BLOCKS = (16, 128)
 """The least and the most queries of a block: shorter ones make small products, longer ones read in vain."""
-LEAST, SHARE = 256, 0.5
+LEAST, SHARE = 256, 0.25
 """Keys from which, and share of the scores up to which, blocks beat the fused kernel (`make bench ARGS=sparse`)."""
 
 

@@ -55,7 +55,18 @@ class StackConfig:
     softcap: float = 50.0  # what scores are kept within under attention_rule="softcap"
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window"):
+        for name in (
+            "d_model",
+            "n_heads",
+            "n_layers",
+            "d_ff",
+            "n_kv_heads",
+            "d_head",
+            "max_len",
+            "window",
+            "stride",
+            "block",
+        ):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1; got {value}.")
