@@ -17,7 +17,7 @@ SHAPES = ("encoder", "decoder", "encoder-decoder")
 PADDINGS = ("right", "left", "holes")
 VOCAB = 11
 TOLERANCE = 1e-12  # for float64
-RULES = [*({"attention_rule": name} for name in ATTEND), {"attention_rule": "linear", "attention": "reference"}]
+RULES = [*({"attention_rule": name} for name in ATTEND), {"attention_rule": "linear", "attention": "sums"}]
 PATTERNS = [
     {"window": 2, "attention": "sparse"},
     {"window": 2, "dilation": 2, "attention": "sparse"},

@@ -7,8 +7,8 @@ import torch
 
 from attend.largest import largest
 from glassformer import ATTEND, Mask
-from glassformer.attend.linear import CHUNK, ROWS, features, from_features
-from specimens import close, normal
+from glassformer.attend.linear import CHUNK, ROWS, auto, features, from_features
+from specimens import close, normal, production
 
 SUMS, REFERENCE = ATTEND["linear"]["sums"], ATTEND["linear"]["reference"]
 
@@ -52,6 +52,16 @@ def test_many_queries_that_stand_anywhere():
 def test_the_scale_cancels():
     q = normal(1, 1, 5, 3)
     close(REFERENCE(q, q, q, Mask(), scale=0.1), REFERENCE(q, q, q, Mask(), scale=7.0), tolerance=0)
+
+
+def test_auto_writes_few_weights_out_and_sums_many(monkeypatch):
+    for name in ("reference", "sums"):
+        monkeypatch.setattr(f"glassformer.attend.linear.{name}", lambda *_, name=name, **__: name)
+    monkeypatch.setattr("glassformer.attend.linear.WRITTEN_OUT_UP_TO", 12)
+    q, k = torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 5, 2)
+    with production():
+        assert auto(q, k[:, :, :4], k[:, :, :4], Mask(), scale=1.0) == "reference"
+        assert auto(q, k, k, Mask(), scale=1.0) == "sums"
 
 
 @pytest.mark.parametrize("causal", [True, False])

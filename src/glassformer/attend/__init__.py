@@ -33,7 +33,7 @@ RULES: dict[str, Rule] = {
     "softmax_plus_one": rule_of_scores(plus_one_weights, plus_one_of_scores),
     "sigmoid": rule_of_scores(sigmoid_weights, sigmoid_of_scores),
     "softcap": softcap(),
-    "linear": Rule(linear.linear_weights, {"auto": linear.sums, "reference": linear.reference, "sums": linear.sums}),
+    "linear": Rule(linear.linear_weights, {"auto": linear.auto, "reference": linear.reference, "sums": linear.sums}),
 }
 ATTEND: dict[str, Mapping[str, Attend]] = {name: rule.backends for name, rule in RULES.items()}
 

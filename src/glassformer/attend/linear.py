@@ -10,6 +10,8 @@ from glassformer.attend.reference import share_among_heads, weighted_sum
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 
+WRITTEN_OUT_UP_TO = 128 * 128
+"""Weights (T x S) of one head up to which writing them out beats the sums on a CPU."""
 CHUNK = 64
 """Positions of a causal piece: within it the weights are written out, before it there are sums."""
 ROWS = 256
@@ -56,6 +58,20 @@ def reference(
     """weights v, with the weights written out. Errors: as `check`."""
     check(mask, dropout)
     return weighted_sum(linear_weights(q, k, mask, scale=scale), v).to(q.dtype)
+
+
+def auto(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Mask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T K"]:
+    """`reference` while the weights are few, then `sums`."""
+    chosen = reference if q.shape[2] * k.shape[2] <= WRITTEN_OUT_UP_TO else sums
+    return chosen(q, k, v, mask, scale=scale, dropout=dropout)
 
 
 def sums(
