@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-QUICK = ("attend", "dropout", "cross_entropy", "train_step")
+QUICK = ("attend", "sparse", "dropout", "cross_entropy", "train_step")
 KNOWN = (*QUICK, "results")
 USAGE = f"Usage: python benchmarks/run.py [{' | '.join(KNOWN)}] [--json] [options; --help after a name lists them]"
 

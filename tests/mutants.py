@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import sys
 
-from mutant_rows import attend, blocks, data, model, parts, train
+from mutant_rows import attend, blocks, data, model, parts, rules, train
 from mutant_runner import Mutant, main
 
-ROWS: list[Mutant] = [*attend.ROWS, *parts.ROWS, *blocks.ROWS, *data.ROWS, *model.ROWS, *train.ROWS]
+ROWS: list[Mutant] = [
+    *[*attend.ROWS, *rules.ROWS, *parts.ROWS, *blocks.ROWS],
+    *[*data.ROWS, *model.ROWS, *train.ROWS],
+]
 
 if __name__ == "__main__":
     sys.exit(main(ROWS))

@@ -10,13 +10,23 @@ import jaxtyping
 import torch
 from torch import Tensor, nn
 
-from glassformer import ModelConfig, StackConfig, Transformer
+from glassformer import ATTEND, ModelConfig, StackConfig, Transformer
+from glassformer.model.recipe import DEFAULTS, LOOK_BACK
 from glassformer.parts import ACTIVATIONS, EXPERTS, FEED_FORWARDS, NORMS, PLACEMENTS
 
 SHAPES = ("encoder", "decoder", "encoder-decoder")
 PADDINGS = ("right", "left", "holes")
 VOCAB = 11
 TOLERANCE = 1e-12  # for float64
+RULES = [*({"attention_rule": name} for name in ATTEND), {"attention_rule": "linear", "attention": "sums"}]
+PATTERNS = [
+    {"window": 2, "attention": "sparse"},
+    {"window": 2, "dilation": 2, "attention": "sparse"},
+    {"window": 2, "global_tokens": 1, "attention": "sparse"},
+    {"window": 2, "sinks": 1, "attention": "sparse"},
+    {"stride": 3, "attention": "sparse"},
+    {"block": 3, "summary": 2, "attention": "sparse"},
+]
 
 WANTS = {"experts": {"n_experts": 3}}  # what a feed-forward cannot be made without
 FEED_FORWARD_SETTINGS = [
@@ -47,10 +57,18 @@ def stack(**settings: object) -> StackConfig:
 
 
 def config(shape: str = "encoder-decoder", **settings: object) -> ModelConfig:
-    """A small model; of `settings` each goes to the model or to its stacks, whichever has it."""
+    """A small model; of `settings` each goes to the model or to its stacks, whichever has it.
+
+    A pattern that looks back makes its stack causal; in an encoder-decoder the decoder alone has it.
+    """
     own = {field.name for field in fields(ModelConfig)} & settings.keys()
     whole = {"vocab_size": VOCAB, **{name: settings.pop(name) for name in own}}
-    return ModelConfig(**{side: stack(**settings) for side in shape.split("-")}, **whole)
+    stacks = {side: dict(settings) for side in shape.split("-")}
+    if settings.keys() & {*LOOK_BACK}:
+        stacks[shape.split("-")[-1]]["causal"] = True
+    if len(stacks) == 2:
+        stacks["encoder"] |= {name: DEFAULTS[name] for name in LOOK_BACK}
+    return ModelConfig(**{side: stack(**chosen) for side, chosen in stacks.items()}, **whole)
 
 
 def model(shape: str = "encoder-decoder", *, dtype: torch.dtype = torch.float64, **settings: object) -> Transformer:

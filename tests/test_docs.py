@@ -159,6 +159,7 @@ def test_results_are_those_of_the_benchmark(monkeypatch):
 
 TINY = {
     "attend": "--rounds 1 --lengths 4 --tokens 8 --mask padding",
+    "sparse": "--rounds 1 --lengths 4 8 --heads 1 --width 2",
     "dropout": "--rounds 1 --tokens 8 --json",
     "cross_entropy": "--rounds 1 --targets 4 --vocabulary 16",
     "train_step": "--rounds 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",

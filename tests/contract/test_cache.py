@@ -9,7 +9,7 @@ import torch
 
 from glassformer import ATTEND
 from glassformer.parts import POSITIONS
-from specimens import INSIDES, close, model, padded, tokens
+from specimens import INSIDES, PATTERNS, RULES, close, model, padded, tokens
 
 T = 7
 CUTS = [(1,) * T, (3, 1, 2, 1), (T,)]
@@ -19,6 +19,8 @@ VARIANTS = [
     *({"positions": name, "window": 3, "n_kv_heads": 2} for name in POSITIONS),
     *({"attention": name} for name in ATTEND["softmax"]),
     *INSIDES,
+    *RULES,
+    *PATTERNS,
     {"window": 1},
 ]
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)

@@ -11,12 +11,14 @@ import torch
 
 from glassformer import ATTEND
 from glassformer.parts import POSITIONS
-from specimens import INSIDES, VOCAB, close, model, tokens
+from specimens import INSIDES, PATTERNS, RULES, VOCAB, close, model, tokens
 
 VARIANTS = [
     *({"positions": name} for name in POSITIONS),
     *({"attention": name} for name in ATTEND["softmax"]),
     *INSIDES,
+    *RULES,
+    *PATTERNS,
     {"window": 2},
 ]
 CAUSAL = [("decoder", {}), ("encoder", {"causal": True}), ("encoder-decoder", {})]

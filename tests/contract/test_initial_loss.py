@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from glassformer import Transformer
 from glassformer.model.initialize import INITS
 from glassformer.parts import PLACEMENTS, POSITIONS
-from specimens import INSIDES, SHAPES, config
+from specimens import INSIDES, PATTERNS, RULES, SHAPES, config
 
 SEEDS = 2
 variants = pytest.mark.parametrize(("init", "placement"), list(itertools.product(INITS, PLACEMENTS)))
@@ -54,6 +54,8 @@ def test_with_a_large_vocabulary(init, placement, tied):
 
 OTHERS = [
     *({"positions": name} for name in POSITIONS),
+    *RULES,
+    *PATTERNS,
     {"scale_embeddings": False},
     {"share_embeddings": False},
     {"head_bias": True},

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from glassformer import ATTEND
 from glassformer.parts import PLACEMENTS, POSITIONS
-from specimens import INSIDES, PADDINGS, SHAPES, close, gradients, model, padded, tokens
+from specimens import INSIDES, PADDINGS, PATTERNS, RULES, SHAPES, close, gradients, model, padded, tokens
 
 VARIANTS = [
     *({"positions": name} for name in POSITIONS),
     *({"attention": name} for name in ATTEND["softmax"]),
     *INSIDES,
+    *RULES,
+    *PATTERNS,
     *({"positions": name, "window": 2, "n_kv_heads": 2} for name in POSITIONS),
     {"window": 1},
 ]
@@ -62,7 +64,8 @@ def test_each_row_of_a_padded_batch_gets_what_it_gets_alone(shape, where, varian
     settings=st.fixed_dictionaries(
         {
             "positions": st.sampled_from(sorted(POSITIONS)),
-            "attention": st.sampled_from(sorted(ATTEND["softmax"])),
+            "attention_rule": st.sampled_from(sorted({*ATTEND} - {"linear"})),  # which knows no window
+            "attention": st.sampled_from(["auto", "reference", "matmul", "sparse"]),
             "norm_placement": st.sampled_from(sorted(PLACEMENTS)),
             "window": st.none() | st.integers(1, 5),
             "n_kv_heads": st.sampled_from([1, 2, 4]),
@@ -81,7 +84,9 @@ def test_any_batch_any_neighbours_any_padding(shape, where, settings, lengths, s
 
 @shapes
 @paddings
-@pytest.mark.parametrize("variant", [*({"attention": name} for name in ATTEND["softmax"]), *LEARNERS], ids=str)
+@pytest.mark.parametrize(
+    "variant", [*({"attention": name} for name in ATTEND["softmax"]), *LEARNERS, *RULES, *PATTERNS], ids=str
+)
 def test_a_padded_batch_learns_what_its_rows_learn(shape, where, variant):
     """The gradient over the real places is the sum of the rows' gradients; nothing comes from the padding."""
     made, rows = model(shape, **variant), rows_for(shape)
@@ -105,9 +110,10 @@ def test_batch_mates_change_nothing(shape):
 
 @shapes
 @paddings
-def test_a_row_of_padding_alone_harms_nobody(shape, where):
+@pytest.mark.parametrize("variant", [*RULES, *PATTERNS], ids=str)
+def test_a_row_of_padding_alone_harms_nobody(shape, where, variant):
     """No NaN in its own logits, and no difference for the others, in values and in gradients."""
-    made, rows = model(shape), rows_for(shape)
+    made, rows = model(shape, **variant), rows_for(shape)
     empty = (tokens(0), None if rows[0][1] is None else tokens(0))
     given = batch([*rows, empty], where)
     logits = made(**given)

@@ -8,8 +8,8 @@ from torch import nn
 
 from glassformer import ATTEND, observe
 from glassformer.parts import POSITIONS
-from parity.torch_names import as_torch
-from specimens import PADDINGS, SHAPES, close, model, padded, tokens
+from glassformer.store.torch_nn import as_torch
+from specimens import PADDINGS, PATTERNS, RULES, SHAPES, close, model, padded, tokens
 
 
 def given_for(shape, where="holes"):
@@ -25,11 +25,11 @@ def seams(made):
     return [module.attend for module in made.modules() if hasattr(module, "attend")]
 
 
-@pytest.mark.parametrize("attention", ATTEND["softmax"])
+@pytest.mark.parametrize("variant", [*({"attention": name} for name in ATTEND["softmax"]), *RULES, *PATTERNS], ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_logits_are_bit_equal_and_the_model_as_before(shape, attention):
+def test_logits_are_bit_equal_and_the_model_as_before(shape, variant):
     for dtype in (torch.float32, torch.float64):
-        made, given = model(shape, attention=attention, dtype=dtype), given_for(shape)
+        made, given = model(shape, **variant, dtype=dtype), given_for(shape)
         before, functions, names = made(**given), seams(made), list(made.state_dict())
         with observe(made) as seen:
             assert torch.equal(made(**given), before)
@@ -92,6 +92,24 @@ def test_weights(shape, positions, where):
         close(sums, (sums > 0.5).double(), name)
         assert (sums[:, 0][queries] > 0.5).all() or crossing
         assert (sums[2] == 0.0).all(), "the row of padding reads nothing"
+
+
+@pytest.mark.parametrize("variant", [*RULES, *PATTERNS, {"attention_rule": "softcap", "softcap": 0.5}], ids=str)
+def test_weights_are_those_that_the_rule_uses(variant):
+    """What is shown, applied to the values, is what attention answers."""
+    made, given = model("decoder", **variant), given_for("decoder")
+    attention, met = made.decoder.blocks[0].self_attention.branch, []
+    inner = attention.attend
+
+    def listening(q, k, v, mask, **settings):
+        met.append((v, inner(q, k, v, mask, **settings)))
+        return met[-1][1]
+
+    attention.attend = listening
+    with observe(made) as seen:
+        made(**given)
+    [(values, answer)] = met
+    close(seen["decoder.blocks.0.self_attention"] @ values, answer)
 
 
 def test_weights_are_those_of_multihead_attention():

@@ -12,7 +12,10 @@ from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.foundation.errors import ConfigError
 from specimens import SHAPES, config, stack
 
-COUNTS = ["d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "experts_per_token"]
+COUNTS = [
+    *["d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "stride", "block"],
+    "experts_per_token",
+]
 BOTH = {"encoder": stack(), "decoder": stack()}
 CHANCES = ["dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth"]
 

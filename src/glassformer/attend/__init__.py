@@ -6,27 +6,47 @@ backend of the rule equals it in value and gradient.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping
 
+from glassformer.attend import linear
 from glassformer.attend.auto import auto, pick
 from glassformer.attend.mask import Mask
 from glassformer.attend.matmul import matmul
+from glassformer.attend.plus_one import plus_one_of_scores, plus_one_weights
 from glassformer.attend.reference import attention_weights, reference
+from glassformer.attend.rule import Attend, Rule, Weigh, rule_of_scores
 from glassformer.attend.sdpa import sdpa
-from glassformer.foundation.shapes import Tensor
+from glassformer.attend.sigmoid import sigmoid_of_scores, sigmoid_weights
+from glassformer.attend.softcap import CAP, softcap
+from glassformer.attend.sparse import sparse
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.pattern import Pattern
+from glassformer.foundation.registry import lookup
 
-__all__ = ["ATTEND", "Attend", "Mask", "attention_weights", "pick"]
+__all__ = ["ATTEND", "RULES", "Attend", "Mask", "Pattern", "Rule", "Weigh", "attention_weights", "choose", "pick"]
 
-
-@runtime_checkable
-class Attend(Protocol):
-    """attend(q, k, v, mask, *, scale, dropout): [B, H, T, K] from q [B, H, T, K], k and v [B, G, S, K]."""
-
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
-        """The attended values."""
-        ...
-
-
-ATTEND: dict[str, dict[str, Attend]] = {
-    "softmax": {"auto": auto, "reference": reference, "matmul": matmul, "sdpa": sdpa},
+RULES: dict[str, Rule] = {
+    "softmax": Rule(
+        attention_weights,
+        {"auto": auto, "reference": reference, "matmul": matmul, "sdpa": sdpa, "sparse": sparse},
+    ),
+    "softmax_plus_one": rule_of_scores(plus_one_weights, plus_one_of_scores),
+    "sigmoid": rule_of_scores(sigmoid_weights, sigmoid_of_scores),
+    "softcap": softcap(),
+    "linear": Rule(linear.linear_weights, {"auto": linear.auto, "reference": linear.reference, "sums": linear.sums}),
 }
+ATTEND: dict[str, Mapping[str, Attend]] = {name: rule.backends for name, rule in RULES.items()}
+
+
+def choose(rule: str, backend: str, *, cap: float = CAP) -> tuple[Attend, Weigh]:
+    """A backend of a rule, and the rule's weights; `cap` is that of softcap.
+
+    Errors: `ConfigError` for a name that is not known, and for a backend that only other rules have.
+    """
+    chosen = softcap(cap) if rule == "softcap" else lookup(RULES, rule, "attention_rule")
+    if backend not in chosen.backends and any(backend in other.backends for other in RULES.values()):
+        there = ", ".join(repr(name) for name in sorted(chosen.backends))
+        raise ConfigError(
+            f"attention_rule={rule!r} has no backend {backend!r}; it has {there}. Leave it at attention='auto'."
+        )
+    return lookup(chosen.backends, backend, "attention"), chosen.weigh

@@ -5,14 +5,17 @@ from __future__ import annotations
 from glassformer.attend.mask import Mask
 from glassformer.attend.matmul import matmul
 from glassformer.attend.sdpa import sdpa
+from glassformer.attend.sparse import pays, sparse
 from glassformer.foundation.shapes import Float, Tensor
 
 MATMUL_UP_TO = 256 * 256
 """Scores (T x S) of one head up to which two products beat the fused kernel on a CPU (`make bench`)."""
 
 
-def pick(device: str, T: int, S: int) -> tuple[str, str]:
-    """The backend's name and the reason, for a device type and the lengths of queries and keys."""
+def pick(device: str, T: int, S: int, mask: Mask | None = None) -> tuple[str, str]:
+    """The backend's name and the reason, for a device type, the lengths of queries and keys, and perhaps a mask."""
+    if mask is not None and pays(mask, T, S):
+        return "sparse", f"on {device}: the pattern reads few of {T} x {S} scores, and blocks compute no others"
     if device != "cpu":
         return "sdpa", f"the fused kernel is fastest on {device}"
     if T * S <= MATMUL_UP_TO:
@@ -30,6 +33,6 @@ def auto(
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
     """Whatever `pick` names for these inputs."""
-    name, _ = pick(q.device.type, q.shape[-2], k.shape[-2])
-    backend = matmul if name == "matmul" else sdpa
+    name, _ = pick(q.device.type, q.shape[-2], k.shape[-2], mask)
+    backend = {"matmul": matmul, "sparse": sparse, "sdpa": sdpa}[name]
     return backend(q, k, v, mask, scale=scale, dropout=dropout)

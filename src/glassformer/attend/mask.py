@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import torch
 
+from glassformer.attend.pattern import readable
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 
 
@@ -22,6 +25,8 @@ class Mask:
     """A query reads its own position and those before it."""
     window: int | None = None
     """A query reads keys less than `window` positions before it; if not causal, after it too."""
+    pattern: Pattern | None = None
+    """A sparser rule in place of `window`: dilated, strided, blocks, global tokens, sinks."""
     keep: Bool[Tensor, "B S"] | None = None
     """False at padding keys."""
     bias: Float[Tensor, "*#batch H T S"] | None = None
@@ -30,24 +35,48 @@ class Mask:
     """Where each query stands; one row for all sequences, or one for each."""
     key_positions: Int[Tensor, "*#batch S"] | None = None
     """Where each key stands."""
-    _lowered: dict[tuple[int, int, str], Lowered] = field(default_factory=dict, init=False, repr=False)
+    documents: Int[Tensor, "*#batch S"] | None = None
+    """To which document each key belongs, where several are packed in a row; a query reads its own only."""
+    query_documents: Int[Tensor, "*#batch T"] | None = None
+    """To which document each query belongs; None: those of the last T keys."""
+    _lowered: dict[str, Lowered] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.window is not None and self.window < 1:
-            raise ConfigError(f"window must be at least 1 (a query reads itself); got {self.window}.")
+        if self.window is not None and self.pattern is not None:
+            raise ConfigError(
+                f"window is short for a pattern; got window={self.window} and {self.pattern}. "
+                f"Write Pattern(window={self.window}, ...) alone."
+            )
+        if self.window is not None:
+            Pattern(window=self.window)
+        if self.pattern is not None:
+            self.pattern.check_causal(self.causal)
+        if self.query_documents is not None and self.documents is None:
+            raise ConfigError("query_documents are compared with the documents of the keys; got none. Give documents=.")
         check_keep(self.keep)
+
+    @property
+    def sparse(self) -> Pattern | None:
+        """The pattern, also where it was given as a window; None where there is none."""
+        if self.window is not None:
+            return Pattern(window=self.window)
+        return None if self.pattern is None or self.pattern.reads_everything else self.pattern
+
+    @property
+    def placed(self) -> bool:
+        """Whether positions are given, so that columns need not be places."""
+        return self.query_positions is not None or self.key_positions is not None
 
     @property
     def hides_nothing(self) -> bool:
         """Whether every key is read by every query and nothing is added."""
-        return (
-            not (self.causal or self.window) and self.keep is None and self.bias is None and self.key_positions is None
-        )
+        others = (self.sparse, self.keep, self.bias, self.key_positions, self.documents)
+        return not self.causal and all(other is None for other in others)
 
     @property
     def only_causal(self) -> bool:
         """Whether the causal rule over consecutive positions is all there is."""
-        others = (self.window, self.keep, self.bias, self.query_positions, self.key_positions)
+        others = (self.sparse, self.keep, self.bias, self.query_positions, self.key_positions, self.documents)
         return self.causal and all(other is None for other in others)
 
     def allowed(self, T: int, S: int, device: torch.device) -> Bool[Tensor, "#B 1 #T S"] | None:
@@ -57,15 +86,17 @@ class Mask:
             rules.append(self.keep[:, None, :])
         if self.key_positions is not None:
             rules.append(torch.atleast_2d(self.key_positions >= 0)[:, None, :])
-        if self.causal or self.window is not None:
+        pattern = self.sparse
+        if self.causal or pattern is not None:
             keys = torch.arange(S, device=device) if self.key_positions is None else self.key_positions
             queries = torch.arange(S - T, S, device=device) if self.query_positions is None else self.query_positions
-            # How far each key lies back from each query.
-            back = torch.atleast_2d(queries)[:, :, None] - torch.atleast_2d(keys)[:, None, :]
+            places = torch.atleast_2d(queries)[:, :, None], torch.atleast_2d(keys)[:, None, :]
             if self.causal:
-                rules.append(back >= 0)
-            if self.window is not None:
-                rules.append(back.abs() < self.window)
+                rules.append(places[0] >= places[1])
+            if pattern is not None:
+                rules.append(readable(pattern, *places))
+        if self.documents is not None:
+            rules.append(self._documents_of_queries(T, S)[:, :, None] == torch.atleast_2d(self.documents)[:, None, :])
         if not rules:
             return None
         allowed = rules[0]
@@ -73,9 +104,20 @@ class Mask:
             allowed = allowed & rule
         return allowed[:, None]
 
+    def _documents_of_queries(self, T: int, S: int) -> Int[Tensor, "#B T"]:
+        if self.query_documents is not None:
+            return torch.atleast_2d(self.query_documents)
+        assert self.documents is not None
+        if T > S:
+            raise ConfigError(
+                f"Queries take their documents from the last {T} keys, and there are {S}. Give query_documents=."
+            )
+        return torch.atleast_2d(self.documents)[:, S - T :]
+
     def _always_reads(self, T: int, S: int) -> bool:
         """Whether every query reads itself at least, which needs no look at values."""
-        return self.keep is None and self.key_positions is None and self.query_positions is None and T <= S
+        others = (self.keep, self.key_positions, self.query_positions, self.query_documents)
+        return T <= S and all(other is None for other in others)
 
     def lower(self, T: int, S: int, like: Float[Tensor, "..."]) -> Lowered:
         """The mask as numbers to add to scores, in the dtype and on the device of `like`.
@@ -83,23 +125,33 @@ class Mask:
         The layers of a forward share one mask, so it is lowered once; not where the bias is being learned, as its
         graph must belong to one backward.
         """
-        place = (T, S, f"{like.dtype} {like.device}")
+
+        def build() -> Lowered:
+            bias = None if self.bias is None else self.bias.to(like.dtype)
+            if bias is not None and bias.ndim == 3:
+                bias = bias[None]
+            return lower(self.allowed(T, S, like.device), bias, like, always_reads=self._always_reads(T, S))
+
+        return self.once(f"{T} {S} {like.dtype} {like.device}", build)
+
+    def once(self, place: str, build: Callable[[], Lowered]) -> Lowered:
+        """What `build` answers, kept under a name for the next layer unless the bias learns."""
         if place in self._lowered:
             return self._lowered[place]
-        allowed = self.allowed(T, S, like.device)
-        bias = None if self.bias is None else self.bias.to(like.dtype)
-        if bias is not None and bias.ndim == 3:
-            bias = bias[None]
-        if allowed is None:
-            lowered = Lowered(bias, None)
-        else:
-            blind = ~allowed.any(-1, keepdim=True)  # such a query keeps finite scores, and its output is zeroed
-            zeros = like.new_zeros(()) if bias is None else bias
-            added = torch.where(allowed | blind, zeros, float("-inf"))
-            lowered = Lowered(added, None if self._always_reads(T, S) else blind)
+        lowered = build()
         if self.bias is None or not self.bias.requires_grad:
             self._lowered[place] = lowered
         return lowered
+
+    def of_queries(self, first: int, end: int, T: int, S: int, device: torch.device) -> Mask:
+        """The mask of the queries `first` to `end` of T among the same S keys."""
+        positions = torch.arange(S - T, S, device=device) if self.query_positions is None else self.query_positions
+        return replace(
+            self,
+            bias=None if self.bias is None else self.bias[..., first:end, :],
+            query_positions=positions[..., first:end],
+            query_documents=None if self.documents is None else self._documents_of_queries(T, S)[:, first:end],
+        )
 
 
 def check_keep(keep: Tensor | None) -> None:
@@ -111,15 +163,33 @@ def check_keep(keep: Tensor | None) -> None:
         )
 
 
+def lower(
+    allowed: Bool[Tensor, "*#allowed S"] | None,
+    bias: Float[Tensor, "*#bias S"] | None,
+    like: Float[Tensor, "..."],
+    *,
+    always_reads: bool = False,
+) -> Lowered:
+    """What may be read and what is added as one tensor; `always_reads`: no query is blind, so none is looked for."""
+    if allowed is None:
+        return Lowered(bias, None, None)
+    blind = ~allowed.any(-1, keepdim=True)  # such a query keeps finite scores, and its output is zeroed
+    zeros = like.new_zeros(()) if bias is None else bias
+    added = torch.where(allowed | blind, zeros, float("-inf"))
+    return Lowered(added, None if always_reads else blind, allowed)
+
+
 @dataclass(frozen=True, eq=False)
 class Lowered:
     """A mask made ready for a kernel."""
 
-    added: Float[Tensor, "#B #H #T S"] | None
+    added: Float[Tensor, "*#rows S"] | None
     """To be added to the scores: 0 (or the bias) where a key may be read, -inf where not."""
-    blind: Bool[Tensor, "#B 1 #T 1"] | None
+    blind: Bool[Tensor, "*#rows 1"] | None
     """True at queries that may read nothing, whose output is zero; None where there can be none."""
+    allowed: Bool[Tensor, "*#rows S"] | None
+    """True at keys that may be read; None where all may."""
 
-    def zero_blind(self, output: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
+    def zero_blind(self, output: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows K"]:
         """The output with zeros for queries that may read nothing."""
         return output if self.blind is None else output.masked_fill(self.blind, 0.0)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch.nn.functional as F
 
-from glassformer.attend.mask import Mask
+from glassformer.attend.mask import Lowered, Mask
 from glassformer.attend.softmax import softmax
 from glassformer.foundation.shapes import Float, Tensor
+
+Normalise = Callable[[Tensor, Lowered], Tensor]
+"""Scores [..., S] and the mask in the same layout to weights; what a blind query gets is zeroed later."""
+
+
+def softmax_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:
+    """The softmax rule."""
+    return softmax(scores if lowered.added is None else scores + lowered.added)
 
 
 def matmul(
@@ -17,18 +27,17 @@ def matmul(
     *,
     scale: float,
     dropout: float = 0.0,
+    normalise: Normalise = softmax_of_scores,
 ) -> Float[Tensor, "B H T K"]:
     """The equation of `reference` in the inputs' own dtype, grouped heads without copies of the keys.
 
-    The scores exist whole, [B, H, T, S], so memory grows with T times S.
+    The scores exist whole, [B, H, T, S], so memory grows with T times S. Other rules differ in `normalise` alone.
     """
     B, H, T, K = q.shape
     G, S = k.shape[1], k.shape[2]
     grouped = (q * scale).reshape(B, G, H // G * T, K)  # the heads of a group are more queries of one head
     scores = (grouped @ k.mT).view(B, H, T, S)
     lowered = mask.lower(T, S, scores)
-    if lowered.added is not None:
-        scores = scores + lowered.added
-    weights = F.dropout(softmax(scores).to(v.dtype), dropout)
+    weights = F.dropout(normalise(scores, lowered).to(v.dtype), dropout)
     output = (weights.view(B, G, H // G * T, S) @ v).view(B, H, T, K)
     return lowered.zero_blind(output)

@@ -16,12 +16,21 @@ def attention_weights(
 
     Each row sums to 1, or to 0 where nothing may be read. Computed in float32 at least.
     """
+    return softmax_over_readable(dot_products(q, k, scale=scale), mask)
+
+
+def dot_products(q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], *, scale: float) -> Float[Tensor, "B H T S"]:
+    """The scores q k^T * scale, in float32 at least."""
     wide = torch.promote_types(q.dtype, torch.float32)
     q, k = q.to(wide), share_among_heads(k, q.shape[1]).to(wide)
-    scores = q @ k.mT * scale
+    return q @ k.mT * scale
+
+
+def softmax_over_readable(scores: Float[Tensor, "B H T S"], mask: Mask) -> Float[Tensor, "B H T S"]:
+    """exp(score + bias) / sum of the same over the keys that may be read."""
     if mask.bias is not None:
         scores = scores + mask.bias
-    allowed = mask.allowed(q.shape[-2], k.shape[-2], q.device)
+    allowed = mask.allowed(*scores.shape[-2:], scores.device)
     if allowed is None:
         return scores.softmax(-1)
     reads_something = allowed.any(-1, keepdim=True)
@@ -39,8 +48,12 @@ def reference(
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
     """attention(q, k, v) = weights v, with dropout on the weights."""
-    weights = F.dropout(attention_weights(q, k, mask, scale=scale), dropout)
-    return (weights @ share_among_heads(v, q.shape[1]).to(weights.dtype)).to(q.dtype)
+    return weighted_sum(F.dropout(attention_weights(q, k, mask, scale=scale), dropout), v).to(q.dtype)
+
+
+def weighted_sum(weights: Float[Tensor, "B H T S"], v: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H T K"]:
+    """weights v, each head with the values of its group."""
+    return weights @ share_among_heads(v, weights.shape[1]).to(weights.dtype)
 
 
 def share_among_heads(x: Float[Tensor, "B G S K"], n_heads: int) -> Float[Tensor, "B H S K"]:

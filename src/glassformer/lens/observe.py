@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from glassformer.attend import Attend, Mask, attention_weights
+from glassformer.attend import Attend, Mask, Weigh
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attention
@@ -18,10 +18,11 @@ Seen = dict[str, Float[Tensor, "B H T S"]]
 
 @contextmanager
 def observe(model: Transformer) -> Generator[Seen]:
-    """Collects every attention's weights while the `with` lasts, [B, H, T, S], rows summing to 1 (or to 0).
+    """Collects every attention's weights while the `with` lasts, [B, H, T, S], as its rule has them.
 
-    The output is computed as always, so logits are bit-equal; the weights are computed beside it by the reference,
-    before dropout. Afterwards the model is exactly as before.
+    The output is computed as always, so logits are bit-equal; the weights are computed beside it by the rule's
+    equation, before dropout. Rows of softmax and linear attention sum to 1 (or to 0 where nothing may be read).
+    Afterwards the model is exactly as before.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer, observe
@@ -38,17 +39,17 @@ def observe(model: Transformer) -> Generator[Seen]:
     before = {name: attention.attend for name, attention in watched.items()}
     try:
         for name, attention in watched.items():
-            attention.attend = _recording(attention.attend, seen, name)
+            attention.attend = _recording(attention.attend, attention.weigh, seen, name)
         yield seen
     finally:
         for name, attention in watched.items():
             attention.attend = before[name]
 
 
-def _recording(attend: Attend, seen: Seen, name: str) -> Attend:
+def _recording(attend: Attend, weigh: Weigh, seen: Seen, name: str) -> Attend:
     def recording(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
         with torch.no_grad():
-            seen[name] = attention_weights(q, k, mask, scale=scale)
+            seen[name] = weigh(q, k, mask, scale=scale)
         return attend(q, k, v, mask, scale=scale, dropout=dropout)
 
     return recording

@@ -7,16 +7,19 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.registry import suggestion
 from glassformer.model.deepnorm import DeepNorm, deepnorm
 
 Config = TypeVar("Config", bound="StackConfig | ModelConfig")
 
 COUNTS = (
-    *("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window"),
+    *("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "stride", "block"),
     *("n_experts", "experts_per_token"),
 )
 """Settings that count something, and begin at 1."""
+ADDS_TO_SCORES = ("alibi",)
+"""Position schemes that need scores to add to."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class StackConfig:
     """One stack of blocks: an encoder, or a decoder (causal, and reading the memory of an encoder if there is one).
 
     Widths are counts of numbers, `max_len` a count of positions. Errors: `ConfigError` for values that contradict
-    each other; names (`norm`, `activation`, `positions`, `attention`, ...) are looked up when the stack is built.
+    each other; names (`norm`, `activation`, `positions`, `attention_rule`, ...) are looked up when the stack is built.
     """
 
     d_model: int = 256
@@ -56,8 +59,16 @@ class StackConfig:
     max_len: int | None = None  # positions the stack accepts; None: any length (learned positions need a number)
     causal: bool = False
     window: int | None = None  # a query reads this many positions up to its own; None: all
+    dilation: int = 1  # positions from one key of the window to the next
+    stride: int | None = None  # the last `stride` keys, and before them each stride-th; causal
+    block: int | None = None  # the keys of a query's own block, and the last `summary` of each block; causal
+    summary: int = 1
+    global_tokens: int = 0  # the first tokens, which read everything and are read by all, beside a window
+    sinks: int = 0  # the first keys, which stay readable beside a causal window
     bias: bool = True
-    attention: str = "auto"  # backend of the softmax rule
+    attention_rule: str = "softmax"  # what is computed; `attention` is how
+    attention: str = "auto"  # backend of the rule
+    softcap: float = 50.0  # what scores are kept within under attention_rule="softcap"
 
     def __post_init__(self) -> None:
         for name in COUNTS:
@@ -89,6 +100,9 @@ class StackConfig:
             raise ConfigError(
                 "final_norm=True wants a norm; got norm='none'. Leave final_norm out, or try norm='layer'."
             )
+        if self.pattern is not None:
+            self.pattern.check_causal(self.causal)
+        self._check_rule()
 
     def _check_experts(self) -> None:
         if (self.feed_forward == "experts") != (self.n_experts is not None):
@@ -118,6 +132,34 @@ class StackConfig:
         """What a mixture of experts wants to know beyond any feed-forward; empty for the others."""
         names = ("n_experts", "experts_per_token", "expert")
         return {} if self.n_experts is None else {name: getattr(self, name) for name in names}
+
+    def _check_rule(self) -> None:
+        if self.attention_rule == "softcap" and not self.softcap > 0.0:
+            raise ConfigError(f"softcap must be above 0, as scores are kept within it; got {self.softcap}. Try 50.0.")
+        if self.attention_rule != "linear":
+            return
+        if self.positions in ADDS_TO_SCORES:
+            raise ConfigError(
+                f"Linear attention has no scores that positions={self.positions!r} could add to. "
+                "Try positions='rotary', or attention_rule='softmax'."
+            )
+        if self.pattern is not None:
+            raise ConfigError(
+                f"Linear attention sums over all keys so far and cannot leave some out again; got {self.pattern}. "
+                "Take out the pattern, or take attention_rule='softmax'."
+            )
+        if self.attention_dropout:
+            raise ConfigError(
+                "Linear attention forms no weights that could be dropped; got "
+                f"attention_dropout={self.attention_dropout}. Set attention_dropout=0.0."
+            )
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """The keys that a query may read by its place, where that is less than all. Errors: `ConfigError`."""
+        names = (field.name for field in fields(Pattern))
+        pattern = Pattern(**{name: getattr(self, name) for name in names})
+        return None if pattern.reads_everything else pattern
 
     @property
     def head_width(self) -> int:

@@ -6,10 +6,14 @@ from dataclasses import dataclass, fields
 
 from glassformer.model.config import ModelConfig, StackConfig
 
+LOOK_BACK = ("sinks", "stride", "block", "summary")
+"""Settings of causal attention, which the encoder of an encoder-decoder leaves to the decoder."""
+DEFAULTS = {field.name: field.default for field in fields(StackConfig)}
+
 
 @dataclass(frozen=True)
 class ModelRecipe:
-    """Settings of `[model]`; both stacks get the same, but for the number of layers."""
+    """Settings of `[model]`; both stacks get the same, but for the number of layers and for patterns that look back."""
 
     d_model: int = 256
     """Width of the residual stream."""
@@ -69,19 +73,39 @@ class ModelRecipe:
     """Embeddings times sqrt(d_model), as in the paper."""
     init: str = "xavier"
     """Initialisation table: xavier or normal."""
+    attention_rule: str = "softmax"
+    """What attention computes: softmax, softmax_plus_one, sigmoid, softcap or linear."""
     attention: str = "auto"
-    """Attention backend: auto, reference, matmul or sdpa."""
+    """Attention backend: auto, reference, matmul, sdpa or sparse; linear has auto, reference and sums."""
+    softcap: float = 50.0
+    """What scores are kept within under attention_rule softcap."""
+    window: int | None = None
+    """Keys that a query reads up to its own, and as many after it in an encoder; none: all."""
+    dilation: int = 1
+    """Positions from one key of the window to the next."""
+    global_tokens: int = 0
+    """First tokens that read everything and are read by all, beside a window."""
+    sinks: int = 0
+    """First keys that stay readable beside the window of a decoder."""
+    stride: int | None = None
+    """Keys that a decoder's query reads, and before them each stride-th; none: all."""
+    block: int | None = None
+    """Length of the blocks a decoder's query reads one of, and the summary of the others; none: all."""
+    summary: int = 1
+    """Last keys of a block that later blocks read."""
 
     def build(self, layout: str, vocab_size: int, source_vocab_size: int | None = None) -> ModelConfig:
         """The model for a data layout ("encoder-decoder" or "encoder") and its vocabularies."""
         shared_names = {each.name for each in fields(self)} & {each.name for each in fields(StackConfig)} - {"n_layers"}
         both = {name: getattr(self, name) for name in shared_names}
-        encoder = StackConfig(n_layers=self.encoder_layers or self.n_layers, **both)
-        decoder = StackConfig(n_layers=self.decoder_layers or self.n_layers, causal=True, **both)
+        two = layout == "encoder-decoder"
+        of_encoder = both | {name: DEFAULTS[name] for name in LOOK_BACK} if two else both
+        encoder = StackConfig(n_layers=self.encoder_layers or self.n_layers, **of_encoder)
+        decoder = StackConfig(n_layers=self.decoder_layers or self.n_layers, causal=True, **both) if two else None
         return ModelConfig(
             vocab_size=vocab_size,
             encoder=encoder,
-            decoder=decoder if layout == "encoder-decoder" else None,
+            decoder=decoder,
             source_vocab_size=source_vocab_size,
             tie_embeddings=self.tie_embeddings,
             share_embeddings=self.share_embeddings,

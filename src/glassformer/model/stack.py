@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from glassformer.attend import ATTEND, Mask
+from glassformer.attend import Mask, choose
 from glassformer.attend.mask import check_keep
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import lookup
@@ -90,15 +90,26 @@ class Stack(nn.Module):
     def _mask(self, step: Step, like: Tensor) -> Mask:
         config = self.config
         bias = self.positions.score_bias(step.positions, step.keys, like)
-        if step.in_order:
-            return Mask(causal=config.causal, window=config.window, bias=bias)
+        pattern = config.pattern
+        if step.in_order or config.attention_rule == "linear" or (pattern and self._in_columns(step)):
+            # Real tokens stand in the order of their columns, so which columns are real is all that must be said.
+            keep = None if step.in_order else torch.atleast_2d(step.keys >= 0)
+            return Mask(causal=config.causal, pattern=pattern, bias=bias, keep=keep)
         return Mask(
             causal=config.causal,
-            window=config.window,
+            pattern=pattern,
             bias=bias,
             query_positions=step.positions,
             key_positions=step.keys,
         )
+
+    @staticmethod
+    def _in_columns(step: Step) -> bool:
+        """Whether each real token's position is its column, as with padding on the right: then blocks can be cut."""
+        if torch.compiler.is_compiling() or step.positions.shape[-1] != step.keys.shape[-1]:
+            return False
+        columns = torch.arange(step.keys.shape[-1], device=step.keys.device)
+        return bool(((step.keys == columns) | (step.keys < 0)).all())
 
     def _check_length(self, step: Step) -> None:
         limit, columns = self.config.max_len, step.keys.shape[-1]
@@ -151,13 +162,15 @@ def build_feed_forward(config: StackConfig) -> nn.Module:
 
 def build_block(config: StackConfig, *, reads_memory: bool, dropped: float = 0.0) -> Block:
     """One block of the stack, each with parameters of its own; `dropped`: its chance of stochastic depth."""
+    attend, weigh = choose(config.attention_rule, config.attention, cap=config.softcap)
     qk_norm = lookup(NORMS, config.qk_norm, "qk_norm")
 
     def attention() -> Attention:
         return Attention(
             config.d_model,
             config.n_heads,
-            lookup(ATTEND["softmax"], config.attention, "attention"),
+            attend,
+            weigh=weigh,
             n_kv_heads=config.n_kv_heads,
             d_head=config.d_head,
             dropout=config.attention_dropout,

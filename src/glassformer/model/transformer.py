@@ -9,7 +9,7 @@ from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.model.config import ModelConfig
 from glassformer.model.initialize import initialize
 from glassformer.model.stack import Stack
-from glassformer.parts import Cache, Head
+from glassformer.parts import Cache, Head, StateCache
 
 
 class Transformer(nn.Module):
@@ -101,6 +101,8 @@ class Transformer(nn.Module):
     def new_cache(self, capacity: int | None = None) -> Cache:
         """An empty cache for decoding: growing, or of constant shapes with room for `capacity` tokens.
 
+        Linear attention has a state in its place, whose size is constant.
+
         Errors: `ConfigError` for a model that reads both ways: what comes later would change what was answered.
         """
         if not self.config.stack.causal:
@@ -108,4 +110,7 @@ class Transformer(nn.Module):
                 "A cache belongs to a model that writes from left to right; this one reads both ways. "
                 "Give it all tokens at once, without a cache."
             )
-        return Cache(len(self.reader.blocks), capacity=capacity)
+        stack, n_layers = self.config.stack, len(self.reader.blocks)
+        if stack.attention_rule == "linear":
+            return StateCache(n_layers, stack.head_width, capacity=capacity)
+        return Cache(n_layers, capacity=capacity)

@@ -19,6 +19,7 @@ from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
 from glassformer.parts.norm import LayerNorm, RMSNorm
 from glassformer.parts.positions import POSITIONS, Positions
 from glassformer.parts.residual import PLACEMENTS, Residual
+from glassformer.parts.state import StateCache
 from glassformer.parts.stochastic_depth import drop_chance
 from glassformer.parts.vocabulary import Embedding, Head, check_tokens
 
@@ -40,6 +41,7 @@ __all__ = [
     "Head",
     "Positions",
     "Residual",
+    "StateCache",
     "check_tokens",
     "drop_chance",
 ]

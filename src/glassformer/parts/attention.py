@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from glassformer.attend import Attend, Mask
+from glassformer.attend import Attend, Mask, Weigh, attention_weights
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.cache import LayerCache
 from glassformer.parts.positions import Rotation, rotate
@@ -17,8 +17,9 @@ class Attention(nn.Module):
 
     Vaswani et al. 2017, section 3.2.2. With fewer key/value heads G than heads H, each serves H/G heads (Ainslie et
     al. 2023). `attend` is the one seam between projections and arithmetic; whoever wants to watch replaces it.
-    `qk_norm` makes a norm of a head's width for queries and one for keys, before they are turned, so that no score
-    grows without bound (Henry et al. 2020, section 3; with a norm's own weights, Dehghani et al. 2023, section 2.1).
+    `weigh` says which weights it uses. `qk_norm` makes a norm of a head's width for queries and one for keys, before
+    they are turned, so that no score grows without bound (Henry et al. 2020, section 3; with a norm's own weights,
+    Dehghani et al. 2023, section 2.1).
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Attention(nn.Module):
         n_heads: int,
         attend: Attend,
         *,
+        weigh: Weigh = attention_weights,
         n_kv_heads: int | None = None,
         d_head: int | None = None,
         dropout: float = 0.0,
@@ -38,6 +40,7 @@ class Attention(nn.Module):
         self.scale = self.d_head**-0.5
         self.dropout = dropout
         self.attend = attend
+        self.weigh = weigh
         inner, shared = n_heads * self.d_head, (n_kv_heads or n_heads) * self.d_head
         self.query = nn.Linear(d_model, inner, bias=bias)
         self.key = nn.Linear(d_model, shared, bias=bias)

@@ -1,6 +1,7 @@
 """Keys and values already computed, so that a decoding step projects only the new tokens.
 
-`Growing` is the one to read, `Fixed` (constant shapes) the one to run; `Once` holds the keys of an encoder's memory.
+`Growing` is the one to read, `Fixed` (constant shapes) the one to run; `Once` holds the keys of an encoder's memory;
+`State` (in state.py) is that of linear attention.
 Attention cannot tell them apart. The cache also knows where each key stands, so rows of unequal length share a batch.
 """
 
@@ -136,16 +137,20 @@ class Cache:
         Errors: `ConfigError` past the capacity.
         """
         start, end = self.length, self.length + tokens.shape[1]
-        if self.capacity is not None and end > self.capacity:
-            raise ConfigError(
-                f"The cache holds {self.capacity} tokens; a step to {end} was asked for. Make a larger one."
-            )
+        self.check_room(end)
         if keep is not None or self._ragged is not None:
             return self._ragged_step(tokens, keep, start, end)
         columns = torch.arange(self.capacity or end, device=tokens.device)
         if self.capacity is None:
             return Step(columns[start:], columns, in_order=True)
         return Step(columns[start:end], torch.where(columns < end, columns, -1), in_order=False)
+
+    def check_room(self, end: int) -> None:
+        """Raises `ConfigError` where `end` tokens pass the capacity."""
+        if self.capacity is not None and end > self.capacity:
+            raise ConfigError(
+                f"The cache holds {self.capacity} tokens; a step to {end} was asked for. Make a larger one."
+            )
 
     def _ragged_step(self, tokens: Tensor, keep: Tensor | None, start: int, end: int) -> Step:
         real = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep

@@ -1,0 +1,148 @@
+"""Linear attention: the softmax's exponential becomes a product of features, so sums over the keys can be kept."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from glassformer.attend.mask import Mask
+from glassformer.attend.reference import share_among_heads, weighted_sum
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.shapes import Float, Tensor
+
+WRITTEN_OUT_UP_TO = 128 * 128
+"""Weights (T x S) of one head up to which writing them out beats the sums on a CPU."""
+CHUNK = 64
+"""Positions of a causal piece: within it the weights are written out, before it there are sums."""
+ROWS = 256
+"""Queries whose weights are written out at once, where positions or documents are given."""
+
+
+def features(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """elu(x) + 1: x + 1 above 0, exp(x) below (Katharopoulos et al. 2020, equation 7); exact for small values."""
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
+
+
+def from_features(y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The x with features y; -inf where y is 0."""
+    return torch.where(y > 1, y - 1, y.clamp(max=1).log())
+
+
+def linear_weights(
+    q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float
+) -> Float[Tensor, "B H T S"]:
+    """features(q) . features(k) over the sum of the same for all readable keys (Katharopoulos et al. 2020, equation 4).
+
+    A scale of the products would leave these shares as they are, so `scale` changes nothing. Each row sums to 1, or to
+    0 where nothing may be read. Errors: `ConfigError` for a mask with a bias or a pattern.
+    """
+    del scale
+    check(mask)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    shares = features(q.to(wide)) @ features(share_among_heads(k, q.shape[1]).to(wide)).mT
+    allowed = mask.allowed(*shares.shape[-2:], shares.device)
+    if allowed is not None:
+        shares = shares.masked_fill(~allowed, 0.0)
+    return shares / nonzero(shares.sum(-1, keepdim=True))
+
+
+def reference(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Mask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T K"]:
+    """weights v, with the weights written out. Errors: as `check`."""
+    check(mask, dropout)
+    return weighted_sum(linear_weights(q, k, mask, scale=scale), v).to(q.dtype)
+
+
+def auto(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Mask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T K"]:
+    """`reference` while the weights are few, then `sums`."""
+    chosen = reference if q.shape[2] * k.shape[2] <= WRITTEN_OUT_UP_TO else sums
+    return chosen(q, k, v, mask, scale=scale, dropout=dropout)
+
+
+def sums(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Mask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T K"]:
+    """features(q) (sum of features(k) v^T) over features(q) (sum of features(k)) (equations 5, 9 and 10).
+
+    Time and memory grow with T + S. Causal sums run over columns, so a mask that gives positions has its weights
+    written out, some queries at a time; so has one with documents. Errors: as `check`.
+    """
+    check(mask, dropout)
+    T, S = q.shape[2], k.shape[2]
+    if mask.documents is not None or (mask.causal and (mask.placed or T > S)):
+        parts = range(0, T, ROWS)
+        masks = [mask.of_queries(first, min(first + ROWS, T), T, S, q.device) for first in parts]
+        pairs = zip(q.split(ROWS, dim=2), masks, strict=True)
+        return torch.cat([reference(each, k, v, part, scale=scale) for each, part in pairs], dim=2)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    of_q, of_k = features(q.to(wide)).unflatten(1, (k.shape[1], -1)), features(k.to(wide))
+    keep = mask.keep
+    if mask.key_positions is not None:
+        there = torch.atleast_2d(mask.key_positions >= 0)
+        keep = there if keep is None else keep & there
+    if keep is not None:
+        of_k = of_k * keep[:, None, :, None]
+    values = F.pad(v.to(wide), (0, 1), value=1.0)  # the last number of each sum is then the denominator
+    mixed = causal_sums(of_q, of_k, values) if mask.causal else of_q @ (of_k.mT @ values)[:, :, None]
+    return (mixed[..., :-1] / nonzero(mixed[..., -1:])).flatten(1, 2).to(q.dtype)
+
+
+def causal_sums(
+    of_q: Float[Tensor, "B G R T K"], of_k: Float[Tensor, "B G S K"], values: Float[Tensor, "B G S W"]
+) -> Float[Tensor, "B G R T W"]:
+    """What each of the last T positions finds in the sums up to its own: whole chunks before it, then its own chunk."""
+    T, S = of_q.shape[3], of_k.shape[2]
+    before = of_k[:, :, : S - T].mT @ values[:, :, : S - T]  # [B, G, K, W]
+    fill = -T % min(CHUNK, T)
+    q, k, w = (F.pad(x, (0, 0, 0, fill)) for x in (of_q, of_k[:, :, S - T :], values[:, :, S - T :]))
+    q, k, w = (x.unflatten(-2, (-1, min(CHUNK, T))) for x in (q, k, w))  # [..., chunks, CHUNK, K]
+    own = k.mT @ w
+    before = before[:, :, None] + own.cumsum(2) - own
+    k, w, before = (x[:, :, None] for x in (k, w, before))
+    within = (q @ k.mT).tril()
+    return (q @ before + within @ w).flatten(3, 4)[:, :, :, :T]
+
+
+def nonzero(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """A denominator that is 1 where it would be 0: whoever reads nothing then gets 0."""
+    return torch.where(x == 0, 1.0, x)
+
+
+def check(mask: Mask, dropout: float = 0.0) -> None:
+    """Raises `ConfigError` for what sums over keys cannot honour."""
+    if mask.bias is not None:
+        raise ConfigError(
+            "Linear attention has no scores that a bias could be added to; got bias=. "
+            "Take positions that enter elsewhere (sinusoidal, learned, rotary), or attention_rule='softmax'."
+        )
+    if mask.sparse is not None:
+        raise ConfigError(
+            f"Linear attention sums over all keys so far and cannot leave some out again; got {mask.sparse}. "
+            "Take out the pattern, or take attention_rule='softmax'."
+        )
+    if dropout:
+        raise ConfigError(
+            f"Linear attention forms no weights that could be dropped; got dropout={dropout}. "
+            "Set attention_dropout=0.0; dropout and feed_forward_dropout remain."
+        )

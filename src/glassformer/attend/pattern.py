@@ -1,0 +1,33 @@
+"""Sparse patterns as a table: whether the query at one position may read the key at another."""
+
+from __future__ import annotations
+
+from glassformer.foundation.pattern import Pattern
+from glassformer.foundation.shapes import Bool, Int, Tensor
+
+
+def readable(
+    pattern: Pattern, queries: Int[Tensor, "*#batch T 1"], keys: Int[Tensor, "*#batch 1 S"]
+) -> Bool[Tensor, "*batch T S"]:
+    """True where the pattern lets a query at `queries` read a key at `keys`; the causal rule is the mask's.
+
+    window:  |t - s| < window * dilation and (t - s) mod dilation = 0, or s < sinks, or s or t < global_tokens
+    stride:  t - s < stride, or (t - s) mod stride = 0
+    block:   t and s in one block, or s among the last `summary` of its block
+    """
+    back = queries - keys
+    if pattern.window is not None:
+        near = back.abs() < pattern.window * pattern.dilation
+        if pattern.dilation > 1:
+            near = near & (back % pattern.dilation == 0)
+        if pattern.sinks:
+            near = near | (keys < pattern.sinks)
+        if pattern.global_tokens:
+            near = near | (keys < pattern.global_tokens) | (queries < pattern.global_tokens)
+        return near
+    if pattern.stride is not None:
+        return (back < pattern.stride) | (back % pattern.stride == 0)
+    if pattern.block is not None:
+        own = keys // pattern.block == queries // pattern.block
+        return own | (keys % pattern.block >= pattern.block - pattern.summary)
+    return back == back

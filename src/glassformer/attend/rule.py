@@ -1,0 +1,60 @@
+"""A rule of attention: its weights, which are its specification, and the backends that compute with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch.nn.functional as F
+
+from glassformer.attend.mask import Mask
+from glassformer.attend.matmul import Normalise, matmul
+from glassformer.attend.reference import weighted_sum
+from glassformer.attend.sparse import pays, sparse
+from glassformer.foundation.shapes import Tensor
+
+
+@runtime_checkable
+class Attend(Protocol):
+    """attend(q, k, v, mask, *, scale, dropout): [B, H, T, K] from q [B, H, T, K], k and v [B, G, S, K]."""
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+        """The attended values."""
+        ...
+
+
+@runtime_checkable
+class Weigh(Protocol):
+    """weigh(q, k, mask, *, scale): the weights [B, H, T, S] that the rule gives to the values, before dropout."""
+
+    def __call__(self, q: Tensor, k: Tensor, mask: Mask, *, scale: float) -> Tensor:
+        """The weights."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is computed (`weigh`), and the ways to compute it."""
+
+    weigh: Weigh
+    backends: Mapping[str, Attend]
+
+
+def rule_of_scores(weigh: Weigh, normalise: Normalise) -> Rule:
+    """A rule that differs from softmax in how a row of scores becomes weights, with every backend that this takes."""
+
+    def reference(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+        return weighted_sum(F.dropout(weigh(q, k, mask, scale=scale), dropout), v).to(q.dtype)
+
+    def products(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+        return matmul(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
+
+    def blocks(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+        return sparse(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
+
+    def auto(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+        chosen = blocks if pays(mask, q.shape[-2], k.shape[-2]) else products
+        return chosen(q, k, v, mask, scale=scale, dropout=dropout)
+
+    return Rule(weigh, {"auto": auto, "reference": reference, "matmul": products, "sparse": blocks})

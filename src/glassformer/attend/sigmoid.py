@@ -1,0 +1,40 @@
+"""Sigmoid attention: each key is read or not by its own score, whatever the others score."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from glassformer.attend.mask import Lowered, Mask
+from glassformer.attend.reference import dot_products
+from glassformer.foundation.shapes import Float, Tensor
+
+
+def sigmoid_weights(
+    q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float
+) -> Float[Tensor, "B H T S"]:
+    """sigmoid(score - log n), n the number of keys that the query may read (Ramapuram et al. 2024, section 3).
+
+    The paper's n is the length of the sequence. Counting what each query may read is the same where all is read, and
+    else the only n that leaves a row its answer whatever padding stands beside it and however long it is to become.
+    """
+    scores = dot_products(q, k, scale=scale)
+    if mask.bias is not None:
+        scores = scores + mask.bias
+    allowed = mask.allowed(*scores.shape[-2:], scores.device)
+    if allowed is None:
+        return (scores - math.log(scores.shape[-1])).sigmoid()
+    n = allowed.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
+    return (scores - n.log()).sigmoid().masked_fill(~allowed, 0.0)
+
+
+def sigmoid_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:
+    """The same with the mask added to the scores: the sigmoid of -inf is 0."""
+    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    if lowered.added is not None:
+        wide = wide + lowered.added
+    if lowered.allowed is None:
+        return (wide - math.log(scores.shape[-1])).sigmoid().to(scores.dtype)
+    n = lowered.allowed.sum(-1, keepdim=True).clamp(min=1).to(wide.dtype)
+    return (wide - n.log()).sigmoid().to(scores.dtype)

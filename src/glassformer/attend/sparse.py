@@ -1,0 +1,212 @@
+"""Attention that costs what its pattern reads: blocks of queries meet the keys they may read and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from glassformer.attend.mask import Lowered, Mask, lower
+from glassformer.attend.matmul import Normalise, matmul, softmax_of_scores
+from glassformer.foundation.pattern import Pattern
+from glassformer.foundation.shapes import Float, Int, Tensor
+
+ROWS = 256
+"""Queries that meet all keys at once, where their pattern says nothing about columns."""
+BLOCKS = (16, 128)
+"""The least and the most queries of a block: shorter ones make small products, longer ones read in vain."""
+LEAST, SHARE = 256, 0.25
+"""Keys from which, and share of the scores up to which, blocks beat the fused kernel (`make bench ARGS=sparse`)."""
+
+
+def sparse(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Mask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+    normalise: Normalise = softmax_of_scores,
+) -> Float[Tensor, "B H T K"]:
+    """Equal to `reference` under the mask's pattern, without the T x S scores.
+
+    Where columns are places (T = S, no positions given) it meets block by block only the keys that the pattern lets
+    read. Elsewhere, and without a pattern, a few queries at a time meet all keys.
+    """
+    S, pattern = k.shape[2], mask.sparse
+    if pattern is None or mask.placed or q.shape[2] != S:
+        return by_rows(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
+    parts = parts_of(pattern, S, causal=mask.causal)
+    scores = torch.cat([part.scores(q * scale, k) for part in parts], dim=-1)
+    lowered = _lowered(mask, parts, scores)
+    weights = F.dropout(normalise(scores, lowered).to(v.dtype), dropout)
+    shares = weights.split([part.met for part in parts], dim=-1)
+    mixed = [part.mix(share, v) for part, share in zip(parts, shares, strict=True)]
+    output = lowered.zero_blind(mixed[0] if len(mixed) == 1 else mixed[0] + mixed[1])
+    n = 0 if mask.causal else min(pattern.global_tokens, S)
+    if n == 0:
+        return output
+    everywhere = mask.of_queries(0, n, S, S, q.device)
+    first = matmul(q[:, :, :n], k, v, everywhere, scale=scale, dropout=dropout, normalise=normalise)
+    return torch.cat([first, output[:, :, n:]], dim=2)
+
+
+def by_rows(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Mask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+    normalise: Normalise = softmax_of_scores,
+) -> Float[Tensor, "B H T K"]:
+    """`matmul` for some of the queries after the other, so that all scores never stand side by side."""
+    T, S = q.shape[2], k.shape[2]
+    if T <= ROWS:
+        return matmul(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
+    outputs = [
+        matmul(
+            q[:, :, first : first + ROWS],
+            k,
+            v,
+            mask.of_queries(first, min(first + ROWS, T), T, S, q.device),
+            scale=scale,
+            dropout=dropout,
+            normalise=normalise,
+        )
+        for first in range(0, T, ROWS)
+    ]
+    return torch.cat(outputs, dim=2)
+
+
+def pays(mask: Mask, T: int, S: int) -> bool:
+    """Whether blocks are faster than whole products: a pattern over places, long enough, and sparse enough."""
+    pattern = mask.sparse
+    if pattern is None or mask.placed or mask.bias is not None or T != S or S < LEAST:
+        return False
+    return sum(part.met for part in parts_of(pattern, S, causal=mask.causal)) <= SHARE * S
+
+
+class Part(NamedTuple):
+    """Queries in blocks, and the keys that each block meets.
+
+    Block (r, m) holds the positions (m * size + c) * step + r. Its keys are those of the blocks m - back .. m + ahead
+    of the same r; or, where `shared` is given, those columns for every query.
+    """
+
+    step: int
+    size: int
+    back: int
+    ahead: int
+    shared: Tensor | None
+    reads: Callable[[Tensor, Tensor], Tensor]
+    """Whether a query at a position reads a key at another in this part; each pair belongs to one part at most."""
+
+    @property
+    def met(self) -> int:
+        """R, how many keys each query meets."""
+        return (self.back + 1 + self.ahead) * self.size if self.shared is None else len(self.shared)
+
+    def columns(self, S: int, device: torch.device) -> Int[Tensor, "S R"]:
+        """The keys that each query meets, by column; -1: none."""
+        if self.shared is not None:
+            return self.shared.to(device).expand(S, -1)
+        places = self.arrange(torch.arange(S, device=device)[:, None], S, fill=-1)  # [step, M, size, 1]
+        keys = self.beside(places, fill=-1).mT.expand(-1, -1, self.size, -1)  # each query of a block meets the same
+        return self.restore(keys, S)
+
+    def scores(self, q: Float[Tensor, "B H S K"], k: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H S R"]:
+        """q k^T with the keys of its block."""
+        if self.shared is not None:
+            keys = k.index_select(2, self.shared.to(k.device))
+            return (_grouped(q, k.shape[1]) @ keys.mT).view(*q.shape[:3], -1)
+        blocks = self.arrange(q.unflatten(1, (k.shape[1], -1)).flatten(0, 1), q.shape[2])  # [B G, r, step, M, size, K]
+        blocks = blocks.movedim(1, 3).flatten(3, 4)
+        products = blocks @ self.neighbours(k).mT
+        return self.restore(products.unflatten(3, (-1, self.size)).movedim(3, 1), q.shape[2]).reshape(*q.shape[:3], -1)
+
+    def mix(self, weights: Float[Tensor, "B H S R"], v: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H S K"]:
+        """weights v with the values of its block."""
+        B, H, S, _ = weights.shape
+        if self.shared is not None:
+            return (_grouped(weights, v.shape[1]) @ v.index_select(2, self.shared.to(v.device))).view(B, H, S, -1)
+        blocks = self.arrange(weights.unflatten(1, (v.shape[1], -1)).flatten(0, 1), S).movedim(1, 3).flatten(3, 4)
+        mixed = (blocks @ self.neighbours(v)).unflatten(3, (-1, self.size)).movedim(3, 1)
+        return self.restore(mixed, S).reshape(B, H, S, -1)
+
+    def arrange(self, x: Tensor, S: int, fill: int = 0) -> Tensor:
+        """[..., S, K] to [..., step, M, size, K], filled up to whole blocks."""
+        whole = self.step * self.size
+        x = F.pad(x, (0, 0, 0, -S % whole), value=fill)
+        return x.unflatten(-2, (-1, self.size, self.step)).movedim(-2, -4)
+
+    def restore(self, x: Tensor, S: int) -> Tensor:
+        """The inverse of `arrange`."""
+        return x.movedim(-4, -2).flatten(-4, -2)[..., :S, :]
+
+    def neighbours(self, x: Float[Tensor, "B G S K"]) -> Float[Tensor, "BG step M R K"]:
+        """Each block of keys with those before and after it."""
+        return self.beside(self.arrange(x.flatten(0, 1), x.shape[2]))
+
+    def beside(self, blocks: Tensor, fill: int = 0) -> Tensor:
+        """[..., M, size, K] to [..., M, (back + 1 + ahead) * size, K]."""
+        if self.back + self.ahead == 0:
+            return blocks
+        M = blocks.shape[-3]
+        wide = F.pad(blocks, (0, 0, 0, 0, self.back, self.ahead), value=fill)
+        return torch.cat([wide.narrow(-3, j, M) for j in range(self.back + 1 + self.ahead)], dim=-2)
+
+
+def _grouped(x: Tensor, G: int) -> Tensor:
+    return x.reshape(x.shape[0], G, -1, x.shape[-1])  # the heads of a group are more queries of one head
+
+
+def parts_of(pattern: Pattern, S: int, *, causal: bool) -> list[Part]:
+    """The pattern cut into one or two parts that share no pair of query and key."""
+    if pattern.window is not None:
+        n, reach = min(pattern.global_tokens + pattern.sinks, S), pattern.window * pattern.dilation
+        size = min(max(pattern.window, BLOCKS[0]), BLOCKS[1])
+        back = min(ceil((pattern.window - 1) / size), ceil(S / (pattern.dilation * size)) - 1)
+        ahead = 0 if causal else back
+        local = Part(pattern.dilation, size, back, ahead, None, lambda q, s: ((q - s).abs() < reach) & (s >= n))
+        return [local, Part(1, 1, 0, 0, torch.arange(n), lambda q, s: s >= 0)] if n else [local]
+    if pattern.stride is not None:
+        stride = pattern.stride
+        size = min(max(stride, BLOCKS[0]), BLOCKS[1])
+        near = Part(1, size, min(ceil((stride - 1) / size), ceil(S / size) - 1), 0, None, lambda q, s: q - s < stride)
+        return [near, Part(stride, ceil(S / stride), 0, 0, None, lambda q, s: q - s >= stride)]
+    assert pattern.block is not None
+    block, columns = pattern.block, torch.arange(S)
+    last = columns[columns % block >= block - pattern.summary]
+    own = Part(1, block, 0, 0, None, lambda q, s: s >= 0)
+    return [own, Part(1, 1, 0, 0, last, lambda q, s: q // block != s // block)] if len(last) else [own]
+
+
+def _lowered(mask: Mask, parts: list[Part], scores: Float[Tensor, "B H S R"]) -> Lowered:
+    """The mask at the columns that each query meets; once for all layers, as `Mask.lower` does it."""
+
+    def build() -> Lowered:
+        S, device = scores.shape[2], scores.device
+        queries, columns = torch.arange(S, device=device)[:, None], [part.columns(S, device) for part in parts]
+        tables = [(keys >= 0) & part.reads(queries, keys) for part, keys in zip(parts, columns, strict=True)]
+        keys = torch.cat(columns, dim=-1).clamp(min=0)
+        allowed = torch.cat(tables, dim=-1)[None]
+        if mask.causal:
+            allowed = allowed & (keys <= queries)
+        if mask.keep is not None:
+            allowed = allowed & mask.keep[:, keys]
+        if mask.documents is not None:
+            documents = torch.atleast_2d(mask.documents)
+            own = documents if mask.query_documents is None else torch.atleast_2d(mask.query_documents)
+            allowed = allowed & (documents[:, keys] == own[:, :, None])
+        bias = None
+        if mask.bias is not None:
+            bias = mask.bias.to(scores.dtype).gather(-1, keys.expand(*mask.bias.shape[:-1], -1))
+        return lower(allowed[:, None], bias, scores)
+
+    return mask.once(f"sparse {scores.shape[2]} {scores.dtype} {scores.device}", build)

@@ -1,0 +1,63 @@
+"""Settings of attention: how rules and patterns reach both stacks, and which of them contradict each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer import StackConfig, Transformer
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.pattern import Pattern
+from glassformer.model.config import ADDS_TO_SCORES
+from glassformer.model.recipe import ModelRecipe
+from glassformer.parts import POSITIONS, Positions
+from specimens import config, stack
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"dilation": 2}, "dilation stands beside a window"),
+    ({"sinks": 2, "causal": True}, r"sinks stands beside a window.*Try window=128"),
+    ({"stride": 2}, r"got stride=2 with causal=False\. Set causal=True"),
+    ({"block": 2}, r"got block=2 with causal=False"),
+    ({"window": 3, "sinks": 2}, r"got sinks=2 with causal=False"),
+    ({"window": 3, "stride": 2, "causal": True}, "one local rule"),
+    ({"attention_rule": "linear", "positions": "alibi"}, r"no scores that positions='alibi' could add to.*'rotary'"),
+    ({"attention_rule": "linear", "window": 3}, "cannot leave some out again; got Pattern"),
+    ({"attention_rule": "linear", "attention_dropout": 0.1}, r"got attention_dropout=0\.1\. Set .*=0\.0"),
+])  # fmt: skip
+def test_contradictions_are_refused_when_the_config_is_made(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        stack(**settings)
+
+
+def test_every_scheme_that_adds_to_scores_is_known():
+    """A new scheme with a score bias belongs into the list, or linear attention would meet it at the first forward."""
+    biased = {name for name, scheme in POSITIONS.items() if scheme.score_bias is not Positions.score_bias}
+    assert {*ADDS_TO_SCORES} == biased
+
+
+def test_an_unknown_rule_meets_the_nearest():
+    with pytest.raises(ConfigError, match=r"^attention_rule='sigmoyd' is not known\. Known: .* Did you mean 'sigmoid'"):
+        Transformer(config(attention_rule="sigmoyd"))
+
+
+def test_the_pattern_of_a_stack():
+    assert stack().pattern is None
+    assert stack(window=3, dilation=2).pattern == Pattern(window=3, dilation=2)
+    assert stack(stride=4, causal=True).pattern == Pattern(stride=4)
+
+
+def test_a_recipe_gives_both_stacks_their_share():
+    """What looks back goes to the decoder; an encoder alone cannot have it."""
+    made = ModelRecipe(window=4, dilation=2, sinks=3, attention_rule="sigmoid").build("encoder-decoder", 9)
+    assert made.encoder.pattern == Pattern(window=4, dilation=2)
+    assert made.decoder.pattern == Pattern(window=4, dilation=2, sinks=3)
+    assert made.encoder.attention_rule == made.decoder.attention_rule == "sigmoid"
+    made = ModelRecipe(block=8, summary=2).build("encoder-decoder", 9)
+    assert (made.encoder.pattern, made.decoder.pattern) == (None, Pattern(block=8, summary=2))
+    with pytest.raises(ConfigError, match="got stride=4 with causal=False"):
+        ModelRecipe(stride=4).build("encoder", 9)
+    assert ModelRecipe(window=4).build("encoder", 9).encoder.pattern == Pattern(window=4)
+
+
+def test_defaults_are_full_softmax():
+    assert (StackConfig().attention_rule, StackConfig().attention, StackConfig().pattern) == ("softmax", "auto", None)
