@@ -13,9 +13,10 @@ from glassformer.attend.mask import Mask
 from glassformer.attend.matmul import matmul
 from glassformer.attend.reference import attention_weights, reference
 from glassformer.attend.sdpa import sdpa
+from glassformer.attend.value_bias import ValueBias
 from glassformer.foundation.shapes import Tensor
 
-__all__ = ["ATTEND", "Attend", "Mask", "attention_weights", "pick"]
+__all__ = ["ATTEND", "Attend", "Mask", "ValueBias", "attention_weights", "pick"]
 
 
 @runtime_checkable

@@ -11,8 +11,13 @@ MATMUL_UP_TO = 256 * 256
 """Scores (T x S) of one head up to which two products beat the fused kernel on a CPU (`make bench`)."""
 
 
-def pick(device: str, T: int, S: int) -> tuple[str, str]:
-    """The backend's name and the reason, for a device type and the lengths of queries and keys."""
+def pick(device: str, T: int, S: int, *, shows_weights: bool = False) -> tuple[str, str]:
+    """The backend's name and the reason, for a device type and the lengths of queries and keys.
+
+    `shows_weights`: whether something is to be mixed by the weights beside the values.
+    """
+    if shows_weights:
+        return "matmul", "a value bias is mixed by the weights, which the fused kernel never shows"
     if device != "cpu":
         return "sdpa", f"the fused kernel is fastest on {device}"
     if T * S <= MATMUL_UP_TO:
@@ -30,6 +35,6 @@ def auto(
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
     """Whatever `pick` names for these inputs."""
-    name, _ = pick(q.device.type, q.shape[-2], k.shape[-2])
+    name, _ = pick(q.device.type, q.shape[-2], k.shape[-2], shows_weights=mask.value_bias is not None)
     backend = matmul if name == "matmul" else sdpa
     return backend(q, k, v, mask, scale=scale, dropout=dropout)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from glassformer.attend.value_bias import ValueBias
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 
@@ -26,6 +27,8 @@ class Mask:
     """False at padding keys."""
     bias: Float[Tensor, "*#batch H T S"] | None = None
     """Added to the scores."""
+    value_bias: ValueBias | None = None
+    """Added to the values, pair by pair."""
     query_positions: Int[Tensor, "*#batch T"] | None = None
     """Where each query stands; one row for all sequences, or one for each."""
     key_positions: Int[Tensor, "*#batch S"] | None = None
@@ -40,14 +43,13 @@ class Mask:
     @property
     def hides_nothing(self) -> bool:
         """Whether every key is read by every query and nothing is added."""
-        return (
-            not (self.causal or self.window) and self.keep is None and self.bias is None and self.key_positions is None
-        )
+        others = (self.window, self.keep, self.bias, self.value_bias, self.key_positions)
+        return not self.causal and all(other is None for other in others)
 
     @property
     def only_causal(self) -> bool:
         """Whether the causal rule over consecutive positions is all there is."""
-        others = (self.window, self.keep, self.bias, self.query_positions, self.key_positions)
+        others = (self.window, self.keep, self.bias, self.value_bias, self.query_positions, self.key_positions)
         return self.causal and all(other is None for other in others)
 
     def allowed(self, T: int, S: int, device: torch.device) -> Bool[Tensor, "#B 1 #T S"] | None:
@@ -58,10 +60,8 @@ class Mask:
         if self.key_positions is not None:
             rules.append(torch.atleast_2d(self.key_positions >= 0)[:, None, :])
         if self.causal or self.window is not None:
-            keys = torch.arange(S, device=device) if self.key_positions is None else self.key_positions
-            queries = torch.arange(S - T, S, device=device) if self.query_positions is None else self.query_positions
-            # How far each key lies back from each query.
-            back = torch.atleast_2d(queries)[:, :, None] - torch.atleast_2d(keys)[:, None, :]
+            back = self.back(T, S, device)
+            back = back if back.ndim == 3 else back[None]
             if self.causal:
                 rules.append(back >= 0)
             if self.window is not None:
@@ -72,6 +72,12 @@ class Mask:
         for rule in rules[1:]:
             allowed = allowed & rule
         return allowed[:, None]
+
+    def back(self, T: int, S: int, device: torch.device) -> Int[Tensor, "*#batch T S"]:
+        """How far each key lies back from each query; one table for all sequences, or one for each."""
+        keys = torch.arange(S, device=device) if self.key_positions is None else self.key_positions
+        queries = torch.arange(S - T, S, device=device) if self.query_positions is None else self.query_positions
+        return queries[..., :, None] - keys[..., None, :]
 
     def _always_reads(self, T: int, S: int) -> bool:
         """Whether every query reads itself at least, which needs no look at values."""

@@ -31,4 +31,6 @@ def matmul(
         scores = scores + lowered.added
     weights = F.dropout(softmax(scores).to(v.dtype), dropout)
     output = (weights.view(B, G, H // G * T, S) @ v).view(B, H, T, K)
+    if mask.value_bias is not None:
+        output = output + mask.value_bias.read(weights)
     return lowered.zero_blind(output)

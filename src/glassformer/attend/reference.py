@@ -38,9 +38,12 @@ def reference(
     scale: float,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
-    """attention(q, k, v) = weights v, with dropout on the weights."""
+    """attention(q, k, v) = weights (v + value_bias), with dropout on the weights."""
     weights = F.dropout(attention_weights(q, k, mask, scale=scale), dropout)
-    return (weights @ share_among_heads(v, q.shape[1]).to(weights.dtype)).to(q.dtype)
+    output = weights @ share_among_heads(v, q.shape[1]).to(weights.dtype)
+    if mask.value_bias is not None:
+        output = output + mask.value_bias.read(weights)
+    return output.to(q.dtype)
 
 
 def share_among_heads(x: Float[Tensor, "B G S K"], n_heads: int) -> Float[Tensor, "B H S K"]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.foundation.registry import suggestion
+from glassformer.model.order import check_order
 
-Config = TypeVar("Config", bound="StackConfig | ModelConfig")
+Config = TypeVar("Config", bound="StackConfig | ModelConfig | RotaryConfig | RelativeConfig")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class StackConfig:
     final_norm: bool | None = None  # None: as the placement asks (pre: yes, post: no)
     activation: str = "relu"
     positions: str = "sinusoidal"
+    rotary: RotaryConfig = field(default_factory=RotaryConfig)  # of positions="rotary"
+    relative: RelativeConfig = field(default_factory=RelativeConfig)  # of positions="t5" and "shaw"
     max_len: int | None = None  # positions the stack accepts; None: any length (learned positions need a number)
     causal: bool = False
     window: int | None = None  # a query reads this many positions up to its own; None: all
@@ -62,6 +66,14 @@ class StackConfig:
             )
         if self.positions == "learned" and self.max_len is None:
             raise ConfigError("positions='learned' needs max_len, the number of positions to learn; try max_len=512.")
+        check_order(
+            self.positions,
+            d_head=self.head_width,
+            causal=self.causal,
+            attention=self.attention,
+            rotary=self.rotary,
+            relative=self.relative,
+        )
 
     @property
     def head_width(self) -> int:
@@ -136,13 +148,19 @@ class ModelConfig:
         known = dict(values)
         for side in ("encoder", "decoder"):
             if known.get(side) is not None:
-                known[side] = strictly(StackConfig, known[side], side)
+                known[side] = _stack(known[side], side)
         return strictly(cls, known, "model")
+
+
+def _stack(values: Mapping[str, Any], side: str) -> StackConfig:
+    inner = {"rotary": RotaryConfig, "relative": RelativeConfig}
+    made = {name: strictly(inner[name], values[name], f"{side}.{name}") for name in inner if name in values}
+    return strictly(StackConfig, {**values, **made}, side)
 
 
 def strictly(cls: type[Config], values: Mapping[str, Any], where: str) -> Config:
     """`cls(**values)`, refusing a key that `cls` does not have."""
-    names = {field.name for field in fields(cls)}
+    names = {each.name for each in fields(cls)}
     for key in values:
         if key not in names:
             raise ConfigError(f"{where}.{key} is not a setting. {suggestion(key, names)}")

@@ -3,7 +3,9 @@
     role                            xavier                          normal
     ------------------------------  ------------------------------  -----------------------------------
     embedding, learned positions    N(0, 1/sqrt(D))                 N(0, 0.02)
+    T5's buckets                    N(0, 1/sqrt(D))                 N(0, 0.02)
     query key value up              uniform, variance 2/(in + out)  N(0, 0.02)
+    Shaw's keys and values          uniform, variance 2/(in + out)  N(0, 0.02)
     output down                     uniform, variance 2/(in + out)  N(0, 0.02/sqrt(branches in stack))
     head of its own                 N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
     biases                          0                               0
@@ -27,7 +29,7 @@ from torch import Tensor, nn
 from glassformer.foundation.registry import lookup
 from glassformer.model.config import ModelConfig
 from glassformer.model.stack import Stack
-from glassformer.parts import Block, Head
+from glassformer.parts import Block, Head, Relation
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ def _fill_stack(stack: Stack, laws: Laws) -> None:
         assert isinstance(block, Block)
         writers = block.writers
         for module in block.modules():
+            if isinstance(module, Relation):
+                for parameter in module.parameters():
+                    laws.linear(parameter)
             if isinstance(module, nn.Linear):
                 if any(module is writer for writer in writers):
                     laws.writer(module.weight, len(writers) * len(stack.blocks))

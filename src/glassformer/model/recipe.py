@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.model.config import ModelConfig, StackConfig
 
 
@@ -38,7 +39,17 @@ class ModelRecipe:
     activation: str = "relu"
     """Of the feed-forward branch: relu, gelu or gelu_tanh."""
     positions: str = "sinusoidal"
-    """How order enters: sinusoidal, learned or none."""
+    """How order enters: sinusoidal, learned, rotary, alibi, t5, shaw or none."""
+    rotary_base: float = 10000.0
+    """Rotary positions: pair i turns by base^(-2i/width) a token."""
+    rotary_scaling: str = "none"
+    """Rotary positions for longer texts than trained on: none, linear, ntk, yarn or llama3."""
+    rotary_factor: float | None = None
+    """How many times longer; every rotary scaling needs it."""
+    rotary_original_max_len: int | None = None
+    """Length of the training before, in tokens; yarn and llama3 need it."""
+    relative_clip_distance: int = 16
+    """Shaw's relative positions: tokens farther away count as this far."""
     max_len: int | None = None
     """Longest sequence accepted, in tokens; none: any (learned positions need a number)."""
     tie_embeddings: bool = True
@@ -55,7 +66,7 @@ class ModelRecipe:
     def build(self, layout: str, vocab_size: int, source_vocab_size: int | None = None) -> ModelConfig:
         """The model for a data layout ("encoder-decoder" or "encoder") and its vocabularies."""
         shared_names = {each.name for each in fields(self)} & {each.name for each in fields(StackConfig)} - {"n_layers"}
-        both = {name: getattr(self, name) for name in shared_names}
+        both = {name: getattr(self, name) for name in shared_names} | self._order()
         encoder = StackConfig(n_layers=self.encoder_layers or self.n_layers, **both)
         decoder = StackConfig(n_layers=self.decoder_layers or self.n_layers, causal=True, **both)
         return ModelConfig(
@@ -68,3 +79,13 @@ class ModelRecipe:
             scale_embeddings=self.scale_embeddings,
             init=self.init,
         )
+
+    def _order(self) -> dict[str, RotaryConfig | RelativeConfig]:
+        """Settings of the position schemes, which stacks hold in values of their own."""
+        rotary = RotaryConfig(
+            base=self.rotary_base,
+            scaling=self.rotary_scaling,
+            factor=self.rotary_factor,
+            original_max_len=self.rotary_original_max_len,
+        )
+        return {"rotary": rotary, "relative": RelativeConfig(clip_distance=self.relative_clip_distance)}

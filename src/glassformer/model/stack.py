@@ -26,7 +26,7 @@ from glassformer.parts import (
     Residual,
 )
 from glassformer.parts.cache import Step
-from glassformer.parts.positions import Room
+from glassformer.parts.positions import Relation, Room
 
 
 class Stack(nn.Module):
@@ -39,10 +39,12 @@ class Stack(nn.Module):
         self.config = config
         scale = math.sqrt(config.d_model) if scale_embeddings else 1.0
         self.embedding = Embedding(vocab_size, config.d_model, scale=scale)
-        room = Room(config.d_model, config.n_heads, config.head_width, config.max_len)
-        self.positions = lookup(POSITIONS, config.positions, "positions")(room)
+        self.positions = lookup(POSITIONS, config.positions, "positions")(room_of(config))
         self.dropout = Dropout(config.dropout)
-        self.blocks = nn.ModuleList(build_block(config, reads_memory=reads_memory) for _ in range(config.n_layers))
+        self.blocks = nn.ModuleList(
+            build_block(config, reads_memory=reads_memory, relation=self.positions.relation())
+            for _ in range(config.n_layers)
+        )
         final = config.final_norm if config.final_norm is not None else config.norm_placement != "post"
         self.norm = build_norm(config) if final else nn.Identity()
 
@@ -126,15 +128,28 @@ def whole(tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
     return Step(positions.clamp(min=0), torch.where(keep, positions, -1), in_order=False)
 
 
+def room_of(config: StackConfig) -> Room:
+    """What of the config a position scheme may need."""
+    return Room(
+        config.d_model,
+        config.n_heads,
+        config.head_width,
+        config.max_len,
+        causal=config.causal,
+        rotary=config.rotary,
+        relative=config.relative,
+    )
+
+
 def build_norm(config: StackConfig) -> nn.Module:
     """One norm of the stack."""
     return lookup(NORMS, config.norm, "norm")(config.d_model, config.norm_eps)
 
 
-def build_block(config: StackConfig, *, reads_memory: bool) -> Block:
-    """One block of the stack, each with parameters of its own."""
+def build_block(config: StackConfig, *, reads_memory: bool, relation: Relation | None = None) -> Block:
+    """One block of the stack, with parameters of its own; `relation` is what positions add in its self-attention."""
 
-    def attention() -> Attention:
+    def attention(relation: Relation | None = None) -> Attention:
         return Attention(
             config.d_model,
             config.n_heads,
@@ -143,6 +158,7 @@ def build_block(config: StackConfig, *, reads_memory: bool) -> Block:
             d_head=config.d_head,
             dropout=config.attention_dropout,
             bias=config.bias,
+            relation=relation,
         )
 
     def residual(branch: nn.Module) -> Residual:
@@ -152,4 +168,4 @@ def build_block(config: StackConfig, *, reads_memory: bool) -> Block:
     feed_forward = FeedForward(
         config.d_model, config.d_ff, activation, dropout=config.feed_forward_dropout, bias=config.bias
     )
-    return Block(residual(attention()), residual(attention()) if reads_memory else None, residual(feed_forward))
+    return Block(residual(attention(relation)), residual(attention()) if reads_memory else None, residual(feed_forward))

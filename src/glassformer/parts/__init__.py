@@ -14,7 +14,7 @@ from glassformer.parts.cache import Cache
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.feed_forward import FeedForward, gelu_tanh
 from glassformer.parts.norm import LayerNorm
-from glassformer.parts.positions import POSITIONS, Positions
+from glassformer.parts.positions import POSITIONS, Positions, Relation
 from glassformer.parts.residual import PLACEMENTS, Residual
 from glassformer.parts.vocabulary import Embedding, Head, check_tokens
 
@@ -31,6 +31,7 @@ __all__ = [
     "FeedForward",
     "Head",
     "Positions",
+    "Relation",
     "Residual",
     "check_tokens",
 ]

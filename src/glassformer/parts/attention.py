@@ -7,7 +7,7 @@ from torch import nn
 from glassformer.attend import Attend, Mask
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.cache import LayerCache
-from glassformer.parts.positions import Rotation, rotate
+from glassformer.parts.positions import Relation, Rotation, rotate
 
 
 class Attention(nn.Module):
@@ -15,6 +15,7 @@ class Attention(nn.Module):
 
     Vaswani et al. 2017, section 3.2.2. With fewer key/value heads G than heads H, each serves H/G heads (Ainslie et
     al. 2023). `attend` is the one seam between projections and arithmetic; whoever wants to watch replaces it.
+    `relation` is what a position scheme adds in this layer alone.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Attention(nn.Module):
         d_head: int | None = None,
         dropout: float = 0.0,
         bias: bool = True,
+        relation: Relation | None = None,
     ) -> None:
         super().__init__()
         self.d_head = d_head if d_head is not None else d_model // n_heads
@@ -38,6 +40,7 @@ class Attention(nn.Module):
         self.key = nn.Linear(d_model, shared, bias=bias)
         self.value = nn.Linear(d_model, shared, bias=bias)
         self.output = nn.Linear(inner, d_model, bias=bias)
+        self.relation = relation
 
     def forward(
         self,
@@ -58,6 +61,8 @@ class Attention(nn.Module):
             v = self.heads(self.value(source))
             if cache is not None:
                 k, v = cache.append(k, v)
+        if self.relation is not None:
+            mask = self.relation(q, k, mask, scale=self.scale)
         mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
