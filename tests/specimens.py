@@ -11,11 +11,35 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import ModelConfig, StackConfig, Transformer
+from glassformer.foundation.order import RelativeConfig, RotaryConfig
+from glassformer.parts import POSITIONS
+from glassformer.parts.positions import ROTARY_LAYOUTS, ROTARY_SCALINGS
 
 SHAPES = ("encoder", "decoder", "encoder-decoder")
 PADDINGS = ("right", "left", "holes")
 VOCAB = 11
 TOLERANCE = 1e-12  # for float64
+
+SCALED = {
+    "none": {},
+    "linear": {"factor": 3.0},
+    "ntk": {"factor": 3.0},
+    "yarn": {"factor": 3.0, "original_max_len": 40, "fast_turns": 4.0},
+    "llama3": {"factor": 3.0, "original_max_len": 40},
+}
+"""What each rotary scaling cannot be made without; with these bands a head of four is slowed in part."""
+ROTARY = [
+    *(RotaryConfig(layout=name, base=100.0) for name in ROTARY_LAYOUTS if name != RotaryConfig().layout),
+    *(RotaryConfig(scaling=name, **SCALED[name]) for name in ROTARY_SCALINGS if name != RotaryConfig().scaling),
+    RotaryConfig(layout="interleaved", share=0.5),
+]
+ORDERS = [
+    *({"positions": name} for name in POSITIONS),
+    *({"positions": "rotary", "rotary": each} for each in ROTARY),
+    {"positions": "t5", "relative": RelativeConfig(n_buckets=6, max_distance=5)},
+    {"positions": "shaw", "relative": RelativeConfig(clip_distance=2)},
+]
+"""Every position scheme, layout and scaling, by settings; the last two so small that short rows reach their ends."""
 
 
 def stack(**settings: object) -> StackConfig:

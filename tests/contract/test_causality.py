@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from glassformer import ATTEND
-from glassformer.parts import NORMS, PLACEMENTS, POSITIONS
-from specimens import VOCAB, model, tokens
+from glassformer.parts import NORMS, PLACEMENTS
+from specimens import ORDERS, VOCAB, model, tokens
 
 VARIANTS = [
-    *({"positions": name} for name in POSITIONS),
+    *ORDERS,
     *({"attention": name} for name in ATTEND["softmax"]),
     *({"norm_placement": name} for name in PLACEMENTS),
     *({"norm": name} for name in NORMS),
@@ -58,10 +58,10 @@ def test_no_gradient_reaches_a_later_token(shape, causal, variant):
         assert (reached[:, t] > 0.0).all()
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_a_model_that_reads_both_ways_does(positions):
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_a_model_that_reads_both_ways_does(order):
     """The law above says something: without `causal` the first logits depend on the last token."""
-    made = model("encoder", positions=positions)
+    made = model("encoder", **order)
     ids = tokens(1, 6)
     changed = ids.clone()
     changed[0, -1] = (ids[0, -1] + 1) % VOCAB

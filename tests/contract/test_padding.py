@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from glassformer import ATTEND
 from glassformer.parts import NORMS, PLACEMENTS, POSITIONS
-from specimens import PADDINGS, SHAPES, close, gradients, model, padded, tokens
+from specimens import ORDERS, PADDINGS, SHAPES, close, gradients, model, padded, tokens
 
 VARIANTS = [
-    *({"positions": name} for name in POSITIONS),
+    *ORDERS,
     *({"attention": name} for name in ATTEND["softmax"]),
     *({"norm_placement": name} for name in PLACEMENTS),
     *({"norm": name} for name in NORMS),
-    *({"positions": name, "window": 2, "n_kv_heads": 2} for name in POSITIONS),
+    *({**each, "window": 2, "n_kv_heads": 2} for each in ORDERS if "rotary" not in each),
     {"window": 1},
     {"n_kv_heads": 1},
 ]
@@ -62,7 +62,7 @@ def test_each_row_of_a_padded_batch_gets_what_it_gets_alone(shape, where, varian
     where=st.sampled_from(PADDINGS),
     settings=st.fixed_dictionaries(
         {
-            "positions": st.sampled_from(sorted(POSITIONS)),
+            "positions": st.sampled_from(sorted(POSITIONS.keys() - {"shaw"})),  # not every backend honours it
             "attention": st.sampled_from(sorted(ATTEND["softmax"])),
             "norm_placement": st.sampled_from(sorted(PLACEMENTS)),
             "window": st.none() | st.integers(1, 5),
@@ -82,10 +82,10 @@ def test_any_batch_any_neighbours_any_padding(shape, where, settings, lengths, s
 
 @shapes
 @paddings
-@pytest.mark.parametrize("attention", ATTEND["softmax"])
-def test_a_padded_batch_learns_what_its_rows_learn(shape, where, attention):
+@pytest.mark.parametrize("variant", [*({"attention": name} for name in ATTEND["softmax"]), *ORDERS[-2:]], ids=str)
+def test_a_padded_batch_learns_what_its_rows_learn(shape, where, variant):
     """The gradient over the real places is the sum of the rows' gradients; nothing comes from the padding."""
-    made, rows = model(shape, attention=attention), rows_for(shape)
+    made, rows = model(shape, **variant), rows_for(shape)
     given = batch(rows, where)
     together = gradients(made(**given)[given["keep"]], made)
     apart = gradients(torch.cat([alone(made, row) for row in rows]), made)

@@ -10,6 +10,7 @@ import pytest
 
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from specimens import SHAPES, config, stack
 
 COUNTS = ["d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window"]
@@ -67,12 +68,6 @@ def test_learned_positions_want_a_number():
     Transformer(config(positions="learned", max_len=offers(error, "max_len")[0]))
 
 
-def test_rotary_wants_even_heads():
-    with pytest.raises(ConfigError, match="must be even; got 3") as error:
-        Transformer(config(positions="rotary", d_head=3))
-    Transformer(config(positions="rotary", d_head=offers(error, "d_head")[0]))
-
-
 @pytest.mark.parametrize(("wrong", "message"), [
     ({"vocab_size": 0, "encoder": stack()}, "vocab_size must be at least 1; got 0"),
     ({"vocab_size": 9, **BOTH, "source_vocab_size": 0}, "source_vocab_size must be at least 1; got 0"),
@@ -107,7 +102,9 @@ def test_unknown_names_meet_the_nearest(name, wrong, right):
 def test_to_plain_values_and_back(shape):
     """Every setting survives json, not only the defaults."""
     other = {"n_kv_heads": 2, "d_head": 6, "window": 3, "positions": "rotary", "bias": False, "final_norm": True}
-    for settings in ({}, {**other, "head_bias": True, "init": "normal", "tie_embeddings": False}):
+    other["rotary"] = RotaryConfig(share=2 / 3, layout="interleaved", scaling="yarn", factor=2.0, original_max_len=9)
+    t5 = {"positions": "t5", "relative": RelativeConfig(n_buckets=8, max_distance=30)}
+    for settings in ({}, t5, {**other, "head_bias": True, "init": "normal", "tie_embeddings": False}):
         made = config(shape, **settings)
         values = json.loads(json.dumps(made.to_dict()))
         assert ModelConfig.from_dict(values) == made
@@ -122,12 +119,22 @@ def test_to_plain_values_and_back(shape):
     ("model", "tied_embeddings", "tie_embeddings"),
     ("encoder", "n_layer", "n_layers"),
     ("decoder", "dropuot", "dropout"),
+    ("encoder.rotary", "bse", "base"),
+    ("decoder.relative", "max_distances", "max_distance"),
 ])  # fmt: skip
 def test_unknown_keys_are_refused(where, key, nearest):
-    values = config().to_dict()
-    (values if where == "model" else values[where])[key] = 1
+    values = held = config().to_dict()
+    for part in where.replace("model", "").split("."):
+        held = held[part] if part else held
+    held[key] = 1
     with pytest.raises(ConfigError, match=rf"^{where}\.{key} is not a setting\. Known: .* Did you mean '{nearest}'\?$"):
         ModelConfig.from_dict(values)
+
+
+def test_a_config_written_before_positions_had_settings():
+    values = config("decoder", positions="rotary").to_dict()
+    del values["decoder"]["rotary"], values["decoder"]["relative"]
+    assert ModelConfig.from_dict(values) == config("decoder", positions="rotary")
 
 
 def test_a_decoder_is_causal_whatever_it_says():
