@@ -91,7 +91,7 @@ def test_buckets_that_cannot_be(shape, relative, message):
 
 def test_a_causal_stack_needs_no_buckets_for_what_comes():
     Transformer(config("encoder", causal=True, positions="t5", relative=RelativeConfig(n_buckets=3)))
-    with pytest.raises(ConfigError, match="at least 2; got 1. Try n_buckets=2"):
+    with pytest.raises(ConfigError, match=r"at least 2; got 1\. Try n_buckets=2"):
         config("encoder", causal=True, positions="t5", relative=RelativeConfig(n_buckets=1))
 
 
