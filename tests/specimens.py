@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import ATTEND, ModelConfig, StackConfig, Transformer
+from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.model.recipe import DEFAULTS, LOOK_BACK
-from glassformer.parts import ACTIVATIONS, EXPERTS, FEED_FORWARDS, NORMS, PLACEMENTS
+from glassformer.parts import ACTIVATIONS, EXPERTS, FEED_FORWARDS, NORMS, PLACEMENTS, POSITIONS
+from glassformer.parts.positions import ROTARY_LAYOUTS, ROTARY_SCALINGS
 
 SHAPES = ("encoder", "decoder", "encoder-decoder")
 PADDINGS = ("right", "left", "holes")
@@ -48,6 +50,27 @@ INSIDES = [
     {"n_kv_heads": 1},
 ]
 """What may stand inside a block, by settings: the contract tests run each through every law."""
+
+SCALED = {
+    "none": {},
+    "linear": {"factor": 3.0},
+    "ntk": {"factor": 3.0},
+    "yarn": {"factor": 3.0, "original_max_len": 40, "fast_turns": 4.0},
+    "llama3": {"factor": 3.0, "original_max_len": 40},
+}
+"""What each rotary scaling cannot be made without; with these bands a head of four is slowed in part."""
+ROTARY = [
+    *(RotaryConfig(layout=name, base=100.0) for name in ROTARY_LAYOUTS if name != RotaryConfig().layout),
+    *(RotaryConfig(scaling=name, **SCALED[name]) for name in ROTARY_SCALINGS if name != RotaryConfig().scaling),
+    RotaryConfig(layout="interleaved", share=0.5),
+]
+ORDERS = [
+    *({"positions": name} for name in POSITIONS),
+    *({"positions": "rotary", "rotary": each} for each in ROTARY),
+    {"positions": "t5", "relative": RelativeConfig(n_buckets=6, max_distance=5)},
+    {"positions": "shaw", "relative": RelativeConfig(clip_distance=2)},
+]
+"""Every position scheme, layout and scaling, by settings; the last two so small that short rows reach their ends."""
 
 
 def stack(**settings: object) -> StackConfig:

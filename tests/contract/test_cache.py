@@ -8,15 +8,14 @@ import pytest
 import torch
 
 from glassformer import ATTEND
-from glassformer.parts import POSITIONS
-from specimens import INSIDES, PATTERNS, RULES, close, model, padded, tokens
+from specimens import INSIDES, ORDERS, PATTERNS, RULES, close, model, padded, tokens
 
 T = 7
 CUTS = [(1,) * T, (3, 1, 2, 1), (T,)]
 CACHES = {"growing": None, "fixed": T + 2}
 VARIANTS = [
-    *({"positions": name} for name in POSITIONS),
-    *({"positions": name, "window": 3, "n_kv_heads": 2} for name in POSITIONS),
+    *ORDERS,
+    *({**each, "window": 3, "n_kv_heads": 2} for each in ORDERS if "rotary" not in each),
     *({"attention": name} for name in ATTEND["softmax"]),
     *INSIDES,
     *RULES,

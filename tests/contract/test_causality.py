@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from glassformer import ATTEND
-from glassformer.parts import POSITIONS
-from specimens import INSIDES, PATTERNS, RULES, VOCAB, close, model, tokens
+from specimens import INSIDES, ORDERS, PATTERNS, RULES, VOCAB, close, model, tokens
 
 VARIANTS = [
-    *({"positions": name} for name in POSITIONS),
+    *ORDERS,
     *({"attention": name} for name in ATTEND["softmax"]),
     *INSIDES,
     *RULES,
@@ -65,10 +64,10 @@ def test_no_gradient_reaches_a_later_token(shape, causal, variant):
         assert (reached[:, t] > 0.0).all()
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_a_model_that_reads_both_ways_does(positions):
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_a_model_that_reads_both_ways_does(order):
     """The law above says something: without `causal` the first logits depend on the last token."""
-    made = model("encoder", positions=positions)
+    made = model("encoder", **order)
     ids = tokens(1, 6)
     changed = ids.clone()
     changed[0, -1] = (ids[0, -1] + 1) % VOCAB

@@ -13,8 +13,8 @@ from glassformer import ATTEND, Attention, Mask
 from glassformer.attend import Pattern
 from glassformer.model.stack import build_block, build_feed_forward
 from glassformer.parts import ACTIVATIONS, NORMS, PLACEMENTS, POSITIONS, Embedding, FeedForward, Head, Residual
-from glassformer.parts.positions import Room, rotate
-from specimens import FEED_FORWARD_SETTINGS, model, normal, scramble, stack, tokens
+from glassformer.parts.positions import Room, Rotation, rotate
+from specimens import FEED_FORWARD_SETTINGS, ORDERS, model, normal, scramble, stack, tokens
 
 B, T, S, D = 2, 3, 4, 4
 KEEP = torch.tensor([[True, False, True, True], [False] * 4])  # the second sequence may read nothing
@@ -74,7 +74,7 @@ def test_bias_of_attend(rule, backend):
 @masks
 @pytest.mark.parametrize("backend", ATTEND["softmax"])
 def test_self_attention(backend, mask):
-    turned = tuple(part.double() for part in torch.randn(2, T, 2))
+    turned = Rotation(*torch.randn(2, T, 1).double())
     check(Attention(D, 2, ATTEND["softmax"][backend], n_kv_heads=1), normal(B, T, D), mask=mask, rotation=turned)
 
 
@@ -145,10 +145,10 @@ class Recalling(nn.Module):
         return self.block(x, mask=self.mask, memory=memory, memory_mask=Mask(keep=KEEP))
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_model(positions):
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_model(order):
     """From the parameters to the logits: embedding, positions, masks, blocks, norms and head together."""
-    made = model(positions=positions, activation="gelu", d_model=8, n_heads=2, d_ff=6, head_bias=True)
+    made = model(**order, activation="gelu", d_model=8, n_heads=2, d_ff=6, head_bias=True)
     keep = torch.tensor([[True, True, False], [False] * 3])
     check(made, tokens=tokens(B, T), keep=keep, source=tokens(B, S), source_keep=KEEP)
 
@@ -161,20 +161,23 @@ def test_embedding_and_head():
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_positions(positions):
-    """What a scheme adds to embeddings, turns, or adds to scores, along its parameters and along q."""
+    """What a scheme adds to embeddings, turns, or adds to scores or values, along its parameters and along q."""
     scheme, places = POSITIONS[positions](Room(D, 2, D, 8)), torch.tensor([[3, 0, 7]])
     like = torch.zeros((), dtype=torch.float64)
 
     class Placing(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.scheme = scheme
+            self.scheme, self.relation = scheme, scheme.relation()
 
         def forward(self, q):
             added = self.scheme.embedding(places, like)
             turned = rotate(q if added is None else q + added[:, None], self.scheme.rotation(places, like))
             bias = self.scheme.score_bias(places, places, like)
-            scores = turned @ turned.mT
-            return scores if bias is None else scores + bias
+            scores = turned @ turned.mT if bias is None else turned @ turned.mT + bias
+            if self.relation is None:
+                return scores
+            mask = self.relation(turned, turned, Mask(query_positions=places, key_positions=places), scale=0.7)
+            return torch.cat([scores + mask.bias, mask.value_bias.read(scores)], -1)
 
     check(Placing(), normal(1, 2, T, D))

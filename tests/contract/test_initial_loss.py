@@ -12,8 +12,8 @@ import torch.nn.functional as F
 
 from glassformer import Transformer
 from glassformer.model.initialize import INITS
-from glassformer.parts import PLACEMENTS, POSITIONS
-from specimens import INSIDES, PATTERNS, RULES, SHAPES, config
+from glassformer.parts import PLACEMENTS
+from specimens import INSIDES, ORDERS, PATTERNS, RULES, SHAPES, config
 
 SEEDS = 2
 variants = pytest.mark.parametrize(("init", "placement"), list(itertools.product(INITS, PLACEMENTS)))
@@ -53,7 +53,7 @@ def test_with_a_large_vocabulary(init, placement, tied):
 
 
 OTHERS = [
-    *({"positions": name} for name in POSITIONS),
+    *ORDERS,
     *RULES,
     *PATTERNS,
     {"scale_embeddings": False},
@@ -105,9 +105,10 @@ def test_a_head_that_reads_no_norm(init, settings, tied, scaled):
 
 @shapes
 @pytest.mark.parametrize("init", INITS)
-def test_no_two_matrices_start_alike(init, shape):
+@pytest.mark.parametrize("positions", ["learned", "t5", "shaw"])
+def test_no_two_matrices_start_alike(positions, init, shape):
     """Layers, projections and stacks each draw their own numbers; a matrix has no two equal rows either."""
-    made = Transformer(config(shape, init=init, positions="learned", tie_embeddings=False, share_embeddings=False))
+    made = Transformer(config(shape, init=init, positions=positions, tie_embeddings=False, share_embeddings=False))
     matrices = {name: each for name, each in made.state_dict().items() if each.ndim == 2}
     assert len(matrices) > 10
     for (one, first), (two, second) in itertools.combinations(matrices.items(), 2):

@@ -10,6 +10,7 @@ import pytest
 
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from specimens import SHAPES, config, stack
 
 COUNTS = [
@@ -148,7 +149,9 @@ def test_to_plain_values_and_back(shape):
     other = {"n_kv_heads": 2, "d_head": 6, "window": 3, "positions": "rotary", "bias": False, "final_norm": True}
     other |= {"feed_forward": "experts", "n_experts": 4, "experts_per_token": 1, "expert": "gated", "qk_norm": "rms"}
     other |= {"residual_scale": 1.5, "stochastic_depth": 0.1, "balance_loss": 0.5, "router_z_loss": 0.1}
-    for settings in ({}, {**other, "head_bias": True, "init": "normal", "tie_embeddings": False}):
+    other["rotary"] = RotaryConfig(share=2 / 3, layout="interleaved", scaling="yarn", factor=2.0, original_max_len=9)
+    t5 = {"positions": "t5", "relative": RelativeConfig(n_buckets=8, max_distance=30)}
+    for settings in ({}, t5, {**other, "head_bias": True, "init": "normal", "tie_embeddings": False}):
         made = config(shape, **settings)
         values = json.loads(json.dumps(made.to_dict()))
         assert ModelConfig.from_dict(values) == made
@@ -163,12 +166,22 @@ def test_to_plain_values_and_back(shape):
     ("model", "tied_embeddings", "tie_embeddings"),
     ("encoder", "n_layer", "n_layers"),
     ("decoder", "dropuot", "dropout"),
+    ("encoder.rotary", "bse", "base"),
+    ("decoder.relative", "max_distances", "max_distance"),
 ])  # fmt: skip
 def test_unknown_keys_are_refused(where, key, nearest):
-    values = config().to_dict()
-    (values if where == "model" else values[where])[key] = 1
+    values = held = config().to_dict()
+    for part in where.replace("model", "").split("."):
+        held = held[part] if part else held
+    held[key] = 1
     with pytest.raises(ConfigError, match=rf"^{where}\.{key} is not a setting\. Known: .* Did you mean '{nearest}'\?$"):
         ModelConfig.from_dict(values)
+
+
+def test_a_config_written_before_positions_had_settings():
+    values = config("decoder", positions="rotary").to_dict()
+    del values["decoder"]["rotary"], values["decoder"]["relative"]
+    assert ModelConfig.from_dict(values) == config("decoder", positions="rotary")
 
 
 def test_a_decoder_is_causal_whatever_it_says():

@@ -7,11 +7,10 @@ import math
 import pytest
 import torch
 
-from glassformer import ATTEND, Attention, Mask
 from glassformer.parts import POSITIONS
-from glassformer.parts.positions import Room, rotate
+from glassformer.parts.positions import Room
 from glassformer.parts.positions.bias import alibi_slopes
-from specimens import close, model, scramble, tokens
+from specimens import ORDERS, close, model, tokens
 
 LIKE = torch.zeros((), dtype=torch.float64)
 PLACES = torch.tensor([[0, 1, 2, 63, 64, 511, 10_000], [7, 7, 3, 0, 9_999, 1, 0]])
@@ -39,10 +38,6 @@ def test_sinusoidal_in_narrow_numbers():
     exact = scheme("sinusoidal").embedding(places, LIKE)
     close(scheme("sinusoidal").embedding(places, LIKE.float()).double(), exact, tolerance=3e-4)
     close(scheme("sinusoidal").embedding(places, LIKE.bfloat16()).double(), exact, tolerance=5e-3)
-    for part, wide in zip(
-        scheme("rotary").rotation(places, LIKE.bfloat16()), scheme("rotary").rotation(places, LIKE), strict=True
-    ):
-        close(part.double(), wide, tolerance=5e-3)
 
 
 def test_learned_positions_are_looked_up():
@@ -51,47 +46,6 @@ def test_learned_positions_are_looked_up():
     places = torch.tensor([[0, 31, 4], [4, 4, 0]])
     added = learned.embedding(places, LIKE)
     assert all(torch.equal(added[b, t], learned.weight[places[b, t]]) for b in range(2) for t in range(3))
-
-
-def test_rotary_turns_pairs_by_their_angle():
-    """Complex numbers: a head of width K is K/2 of them, each turned by position times its own speed."""
-    K, x = 6, torch.randn(2, 3, 7, 6).double()
-    turned = rotate(x, scheme("rotary", d_head=K).rotation(PLACES, LIKE))
-    z = torch.complex(x[..., : K // 2], x[..., K // 2 :])
-    for i in range(K // 2):
-        speed = 10_000 ** (-2 * i / K)
-        around = torch.polar(torch.ones(2, 1, 7).double(), PLACES[:, None].double() * speed)
-        close(torch.view_as_real(z[..., i] * around), turned[..., [i, i + K // 2]])
-
-
-def test_rotary_scores_depend_on_distance_alone():
-    """q at 5 and k at 2 score as q at 1,005 and k at 1,002; and the further apart, the other the score."""
-    rotary = scheme("rotary", d_head=8)
-    q, k = torch.randn(2, 1, 1, 1, 8).double()
-
-    def score(at, other):
-        return (
-            rotate(q, rotary.rotation(torch.tensor([at]), LIKE))
-            @ rotate(k, rotary.rotation(torch.tensor([other]), LIKE)).mT
-        ).item()
-
-    for distance in (-3, 0, 1, 17):
-        scores = [score(start + distance, start) for start in (3, 40, 1002)]
-        assert scores == pytest.approx([scores[0]] * 3, abs=1e-11)
-    assert len({round(score(distance, 0), 6) for distance in range(10)}) == 10
-    assert score(0, 0) == pytest.approx((q * k).sum().item(), abs=1e-12)
-
-
-def test_attention_with_rotary_reads_distances():
-    """Both queries and keys are turned, and by nothing else: all positions 1,000 later, nothing changes."""
-    rotary, x = scheme("rotary"), torch.randn(2, 6, 16).double()
-    attention = scramble(Attention(16, 4, ATTEND["softmax"]["auto"], n_kv_heads=2).double())
-    near, far, apart = (
-        attention(x, mask=Mask(causal=True), rotation=rotary.rotation(places, LIKE))
-        for places in (torch.arange(6), torch.arange(1000, 1006), torch.arange(6) * 2)
-    )
-    close(far, near, tolerance=1e-11)
-    assert (apart - near).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize(("n_heads", "slopes"), [
@@ -118,19 +72,20 @@ def test_alibi_lowers_a_score_by_slope_times_distance():
 def test_a_scheme_enters_in_one_place_at_most(name):
     made, places = scheme(name), torch.arange(5)
     found = [made.embedding(places, LIKE), made.rotation(places, LIKE), made.score_bias(places, places, LIKE)]
+    found.append(made.relation())
     assert sum(each is not None for each in found) == (name != "none")
 
 
-@pytest.mark.parametrize("name", POSITIONS)
+@pytest.mark.parametrize("settings", ORDERS, ids=str)
 @pytest.mark.parametrize("shape", ["encoder", "encoder-decoder"])
-def test_order_matters_unless_there_are_no_positions(name, shape):
+def test_order_matters_unless_there_are_no_positions(settings, shape):
     """Without positions a stack that is not causal permutes with its tokens, and a memory is a set."""
-    made, ids, order = model(shape, positions=name), tokens(2, 6), torch.tensor([3, 0, 5, 1, 4, 2])
+    made, ids, order = model(shape, **settings), tokens(2, 6), torch.tensor([3, 0, 5, 1, 4, 2])
     if shape == "encoder":
         straight, turned = made(ids)[:, order], made(ids[:, order])
     else:
         straight, turned = made(ids, source=ids), made(ids, source=ids[:, order])
-    if name == "none":
+    if settings["positions"] == "none":
         close(turned, straight)
     else:
         assert (straight - turned).abs().amax(-1).min() > 1e-6

@@ -19,11 +19,24 @@ from glassformer.attend.sdpa import sdpa
 from glassformer.attend.sigmoid import sigmoid_of_scores, sigmoid_weights
 from glassformer.attend.softcap import CAP, softcap
 from glassformer.attend.sparse import sparse
+from glassformer.attend.value_bias import ValueBias
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.registry import lookup
 
-__all__ = ["ATTEND", "RULES", "Attend", "Mask", "Pattern", "Rule", "Weigh", "attention_weights", "choose", "pick"]
+__all__ = [
+    "ATTEND",
+    "RULES",
+    "Attend",
+    "Mask",
+    "Pattern",
+    "Rule",
+    "ValueBias",
+    "Weigh",
+    "attention_weights",
+    "choose",
+    "pick",
+]
 
 RULES: dict[str, Rule] = {
     "softmax": Rule(

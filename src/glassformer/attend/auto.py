@@ -14,6 +14,8 @@ MATMUL_UP_TO = 256 * 256
 
 def pick(device: str, T: int, S: int, mask: Mask | None = None) -> tuple[str, str]:
     """The backend's name and the reason, for a device type, the lengths of queries and keys, and perhaps a mask."""
+    if mask is not None and mask.value_bias is not None:
+        return "matmul", "a value bias is mixed by the weights, which the fused kernel never shows"
     if mask is not None and pays(mask, T, S):
         return "sparse", f"on {device}: the pattern reads few of {T} x {S} scores, and blocks compute no others"
     if device != "cpu":

@@ -40,7 +40,7 @@ def linear_weights(
     check(mask)
     wide = torch.promote_types(q.dtype, torch.float32)
     shares = features(q.to(wide)) @ features(share_among_heads(k, q.shape[1]).to(wide)).mT
-    allowed = mask.allowed(*shares.shape[-2:], shares.device)
+    allowed = mask.allowed(shares.shape[-2], shares.shape[-1], shares.device)
     if allowed is not None:
         shares = shares.masked_fill(~allowed, 0.0)
     return shares / nonzero(shares.sum(-1, keepdim=True))
@@ -57,7 +57,7 @@ def reference(
 ) -> Float[Tensor, "B H T K"]:
     """weights v, with the weights written out. Errors: as `check`."""
     check(mask, dropout)
-    return weighted_sum(linear_weights(q, k, mask, scale=scale), v).to(q.dtype)
+    return weighted_sum(linear_weights(q, k, mask, scale=scale), v, mask).to(q.dtype)
 
 
 def auto(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from glassformer.attend.pattern import readable
+from glassformer.attend.value_bias import ValueBias
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
@@ -31,6 +32,8 @@ class Mask:
     """False at padding keys."""
     bias: Float[Tensor, "*#batch H T S"] | None = None
     """Added to the scores."""
+    value_bias: ValueBias | None = None
+    """Added to the values, pair by pair."""
     query_positions: Int[Tensor, "*#batch T"] | None = None
     """Where each query stands; one row for all sequences, or one for each."""
     key_positions: Int[Tensor, "*#batch S"] | None = None
@@ -70,14 +73,14 @@ class Mask:
     @property
     def hides_nothing(self) -> bool:
         """Whether every key is read by every query and nothing is added."""
-        others = (self.sparse, self.keep, self.bias, self.key_positions, self.documents)
+        others = (self.sparse, self.keep, self.bias, self.value_bias, self.key_positions, self.documents)
         return not self.causal and all(other is None for other in others)
 
     @property
     def only_causal(self) -> bool:
         """Whether the causal rule over consecutive positions is all there is."""
-        others = (self.sparse, self.keep, self.bias, self.query_positions, self.key_positions, self.documents)
-        return self.causal and all(other is None for other in others)
+        others = (self.sparse, self.keep, self.bias, self.value_bias, self.documents)
+        return self.causal and not self.placed and all(other is None for other in others)
 
     def allowed(self, T: int, S: int, device: torch.device) -> Bool[Tensor, "#B 1 #T S"] | None:
         """True where query t may read key s; None where everything may be read."""
@@ -88,8 +91,7 @@ class Mask:
             rules.append(torch.atleast_2d(self.key_positions >= 0)[:, None, :])
         pattern = self.sparse
         if self.causal or pattern is not None:
-            keys = torch.arange(S, device=device) if self.key_positions is None else self.key_positions
-            queries = torch.arange(S - T, S, device=device) if self.query_positions is None else self.query_positions
+            queries, keys = self.places(T, S, device)
             places = torch.atleast_2d(queries)[:, :, None], torch.atleast_2d(keys)[:, None, :]
             if self.causal:
                 rules.append(places[0] >= places[1])
@@ -103,6 +105,17 @@ class Mask:
         for rule in rules[1:]:
             allowed = allowed & rule
         return allowed[:, None]
+
+    def places(self, T: int, S: int, device: torch.device) -> tuple[Int[Tensor, "*#batch T"], Int[Tensor, "*#batch S"]]:
+        """Where queries and keys stand: as given, or the queries as the last of the keys."""
+        keys = torch.arange(S, device=device) if self.key_positions is None else self.key_positions
+        queries = torch.arange(S - T, S, device=device) if self.query_positions is None else self.query_positions
+        return queries, keys
+
+    def back(self, T: int, S: int, device: torch.device) -> Int[Tensor, "*#batch T S"]:
+        """How far each key lies back from each query; one table for all sequences, or one for each."""
+        queries, keys = self.places(T, S, device)
+        return queries[..., :, None] - keys[..., None, :]
 
     def _documents_of_queries(self, T: int, S: int) -> Int[Tensor, "#B T"]:
         if self.query_documents is not None:

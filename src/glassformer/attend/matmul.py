@@ -40,4 +40,6 @@ def matmul(
     lowered = mask.lower(T, S, scores)
     weights = F.dropout(normalise(scores, lowered).to(v.dtype), dropout)
     output = (weights.view(B, G, H // G * T, S) @ v).view(B, H, T, K)
+    if mask.value_bias is not None:
+        output = output + mask.value_bias.read(weights)
     return lowered.zero_blind(output)

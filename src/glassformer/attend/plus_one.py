@@ -20,7 +20,7 @@ def plus_one_weights(
     scores = dot_products(q, k, scale=scale)
     if mask.bias is not None:
         scores = scores + mask.bias
-    allowed = mask.allowed(*scores.shape[-2:], scores.device)
+    allowed = mask.allowed(scores.shape[-2], scores.shape[-1], scores.device)
     if allowed is not None:
         scores = scores.masked_fill(~allowed, float("-inf"))
     return F.pad(scores, (0, 1)).softmax(-1)[..., :-1]

@@ -30,7 +30,7 @@ def softmax_over_readable(scores: Float[Tensor, "B H T S"], mask: Mask) -> Float
     """exp(score + bias) / sum of the same over the keys that may be read."""
     if mask.bias is not None:
         scores = scores + mask.bias
-    allowed = mask.allowed(*scores.shape[-2:], scores.device)
+    allowed = mask.allowed(scores.shape[-2], scores.shape[-1], scores.device)
     if allowed is None:
         return scores.softmax(-1)
     reads_something = allowed.any(-1, keepdim=True)
@@ -47,13 +47,16 @@ def reference(
     scale: float,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
-    """attention(q, k, v) = weights v, with dropout on the weights."""
-    return weighted_sum(F.dropout(attention_weights(q, k, mask, scale=scale), dropout), v).to(q.dtype)
+    """attention(q, k, v) = weights (v + value_bias), with dropout on the weights."""
+    return weighted_sum(F.dropout(attention_weights(q, k, mask, scale=scale), dropout), v, mask).to(q.dtype)
 
 
-def weighted_sum(weights: Float[Tensor, "B H T S"], v: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H T K"]:
-    """weights v, each head with the values of its group."""
-    return weights @ share_among_heads(v, weights.shape[1]).to(weights.dtype)
+def weighted_sum(
+    weights: Float[Tensor, "B H T S"], v: Float[Tensor, "B G S K"], mask: Mask
+) -> Float[Tensor, "B H T K"]:
+    """weights (v + value_bias), each head with the values of its group."""
+    output = weights @ share_among_heads(v, weights.shape[1]).to(weights.dtype)
+    return output if mask.value_bias is None else output + mask.value_bias.read(weights)
 
 
 def share_among_heads(x: Float[Tensor, "B G S K"], n_heads: int) -> Float[Tensor, "B H S K"]:

@@ -45,7 +45,7 @@ def rule_of_scores(weigh: Weigh, normalise: Normalise) -> Rule:
     """A rule that differs from softmax in how a row of scores becomes weights, with every backend that this takes."""
 
     def reference(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
-        return weighted_sum(F.dropout(weigh(q, k, mask, scale=scale), dropout), v).to(q.dtype)
+        return weighted_sum(F.dropout(weigh(q, k, mask, scale=scale), dropout), v, mask).to(q.dtype)
 
     def products(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
         return matmul(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 
 from glassformer.attend.mask import Mask
+from glassformer.attend.value_bias import refuse
 from glassformer.foundation.shapes import Float, Tensor
 
 
@@ -20,8 +21,9 @@ def sdpa(
     """`torch.nn.functional.scaled_dot_product_attention` under our mask.
 
     The kernel's own causal rule counts from the first key, so it is asked for only where queries and keys are the
-    same positions; a single last query reads everything and needs no mask.
+    same positions; a single last query reads everything and needs no mask. Errors: `ConfigError` for a value bias.
     """
+    refuse(mask.value_bias, "sdpa")
     T, S = q.shape[-2], k.shape[-2]
     grouped = q.shape[1] != k.shape[1]
     if mask.hides_nothing or (mask.only_causal and T in (1, S)):

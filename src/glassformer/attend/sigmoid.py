@@ -22,7 +22,7 @@ def sigmoid_weights(
     scores = dot_products(q, k, scale=scale)
     if mask.bias is not None:
         scores = scores + mask.bias
-    allowed = mask.allowed(*scores.shape[-2:], scores.device)
+    allowed = mask.allowed(scores.shape[-2], scores.shape[-1], scores.device)
     if allowed is None:
         return (scores - math.log(scores.shape[-1])).sigmoid()
     n = allowed.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from glassformer.attend.mask import Lowered, Mask, lower
 from glassformer.attend.matmul import Normalise, matmul, softmax_of_scores
+from glassformer.attend.value_bias import refuse
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.shapes import Float, Int, Tensor
 
@@ -35,8 +36,10 @@ def sparse(
     """Equal to `reference` under the mask's pattern, without the T x S scores.
 
     Where columns are places (T = S, no positions given) it meets block by block only the keys that the pattern lets
-    read. Elsewhere, and without a pattern, a few queries at a time meet all keys.
+    read. Elsewhere, and without a pattern, a few queries at a time meet all keys. Errors: `ConfigError` for a value
+    bias.
     """
+    refuse(mask.value_bias, "sparse")
     S, pattern = k.shape[2], mask.sparse
     if pattern is None or mask.placed or q.shape[2] != S:
         return by_rows(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
@@ -87,7 +90,7 @@ def by_rows(
 def pays(mask: Mask, T: int, S: int) -> bool:
     """Whether blocks are faster than whole products: a pattern over places, long enough, and sparse enough."""
     pattern = mask.sparse
-    if pattern is None or mask.placed or mask.bias is not None or T != S or S < LEAST:
+    if pattern is None or mask.placed or mask.bias is not None or mask.value_bias is not None or T != S or S < LEAST:
         return False
     return sum(part.met for part in parts_of(pattern, S, causal=mask.causal)) <= SHARE * S
 
@@ -169,22 +172,51 @@ def _grouped(x: Tensor, G: int) -> Tensor:
 def parts_of(pattern: Pattern, S: int, *, causal: bool) -> list[Part]:
     """The pattern cut into one or two parts that share no pair of query and key."""
     if pattern.window is not None:
-        n, reach = min(pattern.global_tokens + pattern.sinks, S), pattern.window * pattern.dilation
-        size = min(max(pattern.window, BLOCKS[0]), BLOCKS[1])
-        back = min(ceil((pattern.window - 1) / size), ceil(S / (pattern.dilation * size)) - 1)
-        ahead = 0 if causal else back
-        local = Part(pattern.dilation, size, back, ahead, None, lambda q, s: ((q - s).abs() < reach) & (s >= n))
-        return [local, Part(1, 1, 0, 0, torch.arange(n), lambda q, s: s >= 0)] if n else [local]
+        return _window(pattern, pattern.window, S, causal)
     if pattern.stride is not None:
-        stride = pattern.stride
-        size = min(max(stride, BLOCKS[0]), BLOCKS[1])
-        near = Part(1, size, min(ceil((stride - 1) / size), ceil(S / size) - 1), 0, None, lambda q, s: q - s < stride)
-        return [near, Part(stride, ceil(S / stride), 0, 0, None, lambda q, s: q - s >= stride)]
+        return _strided(pattern.stride, S)
     assert pattern.block is not None
-    block, columns = pattern.block, torch.arange(S)
-    last = columns[columns % block >= block - pattern.summary]
-    own = Part(1, block, 0, 0, None, lambda q, s: s >= 0)
-    return [own, Part(1, 1, 0, 0, last, lambda q, s: q // block != s // block)] if len(last) else [own]
+    return _fixed(pattern.block, pattern.summary, S)
+
+
+def _window(pattern: Pattern, window: int, S: int, causal: bool) -> list[Part]:
+    first, reach = min(pattern.global_tokens + pattern.sinks, S), window * pattern.dilation
+    size = min(max(window, BLOCKS[0]), BLOCKS[1])
+    back = min(ceil((window - 1) / size), ceil(S / (pattern.dilation * size)) - 1)
+
+    def near(q: Tensor, s: Tensor) -> Tensor:
+        return ((q - s).abs() < reach) & (s >= first)
+
+    local = Part(pattern.dilation, size, back, 0 if causal else back, None, near)
+    return [local, Part(1, 1, 0, 0, torch.arange(first), _all)] if first else [local]
+
+
+def _strided(stride: int, S: int) -> list[Part]:
+    size = min(max(stride, BLOCKS[0]), BLOCKS[1])
+
+    def near(q: Tensor, s: Tensor) -> Tensor:
+        return q - s < stride
+
+    def far(q: Tensor, s: Tensor) -> Tensor:
+        return q - s >= stride
+
+    last = Part(1, size, min(ceil((stride - 1) / size), ceil(S / size) - 1), 0, None, near)
+    return [last, Part(stride, ceil(S / stride), 0, 0, None, far)]
+
+
+def _fixed(block: int, summary: int, S: int) -> list[Part]:
+    columns = torch.arange(S)
+    summaries = columns[columns % block >= block - summary]
+
+    def elsewhere(q: Tensor, s: Tensor) -> Tensor:
+        return q // block != s // block
+
+    own = Part(1, block, 0, 0, None, _all)
+    return [own, Part(1, 1, 0, 0, summaries, elsewhere)] if len(summaries) else [own]
+
+
+def _all(q: Tensor, s: Tensor) -> Tensor:
+    return (s >= 0).expand(torch.broadcast_shapes(q.shape, s.shape))
 
 
 def _lowered(mask: Mask, parts: list[Part], scores: Float[Tensor, "B H S R"]) -> Lowered:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.registry import suggestion
 from glassformer.model.deepnorm import DeepNorm, deepnorm
+from glassformer.model.order import check_order
 
-Config = TypeVar("Config", bound="StackConfig | ModelConfig")
+Config = TypeVar("Config", bound="StackConfig | ModelConfig | RotaryConfig | RelativeConfig")
 
 COUNTS = (
     *("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "stride", "block"),
     *("n_experts", "experts_per_token"),
 )
 """Settings that count something, and begin at 1."""
-ADDS_TO_SCORES = ("alibi",)
+ADDS_TO_SCORES = ("alibi", "t5", "shaw")
 """Position schemes that need scores to add to."""
 
 
@@ -45,9 +47,7 @@ class StackConfig:
     final_norm: bool | None = None  # None: as the placement asks (post: no, all others: yes)
     qk_norm: str = "none"  # norm of each head's queries and keys, by the names of `norm`
     residual_scale: float = 1.0  # what multiplies x where a branch is added to it; ModelConfig.deepnorm sets it
-    stochastic_depth: float = (
-        0.0  # chance that a sequence skips a branch of the last block; falls linearly to the first
-    )
+    stochastic_depth: float = 0.0  # chance that a sequence skips a branch of the last block; linear from the first
     activation: str = "relu"
     feed_forward: str = "plain"
     n_experts: int | None = None  # of feed_forward="experts", each d_ff wide; the next four are theirs, too
@@ -56,6 +56,8 @@ class StackConfig:
     balance_loss: float = 0.01  # weight of the load-balancing loss (Fedus et al. 2022, alpha of equation 4)
     router_z_loss: float = 0.0  # weight of the router's z-loss (Zoph et al. 2022, equation 5)
     positions: str = "sinusoidal"
+    rotary: RotaryConfig = field(default_factory=RotaryConfig)  # of positions="rotary"
+    relative: RelativeConfig = field(default_factory=RelativeConfig)  # of positions="t5" and "shaw"
     max_len: int | None = None  # positions the stack accepts; None: any length (learned positions need a number)
     causal: bool = False
     window: int | None = None  # a query reads this many positions up to its own; None: all
@@ -103,6 +105,14 @@ class StackConfig:
         if self.pattern is not None:
             self.pattern.check_causal(self.causal)
         self._check_rule()
+        check_order(
+            self.positions,
+            d_head=self.head_width,
+            causal=self.causal,
+            attention=self.attention,
+            rotary=self.rotary,
+            relative=self.relative,
+        )
 
     def _check_experts(self) -> None:
         if (self.feed_forward == "experts") != (self.n_experts is not None):
@@ -261,13 +271,19 @@ class ModelConfig:
         known = dict(values)
         for side in ("encoder", "decoder"):
             if known.get(side) is not None:
-                known[side] = strictly(StackConfig, known[side], side)
+                known[side] = _stack(known[side], side)
         return strictly(cls, known, "model")
+
+
+def _stack(values: Mapping[str, Any], side: str) -> StackConfig:
+    inner = {"rotary": RotaryConfig, "relative": RelativeConfig}
+    made = {name: strictly(inner[name], values[name], f"{side}.{name}") for name in inner if name in values}
+    return strictly(StackConfig, {**values, **made}, side)
 
 
 def strictly(cls: type[Config], values: Mapping[str, Any], where: str) -> Config:
     """`cls(**values)`, refusing a key that `cls` does not have."""
-    names = {field.name for field in fields(cls)}
+    names = {each.name for each in fields(cls)}
     for key in values:
         if key not in names:
             raise ConfigError(f"{where}.{key} is not a setting. {suggestion(key, names)}")

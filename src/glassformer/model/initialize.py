@@ -3,7 +3,9 @@
     role                            xavier                          normal
     ------------------------------  ------------------------------  -----------------------------------
     embedding, learned positions    N(0, 1/sqrt(D))                 N(0, 0.02)
+    T5's buckets                    N(0, 1/sqrt(D))                 N(0, 0.02)
     query key                       uniform, variance 2/(in + out)  N(0, 0.02)
+    Shaw's keys and values          uniform, variance 2/(in + out)  N(0, 0.02)
     value up gate                   the same, times beta            N(0, 0.02)
     output down                     the same, times beta            N(0, 0.02/sqrt(branches in stack))
     router                          N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
@@ -35,7 +37,7 @@ from torch import Tensor, nn
 from glassformer.foundation.registry import lookup
 from glassformer.model.config import ModelConfig
 from glassformer.model.stack import Stack
-from glassformer.parts import Block, Head
+from glassformer.parts import Block, Head, Relation
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,9 @@ def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:
         assert isinstance(block, Block)
         writers = {id(writer) for writer in block.writers}
         for name, module in block.named_modules():
+            if isinstance(module, Relation):
+                for parameter in module.parameters():
+                    laws.linear(parameter)
             if not isinstance(module, nn.Linear):
                 continue
             role = name.rpartition(".")[2]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
+from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.model.config import ModelConfig, StackConfig
 
 LOOK_BACK = ("sinks", "stride", "block", "summary")
 """Settings of causal attention, which the encoder of an encoder-decoder leaves to the decoder."""
-DEFAULTS = {field.name: field.default for field in fields(StackConfig)}
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(StackConfig)}
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,17 @@ class ModelRecipe:
     router_z_loss: float = 0.0
     """Weight of the loss that keeps the router's logits small."""
     positions: str = "sinusoidal"
-    """How order enters: sinusoidal, learned or none."""
+    """How order enters: sinusoidal, learned, rotary, alibi, t5, shaw or none."""
+    rotary_base: float = 10000.0
+    """Rotary positions: pair i turns by base^(-2i/width) a token."""
+    rotary_scaling: str = "none"
+    """Rotary positions for longer texts than trained on: none, linear, ntk, yarn or llama3."""
+    rotary_factor: float | None = None
+    """How many times longer; every rotary scaling needs it."""
+    rotary_original_max_len: int | None = None
+    """Length of the training before, in tokens; yarn and llama3 need it."""
+    relative_clip_distance: int = 16
+    """Shaw's relative positions: tokens farther away count as this far."""
     max_len: int | None = None
     """Longest sequence accepted, in tokens; none: any (learned positions need a number)."""
     tie_embeddings: bool = True
@@ -97,7 +109,7 @@ class ModelRecipe:
     def build(self, layout: str, vocab_size: int, source_vocab_size: int | None = None) -> ModelConfig:
         """The model for a data layout ("encoder-decoder" or "encoder") and its vocabularies."""
         shared_names = {each.name for each in fields(self)} & {each.name for each in fields(StackConfig)} - {"n_layers"}
-        both = {name: getattr(self, name) for name in shared_names}
+        both: dict[str, Any] = {name: getattr(self, name) for name in shared_names} | self._order()
         two = layout == "encoder-decoder"
         of_encoder = both | {name: DEFAULTS[name] for name in LOOK_BACK} if two else both
         encoder = StackConfig(n_layers=self.encoder_layers or self.n_layers, **of_encoder)
@@ -113,3 +125,13 @@ class ModelRecipe:
             init=self.init,
             deepnorm=self.deepnorm,
         )
+
+    def _order(self) -> dict[str, RotaryConfig | RelativeConfig]:
+        """Settings of the position schemes, which stacks hold in values of their own."""
+        rotary = RotaryConfig(
+            base=self.rotary_base,
+            scaling=self.rotary_scaling,
+            factor=self.rotary_factor,
+            original_max_len=self.rotary_original_max_len,
+        )
+        return {"rotary": rotary, "relative": RelativeConfig(clip_distance=self.relative_clip_distance)}

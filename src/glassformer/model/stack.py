@@ -29,7 +29,7 @@ from glassformer.parts import (
     drop_chance,
 )
 from glassformer.parts.cache import Step
-from glassformer.parts.positions import Room
+from glassformer.parts.positions import Relation, Room
 
 
 class Stack(nn.Module):
@@ -42,11 +42,17 @@ class Stack(nn.Module):
         self.config = config
         scale = math.sqrt(config.d_model) if scale_embeddings else 1.0
         self.embedding = Embedding(vocab_size, config.d_model, scale=scale)
-        room = Room(config.d_model, config.n_heads, config.head_width, config.max_len)
-        self.positions = lookup(POSITIONS, config.positions, "positions")(room)
+        self.positions = lookup(POSITIONS, config.positions, "positions")(room_of(config))
         self.dropout = Dropout(config.dropout)
-        chances = (drop_chance(i, config.n_layers, config.stochastic_depth) for i in range(config.n_layers))
-        self.blocks = nn.ModuleList(build_block(config, reads_memory=reads_memory, dropped=each) for each in chances)
+        self.blocks = nn.ModuleList(
+            build_block(
+                config,
+                reads_memory=reads_memory,
+                relation=self.positions.relation(),
+                dropped=drop_chance(i, config.n_layers, config.stochastic_depth),
+            )
+            for i in range(config.n_layers)
+        )
         final = config.final_norm if config.final_norm is not None else config.norm_placement != "post"
         self.norm = build_norm(config) if final else nn.Identity()
 
@@ -146,6 +152,19 @@ def whole(tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
     return Step(positions.clamp(min=0), torch.where(keep, positions, -1), in_order=False)
 
 
+def room_of(config: StackConfig) -> Room:
+    """What of the config a position scheme may need."""
+    return Room(
+        config.d_model,
+        config.n_heads,
+        config.head_width,
+        config.max_len,
+        causal=config.causal,
+        rotary=config.rotary,
+        relative=config.relative,
+    )
+
+
 def build_norm(config: StackConfig) -> nn.Module:
     """One norm of the stack."""
     return lookup(NORMS, config.norm, "norm")(config.d_model, config.norm_eps)
@@ -160,12 +179,17 @@ def build_feed_forward(config: StackConfig) -> nn.Module:
     return make(config.d_model, config.d_ff, activation, **inside)
 
 
-def build_block(config: StackConfig, *, reads_memory: bool, dropped: float = 0.0) -> Block:
-    """One block of the stack, each with parameters of its own; `dropped`: its chance of stochastic depth."""
+def build_block(
+    config: StackConfig, *, reads_memory: bool, relation: Relation | None = None, dropped: float = 0.0
+) -> Block:
+    """One block of the stack, with parameters of its own.
+
+    `relation` is what positions add in its self-attention, `dropped` its chance of stochastic depth.
+    """
     attend, weigh = choose(config.attention_rule, config.attention, cap=config.softcap)
     qk_norm = lookup(NORMS, config.qk_norm, "qk_norm")
 
-    def attention() -> Attention:
+    def attention(relation: Relation | None = None) -> Attention:
         return Attention(
             config.d_model,
             config.n_heads,
@@ -176,6 +200,7 @@ def build_block(config: StackConfig, *, reads_memory: bool, dropped: float = 0.0
             dropout=config.attention_dropout,
             bias=config.bias,
             qk_norm=lambda width: qk_norm(width, config.norm_eps),
+            relation=relation,
         )
 
     def residual(branch: nn.Module) -> Residual:
@@ -188,5 +213,5 @@ def build_block(config: StackConfig, *, reads_memory: bool, dropped: float = 0.0
             stochastic_depth=dropped,
         )
 
-    cross = attention if reads_memory else None
-    return Block(residual(attention()), cross and residual(cross()), residual(build_feed_forward(config)))
+    cross = residual(attention()) if reads_memory else None
+    return Block(residual(attention(relation)), cross, residual(build_feed_forward(config)))

@@ -17,7 +17,7 @@ from glassformer.parts.dropout import Dropout
 from glassformer.parts.experts import EXPERTS, Experts
 from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
 from glassformer.parts.norm import LayerNorm, RMSNorm
-from glassformer.parts.positions import POSITIONS, Positions
+from glassformer.parts.positions import POSITIONS, Positions, Relation
 from glassformer.parts.residual import PLACEMENTS, Residual
 from glassformer.parts.state import StateCache
 from glassformer.parts.stochastic_depth import drop_chance
@@ -40,6 +40,7 @@ __all__ = [
     "GatedFeedForward",
     "Head",
     "Positions",
+    "Relation",
     "Residual",
     "StateCache",
     "check_tokens",

@@ -9,7 +9,7 @@ from torch import nn
 from glassformer.attend import Attend, Mask, Weigh, attention_weights
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.cache import LayerCache
-from glassformer.parts.positions import Rotation, rotate
+from glassformer.parts.positions import Relation, Rotation, rotate
 
 
 class Attention(nn.Module):
@@ -19,7 +19,7 @@ class Attention(nn.Module):
     al. 2023). `attend` is the one seam between projections and arithmetic; whoever wants to watch replaces it.
     `weigh` says which weights it uses. `qk_norm` makes a norm of a head's width for queries and one for keys, before
     they are turned, so that no score grows without bound (Henry et al. 2020, section 3; with a norm's own weights,
-    Dehghani et al. 2023, section 2.1).
+    Dehghani et al. 2023, section 2.1). `relation` is what a position scheme adds in this layer alone.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class Attention(nn.Module):
         dropout: float = 0.0,
         bias: bool = True,
         qk_norm: Callable[[int], nn.Module] = nn.Identity,
+        relation: Relation | None = None,
     ) -> None:
         super().__init__()
         self.d_head = d_head if d_head is not None else d_model // n_heads
@@ -47,6 +48,7 @@ class Attention(nn.Module):
         self.value = nn.Linear(d_model, shared, bias=bias)
         self.output = nn.Linear(inner, d_model, bias=bias)
         self.query_norm, self.key_norm = qk_norm(self.d_head), qk_norm(self.d_head)
+        self.relation = relation
 
     def forward(
         self,
@@ -67,6 +69,8 @@ class Attention(nn.Module):
             v = self.heads(self.value(source))
             if cache is not None:
                 k, v = cache.append(k, v)
+        if self.relation is not None:
+            mask = self.relation(q, k, mask, scale=self.scale)
         mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
 

@@ -62,7 +62,7 @@ class Experts(nn.Module):
     ) -> None:
         super().__init__()
         self.experts_per_token = experts_per_token
-        self.route = route
+        self.route: Callable[[Tensor, int], Routing] = route
         self.router = nn.Linear(d_model, n_experts, bias=False)
         self.experts = nn.ModuleList(
             EXPERTS[expert](d_model, d_ff, activation, dropout=dropout, bias=bias) for _ in range(n_experts)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from glassformer.parts.positions.absolute import Learned, Sinusoidal
 from glassformer.parts.positions.bias import Alibi
-from glassformer.parts.positions.rotary import Rotary, rotate
-from glassformer.parts.positions.scheme import Positions, Room, Rotation
+from glassformer.parts.positions.buckets import Buckets
+from glassformer.parts.positions.frequencies import ROTARY_SCALINGS
+from glassformer.parts.positions.relative import Shaw
+from glassformer.parts.positions.rotary import ROTARY_LAYOUTS, Rotary, rotate
+from glassformer.parts.positions.scheme import Positions, Relation, Room, Rotation
 
-__all__ = ["POSITIONS", "Positions", "Room", "Rotation", "rotate"]
+__all__ = ["POSITIONS", "ROTARY_LAYOUTS", "ROTARY_SCALINGS", "Positions", "Relation", "Room", "Rotation", "rotate"]
 
 POSITIONS: dict[str, type[Positions]] = {
     "sinusoidal": Sinusoidal,
     "learned": Learned,
     "rotary": Rotary,
     "alibi": Alibi,
+    "t5": Buckets,
+    "shaw": Shaw,
     "none": Positions,
 }

@@ -2,42 +2,65 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 
 import torch
 
-from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Int, Tensor
-from glassformer.parts.positions.scheme import Positions, Room, Rotation
+from glassformer.parts.positions.frequencies import ROTARY_SCALINGS, attention_factor
+from glassformer.parts.positions.scheme import Positions, Rotation
 
 
 class Rotary(Positions):
-    """R(p) q . R(s) k = q . R(s - p) k, with angles p * 10000^(-2i/K) (Su et al. 2021, equation 15).
-
-    Number i of a head is turned together with number i + K/2, the layout of Llama's published weights.
-    """
-
-    def __init__(self, room: Room) -> None:
-        super().__init__(room)
-        if room.d_head % 2:
-            raise ConfigError(
-                f"positions='rotary' turns the numbers of a head in pairs, so d_head must be even; got {room.d_head}. "
-                f"Try d_head={room.d_head + 1}."
-            )
+    """R(p) q . R(s) k = q . R(s - p) k, with angles p * speed_i (Su et al. 2021, equation 15)."""
 
     def rotation(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Rotation:
-        """cos and sin of each position's angles, each written twice, once a half."""
-        wide, K = torch.promote_types(like.dtype, torch.float32), self.room.d_head
-        even = torch.arange(0, K, 2, device=positions.device, dtype=wide)
-        angle = positions[..., None].to(wide) * torch.exp(even * (-math.log(10_000.0) / K))
-        angle = torch.cat([angle, angle], dim=-1)
-        return angle.cos().to(like.dtype), angle.sin().to(like.dtype)
+        """cos and sin of each position's angles, computed wide and rounded once; with YaRN's factor on both."""
+        settings = self.room.rotary
+        scaled = ROTARY_SCALINGS[settings.scaling](settings, settings.width(self.room.d_head), positions.device)
+        angle, factor = positions[..., None].to(scaled.dtype) * scaled, attention_factor(settings)
+        cos, sin = ((part * factor).to(like.dtype) for part in (angle.cos(), angle.sin()))
+        return Rotation(cos, sin, settings.layout)
+
+
+Pair = tuple[Tensor, Tensor]
+"""The first and the second numbers of all pairs, each half as wide as what is turned."""
+
+
+def halves(x: Float[Tensor, "*where R"]) -> Pair:
+    """Number i with number i + R/2, the layout of Llama's published weights."""
+    first, second = x.chunk(2, dim=-1)
+    return first, second
+
+
+def join_halves(pair: Pair) -> Float[Tensor, "*where R"]:
+    """The inverse of `halves`."""
+    return torch.cat(pair, dim=-1)
+
+
+def neighbours(x: Float[Tensor, "*where R"]) -> Pair:
+    """Number 2i with number 2i + 1, the layout of the paper and of GPT-J."""
+    return x[..., 0::2], x[..., 1::2]
+
+
+def join_neighbours(pair: Pair) -> Float[Tensor, "*where R"]:
+    """The inverse of `neighbours`."""
+    return torch.stack(pair, dim=-1).flatten(-2)
+
+
+ROTARY_LAYOUTS: dict[str, tuple[Callable[[Tensor], Pair], Callable[[Pair], Tensor]]] = {
+    "half": (halves, join_halves),
+    "interleaved": (neighbours, join_neighbours),
+}
 
 
 def rotate(x: Float[Tensor, "B H T K"], rotation: Rotation | None) -> Float[Tensor, "B H T K"]:
-    """x with its two halves turned against each other: (a, b) -> (a cos - b sin, b cos + a sin)."""
+    """x with its pairs (a, b) turned to (a cos - b sin, b cos + a sin); what is beyond the pairs stays as it is."""
     if rotation is None:
         return x
-    cos, sin = (part if part.ndim == 2 else part[:, None] for part in rotation)
-    a, b = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-b, a], dim=-1) * sin
+    cos, sin = (part if part.ndim == 2 else part[:, None] for part in rotation[:2])
+    split, join = ROTARY_LAYOUTS[rotation.layout]
+    R = 2 * cos.shape[-1]
+    a, b = split(x[..., :R])
+    turned = join((a * cos - b * sin, b * cos + a * sin))
+    return turned if x.shape[-1] == R else torch.cat([turned, x[..., R:]], dim=-1)

@@ -1,0 +1,125 @@
+"""Settings of the position schemes: frozen values, checked when made. Parts and configs both read them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.registry import lookup
+
+LAYOUTS = ("half", "interleaved")
+SCALINGS: dict[str, tuple[float, float] | None] = {
+    "none": None,
+    "linear": None,
+    "ntk": None,
+    "yarn": (1.0, 32.0),
+    "llama3": (1.0, 4.0),
+}
+"""Scalings of rotary angles to their usual (slow_turns, fast_turns); None: it treats all pairs alike."""
+
+
+@dataclass(frozen=True)
+class RotaryConfig:
+    """How queries and keys are turned by their position (Su et al. 2021), and how that is stretched to longer texts.
+
+    Pair i of a head turns by base^(-2i/K) a position. `factor` is how many times longer than `original_max_len`, the
+    length of the training before, the texts are to be. Errors: `ConfigError` for values that contradict each other.
+    """
+
+    base: float = 10_000.0
+    layout: str = "half"  # which numbers make a pair: i and i + K/2 (half), or 2i and 2i + 1 (interleaved)
+    share: float = 1.0  # part of a head that is turned, from its first number on
+    scaling: str = "none"
+    factor: float | None = None  # of every scaling
+    original_max_len: int | None = None  # of yarn and llama3, like the turns
+    slow_turns: float | None = None  # pairs that turn less often in the original length are slowed by the factor
+    fast_turns: float | None = None  # pairs that turn more often are left alone
+    attention_factor: float | None = None  # of yarn: what multiplies queries and keys; None: 0.1 ln(factor) + 1
+
+    def __post_init__(self) -> None:
+        if not 1.0 < self.base < math.inf:
+            raise ConfigError(f"The base of rotary positions must be above 1 and finite; got {self.base}. Try 10000.0.")
+        lookup(dict.fromkeys(LAYOUTS), self.layout, "layout")
+        if not 0.0 < self.share <= 1.0:
+            raise ConfigError(f"share is the part of a head that is turned, above 0 and up to 1; got {self.share}.")
+        bands = lookup(SCALINGS, self.scaling, "scaling")
+        self._check_use("factor", self.scaling != "none", needed=True, example="factor=4.0")
+        self._check_use("original_max_len", bands is not None, needed=True, example="original_max_len=2048")
+        self._check_use("slow_turns", bands is not None)
+        self._check_use("fast_turns", bands is not None)
+        self._check_use("attention_factor", self.scaling == "yarn")
+        if self.factor is not None and not 1.0 <= self.factor < math.inf:
+            raise ConfigError(f"factor is how many times longer texts get, at least 1; got {self.factor}. Try 4.0.")
+        if self.original_max_len is not None and self.original_max_len < 1:
+            raise ConfigError(f"original_max_len must be at least 1; got {self.original_max_len}.")
+        if self.attention_factor is not None and not 0.0 < self.attention_factor < math.inf:
+            raise ConfigError(f"attention_factor must be above 0 and finite; got {self.attention_factor}. Try 1.0.")
+        if bands is not None and not 0.0 < self.turns[0] < self.turns[1] < math.inf:
+            raise ConfigError(
+                f"slow_turns must be above 0 and below fast_turns; got {self.turns[0]} and {self.turns[1]}. "
+                f"Try slow_turns={bands[0]} and fast_turns={bands[1]}."
+            )
+
+    def _check_use(self, name: str, used: bool, *, needed: bool = False, example: str = "") -> None:
+        value = getattr(self, name)
+        if value is not None and not used:
+            raise ConfigError(f"scaling={self.scaling!r} does not use {name}; got {name}={value}. Leave it out.")
+        if value is None and used and needed:
+            raise ConfigError(f"scaling={self.scaling!r} needs {name}; got none. Try {example}.")
+
+    @property
+    def turns(self) -> tuple[float, float]:
+        """(slow_turns, fast_turns), the scaling's usual ones where none were given; (0, 0) where it has none."""
+        slow, fast = SCALINGS[self.scaling] or (0.0, 0.0)
+        return (
+            slow if self.slow_turns is None else self.slow_turns,
+            fast if self.fast_turns is None else self.fast_turns,
+        )
+
+    def width(self, d_head: int) -> int:
+        """How many numbers of a head are turned. Errors: `ConfigError` where they make no pairs."""
+        turned = round(d_head * self.share)
+        if self.share == 1.0 and turned % 2:
+            raise ConfigError(
+                f"positions='rotary' turns the numbers of a head in pairs, so d_head must be even; got {d_head}. "
+                f"Try d_head={d_head + 1}."
+            )
+        least = 4 if self.scaling == "ntk" else 2  # the stretched base of ntk is no number for a single pair
+        if turned % 2 or turned < least or abs(turned - d_head * self.share) > 1e-6:
+            even = max(least, 2 * round(d_head * self.share / 2))
+            remedy = f"share={even / d_head}" if even <= d_head else f"d_head={least} and share=1.0"
+            raise ConfigError(
+                f"scaling={self.scaling!r} turns at least {least} numbers of a head, and in pairs, so share times "
+                f"d_head must be even; got {self.share} times {d_head}. Try {remedy}."
+            )
+        return turned
+
+
+@dataclass(frozen=True)
+class RelativeConfig:
+    """How distances between a query and a key are told apart: T5's buckets and Shaw's clipped distance."""
+
+    n_buckets: int = 32  # of positions="t5"; where both sides are read, half of them for each side
+    max_distance: int = 128  # of positions="t5": from here on all distances share the last bucket
+    clip_distance: int = 16  # of positions="shaw", k in the paper: farther keys count as this far
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if getattr(self, each.name) < 1:
+                raise ConfigError(f"{each.name} must be at least 1; got {getattr(self, each.name)}.")
+
+    def sides(self, causal: bool) -> tuple[int, int]:
+        """(buckets of one side, how many of them hold a single distance). Errors: `ConfigError` for too few."""
+        least = 2 if causal else 4
+        if self.n_buckets < least or (self.n_buckets % 2 and not causal):
+            even = max(least, self.n_buckets + self.n_buckets % 2)
+            why = "at least 2" if causal else "at least 4 and even, as half of them are for each side"
+            raise ConfigError(f"n_buckets must be {why}; got {self.n_buckets}. Try n_buckets={even}.")
+        side = self.n_buckets if causal else self.n_buckets // 2
+        if self.max_distance <= side // 2:
+            raise ConfigError(
+                f"The first {side // 2} buckets hold one distance each, so max_distance must be above {side // 2}; "
+                f"got {self.max_distance}. Try max_distance={4 * side}."
+            )
+        return side, side // 2
