@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
+from glassformer.model.outputs import Lm, Output, output_from_dict, output_to_dict
 
 Config = TypeVar("Config", bound="StackConfig | ModelConfig")
 
@@ -24,11 +25,13 @@ class StackConfig:
     n_heads: int = 4
     n_layers: int = 3
     d_ff: int = 1024
+    n_features: int | None = None  # None: the stack reads tokens; else vectors of so many numbers
     n_kv_heads: int | None = None  # None: as many as n_heads; fewer is grouped-query attention
     d_head: int | None = None  # None: d_model / n_heads
     dropout: float = 0.1  # on the embedding and on the output of each branch (Vaswani et al. 2017, section 5.4)
     attention_dropout: float = 0.0  # on attention weights; above 0 it leaves the fused kernel
     feed_forward_dropout: float = 0.0  # between the two maps of the feed-forward; the paper has none there
+    token_dropout: float = 0.0  # on whole tokens, whose embedding is then zero (Gal and Ghahramani 2016, section 4)
     norm: str = "layer"
     norm_eps: float = 1e-5
     norm_placement: str = "pre"
@@ -42,11 +45,11 @@ class StackConfig:
     attention: str = "auto"  # backend of the softmax rule
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window"):
+        for name in ("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "n_features"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1; got {value}.")
-        for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
+        for name in ("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}.")
         if self.d_head is None and self.d_model % self.n_heads:
@@ -76,9 +79,9 @@ class StackConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A whole model: an encoder, a decoder, or both, and a head over `vocab_size` tokens."""
+    """A whole model: an encoder, a decoder, or both, and a head: over `vocab_size` tokens, labels or numbers."""
 
-    vocab_size: int
+    vocab_size: int | None = None  # None: a model that neither reads nor writes tokens
     encoder: StackConfig | None = None
     decoder: StackConfig | None = None
     source_vocab_size: int | None = None  # None: the encoder reads the same vocabulary as the head writes
@@ -87,6 +90,7 @@ class ModelConfig:
     scale_embeddings: bool = True  # embeddings times sqrt(d_model) (Vaswani et al. 2017, section 3.4)
     head_bias: bool = False
     init: str = "xavier"
+    head: Output = field(default_factory=Lm)  # what is answered: Lm, Classify, Tag or Regress
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "source_vocab_size"):
@@ -113,6 +117,29 @@ class ModelConfig:
                 f"source_vocab_size ({self.source_vocab_size}) belongs to an encoder-decoder; "
                 "a model of one stack has vocab_size alone. Leave it out."
             )
+        self._check_ends()
+
+    def _check_ends(self) -> None:
+        """What is read and what is answered must fit together."""
+        reads_features = self.stack.n_features is not None
+        if self.vocab_size is None and (isinstance(self.head, Lm) or self.reads_tokens):
+            what = "answers" if isinstance(self.head, Lm) else "reads"
+            raise ConfigError(f"vocab_size must be given, as the model {what} tokens; got None. Try vocab_size=8000.")
+        if isinstance(self.head, Lm) and self.tie_embeddings and reads_features:
+            raise ConfigError(
+                "tie_embeddings makes the head of the embedding's matrix, but its stack reads features "
+                f"(n_features={self.stack.n_features}) and has none. Set tie_embeddings=False."
+            )
+        if getattr(self.head, "pooling", None) == "first" and self.stack.causal:
+            raise ConfigError(
+                "head.pooling='first' takes the first vector, which in a causal stack has read nothing but its own "
+                "place. Take pooling='mean' or 'attention', or a stack that reads both ways."
+            )
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether at least one stack reads tokens."""
+        return any(each is not None and each.n_features is None for each in (self.encoder, self.decoder))
 
     @property
     def stack(self) -> StackConfig:
@@ -126,9 +153,16 @@ class ModelConfig:
         """Whether source and target tokens are the same tokens."""
         return self.source_vocab_size in (None, self.vocab_size)
 
+    @property
+    def shares_embeddings(self) -> bool:
+        """Whether encoder and decoder embed with one matrix."""
+        stacks = (self.encoder, self.decoder)
+        read_tokens = all(each is not None and each.n_features is None for each in stacks)
+        return read_tokens and self.share_embeddings and self.one_vocabulary
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `config.json` holds them."""
-        return asdict(self)
+        return asdict(self) | {"head": output_to_dict(self.head)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
@@ -137,6 +171,8 @@ class ModelConfig:
         for side in ("encoder", "decoder"):
             if known.get(side) is not None:
                 known[side] = strictly(StackConfig, known[side], side)
+        if known.get("head") is not None:
+            known["head"] = output_from_dict(known["head"])
         return strictly(cls, known, "model")
 
 

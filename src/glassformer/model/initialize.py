@@ -3,10 +3,11 @@
     role                            xavier                          normal
     ------------------------------  ------------------------------  -----------------------------------
     embedding, learned positions    N(0, 1/sqrt(D))                 N(0, 0.02)
+    map of features, of I numbers   N(0, 1/sqrt(I))                 N(0, 1/sqrt(I))
     query key value up              uniform, variance 2/(in + out)  N(0, 0.02)
     output down                     uniform, variance 2/(in + out)  N(0, 0.02/sqrt(branches in stack))
     head of its own                 N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
-    biases                          0                               0
+    biases, query of a pooling      0                               0
     norms                           weight 1, bias 0                weight 1, bias 0
     the norm that a tied head       weight 1/(D sd), at most 1,     weight 1/(D sd), at most 1,
     reads                           where sd is the embedding's     where sd is the embedding's
@@ -26,8 +27,10 @@ from torch import Tensor, nn
 
 from glassformer.foundation.registry import lookup
 from glassformer.model.config import ModelConfig
+from glassformer.model.heads import AnyHead
+from glassformer.model.outputs import Lm
 from glassformer.model.stack import Stack
-from glassformer.parts import Block, Head
+from glassformer.parts import Block, FeatureMap
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,14 @@ INITS: dict[str, Laws] = {
 }
 
 
-def initialize(encoder: Stack | None, decoder: Stack | None, head: Head, config: ModelConfig) -> None:
+def initialize(encoder: Stack | None, decoder: Stack | None, head: AnyHead, config: ModelConfig) -> None:
     """Fills every parameter of a new model by the table's column `config.init`."""
     laws = lookup(INITS, config.init, "init")
     for stack in (encoder, decoder):
         if stack is not None:
             _fill_stack(stack, laws)
     D = config.stack.d_model
-    if not config.tie_embeddings:
+    if not (config.tie_embeddings and isinstance(config.head, Lm)):
         nn.init.normal_(head.weight, std=0.1 / D**0.5)
         return
     reader = decoder if decoder is not None else encoder
@@ -74,7 +77,8 @@ def initialize(encoder: Stack | None, decoder: Stack | None, head: Head, config:
 
 def _fill_stack(stack: Stack, laws: Laws) -> None:
     sd = laws.embedding(stack.config.d_model)
-    nn.init.normal_(stack.embedding.weight, std=sd)
+    features = isinstance(stack.embedding, FeatureMap)  # whose vectors begin with the variance of what is read
+    nn.init.normal_(stack.embedding.weight, std=stack.embedding.weight.shape[1] ** -0.5 if features else sd)
     for parameter in stack.positions.parameters():
         nn.init.normal_(parameter, std=sd)
     for block in stack.blocks:

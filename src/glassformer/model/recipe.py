@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from glassformer.model.config import ModelConfig, StackConfig
+from glassformer.model.outputs import Classify, Lm
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class ModelRecipe:
     """Chance to drop an attention weight; above 0 it leaves the fused kernel."""
     feed_forward_dropout: float = 0.0
     """Chance to drop a number between the two maps of the feed-forward; the paper has none there."""
+    token_dropout: float = 0.0
+    """Chance to drop a whole token, whose embedding is then zero."""
     norm: str = "layer"
     """Normalisation: layer."""
     norm_placement: str = "pre"
@@ -47,13 +50,19 @@ class ModelRecipe:
     """One matrix for both embeddings, where source and target share a vocabulary."""
     scale_embeddings: bool = True
     """Embeddings times sqrt(d_model), as in the paper."""
+    pooling: str = "mean"
+    """How a classifier makes one vector of a text: first (that of the token <bos>), mean or attention."""
+    head_dropout: float = 0.0
+    """Chance to drop a number of that vector."""
     init: str = "xavier"
     """Initialisation table: xavier or normal."""
     attention: str = "auto"
     """Attention backend: auto, reference, matmul or sdpa."""
 
-    def build(self, layout: str, vocab_size: int, source_vocab_size: int | None = None) -> ModelConfig:
-        """The model for a data layout ("encoder-decoder" or "encoder") and its vocabularies."""
+    def build(
+        self, layout: str, vocab_size: int, source_vocab_size: int | None = None, n_labels: int | None = None
+    ) -> ModelConfig:
+        """The model for a data layout ("encoder-decoder", "encoder" or "label"), its vocabularies and its labels."""
         shared_names = {each.name for each in fields(self)} & {each.name for each in fields(StackConfig)} - {"n_layers"}
         both = {name: getattr(self, name) for name in shared_names}
         encoder = StackConfig(n_layers=self.encoder_layers or self.n_layers, **both)
@@ -67,4 +76,5 @@ class ModelRecipe:
             share_embeddings=self.share_embeddings,
             scale_embeddings=self.scale_embeddings,
             init=self.init,
+            head=Lm() if n_labels is None else Classify(n_labels, self.pooling, self.head_dropout),
         )

@@ -22,6 +22,7 @@ from glassformer.parts import (
     Cache,
     Dropout,
     Embedding,
+    FeatureMap,
     FeedForward,
     Residual,
 )
@@ -33,12 +34,13 @@ class Stack(nn.Module):
     """An encoder or a decoder: tokens to vectors (Vaswani et al. 2017, figure 1, one side)."""
 
     def __init__(
-        self, config: StackConfig, vocab_size: int, *, reads_memory: bool = False, scale_embeddings: bool = True
+        self, config: StackConfig, vocab_size: int | None, *, reads_memory: bool = False, scale_embeddings: bool = True
     ) -> None:
         super().__init__()
         self.config = config
         scale = math.sqrt(config.d_model) if scale_embeddings else 1.0
-        self.embedding = Embedding(vocab_size, config.d_model, scale=scale)
+        self.embedding = build_input(config, vocab_size, scale)
+        self.token_dropout = Dropout(config.token_dropout)
         room = Room(config.d_model, config.n_heads, config.head_width, config.max_len)
         self.positions = lookup(POSITIONS, config.positions, "positions")(room)
         self.dropout = Dropout(config.dropout)
@@ -48,7 +50,7 @@ class Stack(nn.Module):
 
     def forward(
         self,
-        tokens: Int[Tensor, "B T"],
+        tokens: Int[Tensor, "B T"] | Float[Tensor, "B T I"],
         *,
         keep: Bool[Tensor, "B T"] | None = None,
         memory: Float[Tensor, "B M D"] | None = None,
@@ -57,11 +59,15 @@ class Stack(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """The vectors. `keep` is False at padding, which may stand anywhere: positions count real tokens.
 
-        Errors: `DataError` for an id outside the vocabulary and for a sequence longer than max_len.
+        A stack with `n_features` reads vectors in place of ids. Errors: `DataError` for an id outside the vocabulary,
+        for features that are not finite and for a sequence longer than max_len.
         """
         check_keep(keep)
         x = self.embedding(tokens)
-        step = whole(tokens, keep) if cache is None else cache.advance(tokens, keep)
+        if self.token_dropout.p and self.training:
+            x = x * self.token_dropout(x.new_ones(*x.shape[:2], 1))
+        places = tokens[:, :, 0] if tokens.ndim == 3 else tokens  # only their number and their device matter
+        step = whole(places, keep) if cache is None else cache.advance(places, keep)
         self._check_length(step)
         if (added := self.positions.embedding(step.positions, x)) is not None:
             x = x + added
@@ -115,13 +121,21 @@ class Stack(nn.Module):
         return block.feed_forward.norm_sum
 
 
-def whole(tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
+def whole(tokens: Int[Tensor, "B T"] | Float[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
     """The step of a forward without a cache: the keys are the tokens themselves."""
     columns = torch.arange(tokens.shape[1], device=tokens.device)
     if keep is None:
         return Step(columns, columns, in_order=True)
     positions = keep.long().cumsum(1) - 1
     return Step(positions.clamp(min=0), torch.where(keep, positions, -1), in_order=False)
+
+
+def build_input(config: StackConfig, vocab_size: int | None, scale: float) -> Embedding | FeatureMap:
+    """What makes vectors of what the stack reads: tokens, or features."""
+    if config.n_features is not None:
+        return FeatureMap(config.n_features, config.d_model)
+    assert vocab_size is not None
+    return Embedding(vocab_size, config.d_model, scale=scale)
 
 
 def build_norm(config: StackConfig) -> nn.Module:

@@ -13,7 +13,9 @@ from glassformer.parts.block import Block
 from glassformer.parts.cache import Cache
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.feed_forward import FeedForward, gelu_tanh
+from glassformer.parts.inputs import FeatureMap
 from glassformer.parts.norm import LayerNorm
+from glassformer.parts.pooling import POOLINGS
 from glassformer.parts.positions import POSITIONS, Positions
 from glassformer.parts.residual import PLACEMENTS, Residual
 from glassformer.parts.vocabulary import Embedding, Head, check_tokens
@@ -22,12 +24,14 @@ __all__ = [
     "ACTIVATIONS",
     "NORMS",
     "PLACEMENTS",
+    "POOLINGS",
     "POSITIONS",
     "Attention",
     "Block",
     "Cache",
     "Dropout",
     "Embedding",
+    "FeatureMap",
     "FeedForward",
     "Head",
     "Positions",
