@@ -51,7 +51,9 @@ def rows_of(name: str, rows: Mapping[str, Mapping[str, float | int | str]]) -> s
     columns = list(next(iter(rows.values())))
     cells = [[name, *columns]] + [[row, *(shown(values[each]) for each in columns)] for row, values in rows.items()]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    text = [[f"{row[0]:{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))] for row in cells]
+    text = [
+        [f"{row[0]:{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))] for row in cells
+    ]
     return "\n".join(["", *("  ".join(row) for row in text)])
 
 

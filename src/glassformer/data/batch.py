@@ -64,11 +64,14 @@ class Batch:
         return cls(tokens, keep, labels=labels, label_keep=tokens == BLANK)
 
     @classmethod
-    def labelled(cls, texts: Sequence[Sequence[int]], labels: Sequence[int] | Sequence[Sequence[float]]) -> Batch:
-        """For a head that answers once a sequence: <bos> and the text, and its label or its numbers."""
+    def labelled(
+        cls, texts: Sequence[Sequence[int]], labels: Sequence[int] | Sequence[float] | Sequence[Sequence[float]]
+    ) -> Batch:
+        """For a head that answers once a sequence: <bos> and the text, and its label, its number or its numbers."""
         _check_same_number(texts, labels, "text", "label")
         tokens, keep = pad([[BOS, *ids] for ids in texts])
-        return cls(tokens, keep, labels=torch.as_tensor(labels))
+        found = torch.as_tensor(labels)
+        return cls(tokens, keep, labels=found[:, None] if found.is_floating_point() and found.ndim == 1 else found)
 
     @classmethod
     def tagged(cls, rows: Sequence[Sequence[int]], tags: Sequence[Sequence[int]]) -> Batch:

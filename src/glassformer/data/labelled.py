@@ -1,7 +1,7 @@
 r"""Texts with a label each, from a file: TSV or JSONL, plain or gzip. Nothing is dropped, cut or mended in silence.
 
-    TSV (any name)                a good film\t1         columns by number, or by name where the first line names them
-    JSONL (.jsonl, .jsonl.gz)     {"text": "a good film", "label": 1}
+TSV (any name)                a good film\t1         columns by number, or by name where the first line names them
+JSONL (.jsonl, .jsonl.gz)     {"text": "a good film", "label": 1}
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from glassformer.model.transformer import Transformer
 from glassformer.train.report import Metric
 from glassformer.train.scores import Counts, accuracy, class_scores, confusion, macro_f1
 
-
 Details = dict[str, dict[str, dict[str, Metric]]]
 """What a table tells and a line of figures cannot."""
 
@@ -44,7 +43,8 @@ def evaluate_labels(
 
 def details(counts: Counts, names: Sequence[str]) -> Details:
     """By label: its counts, precision, recall and F1; and `confusion`, right label -> given label -> how often."""
+    rows = zip(names, counts, strict=True)
     return {
         "labels": dict(zip(names, class_scores(counts), strict=True)),
-        "confusion": {name: dict(zip(names, row.tolist(), strict=True)) for name, row in zip(names, counts, strict=True)},
+        "confusion": {name: dict(zip(names, row.tolist(), strict=True)) for name, row in rows},
     }

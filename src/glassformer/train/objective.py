@@ -1,4 +1,4 @@
-"""What is minimised: the cross-entropy of the right tokens or labels, or a squared error. Labels are shifted here alone."""
+"""What is minimised: cross-entropy of the right tokens or labels, or a squared error. Labels are shifted here alone."""
 
 from __future__ import annotations
 
@@ -67,9 +67,11 @@ def classify(batch: Batch) -> Targets:
 
 
 def regress(batch: Batch) -> Targets:
-    """Every row has its numbers; a flat list of them is one number a row."""
+    """Every row has its numbers. Errors: `DataError` for whole numbers, which are labels."""
     numbers = labels_of(batch, "regress", "Batch.labelled")
-    return Targets(batch.tokens, batch.keep, numbers if numbers.ndim == 2 else numbers[:, None], None)
+    if not numbers.is_floating_point():
+        raise DataError(f"The regress objective needs numbers of a float type; got {numbers.dtype}. Write 3.0 for 3.")
+    return Targets(batch.tokens, batch.keep, numbers, None)
 
 
 def labels_of(batch: Batch, objective: str, maker: str) -> Tensor:
@@ -112,7 +114,7 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
     return Loss(*cross_entropy(outputs, ids, label_smoothing))
 
 
-def squared_error(outputs: Float[Tensor, "B N"], numbers: Float[Tensor, "B N"]) -> Loss:
+def squared_error(outputs: Float[Tensor, "B M"], numbers: Float[Tensor, "B N"]) -> Loss:
     """The sum of (output - number)^2, in float32 at least. Errors: `DataError` for another count of numbers a row."""
     if outputs.shape != numbers.shape:
         raise DataError(

@@ -32,6 +32,8 @@ from glassformer.train.settings import (
 Section = TypeVar("Section")
 
 NAMED = Path(__file__).parents[1] / "recipes"
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A whole run: data, tokenizer, model, training, checkpoints, decoding."""

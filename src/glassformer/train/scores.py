@@ -83,6 +83,6 @@ def check_same_number(given: Sequence[object], wanted: Sequence[object]) -> None
     """Refuse unequal numbers of what was given and what is right, and nothing at all."""
     if len(given) != len(wanted):
         raise DataError(
-            f"Every answer is compared with the right one, but {len(given)} answers came with {len(wanted)} right ones. "
+            f"Every answer is compared with the right one, but {len(given)} answers came with {len(wanted)} of those. "
             "Give two lists of equal length."
         )
