@@ -23,7 +23,7 @@ from glassformer.train.report import (
     Started,
     Stopped,
 )
-from glassformer.train.use import Translated
+from glassformer.train.use import Classified, Translated
 
 STEPS = 6
 
@@ -96,6 +96,18 @@ class Session(ModuleType):
         for line in lines:
             self.fail()
             batch.append(Translated(line.upper(), len(line) < 9, line.count("?")))
+            if len(batch) == batch_size:
+                yield from batch
+                batch = []
+        yield from batch
+
+    def classify(self, run: Path, lines: Iterator[tuple[int, str]], batch_size: int) -> Iterator[Classified]:
+        self.calls.append(("classify", run, batch_size))
+        batch: list[Classified] = []
+        for number, line in lines:
+            self.fail()
+            label = f"{number}:{len(line)}"
+            batch.append(Classified(label, {label: 0.75, "é": 0.25}, line.count("?")))
             if len(batch) == batch_size:
                 yield from batch
                 batch = []

@@ -71,7 +71,12 @@ ERRORS = {
     "empty label": ("a.tsv", b"a\t\n", Columns(), ["FILE:1: the label is empty"]),
     "blank line": ("a.tsv", b"a\t1\n\nb\t0\n", Columns(), ["FILE:2: the text is empty"]),
     "a label with a space": ("a.tsv", b"a\t1 \n", Columns(), ["FILE:1: the label '1 '", "white space"]),
-    "header alone": ("a.tsv", b"text\tlabel\n", Columns("text", "label"), ["FILE: there is no line", "nothing is left"]),
+    "header alone": (
+        "a.tsv",
+        b"text\tlabel\n",
+        Columns("text", "label"),
+        ["FILE: there is no line"],
+    ),
     "bad JSON": ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": \n', Columns(), ["FILE:2:", "not valid JSON"]),
     "an array": ("a.jsonl", b'["a", 1]\n', Columns(), ["FILE:1: a line is one JSON object"]),
     "too deep": ("a.jsonl", b"[" * 100_000, Columns(), ["FILE:1:", "nested too deep"]),
