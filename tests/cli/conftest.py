@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.train.recipe import Recipe, dumps_recipe
+from glassformer.train.recipe import Recipe, dumps_recipe, override
 from glassformer.train.report import (
     Evaluated,
     Event,
@@ -172,3 +173,22 @@ def refused(run) -> Callable[..., str]:
         return answer.err
 
     return command
+
+
+@pytest.fixture
+def a_run() -> Path:
+    path = Path("runs/old")
+    path.mkdir(parents=True)
+    (path / "recipe.toml").write_text(dumps_recipe(override(Recipe("old"), {"decode.batch_size": 3})))
+    return path
+
+
+class Input:
+    """Standard input with these bytes in it."""
+
+    def __init__(self, data: bytes, terminal: bool = False) -> None:
+        self.buffer = io.BytesIO(data)
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal

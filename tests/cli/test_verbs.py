@@ -13,20 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from cli.conftest import Input
 from glassformer.cli.demo import curve, milestones, scene
 from glassformer.cli.main import main
 from glassformer.cli.translate import answers, lines_of, on_one_line
 from glassformer.foundation.errors import DataError
-from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
+from glassformer.train.recipe import load_recipe, override
 from glassformer.train.report import Evaluated, Sample
-
-
-@pytest.fixture
-def a_run() -> Path:
-    path = Path("runs/old")
-    path.mkdir(parents=True)
-    (path / "recipe.toml").write_text(dumps_recipe(override(Recipe("old"), {"decode.batch_size": 3})))
-    return path
 
 
 def test_train(run, session):
@@ -125,17 +118,6 @@ def test_evaluate_unknown_split(refused, session, a_run):
     assert "Did you mean 'test'?" in refused("evaluate", "runs/old", "--split", "tset")
 
 
-class Input:
-    """Standard input with these bytes in it."""
-
-    def __init__(self, data: bytes, terminal: bool = False) -> None:
-        self.buffer = io.BytesIO(data)
-        self.terminal = terminal
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-
 def translate(run, monkeypatch, data: bytes, *words: str):
     monkeypatch.setattr(sys, "stdin", Input(data))
     return run("translate", "runs/old", *words)
@@ -206,27 +188,6 @@ def test_translate_tells_what_is_not_right(run, session, a_run, monkeypatch):
         "1 line (4): the answer was cut at decode.max_new_tokens, before its end.\n"
         "7 lines (1, 5, 6, 7, 8, ...): the vocabulary lacks a part of the line; the model read <unk> in its place.\n"
     )
-
-
-def ask(run, monkeypatch, data: bytes, *words: str):
-    monkeypatch.setattr(sys, "stdin", Input(data))
-    return run("classify", "runs/old", *words)
-
-
-def test_classify(run, session, a_run, monkeypatch):
-    """The number of each line is its own, however many are read together."""
-    data = "\ufeffein Hund\r\n\n  \ngrün\nx?\ny".encode()
-    for size in ("1", "2", "9"):
-        answer = ask(run, monkeypatch, data, "--batch-size", size)
-        assert answer.out == "1:8\n\n\n4:4\n5:2\n6:1\n"
-        assert answer.err.startswith("1 line (5): the vocabulary lacks a part of the line")
-    assert session.calls == [("classify", a_run, size) for size in (1, 2, 9)]
-
-
-def test_classify_with_probabilities(run, session, a_run, monkeypatch):
-    assert ask(run, monkeypatch, b"x\n\n", "--probabilities").out == "1:1\t1:1=0.7500\té=0.2500\n\n"
-    answer = ask(run, monkeypatch, b"x\n\n", "--json")
-    assert answer.out == '{"label": "1:1", "probabilities": {"1:1": 0.75, "é": 0.25}}\nnull\n'
 
 
 def test_evaluate_shows_tables_of_labels(run, session, a_run):
