@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.data.batch import Batch
+from glassformer.decode.answer import answer
 from glassformer.decode.classify import label_probabilities
+from glassformer.decode.generate import generate
 from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
 from glassformer.store.checkpoint import load
 from glassformer.train.prepare import model_config, prepare
@@ -158,6 +160,10 @@ def test_probabilities_of_any_batches_are_those_of_each_alone():
     assert whole.sum(-1).tolist() == pytest.approx([1.0] * len(texts), abs=1e-6)
     with pytest.raises(ConfigError, match="classify head; this one has head 'tag'"):
         label_probabilities(model("tag"), texts)
+    with pytest.raises(ConfigError, match="head 'tag'"):
+        answer(model("tag"), texts)
+    with pytest.raises(ConfigError, match="head 'classify'"):
+        next(generate(model("classify"), prompts=texts, max_new_tokens=3))
 
 
 def test_the_first_loss_is_that_of_not_knowing(tmp_path):

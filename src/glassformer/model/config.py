@@ -45,17 +45,8 @@ class StackConfig:
     attention: str = "auto"  # backend of the softmax rule
 
     def __post_init__(self) -> None:
-        for name in (
-            "d_model",
-            "n_heads",
-            "n_layers",
-            "d_ff",
-            "n_kv_heads",
-            "d_head",
-            "max_len",
-            "window",
-            "n_features",
-        ):
+        sizes = ("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "n_features")
+        for name in sizes:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1; got {value}.")
