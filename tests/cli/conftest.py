@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.train.recipe import Recipe, dumps_recipe
+from glassformer.train.recipe import Recipe, dumps_recipe, override
 from glassformer.train.report import (
     Evaluated,
     Event,
@@ -23,7 +24,7 @@ from glassformer.train.report import (
     Started,
     Stopped,
 )
-from glassformer.train.use import Translated
+from glassformer.train.use import Classified, Translated
 
 STEPS = 6
 
@@ -101,6 +102,18 @@ class Session(ModuleType):
                 batch = []
         yield from batch
 
+    def classify(self, run: Path, lines: Iterator[tuple[int, str]], batch_size: int) -> Iterator[Classified]:
+        self.calls.append(("classify", run, batch_size))
+        batch: list[Classified] = []
+        for number, line in lines:
+            self.fail()
+            label = f"{number}:{len(line)}"
+            batch.append(Classified(label, {label: 0.75, "é": 0.25}, line.count("?")))
+            if len(batch) == batch_size:
+                yield from batch
+                batch = []
+        yield from batch
+
     def parameters(self, run: Path) -> ParameterTable:
         self.calls.append(("parameters", run))
         rows = [ParameterRow("embedding.weight", (24, 100), 2400, 0.96), ParameterRow("norm.weight", (100,), 100, 0.04)]
@@ -160,3 +173,22 @@ def refused(run) -> Callable[..., str]:
         return answer.err
 
     return command
+
+
+@pytest.fixture
+def a_run() -> Path:
+    path = Path("runs/old")
+    path.mkdir(parents=True)
+    (path / "recipe.toml").write_text(dumps_recipe(override(Recipe("old"), {"decode.batch_size": 3})))
+    return path
+
+
+class Input:
+    """Standard input with these bytes in it."""
+
+    def __init__(self, data: bytes, terminal: bool = False) -> None:
+        self.buffer = io.BytesIO(data)
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal

@@ -14,21 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from cli.conftest import Input
 from glassformer.cli.demo import curve, milestones, scene
 from glassformer.cli.main import main
 from glassformer.cli.translate import answers, lines_of, on_one_line
 from glassformer.foundation.errors import DataError
 from glassformer.proof.laws.law import Law, NotHere
-from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
+from glassformer.train.recipe import load_recipe, override
 from glassformer.train.report import Evaluated, Sample
-
-
-@pytest.fixture
-def a_run() -> Path:
-    path = Path("runs/old")
-    path.mkdir(parents=True)
-    (path / "recipe.toml").write_text(dumps_recipe(override(Recipe("old"), {"decode.batch_size": 3})))
-    return path
 
 
 def test_train(run, session):
@@ -127,17 +120,6 @@ def test_evaluate_unknown_split(refused, session, a_run):
     assert "Did you mean 'test'?" in refused("evaluate", "runs/old", "--split", "tset")
 
 
-class Input:
-    """Standard input with these bytes in it."""
-
-    def __init__(self, data: bytes, terminal: bool = False) -> None:
-        self.buffer = io.BytesIO(data)
-        self.terminal = terminal
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-
 def translate(run, monkeypatch, data: bytes, *words: str):
     monkeypatch.setattr(sys, "stdin", Input(data))
     return run("translate", "runs/old", *words)
@@ -208,6 +190,14 @@ def test_translate_tells_what_is_not_right(run, session, a_run, monkeypatch):
         "1 line (4): the answer was cut at decode.max_new_tokens, before its end.\n"
         "7 lines (1, 5, 6, 7, 8, ...): the vocabulary lacks a part of the line; the model read <unk> in its place.\n"
     )
+
+
+def test_evaluate_shows_tables_of_labels(run, session, a_run):
+    session.metrics = {"accuracy": 0.5, "n": 2, "labels": {"no": {"n": 1, "f1": 0.0}, "maybe": {"n": 1, "f1": 1.0}}}
+    assert run("evaluate", "runs/old").out == (
+        "accuracy  0.5000\nn         2\n\nlabels  n      f1\nno      1  0.0000\nmaybe   1  1.0000\n"
+    )
+    assert json.loads(run("evaluate", "runs/old", "--json").out) == session.metrics
 
 
 def test_params(run, session, a_run):

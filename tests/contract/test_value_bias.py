@@ -15,7 +15,7 @@ from specimens import close, normal
 
 B, H, T, S, K, R = 3, 4, 5, 7, 6, 3
 EVERY = [(rule, name) for rule in ATTEND for name in ATTEND[rule]]
-SHOWING = [(rule, name) for rule, name in EVERY if name in SHOWS_WEIGHTS]
+SHOWING = [(rule, name) for rule, name in EVERY if rule != "linear" and name in SHOWS_WEIGHTS]
 KEEP = torch.rand(B, S, generator=torch.Generator().manual_seed(1)) < 0.6
 KEEP[-1] = False
 MASKS = {

@@ -10,15 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.data.batch import Batch, check_ids, collate, pad
-from glassformer.data.config import LAYOUTS
-from glassformer.data.dataset import Tokenizers, encode_pairs
+from glassformer.data.config import LABEL, LAYOUTS, TokenizerConfig
+from glassformer.data.dataset import Tokenizers, build_tokenizers, encode_pairs
+from glassformer.data.features import pad_features
 from glassformer.data.pairs import Pair
 from glassformer.data.tokenizer import BLANK, BOS, EOS, PAD, SEP, ByteTokenizer
 from glassformer.foundation.errors import ConfigError, DataError
 
 IDS = st.lists(st.integers(6, 99), max_size=7)
 SIDES = st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6)
-BUILD = {"encoder-decoder": Batch.pairs, "encoder": Batch.blanks}
+BUILD = {
+    "encoder-decoder": Batch.pairs,
+    "encoder": Batch.blanks,
+    "label": lambda texts, others: Batch.labelled(texts, [len(other) for other in others]),
+    "numbers": lambda texts, others: Batch.labelled(texts, [[0.5, float(len(other)), -1.0] for other in others]),
+    "tags": lambda texts, others: Batch.tagged([[9, *ids] for ids in texts], [[1, *ids] for ids in texts]),
+}
 
 
 def rows(tokens: torch.Tensor, keep: torch.Tensor | None) -> list[list[int]]:
@@ -101,7 +108,7 @@ def test_nothing_to_pad(sequences: list[list[int]]) -> None:
         pad(sequences)
 
 
-@given(sides=SIDES, n=st.integers(1, 8), layout=st.sampled_from(LAYOUTS))
+@given(sides=SIDES, n=st.integers(1, 8), layout=st.sampled_from(sorted(BUILD)))
 def test_split_keeps_every_row_and_drops_needless_padding(
     sides: list[tuple[list[int], list[int]]], n: int, layout: str
 ) -> None:
@@ -126,7 +133,7 @@ def test_split_in_no_parts_is_refused() -> None:
         Batch.pairs([[7]], [[8]]).split(0)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", BUILD)
 def test_to_moves_all_and_changes_nothing(layout: str) -> None:
     batch = BUILD[layout]([[7, 8], [9]], [[8, 7], [9]])
     there = batch.to("meta")
@@ -140,7 +147,7 @@ def test_to_moves_all_and_changes_nothing(layout: str) -> None:
             assert torch.equal(getattr(back, field.name), value)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout != LABEL])
 def test_collate_is_the_layout_of_the_chosen_samples_in_order(layout: str) -> None:
     encoded = encode_pairs([Pair("abc", "x"), Pair("d", "yz"), Pair("ef", "")], Tokenizers(*[ByteTokenizer()] * 2))
     chosen = [2, 0]
@@ -152,7 +159,53 @@ def test_collate_is_the_layout_of_the_chosen_samples_in_order(layout: str) -> No
         collate(encoded, chosen, "encodre")
 
 
-@pytest.mark.parametrize("build", BUILD.values())
+def test_labelled_by_example() -> None:
+    batch = Batch.labelled([[7, 8, 9], [7]], [1, 0])
+    assert batch.tokens.tolist() == [[BOS, 7, 8, 9], [BOS, 7, PAD, PAD]]
+    assert batch.keep is not None
+    assert batch.keep.tolist() == [[True] * 4, [True, True, False, False]]
+    assert batch.labels is not None
+    assert batch.labels.tolist() == [1, 0]
+    assert (batch.n_tokens, batch.pad_share, batch.label_keep, batch.source) == (6, 0.25, None, None)
+
+
+def test_tagged_by_example() -> None:
+    batch = Batch.tagged([[7, 8], [9]], [[1, 2], [3]])
+    assert batch.tokens.tolist() == [[7, 8], [9, PAD]]
+    assert batch.keep is not None
+    assert batch.keep.tolist() == [[True, True], [True, False]]
+    assert batch.labels is not None
+    assert rows(batch.labels, batch.keep) == [[1, 2], [3]]
+    with pytest.raises(DataError, match=r"row 1 \(counted from 0\) has 1 tokens and 2 tags"):
+        Batch.tagged([[7], [8]], [[1], [2, 3]])
+
+
+def test_numbers_stay_whole_when_a_batch_is_split() -> None:
+    """Four numbers a row, beside rows whose padding is cut off: numbers have no places."""
+    parts = Batch.labelled([[7] * 9, [8]], [[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]).split(2)
+    assert [part.tokens.shape[1] for part in parts] == [10, 2]
+    assert [part.labels.tolist() for part in parts] == [[[1.0, 2.0, 3.0, 4.0]], [[5.0, 6.0, 7.0, 8.0]]]
+
+
+def test_features_are_counted_by_place() -> None:
+    tokens, keep = pad_features([[[1.0, 2.0, 3.0]] * 4, [[4.0, 5.0, 6.0]]])
+    batch = Batch(tokens, keep, labels=torch.tensor([1, 0]))
+    assert (batch.n_tokens, batch.pad_share) == (5, 3 / 8)
+    first, second = batch.split(2)
+    assert (first.tokens.shape, second.tokens.shape, second.keep) == ((1, 4, 3), (1, 1, 3), None)
+
+
+def test_labels_are_counted_from_zero() -> None:
+    texts = ["no", "yes", "no"]
+    tokenizers = build_tokenizers(TokenizerConfig(), [Pair("x y", text) for text in texts], labelled=True)
+    encoded = encode_pairs([Pair("x", text) for text in texts], tokenizers)
+    batch = collate(encoded, [1, 0, 2], LABEL)
+    assert batch.labels is not None
+    assert batch.labels.tolist() == [1, 0, 0]
+    assert batch.tokens.tolist() == [[BOS, 6]] * 3
+
+
+@pytest.mark.parametrize("build", [Batch.pairs, Batch.blanks])
 def test_as_many_sources_as_targets(build: type) -> None:
     with pytest.raises(DataError, match="2 sources came with 1 targets"):
         build([[7], [8]], [[9]])

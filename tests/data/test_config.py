@@ -9,10 +9,10 @@ import pytest
 
 from glassformer.data import batch, config
 from glassformer.data.config import DataConfig, TokenizerConfig
-from glassformer.data.dataset import encode_pairs
+from glassformer.data.dataset import Tokenizers, encode_pairs
 from glassformer.data.pairs import Pair
 from glassformer.data.synthetic import TASKS
-from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer
+from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, Labels
 from glassformer.foundation.errors import ConfigError
 
 
@@ -40,6 +40,15 @@ DATA_ERRORS = {
         {"train": "x.tsv", "train_source": "x", "train_target": "y"},
         ["train pairs", "data.train and data.train_source and data.train_target"],
     ),
+    "labels without their layout": (
+        {"task": "labelled"},
+        ["data.task='labelled'", "data.layout='encoder-decoder'", "Set both"],
+    ),
+    "the layout without labels": ({"task": "copy", "layout": "label"}, ["data.task='copy'", "data.layout='label'"]),
+    "labelled text in two files": (
+        {"task": "labelled", "layout": "label", "train_source": "x", "train_target": "y"},
+        ["one file a split", "data.train_source is set", "by data.train"],
+    ),
     "half of a parallel pair": ({"test_source": "x"}, ["data.test_source is set without data.test_target"]),
     "the other half": ({"test_target": "x"}, ["data.test_target is set without data.test_source"]),
     "no dev pairs": ({"dev_size": 0}, ["data.dev_size is 0", "at least 1"]),
@@ -64,6 +73,8 @@ TOKENIZER_ERRORS = {
     "unknown kind": ({"kind": "charcter"}, ["tokenizer.kind='charcter'", "Did you mean 'character'?"]),
     "unknown source kind": ({"source_kind": "wrd", "shared": False}, ["tokenizer.source_kind='wrd'", "'word'?"]),
     "shared, of two kinds": ({"source_kind": "byte"}, ["'byte'", "'word'", "tokenizer.shared = false"]),
+    "rare bytes": ({"kind": "byte", "min_count": 2}, ["tokenizer.min_count (2)", "'byte'", "min_count=1"]),
+    "no word at all": ({"min_count": 0}, ["tokenizer.min_count must be at least 1; got 0"]),
     "too small for bytes": ({"kind": "bpe", "vocab_size": 261}, ["261", "at least 262", "'byte'"]),
     "too small on the source side": (
         {"kind": "word", "source_kind": "bpe", "shared": False, "vocab_size": 10},
@@ -98,6 +109,8 @@ def test_files_of_a_split() -> None:
 def test_every_layout_of_the_config_has_a_batch_and_lengths() -> None:
     encoded = encode_pairs([Pair("ab", "c")], _bytes())
     for layout in config.LAYOUTS:
+        if layout == config.LABEL:
+            encoded = encode_pairs([Pair("ab", "c")], Tokenizers(ByteTokenizer(), Labels(["b", "c"])))
         source, target = encoded.lengths(layout)
         made = batch.collate(encoded, [0], layout)
         assert made.tokens.shape[1] == target[0]
@@ -126,6 +139,4 @@ def _with_path() -> dict[str, str]:
 
 
 def _bytes():
-    from glassformer.data.dataset import Tokenizers
-
     return Tokenizers(ByteTokenizer(), ByteTokenizer())

@@ -23,6 +23,7 @@ from glassformer.data.tokenizer import (
     UNK,
     ByteTokenizer,
     CharacterTokenizer,
+    Labels,
     Tokenizer,
     WordTokenizer,
     tokenizer_from_json,
@@ -280,3 +281,20 @@ def test_a_tokenizer_of_another_kind_is_refused(kind: str) -> None:
 
 def test_every_kind_is_a_tokenizer() -> None:
     assert all(issubclass(cls, Tokenizer) for cls in TOKENIZERS.values())
+
+
+def test_rare_words_become_unk() -> None:
+    texts = ["a b a", "b c"]
+    for least, known in ((1, "abc"), (2, "ab"), (3, "")):
+        words = WordTokenizer.train(texts, TokenizerConfig(min_count=least))
+        assert words.entries == tuple(known)
+        assert words.encode("a c") == [6 if "a" in known else UNK, 8 if "c" in known else UNK]
+
+
+def test_a_label_is_a_whole_text() -> None:
+    labels = Labels(["a b", "c"])
+    assert [labels.encode(text) for text in ("a b", "c", "a")] == [[6], [7], [UNK]]
+    again = tokenizer_from_json(labels.to_json())
+    assert type(again) is Labels
+    assert again.to_json() == labels.to_json()
+    assert again.tokens([6, 7]) == ["a b", "c"]

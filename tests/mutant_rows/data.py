@@ -8,6 +8,7 @@ TOK, SUB, SYN, ENG, PAIR, SET, BAT, SAM, CON = (
     f"tests/data/test_{name}.py"
     for name in ("tokenizer", "subword", "synthetic", "english", "pairs", "dataset", "batch", "sampler", "config")
 )
+LAB, FEA = "tests/data/test_labelled.py", "tests/data/test_features.py"
 
 # One row on two or three lines; the layout is a table's, not code's.
 # fmt: off
@@ -21,7 +22,7 @@ ROWS: list[Mutant] = [
     Mutant("decode of bytes shows special tokens", "data/bytewise.py",
         "if id >= len(SPECIALS) or id == UNK)", "if id >= 0)", TOK),
     Mutant("the vocabulary is in hash order", "data/words.py",
-        "return cls(sorted(found))", "return cls(list(found))", TOK),
+        "return cls(sorted(piece for", "return cls(list(piece for", TOK),
     Mutant("bytes are Latin-1 pieces", "data/byte_level.py", "range(161, 173)", "range(160, 173)", TOK),
     Mutant("a lone surrogate is replaced in silence", "data/vocabulary.py",
         'return text.encode("utf-8")', 'return text.encode("utf-8", "replace")', TOK),
@@ -120,5 +121,32 @@ ROWS: list[Mutant] = [
         "if (source is None) != (target is None):", "if False:", CON),
     Mutant("the config loads numpy", "data/config.py",
         "from dataclasses import dataclass\n", "from dataclasses import dataclass\n\nimport numpy\n", CON),
+    Mutant("a label outside the set is taken", "data/labelled.py",
+        "if known is not None and row.label not in known:", "if False:", LAB),
+    Mutant("one class is enough", "data/labelled.py",
+        "if all(pair.target == first for pair in pairs):", "if False:", LAB),
+    Mutant("the header is a text", "data/labelled.py",
+        "if number == 1 and names is not None:", "if False:", LAB),
+    Mutant("an empty text is taken", "data/labelled.py", "if empty and not skip_empty:", "if False:", LAB),
+    Mutant("lines left out are not counted", "data/labelled.py", "skipped += 1", "skipped += 0", LAB),
+    Mutant("a column too many is dropped", "data/labelled.py",
+        "len(cells) <= max(text, label) or len(cells) != width", "len(cells) <= max(text, label)", LAB),
+    Mutant("columns count from 0", "data/labelled.py", "return place - 1", "return place", LAB),
+    Mutant("true is the label 1", "data/labelled.py",
+        "isinstance(value, int) and not isinstance(value, bool)", "isinstance(value, int)", LAB),
+    Mutant("a label with a space is another label", "data/labelled.py",
+        "if row.label != row.label.strip():", "if False:", LAB),
+    Mutant("vectors of unequal width are cut", "data/features.py",
+        "if len(vector) != width:", "if len(vector) < width:", FEA),
+    Mutant("NaN is a feature", "data/features.py", "~np.isfinite(found)", "np.isinf(found)", FEA),
+    Mutant("rare words stay", "data/words.py", "if count >= config.min_count", "if count >= 1", TOK),
+    Mutant("labels count from the special tokens on", "data/batch.py",
+        "label - FIRST_LABEL for", "label - FIRST_LABEL + 1 for", f"{BAT}::test_labels_are_counted_from_zero"),
+    Mutant("numbers are cut with the padding", "data/batch.py",
+        "labels.ndim == 2 and not labels.is_floating_point()", "labels.ndim == 2",
+        f"{BAT}::test_numbers_stay_whole_when_a_batch_is_split"),
+    Mutant("a labelled text has no first token", "data/batch.py",
+        "pad([[BOS, *ids] for ids in texts])", "pad([[EOS, *ids] for ids in texts])",
+        f"{BAT}::test_labelled_by_example"),
 ]
 # fmt: on

@@ -10,6 +10,7 @@ ALONE = f"{PADDING}::test_each_row_of_a_padded_batch_gets_what_it_gets_alone"
 POSITIONS, TORCH = "tests/parts/test_positions.py", "tests/parity/test_torch_transformer.py"
 OBSERVE = "tests/lens/test_observe.py"
 CONFIG, COUNT, MODEL = (f"tests/model/test_{part}.py" for part in ("config", "count", "transformer"))
+HEADS = "tests/contract/test_heads.py"
 
 # One row on two to four lines; the layout is a table's, not code's.
 # fmt: off
@@ -75,7 +76,7 @@ ROWS: list[Mutant] = [
     Mutant("a keep of numbers is taken by the model", "model/stack.py",
         "        check_keep(keep)\n", "", f"{MODEL}::test_a_keep_of_numbers_is_refused"),
     Mutant("a name in the state dict changes", "model/transformer.py",
-        "self.head = Head(", "self.lm_head = self.head = Head(", f"{MODEL}::test_names_in_the_state_dict"),
+        "self.head = lookup(", "self.lm_head = self.head = lookup(", f"{MODEL}::test_names_in_the_state_dict"),
     Mutant("the decoder reads the padding of the source", "model/transformer.py",
         "memory=memory, memory_keep=source_keep, cache=cache)", "memory=memory, cache=cache)",
         f"{TORCH}::test_model_equals_transformer"),
@@ -109,5 +110,25 @@ ROWS: list[Mutant] = [
         f"{OBSERVE}::test_weights_are_those_of_multihead_attention"),
     Mutant("weights hold on to their graph", "lens/observe.py",
         "with torch.no_grad():", "with torch.enable_grad():", f"{OBSERVE}::test_weights"),
+    # heads and inputs
+    Mutant("the head pools without its mask", "model/transformer.py",
+        "self.head(x, keep) if", "self.head(x) if", f"{HEADS}::test_each_row_gets_what_it_gets_alone"),
+    Mutant("the offset of a head over places is lost", "model/heads.py",
+        "F.linear(self.dropout(x), self.weight, self.bias)", "F.linear(self.dropout(x), self.weight)",
+        f"{HEADS}::test_a_row_of_padding_alone_harms_nobody tests/train/test_loop.py::test_any_split_is_the_whole_batch"),
+    Mutant("a head begins with an opinion", "model/initialize.py",
+        "if not (config.tie_embeddings and isinstance(config.head, Lm)):", "if isinstance(config.head, Lm):",
+        f"{HEADS}::test_first_answers_say_nothing"),
+    Mutant("features begin too loud", "model/initialize.py",
+        "stack.embedding.weight.shape[1] ** -0.5 if features", "1.0 if features",
+        "tests/parts/test_inputs.py::test_begins_with_the_variance_of_what_is_read"),
+    Mutant("the first vector of a causal stack is pooled", "model/config.py",
+        'getattr(self.head, "pooling", None) == "first" and self.stack.causal', "False",
+        "tests/parts/test_inputs.py::test_what_contradicts_is_refused_when_configured"),
+    Mutant("numbers are dropped in place of tokens", "model/stack.py",
+        "x.new_ones(*x.shape[:2], 1)", "torch.ones_like(x)",
+        "tests/parts/test_inputs.py::test_dropped_tokens_are_whole_and_random_and_for_training_alone"),
+    Mutant("the head is lost on the way to a file", "model/config.py",
+        'asdict(self) | {"head": output_to_dict(self.head)}', "asdict(self)", "tests/store/test_heads.py"),
 ]
 # fmt: on

@@ -14,6 +14,8 @@ ENCODER_LAYER, DECODER_LAYER = f"{TORCH}::test_block_equals_encoder_layer", f"{T
 BRANCHES, DROPOUT, POSITIONS = (f"tests/parts/test_{part}.py" for part in ("branches", "dropout", "positions"))
 PART_CACHE, VOCABULARY = "tests/parts/test_cache.py", "tests/parts/test_vocabulary.py"
 MODEL, CONFIG, COMPILE = (f"tests/model/test_{part}.py" for part in ("transformer", "config", "compile"))
+INPUTS = "tests/parts/test_inputs.py"
+HEADS = "tests/contract/test_heads.py"
 
 # One row on two to four lines; the layout is a table's, not code's.
 # fmt: off
@@ -137,5 +139,30 @@ ROWS: list[Mutant] = [
         "keys[..., None, :]).abs()", "keys[..., None, :])", POSITIONS),
     Mutant("alibi fills up twelve heads in its own way", "parts/positions/bias.py",
         "range(0, 2 * (n_heads - lower), 2)", "range(n_heads - lower)", POSITIONS),
+    # features and poolings
+    Mutant("an infinite feature is taken", "parts/inputs.py", "(~x.isfinite())", "x.isnan()", INPUTS),
+    Mutant("features of another width are taken", "parts/inputs.py",
+        "if x.ndim != 3 or x.shape[-1] != n_features:", "if x.ndim != 3:", f"{INPUTS}::test_another_width_is_refused"),
+    Mutant("the map of features has no offset", "parts/inputs.py",
+        "F.linear(x, self.weight, self.bias)", "F.linear(x, self.weight)", f"{INPUTS}::test_the_map_is_linear"),
+    Mutant("padding is pooled", "parts/pooling.py",
+        "total = torch.where(keep[:, :, None], x, 0.0).sum(1)", "total = x.sum(1)",
+        f"{HEADS}::test_pooling_ignores_padding_in_value_and_gradient"),
+    Mutant("padding counts in the mean", "parts/pooling.py",
+        "total / keep.sum(1, keepdim=True).clamp(min=1)", "total / keep.shape[1]",
+        f"{HEADS}::test_pooling_is_its_equation"),
+    Mutant("a row of padding pools to NaN", "parts/pooling.py",
+        ".sum(1, keepdim=True).clamp(min=1)", ".sum(1, keepdim=True)",
+        f"{HEADS}::test_a_row_of_padding_alone_harms_nobody"),
+    Mutant("the first place is pooled, real or not", "parts/pooling.py",
+        "place = keep.int().argmax(1)", "place = 0 * keep.int().argmax(1)", f"{HEADS}::test_pooling_is_its_equation"),
+    Mutant("the last real place is pooled", "parts/pooling.py",
+        "place = keep.int().argmax(1)", "place = keep.shape[1] - 1 - keep.int().flip(1).argmax(1)",
+        f"{HEADS}::test_pooling_is_its_equation"),
+    Mutant("a pooling of attention reads padding", "parts/pooling.py",
+        'torch.where(keep | blind, scores, float("-inf")).softmax(-1)', "scores.softmax(-1)",
+        f"{HEADS}::test_pooling_is_its_equation"),
+    Mutant("scores of a pooling are not scaled", "parts/pooling.py",
+        "x @ self.query * x.shape[-1] ** -0.5", "x @ self.query", f"{HEADS}::test_pooling_is_its_equation"),
 ]
 # fmt: on

@@ -12,17 +12,21 @@ from torch import Tensor, nn
 from glassformer import Batch, ModelConfig, StackConfig, Transformer
 from glassformer.data.config import DataConfig
 from glassformer.data.vocabulary import SPECIALS
+from glassformer.model.outputs import Classify, Regress, Tag
 from glassformer.model.recipe import ModelRecipe
 from glassformer.parts import POSITIONS
 from glassformer.store.folders import step_folder
 from glassformer.store.manifest import MANIFEST
-from glassformer.train.recipe import CheckpointConfig, DecodeConfig, Recipe, TrainingConfig, override
+from glassformer.train.recipe import Recipe, override
 from glassformer.train.report import Event, Reporter
 from glassformer.train.session import Session
+from glassformer.train.settings import CheckpointConfig, DecodeConfig, TrainingConfig
 
 VOCAB = 13
 STEPS = 12
-LAYOUTS = ("encoder-decoder", "encoder", "decoder")
+LAYOUTS = ("encoder-decoder", "encoder", "decoder", "classify", "tag", "regress")
+"""Of the last three an encoder whose head is of this kind."""
+OUTPUTS = {"classify": Classify(3, "attention"), "tag": Tag(3), "regress": Regress(2)}
 SCHEMES = sorted(POSITIONS)
 
 
@@ -38,6 +42,7 @@ def model(
         "encoder": {"encoder": stack},
         "decoder": {"decoder": stack},
     }
+    sides |= {kind: {"encoder": stack, "head": head} for kind, head in OUTPUTS.items()}
     made = Transformer(ModelConfig(vocab_size=vocab, tie_embeddings=tie, **sides[layout])).double()
     with torch.no_grad():
         for name, parameter in made.named_parameters():
@@ -64,6 +69,12 @@ def batch(layout: str, lengths: Iterable[tuple[int, int]], seed: int = 0) -> Bat
             return Batch.pairs(sources, targets)
         case "encoder":
             return Batch.blanks(sources, targets)
+        case "classify":
+            return Batch.labelled(sources, [n % 3 for _, n in lengths])
+        case "tag":
+            return Batch.tagged(sources, [[id % 3 for id in ids] for ids in sources])
+        case "regress":
+            return Batch.labelled(sources, [[n / 4, -1.5] for _, n in lengths])
         case _:
             text = Batch.pairs(sources, [x + y for x, y in zip(sources, targets, strict=True)])
             return Batch(text.tokens, text.keep)

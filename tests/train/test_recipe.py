@@ -12,11 +12,7 @@ from hypothesis import strategies as some
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import (
-    METRICS,
-    CheckpointConfig,
-    DecodeConfig,
     Recipe,
-    TrainingConfig,
     anchored,
     dumps_recipe,
     known_recipes,
@@ -25,8 +21,9 @@ from glassformer.train.recipe import (
     read_recipe,
     settings,
 )
+from glassformer.train.settings import LABEL_METRICS, METRICS, CheckpointConfig, DecodeConfig, TrainingConfig
 
-NAMES = ("copy", "multi30k", "numbers", "reverse", "sort", "spell")
+NAMES = ("classify", "copy", "multi30k", "numbers", "reverse", "sort", "spell")
 
 
 def recipe_file(folder: Path, text: str, name: str = "mine.toml") -> Path:
@@ -51,7 +48,7 @@ def test_named_recipe(name, tmp_path):
     recipe = load_recipe(name)
     assert recipe.name == name
     assert recipe.description.endswith(".")
-    assert recipe.data.task == ("pairs" if name == "multi30k" else name)
+    assert recipe.data.task == {"multi30k": "pairs", "classify": "labelled"}.get(name, name)
     assert read_recipe(recipe_file(tmp_path, dumps_recipe(recipe))) == recipe
 
 
@@ -219,6 +216,17 @@ def test_value_that_cannot_be(kind, values, fact):
 @pytest.mark.parametrize("metric", METRICS)
 def test_metrics_are_accepted(metric):
     assert TrainingConfig(metric=metric).metric == metric
+
+
+def test_metric_must_be_one_of_what_is_given():
+    classify = load_recipe("classify")
+    for metric in set(METRICS) - {*LABEL_METRICS, "loss"}:
+        with pytest.raises(ConfigError, match=rf"metric='{metric}' does not fit.*labels.*Try training.metric='accur"):
+            override(classify, {"training.metric": metric})
+    for metric in LABEL_METRICS:
+        assert override(classify, {"training.metric": metric}).training.metric == metric
+        with pytest.raises(ConfigError, match=rf"metric='{metric}' does not fit.*Try training.metric='exact_match'"):
+            override(load_recipe("reverse"), {"training.metric": metric})
 
 
 def test_override():

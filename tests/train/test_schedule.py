@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from glassformer.foundation.errors import ConfigError
-from glassformer.train import recipe
+from glassformer.train import settings
 from glassformer.train.schedule import SCHEDULES, Schedule
 
 PEAK, LEAST, STEPS = 3e-3, 1e-4, 1000
@@ -62,7 +62,7 @@ def test_run_that_ends_in_its_warmup(name, warmup):
 
 
 def test_recipes_know_the_same_names():
-    assert sorted(recipe.SCHEDULES) == sorted(SCHEDULES) == sorted(CLOSED)
+    assert sorted(settings.SCHEDULES) == sorted(SCHEDULES) == sorted(CLOSED)
 
 
 def test_unknown_name():

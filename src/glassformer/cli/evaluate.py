@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
-from glassformer.train.recipe import one_of, override
+from glassformer.train.recipe import override
+from glassformer.train.settings import one_of
+
+if TYPE_CHECKING:
+    from glassformer.train.use import Figures
 
 
 def run(arguments: Arguments) -> int:
@@ -25,14 +31,32 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def as_json(metrics: dict[str, float | int | str]) -> str:
+def as_json(metrics: Figures) -> str:
     """One object; a number that is not finite, which JSON cannot say, is null."""
     broken = {name: None for name, each in metrics.items() if isinstance(each, float) and not math.isfinite(each)}
     return json.dumps(metrics | broken)
 
 
-def as_table(metrics: dict[str, float | int | str]) -> str:
-    """A line for each figure."""
-    width = max(map(len, metrics))
-    shown = {name: f"{each:.4f}" if isinstance(each, float) else f"{each}" for name, each in metrics.items()}
-    return "\n".join(f"{name:{width}}  {each}" for name, each in shown.items())
+def as_table(metrics: Figures) -> str:
+    """A line for each figure; behind them a table for each figure that has rows and columns."""
+    flat = {name: each for name, each in metrics.items() if not isinstance(each, dict)}
+    width = max(map(len, flat))
+    lines = [f"{name:{width}}  {shown(each)}" for name, each in flat.items()]
+    tables = [rows_of(name, each) for name, each in metrics.items() if isinstance(each, dict)]
+    return "\n".join([*lines, *tables])
+
+
+def rows_of(name: str, rows: Mapping[str, Mapping[str, float | int | str]]) -> str:
+    """A table with a heading: the names of its rows stand in the first column."""
+    columns = list(next(iter(rows.values())))
+    cells = [[name, *columns]] + [[row, *(shown(values[each]) for each in columns)] for row, values in rows.items()]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    text = [
+        [f"{row[0]:{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))] for row in cells
+    ]
+    return "\n".join(["", *("  ".join(row) for row in text)])
+
+
+def shown(value: float | int | str) -> str:
+    """A figure as text."""
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

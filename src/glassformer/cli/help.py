@@ -21,6 +21,7 @@ EXAMPLES = {
         "glassformer train reverse --model.n-layers 3 --out runs/deeper",
         "glassformer train multi30k --data.train-source train.en --data.train-target train.de "
         "--data.dev-source val.en --data.dev-target val.de",
+        "glassformer train classify --data.train train.tsv --data.dev dev.tsv",
     ),
     "resume": ("glassformer resume runs/reverse",),
     "evaluate": (
@@ -28,6 +29,10 @@ EXAMPLES = {
         "glassformer evaluate runs/multi30k --data.test-source test.en --data.test-target test.de",
     ),
     "translate": ("glassformer translate runs/multi30k < in.en > out.de",),
+    "classify": (
+        "glassformer classify runs/classify < lines.txt > labels.txt",
+        "glassformer classify runs/classify --json < lines.txt",
+    ),
     "params": ("glassformer params runs/reverse",),
     "verify": ("glassformer verify", "glassformer verify --dtype float32 --json"),
     "demo": ("glassformer demo",),

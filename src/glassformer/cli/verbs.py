@@ -36,7 +36,9 @@ SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
 DEVICE = Option("device", "DEVICE", "Where to compute: cpu, cuda or mps (default: cpu).")
 DTYPE = Option("dtype", "DTYPE", "Numbers to compute in: float64 or float32 (default: float64).")
 NOTEBOOKS = Option("notebooks", "FOLDER", "The five tutorial notebooks, whose code is then run beside ours.")
-BATCH_SIZE = Option("batch-size", "N", "Lines translated together (default: as the recipe says).")
+BATCH_SIZE = Option("batch-size", "N", "Lines read together (default: as the recipe says).")
+PROBABILITIES = Option("probabilities", None, "After the label, TAB and label=probability for each label there is.")
+JSON_LINES = Option("json", None, "One JSON object a line, with label and probabilities; null for a blank line.")
 
 COMMON = (
     Option("help", None, "Show this help."),
@@ -55,7 +57,8 @@ VERBS: dict[str, Verb] = {
     "evaluate": Verb(
         "score a run on the test split",
         "RUN",
-        "Score the best checkpoint of a run: it answers every source by itself, and the answers are compared.",
+        "Score the best checkpoint of a run: it answers every source by itself, and the answers are compared. "
+        "Of a classifier: accuracy, macro F1, and figures for each label.",
         (SPLIT, JSON),
         ("data", "decode"),
     ),
@@ -64,6 +67,13 @@ VERBS: dict[str, Verb] = {
         "RUN",
         "Read lines on standard input, write one answer for each on standard output. A blank line stays blank.",
         (BATCH_SIZE,),
+    ),
+    "classify": Verb(
+        "label line by line",
+        "RUN",
+        "Read lines on standard input, write the label of each on standard output. A blank line stays blank; no line "
+        "is cut.",
+        (PROBABILITIES, JSON_LINES, BATCH_SIZE),
     ),
     "params": Verb("show where the parameters are", "RUN", "List every tensor of a run's model.", (JSON,)),
     "verify": Verb(

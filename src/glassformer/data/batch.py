@@ -1,10 +1,13 @@
-"""What a model reads in one step: rows of token ids, padded on the right, with the padding marked.
+"""What a model reads in one step: rows of token ids (or of features), padded on the right, with the padding marked.
 
 sources  [[7, 8, 9], [7]]            Batch.pairs ──▶  source  7 8 9 <eos>        tokens  <bos> 9 8 7 <eos>
 targets  [[9, 8, 7], [8]]                                     7 <eos> · ·                <bos> 8 <eos> · ·
 
 sources  [[7, 8]]                    Batch.blanks ──▶ tokens  7 8 <sep> <blank> <blank>
 targets  [[8, 7]]                                     labels  · ·   ·      8       7
+
+texts    [[7, 8, 9], [7]]            Batch.labelled ▶  tokens  <bos> 7 8 9          labels  1
+labels   [1, 0]                                               <bos> 7 · ·                  0
 """
 
 from __future__ import annotations
@@ -17,27 +20,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded
 from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP
+from glassformer.data.words import FIRST_LABEL
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import lookup
-from glassformer.foundation.shapes import Bool, Int, Tensor
+from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 
 
 @dataclass(frozen=True)
 class Batch:
     """Rows of ids, and which of them are real. A `keep` of None says that all are, which keeps the fast kernels."""
 
-    tokens: Int[Tensor, "B T"]
-    """What the model reads: <bos> y1 ... yn <eos> for a decoder, or the encoder's sequence."""
+    tokens: Int[Tensor, "B T"] | Float[Tensor, "B T I"]
+    """What the model reads: <bos> y1 ... yn <eos> for a decoder, or the encoder's sequence; or features, not ids."""
     keep: Bool[Tensor, "B T"] | None = None
     """True at real tokens."""
-    source: Int[Tensor, "B S"] | None = None
+    source: Int[Tensor, "B S"] | Float[Tensor, "B S J"] | None = None
     """x1 ... xm <eos>, read by the encoder of an encoder-decoder."""
     source_keep: Bool[Tensor, "B S"] | None = None
     """True at real source tokens."""
-    labels: Int[Tensor, "B T"] | None = None
-    """What to predict in place. None: every token predicts the next one, and the objective shifts."""
+    labels: Int[Tensor, "B T"] | Int[Tensor, " B"] | Float[Tensor, "B N"] | None = None
+    """What to predict: an id in each place, a label or N numbers a row. None: the next token; the objective shifts."""
     label_keep: Bool[Tensor, "B T"] | None = None
     """True where `labels` counts."""
 
@@ -58,6 +63,29 @@ class Batch:
         labels, _ = pad([[*[PAD] * (len(source) + 1), *target] for source, target in both])
         return cls(tokens, keep, labels=labels, label_keep=tokens == BLANK)
 
+    @classmethod
+    def labelled(
+        cls, texts: Sequence[Sequence[int]], labels: Sequence[int] | Sequence[float] | Sequence[Sequence[float]]
+    ) -> Batch:
+        """For a head that answers once a sequence: <bos> and the text, and its label, its number or its numbers."""
+        _check_same_number(texts, labels, "text", "label")
+        tokens, keep = pad([[BOS, *ids] for ids in texts])
+        found = torch.as_tensor(labels)
+        return cls(tokens, keep, labels=found[:, None] if found.is_floating_point() and found.ndim == 1 else found)
+
+    @classmethod
+    def tagged(cls, rows: Sequence[Sequence[int]], tags: Sequence[Sequence[int]]) -> Batch:
+        """For a head that answers in each place: the tokens alone, and a tag for each of them."""
+        _check_same_number(rows, tags, "row", "list of tags")
+        for number, (row, its_tags) in enumerate(zip(rows, tags, strict=True)):
+            if len(row) != len(its_tags):
+                raise DataError(
+                    f"Every token has one tag, but row {number} (counted from 0) has {len(row)} tokens and "
+                    f"{len(its_tags)} tags. Give as many tags as tokens."
+                )
+        tokens, keep = pad(rows)
+        return cls(tokens, keep, labels=pad(tags)[0])
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
         present = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
@@ -66,12 +94,12 @@ class Batch:
     @property
     def n_tokens(self) -> int:
         """Real tokens, of source and target together."""
-        return sum(int(keep.sum()) if keep is not None else ids.numel() for ids, keep in self._sides())
+        return sum(int(keep.sum()) if keep is not None else places(ids) for ids, keep in self._sides())
 
     @property
     def pad_share(self) -> float:
         """The share of places that hold padding, 0 to 1."""
-        return 1 - self.n_tokens / sum(ids.numel() for ids, _ in self._sides())
+        return 1 - self.n_tokens / sum(places(ids) for ids, _ in self._sides())
 
     def split(self, n: int) -> list[Batch]:
         """At most `n` micro-batches of nearly equal numbers of rows, in order; fewer when there are fewer rows.
@@ -86,18 +114,27 @@ class Batch:
     def _part(self, rows: slice) -> Batch:
         keep, here = _still_padded(self.keep, rows)
         source_keep, there = _still_padded(self.source_keep, rows)
+        labels = self.labels
+        if labels is not None:
+            in_place = labels.ndim == 2 and not labels.is_floating_point()
+            labels = labels[rows, here] if in_place else labels[rows]
         return Batch(
             tokens=self.tokens[rows, here],
             keep=keep,
             source=None if self.source is None else self.source[rows, there],
             source_keep=source_keep,
-            labels=None if self.labels is None else self.labels[rows, here],
+            labels=labels,
             label_keep=None if self.label_keep is None else self.label_keep[rows, here],
         )
 
     def _sides(self) -> list[tuple[Tensor, Tensor | None]]:
         sides = [(self.tokens, self.keep)]
         return sides if self.source is None else [*sides, (self.source, self.source_keep)]
+
+
+def places(ids: Tensor) -> int:
+    """How many places a tensor [B, T] or [B, T, I] has."""
+    return ids.shape[0] * ids.shape[1]
 
 
 def _still_padded(keep: Tensor | None, rows: slice) -> tuple[Tensor | None, slice]:
@@ -124,9 +161,14 @@ def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Te
     return torch.as_tensor(tokens), None if bool(real.all()) else torch.as_tensor(real)
 
 
+def _labelled(texts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> Batch:
+    return Batch.labelled(texts, [label - FIRST_LABEL for (label,) in labels])
+
+
 _BUILD: dict[str, Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Batch]] = {
     "encoder-decoder": Batch.pairs,
     "encoder": Batch.blanks,
+    LABEL: _labelled,
 }
 
 
@@ -148,9 +190,11 @@ def check_ids(tokens: Int[Tensor, "B T"], vocab_size: int, name: str) -> None:
         )
 
 
-def _check_same_number(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:
+def _check_same_number(
+    sources: Sequence[object], targets: Sequence[object], one: str = "source", other: str = "target"
+) -> None:
     if len(sources) != len(targets):
         raise DataError(
-            f"Every source needs its target, but {len(sources)} sources came with {len(targets)} targets. "
+            f"Every {one} needs its {other}, but {len(sources)} {one}s came with {len(targets)} {other}s. "
             f"Pass two lists of equal length, row i of one belonging to row i of the other."
         )

@@ -8,8 +8,12 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup, suggestion
 
 PAIRS = "pairs"
+LABELLED = "labelled"
+FILES = (PAIRS, LABELLED)
+"""The tasks that read files of the user."""
 SPLITS = ("train", "dev", "test")
-LAYOUTS = ("encoder-decoder", "encoder")
+LABEL = "label"
+LAYOUTS = ("encoder-decoder", "encoder", LABEL)
 BYTES_AND_SPECIALS = 256 + 6  # the smallest byte-level vocabulary: every byte, and the six special tokens
 
 
@@ -18,9 +22,9 @@ class DataConfig:
     """Where pairs of source and target text come from: files of the user, or a task that makes them."""
 
     task: str = PAIRS
-    """"pairs" reads the files named below; any other name is a synthetic task that needs no files."""
+    """"pairs" and "labelled" read the files named below; any other name is a synthetic task that needs no files."""
     train: str | None = None
-    """Training pairs in one file: source, TAB, target on each line; plain or .gz."""
+    """Training pairs in one file: source (or text), TAB, target (or label) on each line; plain or .gz."""
     dev: str | None = None
     """Pairs that choose the best checkpoint, same form as `train`."""
     test: str | None = None
@@ -37,6 +41,12 @@ class DataConfig:
     """Source side of the test pairs; goes with `test_target`, replaces `test`."""
     test_target: str | None = None
     """Target side of the test pairs."""
+    text_column: str | None = None
+    """Labelled files: column of the text, by name or number from 1 (.jsonl: field); none: the first (.jsonl: text)."""
+    label_column: str | None = None
+    """Labelled files: column of the label, in the same way; none: the second (.jsonl: label)."""
+    header: bool = False
+    """The first line of a labelled file names its columns; so it is anyway where a column is given by name."""
     skip_empty: bool = False
     """Skip (and count) pairs with an empty side. False refuses them, since they usually mean misaligned files."""
     symbols: int = 18
@@ -46,7 +56,7 @@ class DataConfig:
     max_length: int = 8
     """Longest source of copy, reverse and sort, in symbols; equal to `min_length` there is no padding at all."""
     layout: str = LAYOUTS[0]
-    """"encoder-decoder", or "encoder": one sequence [source, <sep>, blanks] whose blanks are filled in place."""
+    """"encoder-decoder"; "encoder": [source, <sep>, blanks], filled in place; or "label": a label for each text."""
     train_size: int = 100_000
     """Training pairs that a synthetic task makes."""
     dev_size: int = 500
@@ -57,10 +67,14 @@ class DataConfig:
     def __post_init__(self) -> None:
         from glassformer.data.synthetic import TASKS  # here, because a task's own signature names this class
 
-        if self.task != PAIRS:
-            lookup({**dict.fromkeys(TASKS), PAIRS: None}, self.task, "data.task")
+        lookup(dict.fromkeys((*TASKS, *FILES)), self.task, "data.task")
         if self.layout not in LAYOUTS:
             raise ConfigError(f"data.layout={self.layout!r} is not known. {suggestion(self.layout, LAYOUTS)}")
+        if (self.task == LABELLED) != (self.layout == LABEL):
+            raise ConfigError(
+                f"data.task={LABELLED!r} and data.layout={LABEL!r} go together: labels are there to be told; got "
+                f"data.task={self.task!r} and data.layout={self.layout!r}. Set both, or neither."
+            )
         self._check_files()
         self._check_sizes()
 
@@ -74,10 +88,14 @@ class DataConfig:
         for split in SPLITS:
             tsv, source, target = self.files(split)
             given = [f"data.{name}" for name, path in _named(split, tsv, source, target) if path is not None]
-            if given and self.task != PAIRS:
+            if given and self.task not in FILES:
                 raise ConfigError(
                     f"The task {self.task!r} makes its own pairs and reads no file, but {given[0]} is set. "
                     f"Remove {given[0]}, or set data.task = {PAIRS!r}."
+                )
+            if self.task == LABELLED and (source or target):
+                raise ConfigError(
+                    f"Labelled text comes in one file a split, but {given[0]} is set. Name the file by data.{split}."
                 )
             if tsv is not None and len(given) > 1:
                 raise ConfigError(
@@ -113,6 +131,8 @@ class TokenizerConfig:
     """One vocabulary for both sides: fewer parameters, and the two embeddings can be tied."""
     vocab_size: int = 8_000
     """Entries to train, special tokens included; bpe only, the other kinds keep all they meet. 8,000 suits 10 MB."""
+    min_count: int = 1
+    """Words or characters met fewer times in the training text become <unk>; word and character only."""
 
     def __post_init__(self) -> None:
         from glassformer.data.tokenizer import TOKENIZERS  # here, because a tokenizer's own signature names this class
@@ -125,6 +145,13 @@ class TokenizerConfig:
                     f"One vocabulary cannot be of two kinds: tokenizer.source_kind is {self.source_kind!r} and "
                     f"tokenizer.kind is {self.kind!r}. Set tokenizer.shared = false, or make the two kinds equal."
                 )
+        if self.min_count < 1:
+            raise ConfigError(f"tokenizer.min_count must be at least 1; got {self.min_count}. Try min_count=2.")
+        if self.min_count > 1 and not {"word", "character"} & {self.kind, self.source_kind}:
+            raise ConfigError(
+                f"tokenizer.min_count ({self.min_count}) drops rare words or characters, but tokenizer.kind is "
+                f"{self.kind!r}, which has neither. Set min_count=1, or tokenizer.kind = 'word'."
+            )
         if self.vocab_size < BYTES_AND_SPECIALS and "bpe" in (self.kind, self.source_kind):
             raise ConfigError(
                 f"tokenizer.vocab_size is {self.vocab_size}, but bpe begins with 256 bytes and 6 special tokens. "

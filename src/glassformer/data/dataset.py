@@ -9,12 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.config import LAYOUTS, PAIRS, DataConfig, TokenizerConfig
+from glassformer.data.config import LABEL, LABELLED, LAYOUTS, PAIRS, DataConfig, TokenizerConfig
+from glassformer.data.labelled import Columns, read_labelled, refuse_one_class
 from glassformer.data.pairs import Loaded, Pair, read_parallel, read_tsv
 from glassformer.data.sequences import Sequences
 from glassformer.data.synthetic import make_pairs
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.vocabulary import Tokenizer
+from glassformer.data.words import Labels
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.registry import lookup
 
@@ -39,16 +41,27 @@ class Encoded:
     def lengths(self, layout: str = LAYOUTS[0]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many places each sample takes in a batch of this layout, on the source side and in `tokens`.
 
-        Special tokens are counted: x <eos> and <bos> y <eos>, or x <sep> y in one sequence and no source side.
+        Special tokens are counted: x <eos> and <bos> y <eos>; or in one sequence, without a source side, x <sep> y,
+        or <bos> x where a label is asked for.
         """
         source, target = self.source.lengths, self.target.lengths
-        sides = {"encoder-decoder": (source + 1, target + 2), "encoder": (np.zeros_like(source), source + 1 + target)}
+        nothing = np.zeros_like(source)
+        sides = {
+            "encoder-decoder": (source + 1, target + 2),
+            "encoder": (nothing, source + 1 + target),
+            LABEL: (nothing, source + 1),
+        }
         return lookup(sides, layout, "data.layout")
 
 
-def load_pairs(config: DataConfig, split: str, seed: int = 0) -> Loaded:
-    """The pairs of "train", "dev" or "test". `seed` chooses those of a synthetic task; files are what they are."""
+def load_pairs(config: DataConfig, split: str, seed: int = 0, labels: Labels | None = None) -> Loaded:
+    """The pairs of "train", "dev" or "test". `seed` chooses those of a synthetic task; files are what they are.
+
+    Of labelled text a pair is (text, label); where `labels` are given, no other is taken.
+    """
     tsv, source, target = config.files(split)
+    if config.task == LABELLED:
+        return _load_labelled(config, split, labels)
     if config.task != PAIRS:
         return Loaded(make_pairs(config, split, seed), skipped=0)
     if tsv is not None:
@@ -61,12 +74,30 @@ def load_pairs(config: DataConfig, split: str, seed: int = 0) -> Loaded:
     )
 
 
-def build_tokenizers(config: TokenizerConfig, pairs: Sequence[Pair]) -> Tokenizers:
-    """Tokenizers trained on `pairs`: one on both sides' texts when shared, else one on each side's."""
+def _load_labelled(config: DataConfig, split: str, labels: Labels | None) -> Loaded:
+    path = config.files(split)[0]
+    if path is None:
+        raise ConfigError(
+            f"There is no file for the {split} texts. Set data.{split} to a file of lines with text, TAB, label."
+        )
+    columns = Columns(config.text_column, config.label_column, config.header)
+    loaded = read_labelled(path, columns, config.skip_empty, None if labels is None else labels.entries)
+    if split == "train":
+        refuse_one_class(path, loaded.pairs)
+    return loaded
+
+
+def build_tokenizers(config: TokenizerConfig, pairs: Sequence[Pair], *, labelled: bool = False) -> Tokenizers:
+    """Tokenizers trained on `pairs`: one on both sides' texts when shared, else one on each side's.
+
+    The target side of labelled text is its label set.
+    """
     if not pairs:
         raise DataError("A vocabulary is made from training text, but there are no pairs. Give at least one pair.")
     source_kind = config.source_kind or config.kind
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    if labelled:
+        return Tokenizers(TOKENIZERS[source_kind].train(sources, config), Labels(sorted(set(targets))))
     if config.shared:
         both = TOKENIZERS[config.kind].train(sources + targets, config)
         return Tokenizers(both, both)

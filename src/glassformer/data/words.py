@@ -1,9 +1,10 @@
-"""Tokenizers whose vocabulary is a list of strings: the words, or the characters, of the training text."""
+"""Tokenizers whose vocabulary is a list of strings: the words, or the characters, of the training text; or labels."""
 
 from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, cast
 
@@ -68,11 +69,12 @@ class _Listed(Tokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> _Listed:
-        found: set[str] = set()
+        found: Counter[str] = Counter()
         for text in texts:
             utf8(text)
             found.update(cls.cut(text))
-        return cls(sorted(found))  # sorted: the order must not depend on Python's string hashes
+        # sorted: the order must not depend on Python's string hashes
+        return cls(sorted(piece for piece, count in found.items() if count >= config.min_count))
 
 
 class WordTokenizer(_Listed):
@@ -95,3 +97,17 @@ class CharacterTokenizer(_Listed):
     @staticmethod
     def cut(text: str) -> list[str]:
         return list(text)
+
+
+class Labels(_Listed):
+    """The label set of a classifier: the whole text is one entry. Label k of the model has id FIRST_LABEL + k."""
+
+    kind = "label"
+    joint = "\n"
+
+    @staticmethod
+    def cut(text: str) -> list[str]:
+        return [text]
+
+
+FIRST_LABEL = len(SPECIALS)

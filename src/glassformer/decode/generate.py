@@ -11,6 +11,7 @@ from glassformer.data.batch import pad
 from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
 
@@ -71,6 +72,15 @@ def generate(
         going, run = _leave(going, done, run, model.config.stack.max_len)
 
 
+def check_writes(model: Transformer) -> None:
+    """Refuse a model whose head gives no tokens. Errors: `ConfigError`."""
+    if not isinstance(model.config.head, Lm):
+        raise ConfigError(
+            f"Tokens are written by a model with head=Lm(); this one has head {model.config.head.kind!r}. "
+            "Call model(tokens, keep=keep), or label_probabilities() of a classifier."
+        )
+
+
 class _Run(NamedTuple):
     """What goes from one step to the next."""
 
@@ -84,6 +94,7 @@ class _Run(NamedTuple):
 def _start(
     model: Transformer, sources: Sequence[Sequence[int]] | None, prompts: Sequence[Sequence[int]] | None
 ) -> _Run:
+    check_writes(model)
     if not model.config.stack.causal:
         raise ConfigError("generate() writes from left to right; this model reads both ways. Use fill_blanks().")
     if (sources is None) == (model.encoder is not None and model.decoder is not None):
@@ -138,6 +149,7 @@ def _leave(going: list[int], done: list[bool], run: _Run, max_len: int | None) -
 @torch.no_grad()
 def fill_blanks(model: Transformer, sources: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[list[int]]:
     """Answers of an encoder alone: row i reads [source, <sep>, blanks] and fills `lengths[i]` blanks at once."""
+    check_writes(model)
     model.eval()
     device = next(model.parameters()).device
     rows = [[*source, SEP, *[BLANK] * length] for source, length in zip(sources, lengths, strict=True)]

@@ -10,8 +10,10 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.registry import suggestion
+from glassformer.model.contradictions import check_attention_rule, check_experts, check_residual
 from glassformer.model.deepnorm import DeepNorm, deepnorm
 from glassformer.model.order import check_order
+from glassformer.model.outputs import Lm, Output, output_from_dict, output_to_dict
 
 Config = TypeVar("Config", bound="StackConfig | ModelConfig | RotaryConfig | RelativeConfig")
 
@@ -20,8 +22,6 @@ COUNTS = (
     *("n_experts", "experts_per_token"),
 )
 """Settings that count something, and begin at 1."""
-ADDS_TO_SCORES = ("alibi", "t5", "shaw")
-"""Position schemes that need scores to add to."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,13 @@ class StackConfig:
     n_heads: int = 4
     n_layers: int = 3
     d_ff: int = 1024
+    n_features: int | None = None  # None: the stack reads tokens; else vectors of so many numbers
     n_kv_heads: int | None = None  # None: as many as n_heads; fewer is grouped-query attention
     d_head: int | None = None  # None: d_model / n_heads
     dropout: float = 0.1  # on the embedding and on the output of each branch (Vaswani et al. 2017, section 5.4)
     attention_dropout: float = 0.0  # on attention weights; above 0 it leaves the fused kernel
     feed_forward_dropout: float = 0.0  # between the two maps of the feed-forward; the paper has none there
+    token_dropout: float = 0.0  # on whole tokens, whose embedding is then zero (Gal and Ghahramani 2016, section 4)
     norm: str = "layer"
     norm_eps: float = 1e-5
     norm_placement: str = "pre"
@@ -77,7 +79,7 @@ class StackConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1; got {value}.")
-        for name in ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth"):
+        for name in ("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}.")
         if self.d_head is None and self.d_model % self.n_heads:
@@ -93,18 +95,11 @@ class StackConfig:
             )
         if self.positions == "learned" and self.max_len is None:
             raise ConfigError("positions='learned' needs max_len, the number of positions to learn; try max_len=512.")
-        self._check_experts()
-        if not 0.0 < self.residual_scale < float("inf"):
-            raise ConfigError(
-                f"residual_scale must be above 0 and finite; got {self.residual_scale}. 1.0 scales nothing."
-            )
-        if self.norm == "none" and self.final_norm:
-            raise ConfigError(
-                "final_norm=True wants a norm; got norm='none'. Leave final_norm out, or try norm='layer'."
-            )
+        check_experts(self)
+        check_residual(self)
         if self.pattern is not None:
             self.pattern.check_causal(self.causal)
-        self._check_rule()
+        check_attention_rule(self)
         check_order(
             self.positions,
             d_head=self.head_width,
@@ -114,55 +109,11 @@ class StackConfig:
             relative=self.relative,
         )
 
-    def _check_experts(self) -> None:
-        if (self.feed_forward == "experts") != (self.n_experts is not None):
-            raise ConfigError(
-                f"feed_forward='experts' and n_experts go together; got feed_forward={self.feed_forward!r} and "
-                f"n_experts={self.n_experts}. Try feed_forward='experts' with n_experts=8, or feed_forward='plain' "
-                "without n_experts."
-            )
-        for name in ("experts_per_token", "expert", "balance_loss", "router_z_loss"):
-            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
-            if self.n_experts is None and value != default:
-                raise ConfigError(
-                    f"{name} belongs to feed_forward='experts'; got {name}={value!r} and feed_forward="
-                    f"{self.feed_forward!r}. Leave it out, or try feed_forward='experts' with n_experts=8."
-                )
-        for name in ("balance_loss", "router_z_loss"):
-            if not 0.0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name} must be at least 0 and finite; got {getattr(self, name)}.")
-        if self.n_experts is not None and self.experts_per_token > self.n_experts:
-            raise ConfigError(
-                f"experts_per_token ({self.experts_per_token}) must be at most n_experts ({self.n_experts}); "
-                f"try experts_per_token={min(2, self.n_experts)}."
-            )
-
     @property
     def routing(self) -> dict[str, Any]:
         """What a mixture of experts wants to know beyond any feed-forward; empty for the others."""
         names = ("n_experts", "experts_per_token", "expert")
         return {} if self.n_experts is None else {name: getattr(self, name) for name in names}
-
-    def _check_rule(self) -> None:
-        if self.attention_rule == "softcap" and not self.softcap > 0.0:
-            raise ConfigError(f"softcap must be above 0, as scores are kept within it; got {self.softcap}. Try 50.0.")
-        if self.attention_rule != "linear":
-            return
-        if self.positions in ADDS_TO_SCORES:
-            raise ConfigError(
-                f"Linear attention has no scores that positions={self.positions!r} could add to. "
-                "Try positions='rotary', or attention_rule='softmax'."
-            )
-        if self.pattern is not None:
-            raise ConfigError(
-                f"Linear attention sums over all keys so far and cannot leave some out again; got {self.pattern}. "
-                "Take out the pattern, or take attention_rule='softmax'."
-            )
-        if self.attention_dropout:
-            raise ConfigError(
-                "Linear attention forms no weights that could be dropped; got "
-                f"attention_dropout={self.attention_dropout}. Set attention_dropout=0.0."
-            )
 
     @property
     def pattern(self) -> Pattern | None:
@@ -184,9 +135,9 @@ class StackConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A whole model: an encoder, a decoder, or both, and a head over `vocab_size` tokens."""
+    """A whole model: an encoder, a decoder, or both, and a head: over `vocab_size` tokens, labels or numbers."""
 
-    vocab_size: int
+    vocab_size: int | None = None  # None: a model that neither reads nor writes tokens
     encoder: StackConfig | None = None
     decoder: StackConfig | None = None
     source_vocab_size: int | None = None  # None: the encoder reads the same vocabulary as the head writes
@@ -196,6 +147,7 @@ class ModelConfig:
     head_bias: bool = False
     init: str = "xavier"
     deepnorm: bool = False  # alpha and beta of Wang et al. 2022, for post-norm stacks and init="xavier"
+    head: Output = field(default_factory=Lm)  # what is answered: Lm, Classify, Tag or Regress
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "source_vocab_size"):
@@ -224,6 +176,29 @@ class ModelConfig:
                 f"source_vocab_size ({self.source_vocab_size}) belongs to an encoder-decoder; "
                 "a model of one stack has vocab_size alone. Leave it out."
             )
+        self._check_ends()
+
+    def _check_ends(self) -> None:
+        """What is read and what is answered must fit together."""
+        reads_features = self.stack.n_features is not None
+        if self.vocab_size is None and (isinstance(self.head, Lm) or self.reads_tokens):
+            what = "answers" if isinstance(self.head, Lm) else "reads"
+            raise ConfigError(f"vocab_size must be given, as the model {what} tokens; got None. Try vocab_size=8000.")
+        if isinstance(self.head, Lm) and self.tie_embeddings and reads_features:
+            raise ConfigError(
+                "tie_embeddings makes the head of the embedding's matrix, but its stack reads features "
+                f"(n_features={self.stack.n_features}) and has none. Set tie_embeddings=False."
+            )
+        if getattr(self.head, "pooling", None) == "first" and self.stack.causal:
+            raise ConfigError(
+                "head.pooling='first' takes the first vector, which in a causal stack has read nothing but its own "
+                "place. Take pooling='mean' or 'attention', or a stack that reads both ways."
+            )
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether at least one stack reads tokens."""
+        return any(each is not None and each.n_features is None for each in (self.encoder, self.decoder))
 
     def _set_deepnorm(self) -> None:
         if self.init != "xavier":
@@ -261,9 +236,16 @@ class ModelConfig:
         """Whether source and target tokens are the same tokens."""
         return self.source_vocab_size in (None, self.vocab_size)
 
+    @property
+    def shares_embeddings(self) -> bool:
+        """Whether encoder and decoder embed with one matrix."""
+        stacks = (self.encoder, self.decoder)
+        read_tokens = all(each is not None and each.n_features is None for each in stacks)
+        return read_tokens and self.share_embeddings and self.one_vocabulary
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `config.json` holds them."""
-        return asdict(self)
+        return asdict(self) | {"head": output_to_dict(self.head)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
@@ -272,6 +254,8 @@ class ModelConfig:
         for side in ("encoder", "decoder"):
             if known.get(side) is not None:
                 known[side] = _stack(known[side], side)
+        if known.get("head") is not None:
+            known["head"] = output_from_dict(known["head"])
         return strictly(cls, known, "model")
 
 

@@ -3,6 +3,7 @@
     role                            xavier                          normal
     ------------------------------  ------------------------------  -----------------------------------
     embedding, learned positions    N(0, 1/sqrt(D))                 N(0, 0.02)
+    map of features, of I numbers   N(0, 1/sqrt(I))                 N(0, 1/sqrt(I))
     T5's buckets                    N(0, 1/sqrt(D))                 N(0, 0.02)
     query key                       uniform, variance 2/(in + out)  N(0, 0.02)
     Shaw's keys and values          uniform, variance 2/(in + out)  N(0, 0.02)
@@ -10,7 +11,7 @@
     output down                     the same, times beta            N(0, 0.02/sqrt(branches in stack))
     router                          N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
     head of its own                 N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
-    biases                          0                               0
+    biases, query of a pooling      0                               0
     norms                           weight 1, bias 0                weight 1, bias 0
     the norm that a tied head       weight 1/(D sd), at most 1,     weight 1/(D sd), at most 1,
     reads                           where sd is the embedding's     where sd is the embedding's
@@ -36,8 +37,10 @@ from torch import Tensor, nn
 
 from glassformer.foundation.registry import lookup
 from glassformer.model.config import ModelConfig
+from glassformer.model.heads import AnyHead
+from glassformer.model.outputs import Lm
 from glassformer.model.stack import Stack
-from glassformer.parts import Block, Head, Relation
+from glassformer.parts import Block, FeatureMap, Relation
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ INITS: dict[str, Laws] = {
 }
 
 
-def initialize(encoder: Stack | None, decoder: Stack | None, head: Head, config: ModelConfig) -> None:
+def initialize(encoder: Stack | None, decoder: Stack | None, head: AnyHead, config: ModelConfig) -> None:
     """Fills every parameter of a new model by the table's column `config.init`."""
     laws = lookup(INITS, config.init, "init")
     for stack, constants in zip((encoder, decoder), config.deepnorm_constants, strict=True):
@@ -82,7 +85,7 @@ def initialize(encoder: Stack | None, decoder: Stack | None, head: Head, config:
     read = getattr(reader.last_norm, "weight", None)
     if read is None:
         nn.init.normal_(head.weight, std=min(laws.embedding(D), HEAD / (D * reader.n_branches) ** 0.5))
-    elif not config.tie_embeddings:
+    elif not (config.tie_embeddings and isinstance(config.head, Lm)):
         nn.init.normal_(head.weight, std=HEAD / D**0.5)
     else:
         nn.init.constant_(read, min(1.0, 1.0 / (D * laws.embedding(D))))
@@ -91,7 +94,8 @@ def initialize(encoder: Stack | None, decoder: Stack | None, head: Head, config:
 def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:
     config = stack.config
     sd = laws.embedding(config.d_model)
-    nn.init.normal_(stack.embedding.weight, std=sd)
+    features = isinstance(stack.embedding, FeatureMap)  # whose vectors begin with the variance of what is read
+    nn.init.normal_(stack.embedding.weight, std=stack.embedding.weight.shape[1] ** -0.5 if features else sd)
     for parameter in stack.positions.parameters():
         nn.init.normal_(parameter, std=sd)
     for block in stack.blocks:

@@ -7,6 +7,7 @@ from typing import Any
 
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.model.config import ModelConfig, StackConfig
+from glassformer.model.outputs import Classify, Lm
 
 LOOK_BACK = ("sinks", "stride", "block", "summary")
 """Settings of causal attention, which the encoder of an encoder-decoder leaves to the decoder."""
@@ -37,6 +38,8 @@ class ModelRecipe:
     """Chance to drop an attention weight; above 0 it leaves the fused kernel."""
     feed_forward_dropout: float = 0.0
     """Chance to drop a number between the two maps of the feed-forward; the paper has none there."""
+    token_dropout: float = 0.0
+    """Chance to drop a whole token, whose embedding is then zero."""
     norm: str = "layer"
     """Normalisation: layer, rms or none."""
     norm_placement: str = "pre"
@@ -83,6 +86,10 @@ class ModelRecipe:
     """One matrix for both embeddings, where source and target share a vocabulary."""
     scale_embeddings: bool = True
     """Embeddings times sqrt(d_model), as in the paper."""
+    pooling: str = "mean"
+    """How a classifier makes one vector of a text: first (that of the token <bos>), mean or attention."""
+    head_dropout: float = 0.0
+    """Chance to drop a number of that vector."""
     init: str = "xavier"
     """Initialisation table: xavier or normal."""
     attention_rule: str = "softmax"
@@ -106,8 +113,10 @@ class ModelRecipe:
     summary: int = 1
     """Last keys of a block that later blocks read."""
 
-    def build(self, layout: str, vocab_size: int, source_vocab_size: int | None = None) -> ModelConfig:
-        """The model for a data layout ("encoder-decoder" or "encoder") and its vocabularies."""
+    def build(
+        self, layout: str, vocab_size: int, source_vocab_size: int | None = None, n_labels: int | None = None
+    ) -> ModelConfig:
+        """The model for a data layout ("encoder-decoder", "encoder" or "label"), its vocabularies and its labels."""
         shared_names = {each.name for each in fields(self)} & {each.name for each in fields(StackConfig)} - {"n_layers"}
         both: dict[str, Any] = {name: getattr(self, name) for name in shared_names} | self._order()
         two = layout == "encoder-decoder"
@@ -124,6 +133,7 @@ class ModelRecipe:
             scale_embeddings=self.scale_embeddings,
             init=self.init,
             deepnorm=self.deepnorm,
+            head=Lm() if n_labels is None else Classify(n_labels, self.pooling, self.head_dropout),
         )
 
     def _order(self) -> dict[str, RotaryConfig | RelativeConfig]:

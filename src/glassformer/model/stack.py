@@ -25,6 +25,7 @@ from glassformer.parts import (
     Cache,
     Dropout,
     Embedding,
+    FeatureMap,
     Residual,
     drop_chance,
 )
@@ -36,12 +37,13 @@ class Stack(nn.Module):
     """An encoder or a decoder: tokens to vectors (Vaswani et al. 2017, figure 1, one side)."""
 
     def __init__(
-        self, config: StackConfig, vocab_size: int, *, reads_memory: bool = False, scale_embeddings: bool = True
+        self, config: StackConfig, vocab_size: int | None, *, reads_memory: bool = False, scale_embeddings: bool = True
     ) -> None:
         super().__init__()
         self.config = config
         scale = math.sqrt(config.d_model) if scale_embeddings else 1.0
-        self.embedding = Embedding(vocab_size, config.d_model, scale=scale)
+        self.embedding = build_input(config, vocab_size, scale)
+        self.token_dropout = Dropout(config.token_dropout)
         self.positions = lookup(POSITIONS, config.positions, "positions")(room_of(config))
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(
@@ -58,7 +60,7 @@ class Stack(nn.Module):
 
     def forward(
         self,
-        tokens: Int[Tensor, "B T"],
+        tokens: Int[Tensor, "B T"] | Float[Tensor, "B T I"],
         *,
         keep: Bool[Tensor, "B T"] | None = None,
         memory: Float[Tensor, "B M D"] | None = None,
@@ -67,11 +69,15 @@ class Stack(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """The vectors. `keep` is False at padding, which may stand anywhere: positions count real tokens.
 
-        Errors: `DataError` for an id outside the vocabulary and for a sequence longer than max_len.
+        A stack with `n_features` reads vectors in place of ids. Errors: `DataError` for an id outside the vocabulary,
+        for features that are not finite and for a sequence longer than max_len.
         """
         check_keep(keep)
         x = self.embedding(tokens)
-        step = whole(tokens, keep) if cache is None else cache.step(tokens, keep)
+        if self.token_dropout.p and self.training:
+            x = x * self.token_dropout(x.new_ones(*x.shape[:2], 1))
+        places = tokens[:, :, 0] if tokens.ndim == 3 else tokens  # only their number and their device matter
+        step = whole(places, keep) if cache is None else cache.step(places, keep)
         self._check_length(step)
         if cache is not None:
             cache.advance(step)
@@ -143,7 +149,7 @@ class Stack(nn.Module):
         return block.feed_forward.norm_sum
 
 
-def whole(tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
+def whole(tokens: Int[Tensor, "B T"] | Float[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
     """The step of a forward without a cache: the keys are the tokens themselves."""
     columns = torch.arange(tokens.shape[1], device=tokens.device)
     if keep is None:
@@ -163,6 +169,14 @@ def room_of(config: StackConfig) -> Room:
         rotary=config.rotary,
         relative=config.relative,
     )
+
+
+def build_input(config: StackConfig, vocab_size: int | None, scale: float) -> Embedding | FeatureMap:
+    """What makes vectors of what the stack reads: tokens, or features."""
+    if config.n_features is not None:
+        return FeatureMap(config.n_features, config.d_model)
+    assert vocab_size is not None
+    return Embedding(vocab_size, config.d_model, scale=scale)
 
 
 def build_norm(config: StackConfig) -> nn.Module:

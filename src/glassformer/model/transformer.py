@@ -5,15 +5,17 @@ from __future__ import annotations
 from torch import nn
 
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.model.config import ModelConfig
+from glassformer.model.heads import HEADS, SequenceHead
 from glassformer.model.initialize import initialize
 from glassformer.model.stack import Stack
-from glassformer.parts import Cache, Head, StateCache
+from glassformer.parts import Cache, StateCache
 
 
 class Transformer(nn.Module):
-    """Tokens to logits (Vaswani et al. 2017). The shape of the config is the shape of the model.
+    """Tokens or features to logits (Vaswani et al. 2017). The shape of the config is the shape of the model.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer
@@ -33,10 +35,9 @@ class Transformer(nn.Module):
             self.encoder = Stack(config.encoder, source_size, scale_embeddings=scale)
         if config.decoder is not None:
             self.decoder = Stack(config.decoder, config.vocab_size, reads_memory=both, scale_embeddings=scale)
-        if self.encoder is not None and self.decoder is not None and config.share_embeddings and config.one_vocabulary:
+        if self.encoder is not None and self.decoder is not None and config.shares_embeddings:
             self.encoder.embedding.weight = self.decoder.embedding.weight
-        tied = self.reader.embedding if config.tie_embeddings else None
-        self.head = Head(config.vocab_size, config.stack.d_model, bias=config.head_bias, tied=tied)
+        self.head = lookup(HEADS, config.head.kind, "head.kind")(config, self.reader.embedding)
         initialize(self.encoder, self.decoder, self.head, config)
 
     @property
@@ -46,7 +47,9 @@ class Transformer(nn.Module):
         assert stack is not None
         return stack
 
-    def encode(self, source: Int[Tensor, "B S"], keep: Bool[Tensor, "B S"] | None = None) -> Float[Tensor, "B S D"]:
+    def encode(
+        self, source: Int[Tensor, "B S"] | Float[Tensor, "B S I"], keep: Bool[Tensor, "B S"] | None = None
+    ) -> Float[Tensor, "B S D"]:
         """The encoder's memory of a source, for `hidden(..., memory=)`: encode once, decode many steps."""
         if self.encoder is None or self.decoder is None:
             raise ConfigError("encode() belongs to an encoder-decoder; this model has one stack. Call hidden(tokens).")
@@ -54,10 +57,10 @@ class Transformer(nn.Module):
 
     def hidden(
         self,
-        tokens: Int[Tensor, "B T"],
+        tokens: Int[Tensor, "B T"] | Float[Tensor, "B T J"],
         *,
         keep: Bool[Tensor, "B T"] | None = None,
-        source: Int[Tensor, "B S"] | None = None,
+        source: Int[Tensor, "B S"] | Float[Tensor, "B S I"] | None = None,
         source_keep: Bool[Tensor, "B S"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
         cache: Cache | None = None,
@@ -65,7 +68,7 @@ class Transformer(nn.Module):
         """The last vectors, before the head. `keep` and `source_keep` are True at real tokens; None: no padding.
 
         An encoder-decoder takes the source, or the memory that `encode` made of it. With a cache, `tokens` are only
-        the new ones.
+        the new ones. A stack with `n_features` reads vectors of so many numbers in place of ids.
         """
         if self.decoder is None or self.encoder is None:
             if source is not None or memory is not None or source_keep is not None:
@@ -85,18 +88,17 @@ class Transformer(nn.Module):
 
     def forward(
         self,
-        tokens: Int[Tensor, "B T"],
+        tokens: Int[Tensor, "B T"] | Float[Tensor, "B T J"],
         *,
         keep: Bool[Tensor, "B T"] | None = None,
-        source: Int[Tensor, "B S"] | None = None,
+        source: Int[Tensor, "B S"] | Float[Tensor, "B S I"] | None = None,
         source_keep: Bool[Tensor, "B S"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
         cache: Cache | None = None,
-    ) -> Float[Tensor, "B T V"]:
-        """The logits: `head(hidden(...))`."""
-        return self.head(
-            self.hidden(tokens, keep=keep, source=source, source_keep=source_keep, memory=memory, cache=cache)
-        )
+    ) -> Float[Tensor, "B *T V"]:
+        """The logits: `head(hidden(...))`, [B, T, V]; [B, V] of a head that answers once a sequence."""
+        x = self.hidden(tokens, keep=keep, source=source, source_keep=source_keep, memory=memory, cache=cache)
+        return self.head(x, keep) if isinstance(self.head, SequenceHead) else self.head(x)
 
     def new_cache(self, capacity: int | None = None) -> Cache:
         """An empty cache for decoding: growing, or of constant shapes with room for `capacity` tokens.

@@ -16,7 +16,9 @@ from glassformer.parts.cache import Cache
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.experts import EXPERTS, Experts
 from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
+from glassformer.parts.inputs import FeatureMap
 from glassformer.parts.norm import LayerNorm, RMSNorm
+from glassformer.parts.pooling import POOLINGS
 from glassformer.parts.positions import POSITIONS, Positions, Relation
 from glassformer.parts.residual import PLACEMENTS, Residual
 from glassformer.parts.state import StateCache
@@ -29,6 +31,7 @@ __all__ = [
     "FEED_FORWARDS",
     "NORMS",
     "PLACEMENTS",
+    "POOLINGS",
     "POSITIONS",
     "Attention",
     "Block",
@@ -36,6 +39,7 @@ __all__ = [
     "Dropout",
     "Embedding",
     "Experts",
+    "FeatureMap",
     "FeedForward",
     "GatedFeedForward",
     "Head",

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from glassformer import __version__
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.tokenizer import Tokenizer, tokenizer_from_json
+from glassformer.data.tokenizer import Labels, Tokenizer, tokenizer_from_json
 from glassformer.foundation.errors import CheckpointError, DataError
 from glassformer.model.config import ModelConfig
 from glassformer.model.transformer import Transformer
@@ -230,11 +230,23 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def refuse_small(config: ModelConfig, tokenizers: Tokenizers, where: str) -> None:
-    """Refuse tokenizers that give ids which the model does not have."""
+    """Refuse tokenizers that give ids which the model does not have, and a label set that is not that of its head."""
     sizes = {"source": config.source_vocab_size or config.vocab_size, "target": config.vocab_size}
     for (side, size), tokenizer in zip(sizes.items(), tokenizers, strict=True):
-        if tokenizer.vocab_size > size:
+        if isinstance(tokenizer, Labels):
+            refuse_labels(config, tokenizer, where)
+        elif size is not None and tokenizer.vocab_size > size:
             raise CheckpointError(
                 f"{where}: the {side} tokenizer has {tokenizer.vocab_size} ids, but the model reads {size}. "
                 "Use the tokenizer that the model was made for."
             )
+
+
+def refuse_labels(config: ModelConfig, labels: Labels, where: str) -> None:
+    """Refuse more or fewer labels than the head scores."""
+    scored = getattr(config.head, "n_labels", None)
+    if scored is not None and scored != len(labels.entries):
+        raise CheckpointError(
+            f"{where}: the label set has {len(labels.entries)} labels, but the head scores {scored}. "
+            "Use the labels that the model was made for."
+        )

@@ -16,7 +16,10 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.json_file import RESTORE
 from glassformer.store.tensors import refuse_difference
 
-SIZES = ("vocab_size", "source_vocab_size", "d_model", "d_ff", "n_heads", "n_kv_heads", "d_head")
+SIZES = (
+    *("vocab_size", "source_vocab_size", "d_model", "d_ff", "n_heads", "n_kv_heads", "d_head"),
+    *("n_features", "n_labels", "n_numbers"),
+)
 WRAPPERS = ("_orig_mod", "module", "_fsdp_wrapped_module")
 """Where torch.compile, DistributedDataParallel and FSDP keep the model they wrap."""
 
@@ -89,7 +92,7 @@ def refuse_implausible(values: Any, weights: Mapping[str, Tensor], path: Path) -
         raise CheckpointError(f"{path} must hold an object of settings; got {type(values).__name__}. {RESTORE}")
     longest = max((length for tensor in weights.values() for length in tensor.shape), default=0)
     limits = dict.fromkeys(SIZES, longest) | {"n_layers": len(weights) // 4}  # a block has four projections at least
-    for part in (values, values.get("encoder"), values.get("decoder")):
+    for part in (values, values.get("encoder"), values.get("decoder"), values.get("head")):
         for name, limit in limits.items():
             value = part.get(name) if isinstance(part, dict) else None
             if isinstance(value, int | float) and value > limit:

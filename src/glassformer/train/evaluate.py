@@ -8,10 +8,12 @@ from typing import NamedTuple
 import torch
 
 from glassformer.data.batch import collate
+from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.decode.answer import Answer, answer
 from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
+from glassformer.train.labels import Details, evaluate_labels
 from glassformer.train.objective import loss_of, objective_for
 from glassformer.train.report import Metric
 
@@ -21,6 +23,8 @@ class Scores(NamedTuple):
 
     metrics: dict[str, Metric]
     outputs: list[str]
+    details: Details = {}  # noqa: RUF012  (never changed)
+    """Of labels: figures by label, and the confusion."""
 
 
 def evaluate_model(
@@ -39,11 +43,13 @@ def evaluate_model(
     `exact_match`: the share of outputs equal to their target, as text. `token_accuracy`: the share of places that
     hold the right token, of the longer of output and target. `loss`: nats a target token, given the right tokens
     before it. `n`: pairs. `cut`: outputs that reached max_new_tokens before their end. With `as_text` also `bleu`
-    and `chrf` on detokenised text, with their sacrebleu signatures.
+    and `chrf` on detokenised text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
     """
     if len(encoded) == 0:
         raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")
     loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size)
+    if layout == LABEL:
+        return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size))
     lengths = encoded.target.lengths.tolist() if layout == "encoder" else None
     answers = answer(model, encoded.source, max_new_tokens=max_new_tokens, batch_size=batch_size, lengths=lengths)
     outputs = [tokenizers.target.decode(each.ids) for each in answers]

@@ -1,4 +1,4 @@
-"""What is minimised: the cross-entropy of the right tokens. Labels are shifted here and nowhere else."""
+"""What is minimised: cross-entropy of the right tokens or labels, or a squared error. Labels are shifted here alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import NamedTuple
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.model.heads import SequenceHead
+from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
 from glassformer.train.balance import routing_loss, watch_routers
 from glassformer.train.cross_entropy import cross_entropy
@@ -17,17 +19,21 @@ class Loss(NamedTuple):
     """Sums over the targets of a batch, so that sums over batches are exact however they were split."""
 
     objective: Float[Tensor, ""]
-    """What is minimised: label-smoothed cross-entropy, in nats; and, for each target, the loss of the routers."""
+    """What is minimised: label-smoothed cross-entropy, in nats; of numbers the squared error; and, for each target, the
+    loss of the routers."""
     nll: Float[Tensor, ""]
-    """Negative log-likelihood of the targets, in nats; without gradient."""
+    """What is reported: negative log-likelihood of the targets, in nats; of numbers the squared error. No gradient."""
 
 
 class Targets(NamedTuple):
-    """What a batch asks for: read `inputs`, predict `ids` where `keep` is True (None: everywhere)."""
+    """What a batch asks for: read `inputs`, predict `ids` where `keep` is True (None: everywhere).
 
-    inputs: Int[Tensor, "B T"]
+    A head that answers once a sequence is asked for one label a row, or for N numbers.
+    """
+
+    inputs: Int[Tensor, "B T"] | Float[Tensor, "B T I"]
     inputs_keep: Bool[Tensor, "B T"] | None
-    ids: Int[Tensor, "B T"]
+    ids: Int[Tensor, "B T"] | Int[Tensor, " B"] | Float[Tensor, "B N"]
     keep: Bool[Tensor, "B T"] | None
     counted: Bool[Tensor, "B T"] | None = None
     """Inputs that count in a mean over tokens, as that of a router's balance; None: all. Whether the last token of a
@@ -49,17 +55,53 @@ def next_token(batch: Batch) -> Targets:
 
 def masked_token(batch: Batch) -> Targets:
     """Marked positions predict the label that belongs there (Devlin et al. 2019, section 3.1)."""
+    return Targets(
+        batch.tokens, batch.keep, labels_of(batch, "masked_token", "Batch.blanks"), batch.label_keep, batch.keep
+    )
+
+
+def tag(batch: Batch) -> Targets:
+    """Every real token, or every marked one, has a label of its own."""
+    labels = labels_of(batch, "tag", "Batch.tagged")
+    asked = batch.label_keep if batch.label_keep is not None else batch.keep
+    return Targets(batch.tokens, batch.keep, labels, asked, batch.keep)
+
+
+def classify(batch: Batch) -> Targets:
+    """Every row has one label."""
+    return Targets(batch.tokens, batch.keep, labels_of(batch, "classify", "Batch.labelled"), None, batch.keep)
+
+
+def regress(batch: Batch) -> Targets:
+    """Every row has its numbers. Errors: `DataError` for whole numbers, which are labels."""
+    numbers = labels_of(batch, "regress", "Batch.labelled")
+    if not numbers.is_floating_point():
+        raise DataError(f"The regress objective needs numbers of a float type; got {numbers.dtype}. Write 3.0 for 3.")
+    return Targets(batch.tokens, batch.keep, numbers, None, batch.keep)
+
+
+def labels_of(batch: Batch, objective: str, maker: str) -> Tensor:
+    """The labels of a batch. Errors: `DataError` for one without."""
     if batch.labels is None:
-        raise DataError("The masked_token objective needs a batch with labels; this one has none. See Batch.blanks.")
-    return Targets(batch.tokens, batch.keep, batch.labels, batch.label_keep, batch.keep)
+        raise DataError(f"The {objective} objective needs a batch with labels; this one has none. See {maker}.")
+    return batch.labels
 
 
 Objective = Callable[[Batch], Targets]
-OBJECTIVES: dict[str, Objective] = {"next_token": next_token, "masked_token": masked_token}
+OBJECTIVES: dict[str, Objective] = {
+    "next_token": next_token,
+    "masked_token": masked_token,
+    "classify": classify,
+    "tag": tag,
+    "regress": regress,
+}
 
 
 def objective_for(model: Transformer) -> Objective:
-    """A model that is causal predicts the next token; one that reads both ways fills marked positions."""
+    """What the head is for. Of one over tokens: a causal model predicts the next, one that reads both ways fills in."""
+    head = model.config.head
+    if not isinstance(head, Lm):
+        return OBJECTIVES[head.kind]
     return OBJECTIVES["next_token" if model.config.stack.causal else "masked_token"]
 
 
@@ -72,9 +114,45 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
     asked = objective(batch)
     with watch_routers(model) as seen:
         hidden = model.hidden(asked.inputs, keep=asked.inputs_keep, source=batch.source, source_keep=batch.source_keep)
-    ids = asked.ids.flatten() if asked.keep is None else asked.ids[asked.keep]
-    vectors = hidden.flatten(0, 1) if asked.keep is None else hidden[asked.keep]  # padding never reaches the head
-    minimised, nll = cross_entropy(model.head(vectors), ids, label_smoothing)
+    if isinstance(model.head, SequenceHead):
+        outputs, ids = model.head(hidden, asked.inputs_keep), asked.ids
+    else:
+        vectors = hidden.flatten(0, 1) if asked.keep is None else hidden[asked.keep]  # padding never reaches the head
+        outputs, ids = model.head(vectors), asked.ids.flatten() if asked.keep is None else asked.ids[asked.keep]
+    loss = token_or_number_loss(outputs, ids, label_smoothing)
     main = "encoder" if model.decoder is None else "decoder"
     penalty = routing_loss(seen, {"encoder": batch.source_keep, main: asked.counted})
-    return Loss(minimised if penalty is None else minimised + len(ids) * penalty, nll)
+    return loss if penalty is None else Loss(loss.objective + len(ids) * penalty, loss.nll)
+
+
+def token_or_number_loss(outputs: Tensor, ids: Tensor, label_smoothing: float) -> Loss:
+    """Cross-entropy where ids are asked for, squared error where numbers are."""
+    if ids.is_floating_point():
+        return squared_error(outputs, ids)
+    check_labels(ids, outputs.shape[-1])
+    return Loss(*cross_entropy(outputs, ids, label_smoothing))
+
+
+def squared_error(outputs: Float[Tensor, "B M"], numbers: Float[Tensor, "B N"]) -> Loss:
+    """The sum of (output - number)^2, in float32 at least. Errors: `DataError` for another count of numbers a row."""
+    if outputs.shape != numbers.shape:
+        raise DataError(
+            f"The model answers {outputs.shape[-1]} numbers a row, but the batch has {numbers.shape[-1]}. "
+            "Give as many as head.n_numbers says."
+        )
+    wide = torch.promote_types(outputs.dtype, torch.float32)
+    total = (outputs.to(wide) - numbers.to(wide)).square().sum()
+    return Loss(total, total.detach())
+
+
+def check_labels(ids: Int[Tensor, " N"], n_labels: int) -> None:
+    """Refuse a label that the head has no score for, by its place among the targets."""
+    if ids.device.type != "cpu" or torch.compiler.is_compiling():  # elsewhere the look would cost a wait
+        return
+    wrong = ((ids < 0) | (ids >= n_labels)).nonzero()
+    if len(wrong):
+        place = int(wrong[0])
+        raise DataError(
+            f"Targets must be from 0 to {n_labels - 1}, as the head scores {n_labels}; got {int(ids[place])} at target "
+            f"{place} (counted from 0). Make the model with more labels, or mend the batch."
+        )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from glassformer.data.batch import Batch, collate
+from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, encode_pairs, load_pairs
 from glassformer.data.pairs import Pair
 from glassformer.data.sampler import BatchSampler
+from glassformer.data.words import Labels
 from glassformer.foundation.errors import DataError
 from glassformer.model.config import ModelConfig
 from glassformer.train.recipe import Recipe
@@ -42,18 +45,26 @@ class Prepared:
 
     def notes(self) -> list[str]:
         """Lines for the user: how much data, how large the vocabularies, how much padding."""
-        source, target = self.tokenizers
-        one = source is target
-        sizes = f"{target.vocab_size:,} tokens" if one else f"{source.vocab_size:,} and {target.vocab_size:,} tokens"
+        what = "texts" if isinstance(self.tokenizers.target, Labels) else "pairs"
         lines = [
-            f"data: {len(self.train.pairs):,} training pairs, {len(self.dev.pairs):,} dev pairs; "
-            f"{'one vocabulary' if one else 'two vocabularies'} of {sizes}",
+            f"data: {len(self.train.pairs):,} training {what}, {len(self.dev.pairs):,} dev {what}; {self._sizes()}",
             f"batches: {len(self.sampler.epoch(0)):,} an epoch, {self.sampler.padding_share(0):.1%} of them padding",
         ]
         for name, split in (("training", self.train), ("dev", self.dev)):
             if split.skipped:
-                lines.append(f"skipped: {split.skipped:,} {name} pairs with an empty side, as data.skip_empty asks")
+                lines.append(f"skipped: {split.skipped:,} {name} {what} with an empty side, as data.skip_empty asks")
         return lines
+
+    def _sizes(self) -> str:
+        source, target = self.tokenizers
+        if isinstance(target, Labels):
+            counts = Counter(pair.target for pair in self.train.pairs).most_common(6)
+            shown = ", ".join(f"{label!r} ({count:,})" for label, count in counts)
+            more = ", ..." if len(target.entries) > len(counts) else ""
+            return f"{source.vocab_size:,} tokens; {len(target.entries)} labels: {shown}{more}"
+        if source is target:
+            return f"one vocabulary of {target.vocab_size:,} tokens"
+        return f"two vocabularies of {source.vocab_size:,} and {target.vocab_size:,} tokens"
 
     def fingerprint(self) -> str:
         """A digest of the training ids: equal data, equal digest."""
@@ -67,8 +78,8 @@ class Prepared:
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given."""
     seed, layout = recipe.training.seed, recipe.data.layout
-    train = load_pairs(recipe.data, "train", seed)
-    tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs)
+    train = load_pairs(recipe.data, "train", seed, known_labels(tokenizers))
+    tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs, labelled=layout == LABEL)
     encoded = encode_pairs(train.pairs, tokenizers)
     check_lengths(encoded, recipe, "train")
     return Prepared(
@@ -82,10 +93,15 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
 
 def prepare_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
     """One split, encoded."""
-    loaded = load_pairs(recipe.data, name, recipe.training.seed)
+    loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))
     encoded = encode_pairs(loaded.pairs, tokenizers)
     check_lengths(encoded, recipe, name)
     return Split(loaded.pairs, encoded, loaded.skipped)
+
+
+def known_labels(tokenizers: Tokenizers | None) -> Labels | None:
+    """The label set, where there is one already."""
+    return tokenizers.target if tokenizers is not None and isinstance(tokenizers.target, Labels) else None
 
 
 def check_lengths(encoded: Encoded, recipe: Recipe, split: str) -> None:
@@ -93,7 +109,8 @@ def check_lengths(encoded: Encoded, recipe: Recipe, split: str) -> None:
     limit = recipe.model.max_len
     if limit is None:
         return
-    for side, lengths in zip(("source", "target"), encoded.lengths(recipe.data.layout), strict=True):
+    sides = ("source", "text" if recipe.data.layout == LABEL else "target")
+    for side, lengths in zip(sides, encoded.lengths(recipe.data.layout), strict=True):
         if len(lengths) and lengths.max() > limit:
             row = int((lengths > limit).argmax())
             raise DataError(
@@ -106,5 +123,7 @@ def check_lengths(encoded: Encoded, recipe: Recipe, split: str) -> None:
 def model_config(recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
     """The model that the recipe asks for, with the vocabularies that the data have."""
     source, target = tokenizers
+    if isinstance(target, Labels):
+        return recipe.model.build(recipe.data.layout, source.vocab_size, n_labels=len(target.entries))
     own = None if source is target or recipe.data.layout == "encoder" else source.vocab_size
     return recipe.model.build(recipe.data.layout, target.vocab_size, own)

@@ -7,7 +7,6 @@ imports torch, so that `--help` and a mistake in a file answer at once.
 from __future__ import annotations
 
 import json
-import math
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -17,113 +16,22 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from glassformer.data.config import PAIRS, SPLITS, DataConfig, TokenizerConfig
+from glassformer.data.config import LABEL, PAIRS, SPLITS, DataConfig, TokenizerConfig
 from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.registry import lookup, suggestion
+from glassformer.foundation.registry import suggestion
 from glassformer.model.recipe import ModelRecipe
+from glassformer.train.settings import (
+    ANSWER_METRICS,
+    LABEL_METRICS,
+    TEXT_METRICS,
+    CheckpointConfig,
+    DecodeConfig,
+    TrainingConfig,
+)
 
 Section = TypeVar("Section")
 
 NAMED = Path(__file__).parents[1] / "recipes"
-SCHEDULES = ("constant", "cosine", "inverse_square_root", "linear")
-PRECISIONS = ("auto", "bfloat16", "float32")
-TEXT_METRICS = ("bleu", "chrf")
-METRICS = (*TEXT_METRICS, "exact_match", "loss", "token_accuracy")
-"""What a checkpoint may be called best by; the loss is better when it is smaller, the others when larger."""
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """Settings of `[training]`: how the weights are found."""
-
-    steps: int = 2000
-    """Updates of the weights in the whole run."""
-    batch_tokens: int = 4096
-    """Tokens in one batch, source and target, padding included."""
-    accumulate: int = 1
-    """Pieces each batch is cut into to save memory; the update is the same."""
-    seed: int = 1
-    """Fixes the first weights, the data, its order and the dropout."""
-    learning_rate: float = 1e-3
-    """Highest learning rate, reached at the end of the warm-up."""
-    schedule: str = "inverse_square_root"
-    """After the warm-up: inverse_square_root, cosine, linear or constant."""
-    warmup: int = 200
-    """Steps in which the learning rate rises from 0."""
-    min_learning_rate: float = 0.0
-    """Learning rate that cosine and linear end at."""
-    beta1: float = 0.9
-    """AdamW: memory of the gradient."""
-    beta2: float = 0.98
-    """AdamW: memory of the squared gradient."""
-    epsilon: float = 1e-9
-    """AdamW: added to the denominator."""
-    weight_decay: float = 0.0
-    """AdamW: share of each matrix taken away per step, times the learning rate."""
-    clip: float = 1.0
-    """Largest norm of the gradient; longer ones are shortened to it; 0: off."""
-    label_smoothing: float = 0.0
-    """Share of the target probability spread over the whole vocabulary."""
-    precision: str = "auto"
-    """Arithmetic: auto (whichever is measured faster), float32 or bfloat16."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda, cuda:1, mps."""
-    threads: int = 0
-    """Processor threads; 0: as many as help."""
-    evaluate_every: int = 500
-    """Steps between evaluations on the dev split; 0: at the end only."""
-    patience: int = 0
-    """Stop after this many evaluations without improvement; 0: never."""
-    metric: str = "exact_match"
-    """What the best checkpoint is best by: exact_match, token_accuracy, loss, bleu or chrf."""
-    samples: int = 3
-    """Sample outputs shown at each evaluation."""
-
-    def __post_init__(self) -> None:
-        at_least(self, "training", 1, "steps", "batch_tokens", "accumulate")
-        at_least(self, "training", 0, "seed", "warmup", "min_learning_rate", "weight_decay", "clip", "threads")
-        at_least(self, "training", 0, "evaluate_every", "patience", "samples")
-        for name in ("learning_rate", "epsilon"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"training.{name} must be above 0 and finite; got {getattr(self, name)}.")
-        for name in ("beta1", "beta2", "label_smoothing"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ConfigError(f"training.{name} must be at least 0 and below 1; got {getattr(self, name)}.")
-        if self.min_learning_rate > self.learning_rate:
-            raise ConfigError(
-                f"training.min_learning_rate ({self.min_learning_rate}) must not be above training.learning_rate "
-                f"({self.learning_rate}), which the schedule comes down from; lower the first or raise the second."
-            )
-        one_of(SCHEDULES, self.schedule, "training.schedule")
-        one_of(PRECISIONS, self.precision, "training.precision")
-        one_of(METRICS, self.metric, "training.metric")
-
-
-@dataclass(frozen=True)
-class CheckpointConfig:
-    """Settings of `[checkpoint]`: what is kept on disk."""
-
-    every: int = 500
-    """Steps between checkpoints; 0: at the end only (and when interrupted)."""
-    keep: int = 2
-    """Newest checkpoints kept; the best one is kept besides."""
-
-    def __post_init__(self) -> None:
-        at_least(self, "checkpoint", 0, "every")
-        at_least(self, "checkpoint", 1, "keep")
-
-
-@dataclass(frozen=True)
-class DecodeConfig:
-    """Settings of `[decode]`: how answers are written."""
-
-    max_new_tokens: int | None = None
-    """Longest answer, in tokens; none: chosen from the length of the source."""
-    batch_size: int = 128
-    """Sequences decoded together."""
-
-    def __post_init__(self) -> None:
-        at_least(self, "decode", 1, "max_new_tokens", "batch_size")
 
 
 @dataclass(frozen=True)
@@ -144,25 +52,23 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.name in ("", ".", "..") or any(each in self.name for each in "/\\\0"):
             raise ConfigError(f"name must be a plain name without slashes, as it names a folder; got {self.name!r}.")
-        self.model.build(self.data.layout, vocab_size=1)  # a model that cannot be is refused before any data is read
+        labels = 2 if self.data.layout == LABEL else None
+        self.model.build(self.data.layout, vocab_size=1, n_labels=labels)  # a model that cannot be is refused at once
+        self._check_metric(self.training.metric)
+
+    def _check_metric(self, metric: str) -> None:
+        tells_labels = self.data.layout == LABEL
+        if metric in (ANSWER_METRICS if tells_labels else LABEL_METRICS):
+            what, try_ = ("labels", "accuracy") if tells_labels else ("answers of several tokens", "exact_match")
+            raise ConfigError(
+                f"training.metric={metric!r} does not fit data.layout={self.data.layout!r}, which gives {what}. "
+                f"Try training.metric={try_!r}."
+            )
         if self.training.metric in TEXT_METRICS and self.data.task != PAIRS:
             raise ConfigError(
                 f"training.metric={self.training.metric!r} is measured on text of files only, and data.task is "
                 f"{self.data.task!r}, whose answers are right or wrong. Try training.metric='exact_match'."
             )
-
-
-def at_least(config: object, section: str, least: int, *names: str) -> None:
-    """Refuse a number below `least`, or one that is not finite; none is always allowed."""
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and not least <= value < math.inf:
-            raise ConfigError(f"{section}.{name} must be at least {least}; got {value}. Try {name}={least or 0}.")
-
-
-def one_of(known: tuple[str, ...], value: str, what: str) -> None:
-    """Refuse a name that is not known, with the nearest one that is."""
-    lookup(dict.fromkeys(known), value, what)
 
 
 def known_recipes() -> dict[str, Path]:

@@ -1,0 +1,59 @@
+"""`glassformer classify RUN`: lines in, the label of each line out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.cli.translate import answers, batch_size, lines_of, note, on_one_line
+
+if TYPE_CHECKING:
+    from glassformer.train.use import Classified
+
+
+def run(arguments: Arguments) -> int:
+    """Label standard input, line by line, on standard output; both are UTF-8."""
+    folder = existing_run(str(arguments.target))
+    talking = sys.stdin.isatty()
+    size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe_of(folder).decode.batch_size)
+    if talking:
+        print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
+    from glassformer.train.use import classify  # after the checks, as importing torch takes a second
+
+    reached = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal reached
+        for line in lines_of(sys.stdin.buffer):
+            reached += 1
+            yield line
+
+    def classified(texts: Iterator[str]) -> Iterator[Classified]:
+        # A text is asked for and given at once, so that the line reached is its own.
+        return classify(folder, ((reached, text) for text in texts), size)
+
+    unknown: list[int] = []
+    for number, found in enumerate(answers(counted(), classified), start=1):
+        sys.stdout.buffer.write(written(found, arguments).encode() + b"\n")
+        if found and found.unknown:
+            unknown.append(number)
+        if talking:
+            sys.stdout.buffer.flush()
+    sys.stdout.buffer.flush()
+    note(unknown, "the vocabulary lacks a part of the line; the model read <unk> in its place")
+    return 0
+
+
+def written(found: Classified | None, arguments: Arguments) -> str:
+    """One line of output; that of a blank line is blank, or null."""
+    if "json" in arguments.options:
+        kept = None if found is None else {"label": found.label, "probabilities": found.probabilities}
+        return json.dumps(kept, ensure_ascii=False)
+    if found is None:
+        return ""
+    shares = (f"\t{label}={share:.4f}" for label, share in found.probabilities.items())
+    return on_one_line(found.label + ("".join(shares) if "probabilities" in arguments.options else ""))

@@ -1,0 +1,39 @@
+"""Labels for many texts: sorted by length, read in batches, given back in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from glassformer.data.batch import pad
+from glassformer.data.vocabulary import BOS
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.model.outputs import Classify
+from glassformer.model.transformer import Transformer
+
+
+@torch.no_grad()
+def label_probabilities(
+    model: Transformer, texts: Sequence[Sequence[int]], *, batch_size: int = 128
+) -> Float[Tensor, "N L"]:
+    """The probability of each label for each text, in order, whatever the batches. The model is put in evaluation mode.
+
+    Errors: `ConfigError` for a model whose head gives no labels, `DataError` for a text longer than it takes.
+    """
+    if not isinstance(model.config.head, Classify):
+        raise ConfigError(
+            f"Labels come from a model with a classify head; this one has head {model.config.head.kind!r}. "
+            "Train one with head=Classify(n_labels)."
+        )
+    model.eval()
+    device = next(model.parameters()).device
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    found = torch.zeros(len(texts), model.config.head.n_labels)
+    for first in range(0, len(order), batch_size):
+        rows = order[first : first + batch_size]
+        tokens, keep = pad([[BOS, *texts[row]] for row in rows])
+        scores = model(tokens.to(device), keep=None if keep is None else keep.to(device))
+        found[rows] = scores.float().softmax(-1).cpu()
+    return found

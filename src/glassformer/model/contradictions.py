@@ -1,0 +1,71 @@
+"""Settings of a stack that contradict each other: refused when the config is made, never at step 500."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from glassformer.foundation.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glassformer.model.config import StackConfig
+
+ADDS_TO_SCORES = ("alibi", "t5", "shaw")
+"""Position schemes that need scores to add to."""
+
+
+def check_experts(config: StackConfig) -> None:
+    """A mixture of experts has experts, and only it has their settings."""
+    if (config.feed_forward == "experts") != (config.n_experts is not None):
+        raise ConfigError(
+            f"feed_forward='experts' and n_experts go together; got feed_forward={config.feed_forward!r} and "
+            f"n_experts={config.n_experts}. Try feed_forward='experts' with n_experts=8, or feed_forward='plain' "
+            "without n_experts."
+        )
+    for name in ("experts_per_token", "expert", "balance_loss", "router_z_loss"):
+        value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
+        if config.n_experts is None and value != default:
+            raise ConfigError(
+                f"{name} belongs to feed_forward='experts'; got {name}={value!r} and feed_forward="
+                f"{config.feed_forward!r}. Leave it out, or try feed_forward='experts' with n_experts=8."
+            )
+    for name in ("balance_loss", "router_z_loss"):
+        if not 0.0 <= getattr(config, name) < float("inf"):
+            raise ConfigError(f"{name} must be at least 0 and finite; got {getattr(config, name)}.")
+    if config.n_experts is not None and config.experts_per_token > config.n_experts:
+        raise ConfigError(
+            f"experts_per_token ({config.experts_per_token}) must be at most n_experts ({config.n_experts}); "
+            f"try experts_per_token={min(2, config.n_experts)}."
+        )
+
+
+def check_residual(config: StackConfig) -> None:
+    """What goes around a branch has a scale, and a final norm is a norm."""
+    if not 0.0 < config.residual_scale < float("inf"):
+        raise ConfigError(
+            f"residual_scale must be above 0 and finite; got {config.residual_scale}. 1.0 scales nothing."
+        )
+    if config.norm == "none" and config.final_norm:
+        raise ConfigError("final_norm=True wants a norm; got norm='none'. Leave final_norm out, or try norm='layer'.")
+
+
+def check_attention_rule(config: StackConfig) -> None:
+    """A rule gets what it needs, and nothing that it cannot honour."""
+    if config.attention_rule == "softcap" and not config.softcap > 0.0:
+        raise ConfigError(f"softcap must be above 0, as scores are kept within it; got {config.softcap}. Try 50.0.")
+    if config.attention_rule != "linear":
+        return
+    if config.positions in ADDS_TO_SCORES:
+        raise ConfigError(
+            f"Linear attention has no scores that positions={config.positions!r} could add to. "
+            "Try positions='rotary', or attention_rule='softmax'."
+        )
+    if config.pattern is not None:
+        raise ConfigError(
+            f"Linear attention sums over all keys so far and cannot leave some out again; got {config.pattern}. "
+            "Take out the pattern, or take attention_rule='softmax'."
+        )
+    if config.attention_dropout:
+        raise ConfigError(
+            "Linear attention forms no weights that could be dropped; got "
+            f"attention_dropout={config.attention_dropout}. Set attention_dropout=0.0."
+        )

@@ -1,0 +1,78 @@
+"""Heads: what stands behind the last vectors, by what is asked. A model has one, chosen by `ModelConfig.head`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from glassformer.foundation.registry import lookup
+from glassformer.foundation.shapes import Bool, Float, Tensor
+from glassformer.model.config import ModelConfig
+from glassformer.model.outputs import Classify, Regress, Tag
+from glassformer.parts import POOLINGS, Dropout, Embedding, FeatureMap, Head
+
+
+class SequenceHead(nn.Module):
+    """dropout(pooling(x)) W^T + b: labels or numbers of a whole sequence. Padding never counts."""
+
+    def __init__(self, d_model: int, n_outputs: int, *, pooling: str = "mean", dropout: float = 0.0) -> None:
+        super().__init__()
+        self.pooling = lookup(POOLINGS, pooling, "head.pooling")(d_model)
+        self.dropout = Dropout(dropout)
+        self.weight = nn.Parameter(torch.empty(n_outputs, d_model))
+        self.bias = nn.Parameter(torch.zeros(n_outputs))
+
+    def forward(self, x: Float[Tensor, "B T D"], keep: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B N"]:
+        """One row of scores, or of numbers, a sequence. `keep` is False at padding; None: there is none."""
+        return F.linear(self.dropout(self.pooling(x, keep)), self.weight, self.bias)
+
+
+class PlaceHead(nn.Module):
+    """dropout(x) W^T + b: a score for each label, place by place."""
+
+    def __init__(self, d_model: int, n_labels: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.weight = nn.Parameter(torch.empty(n_labels, d_model))
+        self.bias = nn.Parameter(torch.zeros(n_labels))
+
+    def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
+        """One row of scores a place."""
+        return F.linear(self.dropout(x), self.weight, self.bias)
+
+
+AnyHead = Head | SequenceHead | PlaceHead
+
+
+def _lm(config: ModelConfig, embedding: Embedding | FeatureMap) -> Head:
+    assert config.vocab_size is not None
+    tied = embedding if config.tie_embeddings and isinstance(embedding, Embedding) else None
+    return Head(config.vocab_size, config.stack.d_model, bias=config.head_bias, tied=tied)
+
+
+def _classify(config: ModelConfig, embedding: Embedding | FeatureMap) -> SequenceHead:
+    head = cast(Classify, config.head)
+    return SequenceHead(config.stack.d_model, head.n_labels, pooling=head.pooling, dropout=head.dropout)
+
+
+def _tag(config: ModelConfig, embedding: Embedding | FeatureMap) -> PlaceHead:
+    head = cast(Tag, config.head)
+    return PlaceHead(config.stack.d_model, head.n_labels, dropout=head.dropout)
+
+
+def _regress(config: ModelConfig, embedding: Embedding | FeatureMap) -> SequenceHead:
+    head = cast(Regress, config.head)
+    return SequenceHead(config.stack.d_model, head.n_numbers, pooling=head.pooling, dropout=head.dropout)
+
+
+HEADS: dict[str, Callable[[ModelConfig, Embedding | FeatureMap], AnyHead]] = {
+    "lm": _lm,
+    "classify": _classify,
+    "tag": _tag,
+    "regress": _regress,
+}
+"""From the config, and the map through which the head's stack reads, to the head; keys are those of `OUTPUTS`."""

@@ -1,0 +1,93 @@
+"""What a model answers, as frozen values: one small class for each head in `HEADS`. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.registry import lookup, suggestion
+
+
+@dataclass(frozen=True)
+class Lm:
+    """A score for each token of the vocabulary, at each place."""
+
+    kind: ClassVar[str] = "lm"
+
+
+@dataclass(frozen=True)
+class Classify:
+    """A score for each label, once a sequence."""
+
+    kind: ClassVar[str] = "classify"
+    n_labels: int
+    pooling: str = "mean"  # of the stack's vectors: first, mean or attention
+    dropout: float = 0.0  # on the pooled vector
+
+    def __post_init__(self) -> None:
+        check_labels(self.n_labels)
+        check_dropout(self.dropout)
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A score for each label, at each place."""
+
+    kind: ClassVar[str] = "tag"
+    n_labels: int
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_labels(self.n_labels)
+        check_dropout(self.dropout)
+
+
+@dataclass(frozen=True)
+class Regress:
+    """One number or several, once a sequence."""
+
+    kind: ClassVar[str] = "regress"
+    n_numbers: int = 1
+    pooling: str = "mean"
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.n_numbers < 1:
+            raise ConfigError(f"head.n_numbers must be at least 1; got {self.n_numbers}. Try n_numbers=1.")
+        check_dropout(self.dropout)
+
+
+Output = Lm | Classify | Tag | Regress
+OUTPUTS: dict[str, type[Output]] = {each.kind: each for each in (Lm, Classify, Tag, Regress)}
+
+
+def check_labels(n_labels: int) -> None:
+    """Refuse fewer than two labels."""
+    if n_labels < 2:
+        raise ConfigError(
+            f"head.n_labels must be at least 2, or there is nothing to decide; got {n_labels}. Try n_labels=2."
+        )
+
+
+def check_dropout(dropout: float) -> None:
+    """Refuse a chance that is none."""
+    if not 0.0 <= dropout < 1.0:
+        raise ConfigError(f"head.dropout must be at least 0 and below 1; got {dropout}. Try dropout=0.1.")
+
+
+def output_to_dict(output: Output) -> dict[str, Any]:
+    """Plain values, as `config.json` holds them."""
+    return {"kind": output.kind, **asdict(output)}
+
+
+def output_from_dict(values: Mapping[str, Any]) -> Output:
+    """The inverse of `output_to_dict`. Errors: `ConfigError` for an unknown kind or key, with the nearest known one."""
+    known = dict(values)
+    cls = lookup(OUTPUTS, str(known.pop("kind", None)), "head.kind")
+    names = {each.name for each in fields(cls)}
+    for key in known:
+        if key not in names:
+            raise ConfigError(f"head.{key} is not a setting of {cls.kind!r}. {suggestion(key, names)}")
+    return cls(**known)

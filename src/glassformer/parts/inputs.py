@@ -1,0 +1,48 @@
+"""Continuous vectors in: features instead of tokens, as of sound, of sensors, or of the state of a game."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from glassformer.foundation.errors import DataError
+from glassformer.foundation.shapes import Float, Tensor
+
+
+class FeatureMap(nn.Module):
+    """x W^T + b: n_features numbers a place to a vector of the stack's width (Dosovitskiy et al. 2021, equation 1).
+
+    It stands where the `Embedding` of a stack that reads tokens stands; order, masks and padding are as for tokens.
+    """
+
+    def __init__(self, n_features: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(d_model, n_features))
+        self.bias = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Float[Tensor, "B T I"]) -> Float[Tensor, "B T D"]:
+        """The vectors. Errors: `DataError` for another number of features, and for one that is not finite."""
+        check_features(x, self.weight.shape[1])
+        return F.linear(x, self.weight, self.bias)
+
+
+def check_features(x: Float[Tensor, "B T I"], n_features: int) -> None:
+    """Raises `DataError` for vectors of another width, or naming row, place and feature of what is not finite.
+
+    Padding must be finite too: a hidden value has weight 0, and 0 times NaN is NaN.
+    """
+    if x.ndim != 3 or x.shape[-1] != n_features:
+        raise DataError(
+            f"Features are numbers of shape [batch, places, {n_features}], the n_features of the stack; got "
+            f"{list(x.shape)}. Give each place {n_features} numbers, or make the model with another n_features."
+        )
+    if x.device.type != "cpu" or torch.compiler.is_compiling():  # elsewhere the look would cost a wait
+        return
+    wrong = (~x.isfinite()).nonzero()
+    if len(wrong):
+        row, place, feature = wrong[0].tolist()
+        raise DataError(
+            f"Features must be finite numbers, in padding too; got {x[row, place, feature].item()} at row {row}, "
+            f"place {place}, feature {feature} (counted from 0). Mend the data, or leave the row out."
+        )

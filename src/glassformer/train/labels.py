@@ -1,0 +1,50 @@
+"""How good a classifier is: its loss, and the labels it gives compared with the right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from glassformer.data.dataset import Encoded, Tokenizers
+from glassformer.data.words import FIRST_LABEL
+from glassformer.decode.classify import label_probabilities
+from glassformer.model.transformer import Transformer
+from glassformer.train.report import Metric
+from glassformer.train.scores import Counts, accuracy, class_scores, confusion, macro_f1
+
+Details = dict[str, dict[str, dict[str, Metric]]]
+"""What a table tells and a line of figures cannot."""
+
+
+class LabelScores(NamedTuple):
+    """The figures, the labels that were given, and what is behind the figures, label by label."""
+
+    metrics: dict[str, Metric]
+    outputs: list[str]
+    details: Details
+
+
+def evaluate_labels(
+    model: Transformer, encoded: Encoded, tokenizers: Tokenizers, loss: float, *, batch_size: int = 128
+) -> LabelScores:
+    """`accuracy`: the share of right labels. `macro_f1`: the mean F1 of the labels. `loss`: nats a text. `n`: texts."""
+    given = label_probabilities(model, encoded.source, batch_size=batch_size).argmax(-1).tolist()
+    wanted = [id - FIRST_LABEL for (id,) in encoded.target]
+    names = tokenizers.target.tokens(range(FIRST_LABEL, tokenizers.target.vocab_size))
+    counts = confusion(given, wanted, len(names))
+    metrics: dict[str, Metric] = {
+        "accuracy": accuracy(counts),
+        "macro_f1": macro_f1(counts),
+        "loss": loss,
+        "n": len(wanted),
+    }
+    return LabelScores(metrics, [names[label] for label in given], details(counts, names))
+
+
+def details(counts: Counts, names: Sequence[str]) -> Details:
+    """By label: its counts, precision, recall and F1; and `confusion`, right label -> given label -> how often."""
+    rows = zip(names, counts, strict=True)
+    return {
+        "labels": dict(zip(names, class_scores(counts), strict=True)),
+        "confusion": {name: dict(zip(names, row.tolist(), strict=True)) for name, row in rows},
+    }

@@ -1,0 +1,28 @@
+"""What `classify` asks of the session, and what it writes for each line."""
+
+from __future__ import annotations
+
+import sys
+
+from cli.conftest import Input
+
+
+def ask(run, monkeypatch, data: bytes, *words: str):
+    monkeypatch.setattr(sys, "stdin", Input(data))
+    return run("classify", "runs/old", *words)
+
+
+def test_classify(run, session, a_run, monkeypatch):
+    """The number of each line is its own, however many are read together."""
+    data = "\ufeffein Hund\r\n\n  \ngrün\nx?\ny".encode()
+    for size in ("1", "2", "9"):
+        answer = ask(run, monkeypatch, data, "--batch-size", size)
+        assert answer.out == "1:8\n\n\n4:4\n5:2\n6:1\n"
+        assert answer.err.startswith("1 line (5): the vocabulary lacks a part of the line")
+    assert session.calls == [("classify", a_run, size) for size in (1, 2, 9)]
+
+
+def test_classify_with_probabilities(run, session, a_run, monkeypatch):
+    assert ask(run, monkeypatch, b"x\n\n", "--probabilities").out == "1:1\t1:1=0.7500\té=0.2500\n\n"
+    answer = ask(run, monkeypatch, b"x\n\n", "--json")
+    assert answer.out == '{"label": "1:1", "probabilities": {"1:1": 0.75, "é": 0.25}}\nnull\n'

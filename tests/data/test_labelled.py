@@ -1,0 +1,134 @@
+"""Labelled text: what is read exactly, and what every mistake in a file is answered with."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from glassformer.data.config import DataConfig
+from glassformer.data.dataset import load_pairs
+from glassformer.data.labelled import Columns, read_labelled, refuse_one_class
+from glassformer.data.pairs import Loaded, Pair
+from glassformer.data.tokenizer import Labels
+from glassformer.foundation.errors import ConfigError, DataError
+
+TWO = [Pair("a b", "1"), Pair("c", "0")]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[[str, bytes], Path]:
+    def write(name: str, content: bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+READ = {
+    "text, TAB, label": ("a.tsv", b"a b\t1\nc\t0\n", Columns()),
+    "CRLF, byte order mark, no last line end": ("a.tsv", b"\xef\xbb\xbfa b\t1\r\nc\t0", Columns()),
+    "gzip": ("a.tsv.gz", gzip.compress(b"a b\t1\nc\t0\n"), Columns()),
+    "columns by number": ("a.tsv", b"x\t1\ta b\ny\t0\tc\n", Columns("3", "2")),
+    "columns by name": ("a.tsv", b"id\tclass\tsentence\nx\t1\ta b\ny\t0\tc\n", Columns("sentence", "class")),
+    "a header, columns by number": ("a.tsv", b"class\tsentence\n1\ta b\n0\tc\n", Columns("2", "1", header=True)),
+    "one by name, one by number": ("a.tsv", b"class\tsentence\n1\ta b\n0\tc\n", Columns("sentence", "1")),
+    "JSON": ("a.jsonl", b'{"text": "a b", "label": "1"}\n{"label": 0, "text": "c", "id": 7}\n', Columns()),
+    "JSON, other fields": ("a.jsonl", b'{"q": "a b", "y": 1}\n{"y": 0, "q": "c"}\n', Columns("q", "y")),
+    "JSON, gzip": ("a.JSONL.gz", gzip.compress(b'{"text": "a b", "label": 1}\n{"text": "c", "label": 0}'), Columns()),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_every_form_reads_the_same(file: Callable[[str, bytes], Path], name: str) -> None:
+    path, content, columns = READ[name]
+    assert read_labelled(file(path, content), columns) == Loaded(TWO, 0)
+
+
+def test_text_is_kept_as_it_is(file: Callable[[str, bytes], Path]) -> None:
+    text = ' \u2028 "quoted" {x} \\t LABEL:fine '
+    assert read_labelled(file("a.tsv", f"{text}\tx\n".encode())).pairs == [Pair(text, "x")]
+    line = json.dumps({"text": text, "label": "x y"})
+    assert read_labelled(file("a.jsonl", line.encode())).pairs == [Pair(text, "x y")]
+
+
+ERRORS = {
+    "empty file": ("a.tsv", b"", Columns(), ["FILE: the file is empty"]),
+    "latin-1": ("a.tsv", b"a\t1\nd\xe9\t0\n", Columns(), ["FILE:2: byte 2", "0xe9", "not valid UTF-8", "iconv"]),
+    "no TAB": ("a.tsv", b"a\t1\nb 0\n", Columns(), ["FILE:2: a line is text, TAB, label", "has 1 column: 'b 0'"]),
+    "two TABs": ("a.tsv", b"a\tb\t1\n", Columns(), ["FILE:1:", "has 3 columns", "data.text_column"]),
+    "a column short": ("a.tsv", b"x\ta\t1\ny\tb\n", Columns("2", "3"), ["FILE:2: a line is 3 columns", "has 2"]),
+    "no such column": ("a.tsv", b"text\tlabel\na\t1\n", Columns("texts", "label"), ["FILE:1:", "'texts'", "'text'?"]),
+    "no such number": ("a.tsv", b"a\tb\nx\t1\n", Columns("1", "3", True), ["data.label_column is 3", "'a', 'b'"]),
+    "beyond the line": ("a.tsv", b"a\t1\n", Columns("1", "3"), ["FILE:1:", "has 2 columns", "data.label_column"]),
+    "column 0": ("a.tsv", b"a\t1\n", Columns("0"), ["data.text_column is 0", "counted from 1"]),
+    "one column twice": ("a.tsv", b"a\t1\n", Columns("2"), ["both are column 2"]),
+    "empty text": ("a.tsv", b"a\t1\n \t0\n", Columns(), ["FILE:2: the text is empty", "data.skip_empty = true"]),
+    "empty label": ("a.tsv", b"a\t\n", Columns(), ["FILE:1: the label is empty"]),
+    "blank line": ("a.tsv", b"a\t1\n\nb\t0\n", Columns(), ["FILE:2: the text is empty"]),
+    "a label with a space": ("a.tsv", b"a\t1 \n", Columns(), ["FILE:1: the label '1 '", "white space"]),
+    "header alone": (
+        "a.tsv",
+        b"text\tlabel\n",
+        Columns("text", "label"),
+        ["FILE: there is no line"],
+    ),
+    "bad JSON": ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": \n', Columns(), ["FILE:2:", "not valid JSON"]),
+    "an array": ("a.jsonl", b'["a", 1]\n', Columns(), ["FILE:1: a line is one JSON object"]),
+    "too deep": ("a.jsonl", b"[" * 100_000, Columns(), ["FILE:1:", "nested too deep"]),
+    "no such field": ("a.jsonl", b'{"txt": "a", "label": 1}', Columns(), ["FILE:1:", "no field 'text'", "'txt'?"]),
+    "a fraction": ("a.jsonl", b'{"text": "a", "label": 0.5}', Columns(), ["FILE:1: the field 'label'", "got 0.5"]),
+    "a truth value": ("a.jsonl", b'{"text": "a", "label": true}', Columns(), ["'label'", "got true", "in quotes"]),
+    "null": ("a.jsonl", b'{"text": null, "label": 1}', Columns(), ["the field 'text'", "got null"]),
+    "empty text in JSON": ("a.jsonl", b'{"text": "", "label": 1}', Columns(), ["FILE:1: the text is empty"]),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_mistakes_in_a_file(file: Callable[[str, bytes], Path], name: str) -> None:
+    path, content, columns, said = ERRORS[name]
+    written = file(path, content)
+    with pytest.raises((DataError, ConfigError)) as error:
+        read_labelled(written, columns)
+    for words in said:
+        assert words.replace("FILE", str(written)) in str(error.value)
+    assert len(str(error.value)) < 500 + len(str(written))
+
+
+def test_empty_lines_are_left_out_and_counted(file: Callable[[str, bytes], Path]) -> None:
+    path = file("a.tsv", b"a b\t1\n\t1\n\nc\t0\nd\t \n")
+    assert read_labelled(path, skip_empty=True) == Loaded(TWO, 3)
+    with pytest.raises(DataError, match="nothing is left"):
+        read_labelled(file("b.tsv", b"\n\n"), skip_empty=True)
+
+
+def test_a_label_outside_the_set_is_named(file: Callable[[str, bytes], Path]) -> None:
+    path = file("dev.tsv", b"a\tgood\nb\tgod\n")
+    assert len(read_labelled(path, known=["good", "god"]).pairs) == 2
+    with pytest.raises(DataError) as error:
+        read_labelled(path, known=["good", "bad"])
+    for words in (f"{path}:2", "'god'", "training text", "Known: 'bad', 'good'", "Did you mean 'good'?"):
+        assert words in str(error.value)
+
+
+def test_one_class_is_refused() -> None:
+    with pytest.raises(DataError, match=r"t\.tsv: a classifier learns from two labels .* all 2 lines have 'x'"):
+        refuse_one_class("t.tsv", [Pair("a", "x"), Pair("b", "x")])
+    refuse_one_class("t.tsv", TWO)
+
+
+def test_splits_of_a_config(file: Callable[[str, bytes], Path]) -> None:
+    two, one = str(file("two.tsv", b"a b\t1\nc\t0\n")), str(file("one.tsv", b"a b\t1\n"))
+    config = DataConfig(task="labelled", layout="label", train=two, dev=one)
+    assert load_pairs(config, "train").pairs == TWO
+    assert load_pairs(config, "dev", labels=Labels(["0", "1"])).pairs == TWO[:1]  # one class is enough to be scored
+    with pytest.raises(DataError, match=r"one\.tsv:1: the label '1'"):
+        load_pairs(config, "dev", labels=Labels(["0", "2"]))
+    with pytest.raises(DataError, match="two labels or more"):
+        load_pairs(DataConfig(task="labelled", layout="label", train=one), "train")
+    with pytest.raises(ConfigError, match=r"no file for the test texts. Set data\.test"):
+        load_pairs(config, "test")

@@ -1,0 +1,171 @@
+"""A classifier from files to labels: prepared, trained, cut and resumed to the same bits, scored, asked."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from glassformer.data.batch import Batch
+from glassformer.decode.answer import answer
+from glassformer.decode.classify import label_probabilities
+from glassformer.decode.generate import generate
+from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
+from glassformer.store.checkpoint import load
+from glassformer.train.prepare import model_config, prepare
+from glassformer.train.session import resume, start
+from glassformer.train.use import classify, evaluate, translate
+from train.examples import assert_same_end, follow, model, recipe, sequences
+
+TEXTS = [f"{a} {b} {c}" for a in ("red", "blue") for b in ("cat", "dog", "cow") for c in ("runs", "sleeps far away")]
+TRAIN = [(text, text.split()[1]) for text in TEXTS] * 3
+DEV = TRAIN[1:8]
+SETTINGS = {
+    "data__task": "labelled",
+    "data__layout": "label",
+    "model__pooling": "attention",
+    "model__token_dropout": 0.2,
+    "model__head_dropout": 0.2,
+    "training__metric": "accuracy",
+}
+
+
+def write(path: Path, rows: list[tuple[str, str]]) -> Path:
+    path.write_text("".join(f"{text}\t{label}\n" for text, label in rows), "utf-8")
+    return path
+
+
+def asked(folder: Path, **changes):
+    train, dev = write(folder / "train.tsv", TRAIN), write(folder / "dev.tsv", DEV)
+    files = {"data__train": str(train), "data__dev": str(dev), "data__test": str(dev)}
+    return recipe(**{**SETTINGS, **files, **changes})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("classifier")
+    follow(start(asked(folder, checkpoint__every=1), folder / "run"))
+    return folder / "run"
+
+
+def test_prepared(tmp_path):
+    ready = asked(tmp_path)
+    prepared = prepare(ready)
+    assert prepared.tokenizers.target.entries == ("cat", "cow", "dog")
+    config = model_config(ready, prepared.tokenizers)
+    assert (config.vocab_size, config.decoder, config.source_vocab_size) == (6 + 9, None, None)
+    assert (config.head.kind, config.head.n_labels, config.head.pooling) == ("classify", 3, "attention")
+    assert config.encoder.token_dropout == config.head.dropout == 0.2
+    notes = prepared.notes()
+    assert notes[0] == ("data: 36 training texts, 7 dev texts; 15 tokens; 3 labels: 'cat' (12), 'dog' (12), 'cow' (12)")
+    epoch, batch = next(iter(prepared.batches(0)))
+    assert (epoch, batch.labels.ndim, batch.source) == (0, 1, None)
+    assert set(batch.tokens[:, 0].tolist()) == {1}
+
+
+def test_labels_of_dev_and_test_must_be_those_of_train(tmp_path):
+    ready = asked(tmp_path)
+    write(tmp_path / "dev.tsv", [*DEV, ("a", "horse")])
+    with pytest.raises(DataError, match=r"dev\.tsv:8: the label 'horse' is not one of those in the training text"):
+        prepare(ready)
+
+
+def test_a_text_that_is_too_long_is_named_before_training(tmp_path):
+    with pytest.raises(DataError, match=r"the text of pair 2 of the train split has 6.*model\.max_len to 6"):
+        prepare(asked(tmp_path, model__max_len=5))
+
+
+@pytest.mark.parametrize("step", [1, 4, 7])
+def test_cut_after_any_step_it_ends_with_the_same_bits(run, tmp_path, step):
+    other = tmp_path / "run"
+    follow(start(asked(run.parent, checkpoint__every=1), other), stop_after=step)
+    torch.manual_seed(step)
+    follow(resume(other))
+    assert_same_end(other, run)
+
+
+def test_changed_labels_are_refused(run, tmp_path):
+    follow(start(asked(tmp_path), tmp_path / "run"), stop_after=2)
+    write(tmp_path / "train.tsv", [*TRAIN[:-1], (TRAIN[-1][0], "cat")])
+    with pytest.raises(CheckpointError, match="have changed since"):
+        resume(tmp_path / "run")
+
+
+def test_scores_are_those_of_the_labels_given(run):
+    loaded, ready = load(run), asked(run.parent)
+    told = evaluate(run, ready, "dev")
+    texts = [loaded.tokenizers.source.encode(text) for text, _ in DEV]
+    scores = torch.stack([loaded.model(Batch.labelled([ids], [0]).tokens)[0] for ids in texts])
+    names = loaded.tokenizers.target.entries
+    wanted = torch.tensor([names.index(label) for _, label in DEV])
+    assert told["loss"] == pytest.approx(F.cross_entropy(scores, wanted).item(), rel=1e-5)
+    assert told["accuracy"] == (scores.argmax(-1) == wanted).double().mean().item()
+    assert told["n"] == sum(sum(row.values()) for row in told["confusion"].values()) == len(DEV)
+    assert {name: each["n"] for name, each in told["labels"].items()} == {"cat": 3, "cow": 2, "dog": 2}
+    line = next(
+        each
+        for each in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+        if each["kind"] == "dev" and each["step"] == loaded.state["step"]
+    )
+    assert {name: line[name] for name in ("accuracy", "macro_f1", "loss", "n")} == {
+        name: told[name] for name in ("accuracy", "macro_f1", "loss", "n")
+    }
+    assert json.loads(json.dumps(told)) == told
+
+
+@pytest.mark.parametrize("size", [1, 2, 99])
+def test_lines_are_labelled_in_order_whatever_the_batches(run, size):
+    loaded = load(run)
+    texts = [text for text, _ in DEV]
+    expected = [loaded.model(Batch.labelled([loaded.tokenizers.source.encode(text)], [0]).tokens)[0] for text in texts]
+    for found, scores in zip(classify(run, enumerate([*texts, "x cat y"], 1), size), expected, strict=False):
+        shares = scores.softmax(-1)
+        assert list(found.probabilities) == ["cat", "cow", "dog"]
+        assert list(found.probabilities.values()) == pytest.approx(shares.tolist(), abs=1e-6)
+        assert found.label == ["cat", "cow", "dog"][int(shares.argmax())]
+        assert found.unknown == 0
+    *_, last = classify(run, enumerate(["x cat y"], 1), size)
+    assert last.unknown == 2
+
+
+def test_a_line_longer_than_the_model_takes_is_named_and_not_cut(tmp_path):
+    follow(start(asked(tmp_path, model__max_len=6, training__steps=1), tmp_path / "run"))
+    lines = [(1, "red cat"), (4, "red cat " * 3)]
+    with pytest.raises(DataError, match=r"max_len=6 tokens, <bos> included; line 4 has 7: 'red cat"):
+        list(classify(tmp_path / "run", lines, 2))
+    assert len(list(classify(tmp_path / "run", lines[:1], 2))) == 1
+
+
+def test_a_run_is_asked_for_what_it_gives(run, tmp_path):
+    with pytest.raises(ConfigError, match=r"gives a label to a text.*glassformer classify"):
+        list(translate(run, ["a"], 1))
+    follow(start(recipe(training__steps=1), tmp_path / "run"))
+    with pytest.raises(ConfigError, match=r"writes answers and gives no labels.*glassformer translate"):
+        list(classify(tmp_path / "run", [(1, "a")], 1))
+
+
+def test_probabilities_of_any_batches_are_those_of_each_alone():
+    network = model("classify", dropout=0.5)
+    texts = sequences([3, 9, 1, 5, 5, 2])
+    whole = label_probabilities(network, texts)
+    assert not network.training
+    for size in (1, 2, 4):
+        torch.testing.assert_close(label_probabilities(network, texts, batch_size=size), whole)
+    alone = [network(Batch.labelled([ids], [0]).tokens)[0].softmax(-1) for ids in texts]
+    torch.testing.assert_close(whole.double(), torch.stack(alone), rtol=1e-6, atol=1e-6)
+    assert whole.sum(-1).tolist() == pytest.approx([1.0] * len(texts), abs=1e-6)
+    with pytest.raises(ConfigError, match="classify head; this one has head 'tag'"):
+        label_probabilities(model("tag"), texts)
+    with pytest.raises(ConfigError, match="head 'tag'"):
+        answer(model("tag"), texts)
+    with pytest.raises(ConfigError, match="head 'classify'"):
+        next(generate(model("classify"), prompts=texts, max_new_tokens=3))
+
+
+def test_the_first_loss_is_that_of_not_knowing(tmp_path):
+    session = start(asked(tmp_path), tmp_path / "run")
+    assert float(session.evaluate().metrics["loss"]) == pytest.approx(math.log(3), abs=0.1)
