@@ -1,0 +1,86 @@
+"""How a block is put together, found by trying every place for residuals and norms until the output comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+import torch
+
+from glassformer.foundation.shapes import Tensor
+from glassformer.proof.check_listen import Heard
+from glassformer.proof.check_reading import distance
+
+EXACT = 1e-9
+
+
+class Branch(NamedTuple):
+    """Attention or feed-forward as heard: when, what it was given, what it gave."""
+
+    name: str
+    place: int
+    given: Tensor
+    gave: Tensor
+
+
+class Way(NamedTuple):
+    """after(base + output(branch(before(x)))), each norm by name or None; base: "stream", "normed" or "nothing"."""
+
+    before: str | None
+    output: str | None
+    after: str | None
+    base: str
+
+    def norms(self) -> list[str]:
+        """The norms in it."""
+        return [each for each in (self.before, self.output, self.after) if each is not None]
+
+    def oddity(self) -> tuple[bool, int]:
+        """What is tried first: residuals, then few norms."""
+        return self.base != "stream", len(self.norms())
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The branches in the order in which they run, and the way of each; no ways: the block does not add up."""
+
+    branches: list[Branch]
+    ways: list[Way]
+    feed_first: bool
+
+    def pairs(self) -> Iterator[tuple[Way, Branch]]:
+        """Each branch with its way."""
+        return zip(self.ways, self.branches, strict=True)
+
+
+def structure_of(x: Tensor, seen: Tensor, parts: list[Branch], heard: list[Heard]) -> Structure:
+    """The structure that gives `seen` for the input x; norms are used as they are, as functions."""
+    ordered = sorted(parts, key=lambda each: each.place)
+    apply = {each.name: each.module for each in heard}
+    first, second = ordered
+    found: list[Way] = []
+    for way, stream in candidates(x, first, apply):
+        for other, end in candidates(stream, second, apply):
+            if distance(end, seen) <= EXACT:
+                found = [way, other]
+                return Structure(ordered, found, first.name == "feed-forward")
+    return Structure(ordered, found, first.name == "feed-forward")
+
+
+def candidates(x: Tensor, branch: Branch, norms: dict[str, Callable[[Tensor], Tensor]]) -> Iterator[tuple[Way, Tensor]]:
+    """Every way in which the branch was given what it was, with the stream after it, the plainest first."""
+    names = [None, *norms]
+
+    def normed(name: str | None, value: Tensor) -> Tensor:
+        with torch.no_grad():
+            return value if name is None else norms[name](value)
+
+    befores = [name for name in names if distance(normed(name, x), branch.given) <= EXACT]
+    ways = [Way(*each) for each in product(befores, names, names, ("stream", "normed", "nothing"))]
+    for way in sorted(ways, key=Way.oddity):
+        if way.base == "normed" and way.before is None:
+            continue
+        base = {"stream": x, "normed": normed(way.before, x), "nothing": torch.zeros_like(x)}[way.base]
+        yield way, normed(way.after, base + normed(way.output, branch.gave))
