@@ -10,6 +10,7 @@ from glassformer.cli.arguments import usage
 from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, VERBS, Option, Verb
 from glassformer.foundation.errors import GlassformerError
+from glassformer.proof.check_signatures import DOCUMENTED
 from glassformer.train.recipe import Recipe, known_recipes, load_recipe, read_recipe
 
 EXITS = (
@@ -30,6 +31,7 @@ EXAMPLES = {
     "translate": ("glassformer translate runs/multi30k < in.en > out.de",),
     "params": ("glassformer params runs/reverse",),
     "demo": ("glassformer demo",),
+    "check": ("glassformer check attention.py", "glassformer check attention.py --only scale,mask --json"),
 }
 
 
@@ -55,6 +57,8 @@ def verb_help(name: str, target: str | None) -> str:
     parts = [usage(name, verb), textwrap.fill(verb.about, width())]
     if name == "train":
         parts.append(table("Recipes", recipe_lines()))
+    if name == "check":
+        parts.append(table("What the file may hold", [(each.signature, each.meaning) for each in DOCUMENTED.values()]))
     parts.append(table("Flags", list(map(flag_line, (*verb.options, *COMMON)))))
     if verb.sections:
         parts += section_tables(verb, target)

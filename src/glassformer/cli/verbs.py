@@ -33,6 +33,8 @@ OUT = Option("out", "FOLDER", "Run folder to make (default: runs/NAME).")
 OVERWRITE = Option("overwrite", None, "Delete an existing run folder and start over.")
 JSON = Option("json", None, "One JSON object on standard output, for programs.")
 SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
+ONLY = Option("only", "NAME", "Probe this property or this function or class alone; several with commas.")
+LIMIT = Option("limit", "SECONDS", "Time for all of the file's code (default: 60).")
 BATCH_SIZE = Option("batch-size", "N", "Lines translated together (default: as the recipe says).")
 
 COMMON = (
@@ -69,5 +71,14 @@ VERBS: dict[str, Verb] = {
         "Train the recipe `reverse` in runs/reverse and show what it writes before, during and after. "
         "Nothing is overwritten: if the folder exists, the next free name is taken (runs/reverse-2).",
         (OUT,),
+    ),
+    "check": Verb(
+        "find out which property your own code breaks",
+        "FILE",
+        "Import a Python file and test the functions and classes in it that have a documented name, property by "
+        "property: what fails is named, with figures, a likely cause and a hint. The file is run as code of yours, with "
+        "your rights, in a process of its own that is stopped after a time limit. Exit codes: 0 all holds, 3 a "
+        "property fails, 2 the file could not be checked.",
+        (ONLY, LIMIT, JSON),
     ),
 }

@@ -152,12 +152,13 @@ class Heads(Attending):
 
     def in_half(self, mask: Tensor) -> Tensor:
         """The module in float16, and back."""
+        before = {name: each.clone() for name, each in self.module.state_dict().items()}
         self.module.half()
         try:
             with torch.no_grad():
                 return self.heard_with(self.x.half(), mask)[0]
         finally:
-            self.module.double()
+            self.module.double().load_state_dict(before)
 
 
 FORMS: tuple[Callable[[Tensor], Tensor], ...] = (

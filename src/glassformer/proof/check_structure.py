@@ -37,10 +37,6 @@ class Way(NamedTuple):
         """The norms in it."""
         return [each for each in (self.before, self.output, self.after) if each is not None]
 
-    def oddity(self) -> tuple[bool, int]:
-        """What is tried first: residuals, then few norms."""
-        return self.base != "stream", len(self.norms())
-
 
 @dataclass(frozen=True)
 class Structure:
@@ -57,20 +53,28 @@ class Structure:
 
 def structure_of(x: Tensor, seen: Tensor, parts: list[Branch], heard: list[Heard]) -> Structure:
     """The structure that gives `seen` for the input x; norms are used as they are, as functions."""
-    ordered = sorted(parts, key=lambda each: each.place)
+    first, second = ordered = sorted(parts, key=lambda each: each.place)
     apply = {each.name: each.module for each in heard}
-    first, second = ordered
-    found: list[Way] = []
-    for way, stream in candidates(x, first, apply):
-        for other, end in candidates(stream, second, apply):
-            if distance(end, seen) <= EXACT:
-                found = [way, other]
-                return Structure(ordered, found, first.name == "feed-forward")
-    return Structure(ordered, found, first.name == "feed-forward")
+    found = [
+        [way, other]
+        for way, stream in candidates(x, first, apply)
+        for other, end in candidates(stream, second, apply)
+        if distance(end, seen) <= EXACT
+    ]
+    return Structure(ordered, min(found, key=oddity, default=[]), first.name == "feed-forward")
+
+
+def oddity(ways: list[Way]) -> float:
+    """How many mistakes a block of these ways has: of two that give the same numbers, the plainer was meant."""
+    mistakes = float(any(way.base == "normed" for way in ways))
+    mistakes += sum(way.base == "nothing" for way in ways)
+    mistakes += sum(way.before is None and way.after is None for way in ways)
+    mistakes += len({way.before is None for way in ways}) > 1
+    return mistakes + 0.1 * sum(len(way.norms()) for way in ways)
 
 
 def candidates(x: Tensor, branch: Branch, norms: dict[str, Callable[[Tensor], Tensor]]) -> Iterator[tuple[Way, Tensor]]:
-    """Every way in which the branch was given what it was, with the stream after it, the plainest first."""
+    """Every way in which the branch was given what it was, with the stream after it."""
     names = [None, *norms]
 
     def normed(name: str | None, value: Tensor) -> Tensor:
@@ -78,8 +82,7 @@ def candidates(x: Tensor, branch: Branch, norms: dict[str, Callable[[Tensor], Te
             return value if name is None else norms[name](value)
 
     befores = [name for name in names if distance(normed(name, x), branch.given) <= EXACT]
-    ways = [Way(*each) for each in product(befores, names, names, ("stream", "normed", "nothing"))]
-    for way in sorted(ways, key=Way.oddity):
+    for way in (Way(*each) for each in product(befores, names, names, ("stream", "normed", "nothing"))):
         if way.base == "normed" and way.before is None:
             continue
         base = {"stream": x, "normed": normed(way.before, x), "nothing": torch.zeros_like(x)}[way.base]
