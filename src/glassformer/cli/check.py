@@ -9,21 +9,29 @@ from typing import Any
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.help import width
-from glassformer.cli.settings import converted
 from glassformer.foundation.errors import ConfigError
 from glassformer.proof.check import LIMIT, check, exit_code
 
 
 def run(arguments: Arguments) -> int:
     """Run the file in a process of its own, and say what holds and what does not."""
-    limit = float(str(converted("--limit", float, arguments.options.get("limit", str(LIMIT)))))
-    if not 0 < limit < 1e6:
-        raise ConfigError(f"--limit must be a number of seconds above 0; got {limit:g}. Try --limit 60.")
+    limit = seconds(arguments.options.get("limit", str(LIMIT)))
     only = [name for name in arguments.options.get("only", "").split(",") if name]
     report = check(Path(str(arguments.target)), only, limit)
     code = exit_code(report)
     print(json.dumps({**report, "exit_code": code}) if "json" in arguments.options else as_text(report))
     return code
+
+
+def seconds(text: str) -> float:
+    """The time limit. Errors: `ConfigError` for what is no number above 0."""
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = 0.0
+    if not 0 < limit <= 86_400:
+        raise ConfigError(f"--limit must be a number of seconds above 0, a day at most; got {text!r}. Try --limit 60.")
+    return limit
 
 
 def as_text(report: dict[str, Any]) -> str:

@@ -47,10 +47,9 @@ class Reading:
         _, words, mistake = self.choices[aspect]
         if mistake is None:
             return None
-        return Fault(
-            mistake,
-            f"With {words} your numbers come out to {self.residue:.0e}; as documented they are {self.distance:.2g} off.",
-        )
+        match = f"to {self.residue:.0e}" if self.residue else "to the last bit"
+        told = f"With {words} your numbers come out {match}; as documented they are {self.distance:.2g} off."
+        return Fault(mistake, told)
 
 
 def read(

@@ -1,0 +1,46 @@
+"""Each classic mistake, planted in a learner's right code, is called by its own name and by no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.proof.check_child import report_on
+from proof.learners import SOURCES
+from proof.planted import AFTER, FILL, LATE, PLANTED
+
+FAINT = {"a query that may read nothing reads hidden keys", "the fill does not fit float16"}
+"""What a finite fill also means; it may be named beside a fill that is too small or too large."""
+
+
+def named(tmp_path, kind, source):
+    """The mistakes found in one kind of code, and what was not tested."""
+    path = tmp_path / "learner.py"
+    path.write_text(source, "utf-8")
+    [piece] = report_on(path, [kind])["pieces"]
+    assert piece["problem"] is None
+    return {each["mistake"] for each in piece["properties"] if each["state"] == "fails"}, piece["properties"]
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_right_code_passes(tmp_path, kind):
+    found, properties = named(tmp_path, kind, SOURCES[kind])
+    assert not found
+    assert [each["property"] for each in properties if each["state"] == "not tested"] == []
+
+
+@pytest.mark.parametrize(("kind", "mistake", "before", "after"), PLANTED, ids=[f"{k}-{m}-{n}" for n, (k, m, *_) in enumerate(PLANTED)])
+def test_mistake_is_named(tmp_path, kind, mistake, before, after):
+    source = SOURCES[kind]
+    assert before in source
+    if mistake == LATE:
+        source = source.replace(FILL, "scores")
+    if mistake == "the gradient of an empty row is NaN":  # then the row is repaired after the softmax, not before it
+        source = "\n".join(line for line in source.split("\n") if "torch.where" not in line)
+    if "fill" in mistake or "hidden keys" in mistake:
+        pass
+    found, properties = named(tmp_path, kind, source.replace(before, after))
+    assert found == {mistake}
+    [fault] = [each for each in properties if each["state"] == "fails"]
+    assert any(digit in fault["evidence"] for digit in "0123456789") or "NaN" in fault["evidence"], fault["evidence"]
+    assert len(fault["cause"]) > 20
+    assert fault["hint"].endswith(("?", "."))
