@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-ATTENTION = '''
+ATTENTION = """
 import math
 import torch
 import torch.nn.functional as F
@@ -17,9 +17,9 @@ def attention(q, k, v, mask=None):
         weights = weights * mask.any(-1, keepdim=True)
     output = weights @ v
     return output, weights
-'''
+"""
 
-HEADS = '''
+HEADS = """
 import math
 import torch
 from torch import nn
@@ -52,9 +52,11 @@ class MultiHeadAttention(nn.Module):
         context = weights @ v
         context = context.transpose(1, 2).contiguous().view(B, T, self.d_model)
         return self.w_o(context)
-'''
+"""
 
-BLOCK = HEADS + '''
+BLOCK = (
+    HEADS
+    + """
 class TransformerBlock(nn.Module):
     def __init__(self, d_model, n_heads, d_ff):
         super().__init__()
@@ -73,9 +75,12 @@ class TransformerBlock(nn.Module):
         x = x + self.attend(self.norm1(x), mask)
         x = x + self.feed(self.norm2(x))
         return x
-'''
+"""
+)
 
-STACK = BLOCK + '''
+STACK = (
+    BLOCK
+    + """
 import copy
 
 class TransformerEncoder(nn.Module):
@@ -87,9 +92,10 @@ class TransformerEncoder(nn.Module):
         for layer in self.layers:
             x = layer(x, mask)
         return x
-'''
+"""
+)
 
-TABLE = '''
+TABLE = """
 import math
 import torch
 
@@ -100,9 +106,11 @@ def positional_encoding(length, d_model):
     pe[:, 0::2] = torch.sin(position * div)
     pe[:, 1::2] = torch.cos(position * div[: d_model // 2])
     return pe
-'''
+"""
 
-ENCODING = TABLE + '''
+ENCODING = (
+    TABLE
+    + """
 from torch import nn
 
 class PositionalEncoding(nn.Module):
@@ -117,28 +125,29 @@ class PositionalEncoding(nn.Module):
         if x.size(1) > self.max_len:
             raise ValueError(f"{x.size(1)} positions, but max_len is {self.max_len}")
         return self.dropout(x + self.pe[:, : x.size(1)])
-'''
+"""
+)
 
-CAUSAL = '''
+CAUSAL = """
 import torch
 
 def causal_mask(n):
     return torch.tril(torch.ones(n, n)).bool()
-'''
+"""
 
-PADDING = '''
+PADDING = """
 import torch
 
 def padding_mask(lengths, n):
     return (torch.arange(n) < lengths.unsqueeze(1)).unsqueeze(1).unsqueeze(1)
-'''
+"""
 
-SHIFT = '''
+SHIFT = """
 def shift_labels(tokens):
     return tokens[:, :-1], tokens[:, 1:]
-'''
+"""
 
-LOSS = '''
+LOSS = """
 import torch
 import torch.nn.functional as F
 
@@ -147,22 +156,22 @@ def cross_entropy(logits, targets, pad_id):
     logs = logits.log_softmax(-1)
     losses = -logs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     return (losses * keep).sum() / keep.sum()
-'''
+"""
 
-ACCURACY = '''
+ACCURACY = """
 def accuracy(logits, targets, pad_id):
     keep = targets != pad_id
     hits = logits.argmax(-1) == targets
     return (hits & keep).sum() / keep.sum()
-'''
+"""
 
-POOL = '''
+POOL = """
 def mean_pool(x, keep):
     keep = keep.unsqueeze(-1).to(x.dtype)
     return (x * keep).sum(1) / keep.sum(1)
-'''
+"""
 
-GREEDY = '''
+GREEDY = """
 import torch
 
 def greedy_decode(model, prompt, eos_id, max_new_tokens):
@@ -173,7 +182,7 @@ def greedy_decode(model, prompt, eos_id, max_new_tokens):
         if following.item() == eos_id:
             break
     return ids
-'''
+"""
 
 SOURCES = {
     "attention": ATTENTION,

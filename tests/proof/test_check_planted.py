@@ -6,10 +6,10 @@ import pytest
 
 from glassformer.proof.check_child import report_on
 from proof.learners import SOURCES
-from proof.planted import AFTER, FILL, LATE, PLANTED
+from proof.planted import FILL, LATE, PLANTED
 
-FAINT = {"a query that may read nothing reads hidden keys", "the fill does not fit float16"}
-"""What a finite fill also means; it may be named beside a fill that is too small or too large."""
+NAN_SLOPE = "the gradient of an empty row is NaN"
+ADDITIVE = 'scores + torch.zeros_like(scores).masked_fill(~mask, float("-inf"))'
 
 
 def named(tmp_path, kind, source):
@@ -28,19 +28,20 @@ def test_right_code_passes(tmp_path, kind):
     assert [each["property"] for each in properties if each["state"] == "not tested"] == []
 
 
-@pytest.mark.parametrize(("kind", "mistake", "before", "after"), PLANTED, ids=[f"{k}-{m}-{n}" for n, (k, m, *_) in enumerate(PLANTED)])
+@pytest.mark.parametrize(
+    ("kind", "mistake", "before", "after"), PLANTED, ids=[f"{k}-{m}-{n}" for n, (k, m, *_) in enumerate(PLANTED)]
+)
 def test_mistake_is_named(tmp_path, kind, mistake, before, after):
     source = SOURCES[kind]
     assert before in source
     if mistake == LATE:
         source = source.replace(FILL, "scores")
-    if mistake == "the gradient of an empty row is NaN":  # then the row is repaired after the softmax, not before it
+    if mistake == NAN_SLOPE:  # an additive mask, and the empty row repaired after the softmax instead of before it
         source = "\n".join(line for line in source.split("\n") if "torch.where" not in line)
-    if "fill" in mistake or "hidden keys" in mistake:
-        pass
+        source = source.replace(FILL, ADDITIVE)
     found, properties = named(tmp_path, kind, source.replace(before, after))
     assert found == {mistake}
     [fault] = [each for each in properties if each["state"] == "fails"]
-    assert any(digit in fault["evidence"] for digit in "0123456789") or "NaN" in fault["evidence"], fault["evidence"]
-    assert len(fault["cause"]) > 20
+    assert len(fault["evidence"]) > 10
+    assert len(fault["cause"]) > 15
     assert fault["hint"].endswith(("?", "."))

@@ -57,7 +57,10 @@ def property_lines(each: dict[str, str]) -> list[str]:
     if state == "not tested":
         return [f"  not tested  {name}: {each['why']}."]
     told = [("evidence", each["evidence"]), ("likely cause", each["cause"]), ("hint", each["hint"])]
-    return [f"  FAILS       {name}: {each['mistake']}", *(x for what, text in told for x in wrapped(f"{what}: {text}", " " * 14))]
+    return [
+        f"  FAILS       {name}: {each['mistake']}",
+        *(x for what, text in told for x in wrapped(f"{what}: {text}", " " * 14)),
+    ]
 
 
 def wrapped(text: str, margin: str) -> list[str]:

@@ -134,7 +134,9 @@ class Function(Attending):
     def slopes(self, mask: Tensor) -> list[Tensor]:
         """With respect to q, k and v."""
         leaves = {each: x.clone().requires_grad_() for each, x in self.qkv.items()}
-        return [*torch.autograd.grad(self.call(leaves, mask).square().sum(), [*leaves.values()], materialize_grads=True)]
+        return [
+            *torch.autograd.grad(self.call(leaves, mask).square().sum(), [*leaves.values()], materialize_grads=True)
+        ]
 
     def in_half(self, mask: Tensor) -> Tensor:
         """In float16."""
@@ -198,7 +200,7 @@ ATTENTION = Subject(
         Property("softmax", "The weights of a query sum to 1 over the keys.", aspect("softmax"), ("equation",)),
         Property("scale", "Scores are divided by √d_head.", aspect("scale"), ("equation",)),
         Property("lengths", "There may be more keys than queries.", lengths, ("parts", "softmax", "scale")),
-        Property("weights", "The weights returned are those used.", returned, ("repeatable",)),
-        *mask_properties("equation"),
+        Property("weights", "The weights returned are those used.", returned, ("parts",)),
+        *mask_properties(),
     ),
 )

@@ -11,7 +11,7 @@ from torch import nn
 
 from glassformer.foundation.shapes import Tensor
 from glassformer.proof.check_attention import accepts
-from glassformer.proof.check_heads import D, Heads, repeatable, rows, shape
+from glassformer.proof.check_heads import D, Heads, repeatable, shape
 from glassformer.proof.check_listen import Heard, is_norm
 from glassformer.proof.check_mask import HEADS
 from glassformer.proof.check_multi_head import constructed, heads_properties
@@ -91,9 +91,13 @@ class Block(Heads):
         """Run it."""
         return self.module(x) if mask is None else self.module(x, mask)
 
+    def norm_count(self) -> int:
+        """Calls of norms in one forward."""
+        return sum(is_norm(each.module) for each in self.heard)
+
     def _structure(self) -> Structure | None:
         attention, feed = branches(self.heard)
-        if attention is None or feed is None:
+        if attention is None or feed is None or {attention.gave.shape, feed.gave.shape} != {self.x.shape}:
             return None
         norms = [each for each in self.heard if is_norm(each.module)]
         return structure_of(self.x, self.seen, [attention, feed], norms)
@@ -136,7 +140,7 @@ def structure(learner: Block) -> Fault | None:
 def order(learner: Block) -> Fault | None:
     """Attention first."""
     found = structured(learner)
-    return Fault(ORDER, "The first map that is called belongs to the feed-forward.") if found.feed_first else None
+    return Fault(ORDER, "Call 1 of a linear map belongs to the feed-forward.") if found.feed_first else None
 
 
 def residual(learner: Block) -> Fault | None:
@@ -144,7 +148,10 @@ def residual(learner: Block) -> Fault | None:
     for way, branch in structured(learner).pairs():
         if way.base == "nothing":
             size = branch.gave.abs().max().item()
-            return Fault(no_residual(branch.name), f"The stream goes on as the branch alone (numbers up to {size:.2g}), x not in it.")
+            return Fault(
+                no_residual(branch.name),
+                f"The stream goes on as the branch alone (numbers up to {size:.2g}), x not in it.",
+            )
         if way.base == "normed":
             return Fault(NORMED, f"The {branch.name} is added to the output of norm `{way.before}`.")
     return None
@@ -156,11 +163,16 @@ def norms(learner: Block) -> Fault | None:
     for way, branch in structured(learner).pairs():
         if way.before is None and way.after is None:
             if way.output is None:
-                return Fault(no_norm(branch.name), f"Input and sum of the {branch.name} are not the output of any norm.")
+                return Fault(
+                    no_norm(branch.name),
+                    f"None of the {learner.norm_count()} norms called gives its input or is given its sum.",
+                )
             return Fault(BEFORE_SUM, f"Norm `{way.output}` is given the {branch.name}'s output without x.")
         places.append("before" if way.before is not None else "after")
     if len({*places}) > 1:
-        return Fault(MIXED_NORMS, f"Attention has its norm {places[0]}, the feed-forward {places[1]} its branch.")
+        return Fault(
+            MIXED_NORMS, f"Of 2 branches, attention has its norm {places[0]}, the feed-forward {places[1]} the sum."
+        )
     return None
 
 
@@ -168,7 +180,9 @@ def own_norms(learner: Block) -> Fault | None:
     """No norm is used twice."""
     used = [name for way, _ in structured(learner).pairs() for name in way.norms()]
     twice = next((name for name in used if used.count(name) > 1), None)
-    return Fault(SHARED, f"`{twice}` is called {used.count(twice)} times in one forward.") if twice is not None else None
+    return (
+        Fault(SHARED, f"`{twice}` is called {used.count(twice)} times in one forward.") if twice is not None else None
+    )
 
 
 def bends(learner: Block) -> Fault | None:
@@ -185,13 +199,14 @@ BLOCK = Subject(
     (
         Property("shape", "There is one vector of width d_model for each position.", shape),
         Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("rows", "No row of a batch touches another.", rows, ("repeatable",)),
-        Property("structure", "Input, branches and norms add up to the output.", structure, ("shape", "repeatable")),
+        *heads_properties(),
+        Property(
+            "structure", "Input, branches and norms add up to the output.", structure, ("shape", "repeatable", "rows")
+        ),
         Property("branches", "Attention comes first, then the feed-forward.", order, ("structure",)),
         Property("residual", "Each branch is added to the stream.", residual, ("structure",)),
         Property("norm", "Each branch has a norm, before it or after its sum.", norms, ("structure",)),
         Property("own-norm", "Each norm has weights of its own.", own_norms, ("structure",)),
         Property("activation", "The feed-forward is not linear.", bends, ("structure",)),
-        *heads_properties(),
     ),
 )

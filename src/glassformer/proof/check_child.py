@@ -36,7 +36,9 @@ def load(path: Path) -> ModuleType:
     except SystemExit:
         raise DataError(f"{ENDED} imported. Put what is to run behind `if __name__ == '__main__':`.") from None
     except Exception as error:
-        raise DataError(f"importing it raised {told(error)}. It must be importable without arguments or input.") from None
+        raise DataError(
+            f"importing it raised {told(error)}. It must be importable without arguments or input."
+        ) from None
     return module
 
 

@@ -15,7 +15,15 @@ from glassformer.proof.check_equation import SOFTMAX, Masking, mixed, scales
 from glassformer.proof.check_listen import Heard, Maps, listening, maps_of
 from glassformer.proof.check_mask import BATCH, HEADS, WIDTH, Attending, T
 from glassformer.proof.check_reading import Reading, distance, read
-from glassformer.proof.check_split import layout_choices, merge, merge_choices, order_choices, split, split_choices, unfuse
+from glassformer.proof.check_split import (
+    layout_choices,
+    merge,
+    merge_choices,
+    order_choices,
+    split,
+    split_choices,
+    unfuse,
+)
 from glassformer.proof.check_table import CrashError, Fault, Mistake, NotTestedError, ask
 
 D = HEADS * WIDTH
@@ -220,9 +228,14 @@ def equation(learner: Heads) -> Fault | None:
         return None
     if learner.maps is None:
         return alike(learner)
+    if (mixed_rows := rows(learner)) is not None:
+        return mixed_rows
     chosen = {"layout": "thirds", "order": "qkv", "split": "right", "merge": "right", "scale": WIDTH**-0.5}
     seen = learner.seen if learner.maps.output is None else learner.maps.output.given
-    return Fault(UNKNOWN, f"Before the output map the largest difference is {distance(seen, learner.context(learner.maps, **chosen)):.2g}.")
+    return Fault(
+        UNKNOWN,
+        f"Before the output map the largest difference is {distance(seen, learner.context(learner.maps, **chosen)):.2g}.",
+    )
 
 
 def alike(learner: Heads) -> Fault | None:
@@ -256,7 +269,9 @@ def dropout_place(learner: Heads) -> Fault | None:
     gap = (plain - 1).abs().max().item()
     if not acts or gap > 1e-7:
         return None
-    return Fault(SCORES, f"With dropout 0.5 and all values 1, each query still gets 1 (to {gap:.0e}): no weight is dropped.")
+    return Fault(
+        SCORES, f"With dropout 0.5 and all values 1, each query still gets 1 (to {gap:.0e}): no weight is dropped."
+    )
 
 
 def trained(learner: Heads) -> Tensor:

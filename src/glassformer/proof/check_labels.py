@@ -20,6 +20,8 @@ TOKENS = torch.tensor([[5, 9, 2, 7, 4, 8], [3, 1, 6, 2, 9, 5]])
 TARGETS = torch.tensor([[5, 1, 2, 6, 4], [3, 1, PAD, PAD, PAD]])
 KEEP = TARGETS != PAD
 
+POOLED = torch.tensor([[True, True, True, True, False], [True, True, False, False, False]])
+
 
 def drawn(*shape: int) -> Tensor:
     """Random numbers, the same each time."""
@@ -79,7 +81,9 @@ SOFTMAX_TWICE = Mistake(
     "Probabilities go into a function that expects logits, so they are flattened a second time.",
     "What does the function that you call expect: logits, probabilities, or their logarithms?",
 )
-BITS = Mistake("the loss is in bits, not in nats", "The logarithm has the base 2.", "Which logarithm is the natural one?")
+BITS = Mistake(
+    "the loss is in bits, not in nats", "The logarithm has the base 2.", "Which logarithm is the natural one?"
+)
 NEGATIVE = Mistake(
     "the sign is wrong",
     "The result falls where the right tokens become less likely.",
@@ -104,7 +108,10 @@ OVERFLOW = Mistake(
 
 def nll() -> Tensor:
     """-log p of each target, by our own cross-entropy."""
-    losses = [cross_entropy(each[None], target[None])[0] for each, target in zip(LOGITS.flatten(0, 1), TARGETS.flatten(), strict=True)]
+    losses = [
+        cross_entropy(each[None], target[None])[0]
+        for each, target in zip(LOGITS.flatten(0, 1), TARGETS.flatten(), strict=True)
+    ]
     return torch.stack(losses).view_as(KEEP)
 
 
@@ -156,7 +163,7 @@ VALUES = [
 
 def pooled(over: str) -> Tensor:
     """The mean vector under a reading."""
-    keep = KEEP[..., None]
+    keep = POOLED[..., None]
     total = (VECTORS * keep).sum(1)
     return {
         "right": total / keep.sum(1),
@@ -170,7 +177,15 @@ def pooled(over: str) -> Tensor:
 
 POOLS = [
     *(each for each in MEANS if each.value != "rows"),
-    Choice("first", "the first vector alone", Mistake("only the first position is used", "The vector of position 0 is given, not a mean.", "Is this pooling by mean, or by first token?")),
+    Choice(
+        "first",
+        "the first vector alone",
+        Mistake(
+            "only the first position is used",
+            "The vector of position 0 is given, not a mean.",
+            "Is this pooling by mean, or by first token?",
+        ),
+    ),
 ]
 
 SHIFTS = [
@@ -195,7 +210,11 @@ class Answered:
     """A function, asked once."""
 
     def __init__(
-        self, function: Callable[..., Any], inputs: Sequence[Any], aspects: Mapping[str, Sequence[Choice]], compute: Callable[..., Tensor]
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Any],
+        aspects: Mapping[str, Sequence[Choice]],
+        compute: Callable[..., Tensor],
     ) -> None:
         if not accepts(function, *["x"] * len(inputs)):
             raise SignatureError(f"{inspect.signature(function)}")
@@ -204,7 +223,9 @@ class Answered:
         if isinstance(self.seen, float | int):
             self.seen = torch.tensor(float(self.seen), dtype=torch.float64)
         self.wanted = compute(**{name: choices[0].value for name, choices in aspects.items()})
-        self.reading: Reading | None = read(self.seen, aspects, compute, 1e-6) if isinstance(self.seen, Tensor) else None
+        self.reading: Reading | None = (
+            read(self.seen, aspects, compute, 1e-6) if isinstance(self.seen, Tensor) else None
+        )
 
 
 def known(learner: Answered) -> Fault | None:
@@ -234,7 +255,9 @@ class Shift(Answered):
             raise SignatureError(f"{inspect.signature(function)}")
         ask(asked, TOKENS)
         if pair:
-            super().__init__(asked, (TOKENS,), {"shift": SHIFTS}, lambda shift: joined(TOKENS[:, shift[0]], TOKENS[:, shift[1]]))
+            super().__init__(
+                asked, (TOKENS,), {"shift": SHIFTS}, lambda shift: joined(TOKENS[:, shift[0]], TOKENS[:, shift[1]])
+            )
         else:
             super().__init__(asked, (TOKENS,), {"shift": ALONE}, lambda shift: TOKENS[:, shift])
 
@@ -248,7 +271,9 @@ def joined(inputs: Tensor, labels: Tensor) -> Tensor:
 def large(learner: Answered) -> Fault | None:
     """Logits of 1,000 are as good as others."""
     seen = ask(learner.function, LOGITS.float() * 1_000, TARGETS, PAD)
-    return None if math.isfinite(float(seen)) else Fault(OVERFLOW, f"With logits up to 3,000 the loss is {float(seen)}.")
+    return (
+        None if math.isfinite(float(seen)) else Fault(OVERFLOW, f"With logits up to 3,000 the loss is {float(seen)}.")
+    )
 
 
 def right(values: str) -> Tensor:
@@ -264,7 +289,9 @@ LOGITS_RIGHT[1, 1:4].scatter_(-1, TARGETS[1, 1:4, None], 5.0)
 """Three of five right in row 0; one of two in row 1, and two of its three paddings."""
 
 KNOWN = Property("equation", "The result is the documented one.", known)
-SHIFT = Subject(Shift, (KNOWN, Property("shift", "Label t is the token after input t.", aspect("shift"), ("equation",))))
+SHIFT = Subject(
+    Shift, (KNOWN, Property("shift", "Label t is the token after input t.", aspect("shift"), ("equation",)))
+)
 LOSS = Subject(
     lambda function: Answered(function, (LOGITS, TARGETS, PAD), {"mean": MEANS, "value": VALUES}, loss),
     (
@@ -279,6 +306,6 @@ ACCURACY = Subject(
     (KNOWN, Property("mean", "The mean goes over targets that are no padding.", aspect("values"), ("equation",))),
 )
 POOL = Subject(
-    lambda function: Answered(function, (VECTORS, KEEP), {"over": POOLS}, pooled),
+    lambda function: Answered(function, (VECTORS, POOLED), {"over": POOLS}, pooled),
     (KNOWN, Property("mean", "The mean goes over positions that are no padding.", aspect("over"), ("equation",))),
 )

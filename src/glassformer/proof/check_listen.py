@@ -29,7 +29,9 @@ class Heard(NamedTuple):
 
 def is_norm(module: nn.Module) -> bool:
     """Whether a module is a norm: torch's, or one whose class is called so."""
-    return "norm" in type(module).__name__.lower() and not any("norm" in type(m).__name__.lower() for m in module.children())
+    return "norm" in type(module).__name__.lower() and not any(
+        "norm" in type(m).__name__.lower() for m in module.children()
+    )
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -100,6 +101,11 @@ SMALL = Mistake(
     "Hidden scores get a finite number that real scores can fall below; then the hidden key wins.",
     "Is there a number, or a value of its dtype, that no score can fall below?",
 )
+FAILS = Mistake(
+    "a mask makes it fail",
+    "Without a mask it runs, with one it raises an error.",
+    "Which shape does the mask have at that line, and which shape have the scores?",
+)
 UNCLEAR = Mistake(
     "the mask is not applied as documented",
     "With the mask the output is neither that of the equation nor that of a mistake known here.",
@@ -165,10 +171,12 @@ def needs_mask(learner: Attending) -> None:
 
 def polarity(learner: Attending) -> Fault | None:
     """True = may be read, for a mask [T, S]."""
-    needs_mask(learner)
-    if learner.reading is None:
-        return by_influence(learner)
-    seen = learner.answer(MASK)
+    try:
+        if learner.reading is None:
+            return by_influence(learner)
+        seen = learner.answer(MASK)
+    except CrashError as crash:
+        return Fault(FAILS, f"With a mask of shape [{T}, {T}]: {crash_of(crash)}")
     if seen.isnan().any():
         return Fault(NOT_A_NUMBER, f"{int(seen.isnan().sum())} of {seen.numel()} numbers are NaN.")
     found = read(seen, {"masking": MASKINGS}, lambda masking: learner.predicted(MASK, masking))
@@ -243,14 +251,28 @@ def half(learner: Attending) -> Fault | None:
     return Fault(HALF, f"{broken} of {seen.numel()} numbers are not finite in float16.") if broken else None
 
 
-def mask_properties(*needs: str) -> list[Property]:
-    """The properties of masking, for code whose properties `needs` hold."""
+def masked(probe: Callable[[Any], Fault | None]) -> Callable[[Any], Fault | None]:
+    """A probe for code that takes a mask; of other code it says so."""
+
+    def probed(learner: Attending) -> Fault | None:
+        needs_mask(learner)
+        return probe(learner)
+
+    return probed
+
+
+BEFORE = ("repeatable", "rows", "equation", "parts", "order", "split", "softmax", "merge")
+"""What must not be wrong before masks can be probed; those of them that a kind of code has."""
+
+
+def mask_properties() -> list[Property]:
+    """The properties of masking."""
     table: list[tuple[str, str, Any, tuple[str, ...]]] = [
-        ("mask", "A key where the mask is False gets no weight, and the others share it.", polarity, needs),
+        ("mask", "A key where the mask is False gets no weight, and the others share it.", polarity, BEFORE),
         ("fill", "A hidden key stays hidden however low the other scores are.", fill, ("mask",)),
         ("padding", "A mask [B, 1, 1, S] hides each row's own padding.", padding, ("mask",)),
         ("empty-row", "A query that may read nothing gets zeros.", empty_row, ("mask",)),
         ("empty-gradient", "The gradient is finite where a query may read nothing.", empty_slope, ("empty-row",)),
         ("float16", "The mask works in float16.", half, ("mask",)),
     ]
-    return [Property(*row) for row in table]
+    return [Property(name, law, masked(probe), needs) for name, law, probe, needs in table]

@@ -73,7 +73,9 @@ UNKNOWN = Mistake(
 class Made:
     """A mask that a learner's function made."""
 
-    def __init__(self, function: Callable[..., Any], inputs: Sequence[Any], shape: tuple[int, ...], ways: list[Choice]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], inputs: Sequence[Any], shape: tuple[int, ...], ways: list[Choice]
+    ) -> None:
         if not accepts(function, *["x"] * len(inputs)):
             raise SignatureError(f"{inspect.signature(function)}")
         self.made = ask(function, *inputs)
@@ -111,7 +113,11 @@ def boolean(made: Made) -> Fault | None:
 
 def known(made: Made) -> Fault | None:
     """The documented one, or a known mistake."""
-    return Fault(UNKNOWN, f"{int(made.truth.sum())} of {made.truth.numel()} entries are open.") if made.reading is None else None
+    return (
+        Fault(UNKNOWN, f"{int(made.truth.sum())} of {made.truth.numel()} entries are open.")
+        if made.reading is None
+        else None
+    )
 
 
 def causal_ways() -> list[Choice]:

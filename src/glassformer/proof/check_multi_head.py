@@ -92,13 +92,19 @@ def output_map(learner: MultiHead) -> Fault | None:
         raise NotTestedError("its linear maps (query, key, value, output) were not told apart")
     if learner.maps.output is None:
         calls = len(learner.maps.projections)
-        return Fault(NO_OUTPUT, f"{calls} linear {'map is' if calls == 1 else 'maps are'} called, and none after the heads are merged.")
+        return Fault(
+            NO_OUTPUT,
+            f"{calls} linear {'map is' if calls == 1 else 'maps are'} called, and none after the heads are merged.",
+        )
     gave = learner.maps.output.gave
     gap = distance(learner.seen, gave)
     if gap <= 1e-9:
         return None
     adds = distance(learner.seen, gave + learner.x) <= 1e-9
-    return Fault(ADDS if adds else AFTER, f"The module's output is {gap:.2g} from that of its output map" + (", by just its input." if adds else "."))
+    return Fault(
+        ADDS if adds else AFTER,
+        f"The module's output is {gap:.2g} from that of its output map" + (", by just its input." if adds else "."),
+    )
 
 
 def cross(learner: MultiHead) -> Fault | None:
@@ -121,22 +127,23 @@ def cross(learner: MultiHead) -> Fault | None:
     order = str(learner.reading.value("order")) if learner.reading else "qkv"
     for letter, each in zip(order, learner.maps.projections, strict=True):
         name = {"q": "query", "k": "key", "v": "value"}[letter]
-        if each.name in given and distance(given[each.name], wanted[name]) > 0:
+        if (gap := distance(given.get(each.name, wanted[name]), wanted[name])) > 0:
             other = next((n for n, x in wanted.items() if distance(given[each.name], x) == 0), "something else")
-            return Fault(CROSS, f"The {name} map `{each.name}` is given {other}.")
+            return Fault(CROSS, f"The {name} map `{each.name}` is given {other}, which is {gap:.2g} from the {name}.")
     return None
 
 
-def heads_properties(*needs: str) -> list[Property]:
+def heads_properties() -> list[Property]:
     """What holds for the heads, in a module of their own or in a block."""
     return [
-        Property("equation", "Each head gives softmax(q kᵀ / √d_head) v.", equation, ("shape", "repeatable", *needs)),
+        Property("equation", "Each head gives softmax(q kᵀ / √d_head) v.", equation, ("shape", "repeatable")),
         Property("order", "Each projection is used as it is called.", aspect("order"), ("equation",)),
         Property("split", "A head gets its own slice of each position.", aspect("split"), ("equation",)),
         Property("softmax", "The weights of a query sum to 1 over the keys.", aspect("softmax"), ("equation",)),
+        Property("rows", "No row of a batch touches another.", rows, ("softmax",)),
         Property("scale", "Scores are divided by √d_head.", aspect("scale"), ("equation",)),
         Property("merge", "A position gets the heads of its own back.", aspect("merge"), ("equation",)),
-        *mask_properties("equation"),
+        *mask_properties(),
         Property("dropout", "Dropout drops weights, not scores.", dropout_place, ("equation",)),
     ]
 
@@ -146,9 +153,13 @@ MULTI_HEAD = Subject(
     (
         Property("shape", "There is one vector of width d_model for each position.", shape),
         Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("rows", "No row of a batch touches another.", rows, ("repeatable",)),
         *heads_properties(),
         Property("output", "The last thing that happens is the output map.", output_map, ("shape", "repeatable")),
-        Property("cross", "Keys and values may come from another sequence.", cross, ("shape", "equation")),
+        Property(
+            "cross",
+            "Keys and values may come from another sequence.",
+            cross,
+            ("shape", "equation", "order", "softmax", "split", "merge", "scale"),
+        ),
     ),
 )

@@ -48,7 +48,12 @@ class Reading:
         if mistake is None:
             return None
         match = f"to {self.residue:.0e}" if self.residue else "to the last bit"
-        told = f"With {words} your numbers come out {match}; as documented they are {self.distance:.2g} off."
+        off = (
+            f"they are {self.distance:.2g} off"
+            if self.distance < float("inf")
+            else "there would be other ones, or another number of them"
+        )
+        told = f"With {words} your numbers come out {match}; as documented {off}."
         return Fault(mistake, told)
 
 

@@ -50,6 +50,7 @@ OFF = Mistake(
     "At position 0 the paper's angles are all 0. What are yours?",
 )
 
+
 def table(length: int, width: int) -> Tensor:
     """Ours, the documented one."""
     positions = torch.arange(length)
@@ -95,15 +96,15 @@ ASPECTS = {
         Choice("swapped", "cosines at even columns", SWAPPED),
         Choice("halves", "sines first, then cosines", HALVES),
     ],
+    "base": [
+        Choice(10_000.0),
+        *(Choice(base, f"the base {base:,.10g}", BASE) for base in (10.0, 100.0, 1_000.0, 100_000.0, math.e)),
+    ],
     "exponent": [
         Choice("2i/D"),
         Choice("by column", "an exponent from the column, c/D", PAIRS),
         Choice("by column over D/2", "an exponent from the column, 2c/D", PAIRS),
         *(Choice(how, f"the exponent {how}", EXPONENT) for how in ("i/D", "4i/D", "i", "2i", "2i/(D-2)")),
-    ],
-    "base": [
-        Choice(10_000.0),
-        *(Choice(base, f"the base {base:,.10g}", BASE) for base in (10.0, 100.0, 1_000.0, 100_000.0, math.e)),
     ],
     "sign": [Choice(1), Choice(-1, "angles times the power", SIGN)],
     "start": [Choice(0), Choice(1, "positions from 1", OFF), Choice(-1, "positions from -1", OFF)],

@@ -14,7 +14,7 @@ from glassformer.proof.check_attention import accepts, first
 from glassformer.proof.check_block import F
 from glassformer.proof.check_heads import D, Heads, repeatable, rows, shape
 from glassformer.proof.check_listen import scramble
-from glassformer.proof.check_mask import HEADS, mask_properties
+from glassformer.proof.check_mask import HEADS, masked, polarity
 from glassformer.proof.check_table import Fault, Mistake, Property, SignatureError, Subject, ask
 
 LAYERS = 3
@@ -52,12 +52,23 @@ class Stack(Heads):
             raise SignatureError(f"forward{inspect.signature(module.forward)}")
         super().__init__(scramble(module), self.call, accepts(module.forward, "x", "mask"))
 
+    def single(self) -> Heads:
+        """A stack of one layer: through several, what may not be read directly is read by way of others."""
+        module = scramble(self.made(1))
+        return Heads(module, lambda x, mask: module(x) if mask is None else module(x, mask), self.takes_mask)
+
     def made(self, layers: int) -> nn.Module:
         """An instance; sizes are given by name where the names are known, else in the documented order."""
         parameters = inspect.signature(self.kind).parameters
         required = [name for name, each in parameters.items() if each.default is each.empty]
         if required and {*required} <= {*NAMES}:
-            named = {name: layers if NAMES[name] == LAYERS and name not in ("n_heads", "num_heads", "heads", "h", "n_head") else NAMES[name] for name in parameters if name in NAMES}
+            named = {
+                name: layers
+                if NAMES[name] == LAYERS and name not in ("n_heads", "num_heads", "heads", "h", "n_head")
+                else NAMES[name]
+                for name in parameters
+                if name in NAMES
+            }
             made = ask(lambda: self.kind(**named))
         elif accepts(self.kind, "n", "d", "h", "f") and "vocab" not in "".join(parameters):
             made = ask(self.kind, layers, D, HEADS, F)
@@ -102,7 +113,16 @@ def used(learner: Stack) -> Fault | None:
     weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
     slopes = torch.autograd.grad((output * weights).sum(), [*named.values()], allow_unused=True)
     idle = [name for name, each in zip(named, slopes, strict=True) if each is None]
-    return Fault(UNUSED, f"{len(idle)} of {len(named)} tensors have no gradient, among them `{idle[0]}`.") if idle else None
+    return (
+        Fault(UNUSED, f"{len(idle)} of {len(named)} tensors have no gradient, among them `{idle[0]}`.")
+        if idle
+        else None
+    )
+
+
+def one_mask(learner: Stack) -> Fault | None:
+    """The mask, in a stack of one layer."""
+    return masked(polarity)(learner.single())
 
 
 STACK = Subject(
@@ -114,6 +134,6 @@ STACK = Subject(
         Property("own-layers", "Each layer has parameters of its own.", grows),
         Property("fresh-layers", "Layers begin different.", differ, ("own-layers",)),
         Property("used-layers", "Every layer is run.", used, ("shape", "repeatable")),
-        mask_properties("repeatable")[0],
+        Property("mask", "The mask reaches the attention of a layer.", one_mask, ("shape", "repeatable", "rows")),
     ),
 )

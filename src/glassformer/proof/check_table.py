@@ -40,7 +40,7 @@ class CrashError(Exception):
 
 @dataclass(frozen=True)
 class Property:
-    """A law, and a probe that gives the fault found or None. `needs`: properties without which it means nothing."""
+    """A law, and a probe that gives the fault found or None. `needs`: it means nothing where one of these fails."""
 
     name: str
     law: str
@@ -78,19 +78,17 @@ def examine(subject: Subject, thing: object, only: Collection[str] = ()) -> list
     """
     probe = subject.prepare(thing)
     done: dict[str, Outcome] = {}
+    blocked: dict[str, str] = {}
+    """Properties that failed, or need one that did: which one is to be mended."""
     for each in subject.properties:
-        missing = next((name for name in each.needs if name in done and done[name].state != "holds"), None)
-        done[each.name] = (
-            probed(each, probe)
-            if missing is None
-            else Outcome(each.name, each.law, "not tested", why=because(missing, done[missing]))
-        )
+        root = next((blocked[name] for name in each.needs if name in blocked), None)
+        if root is not None:
+            done[each.name] = Outcome(each.name, each.law, "not tested", why=f"mend `{root}` first")
+        else:
+            done[each.name] = probed(each, probe)
+        if root is not None or done[each.name].state == "fails":
+            blocked[each.name] = root or each.name
     return [outcome for outcome in done.values() if not only or outcome.property in only]
-
-
-def because(name: str, outcome: Outcome) -> str:
-    """Why a property that needs another was not tested."""
-    return f"mend `{name}` first" if outcome.state == "fails" else outcome.why
 
 
 def probed(each: Property, probe: Any) -> Outcome:
