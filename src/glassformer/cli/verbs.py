@@ -76,8 +76,8 @@ VERBS: dict[str, Verb] = {
         "find out which property your own code breaks",
         "FILE",
         "Import a Python file and test the functions and classes in it that have a documented name, property by "
-        "property: what fails is named, with figures, a likely cause and a hint. The file is run as code of yours, with "
-        "your rights, in a process of its own that is stopped after a time limit. Exit codes: 0 all holds, 3 a "
+        "property: what fails is named, with figures, a likely cause and a hint. The file is run as code of yours, "
+        "with your rights, in a process of its own that is stopped after a time limit. Exit codes: 0 all holds, 3 a "
         "property fails, 2 the file could not be checked.",
         (ONLY, LIMIT, JSON),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -62,7 +63,7 @@ def accepts(function: Callable[..., Any], *names: str) -> bool:
 
 def first(answer: Any) -> Any:
     """The output of what may be (output, weights)."""
-    return answer[0] if isinstance(answer, tuple | list) and answer else answer
+    return answer[0] if isinstance(answer, tuple | list) and len(answer) else answer  # pyright: ignore[reportUnknownVariableType]
 
 
 class Function(Attending):
@@ -79,10 +80,10 @@ class Function(Attending):
             ask(function, *self.qkv.values())
         except CrashError:
             self.qkv = {each: x[:, 0] for each, x in self.qkv.items()}
-        self.seen = self.call(self.qkv)
+        self.seen: Any = self.call(self.qkv)
         self.reading = self._read()
 
-    def call(self, qkv: dict[str, Tensor], mask: Tensor | None = None) -> Tensor:
+    def call(self, qkv: dict[str, Tensor], mask: Tensor | None = None) -> Any:
         """The learner's output."""
         inputs = [*qkv.values()]
         if mask is not None:
@@ -99,9 +100,9 @@ class Function(Attending):
         if self.qkv["q"].ndim == 3:
             axes = [each for each in axes if each.value != -3]
         aspects = {"parts": PARTS, "softmax": axes, "scale": scales(WIDTH, sizes)}
-        return read(self.seen, aspects, lambda **chosen: self._mixed(self.qkv, **chosen))
+        return read(self.seen, aspects, partial(self.mixed, self.qkv))
 
-    def _mixed(self, qkv: dict[str, Tensor], **chosen: Any) -> Tensor:
+    def mixed(self, qkv: dict[str, Tensor], **chosen: Any) -> Tensor:
         """`mixed`, for three axes too."""
         flat = qkv["q"].ndim == 3
         mask = chosen.get("mask")
@@ -118,7 +119,7 @@ class Function(Attending):
     def predicted(self, mask: Tensor, masking: Masking) -> Tensor:
         """Under the reading."""
         chosen = {name: each.value for name, each in self.reading.choices.items()} if self.reading else {}
-        return self._mixed(self.qkv, **chosen, mask=mask, masking=masking)
+        return self.mixed(self.qkv, **chosen, mask=mask, masking=masking)
 
     def leak(self, level: float) -> float:
         """Query and hidden key alike, allowed key opposite; the value is 1 at hidden keys and 0 at the other."""
@@ -162,7 +163,7 @@ def equation(learner: Function) -> Fault | None:
     """The output is that of the equation, or of a known mistake."""
     if learner.reading is not None:
         return None
-    gap = distance(learner.seen, learner._mixed(learner.qkv, scale=WIDTH**-0.5))
+    gap = distance(learner.seen, learner.mixed(learner.qkv, scale=WIDTH**-0.5))
     return Fault(UNKNOWN, f"The largest difference is {gap:.2g}.")
 
 
@@ -173,14 +174,14 @@ def lengths(learner: Function) -> Fault | None:
         seen = learner.call(fewer)
     except CrashError as crash:
         return Fault(LENGTHS, f"With 4 queries and {T} keys: {crash_of(crash)}")
-    gap = distance(seen, learner._mixed(fewer, scale=WIDTH**-0.5))
+    gap = distance(seen, learner.mixed(fewer, scale=WIDTH**-0.5))
     return Fault(LENGTHS, f"With 4 queries and {T} keys the output is {gap:.2g} off.") if gap > 1e-7 else None
 
 
 def returned(learner: Function) -> Fault | None:
     """The weights that are returned beside the output are those that made it."""
     answer = ask(learner.function, *learner.qkv.values())
-    weights = answer[1] if isinstance(answer, tuple | list) and len(answer) > 1 else None
+    weights: Any = answer[1] if isinstance(answer, tuple | list) and len(answer) > 1 else None
     if not isinstance(weights, Tensor):
         raise NotTestedError("it returns no weights")
     try:

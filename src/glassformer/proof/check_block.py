@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
 from torch import nn
 
 from glassformer.foundation.shapes import Tensor

@@ -1,4 +1,4 @@
-"""The process in which a learner's file is run: it imports the file, probes what is known, and writes what was found."""
+"""The process in which a learner's file is run: it imports the file, probes it, and writes what was found."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def piece_of(name: str, thing: Any, properties: set[str]) -> dict[str, Any]:
     except CrashError as crash:
         problem = f"On plain input it raises {crash_of(crash)}."
     except SystemExit:
-        problem = f"{ENDED} called.".capitalize()
+        problem = f"{ENDED[0].upper()}{ENDED[1:]} called."
     else:
         return {"problem": None, "properties": [asdict(each) for each in outcomes]}
     return {"problem": problem, "properties": []}

@@ -14,7 +14,7 @@ from glassformer.proof.check_table import Fault, Mistake, Property, SignatureErr
 
 VOCAB, EOS, MOST = 12, 9, 20
 PROMPT = (4, 2)
-"""The model says the last id plus the number of ids read, minus 1: 4 2 | 3 5 8 then 0 ...; it needs the whole prefix."""
+"""The model says the last id plus the number of ids read, minus 1: 4 2 | 3 5 8 0 5 ...; it needs the whole prefix."""
 
 ENDLESS = Mistake(
     "it does not stop at the end token",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -79,7 +80,7 @@ class Heads(Attending):
             "softmax": SOFTMAX,
             "scale": scales(WIDTH, sizes),
         }
-        return read(seen, aspects, lambda **chosen: self.context(self.maps, **chosen))
+        return read(seen, aspects, partial(self.context, self.maps))
 
     def context(self, maps: Maps | None, **chosen: Any) -> Tensor:
         """What the output map is given, under a reading."""
@@ -91,7 +92,7 @@ class Heads(Attending):
         qkv = {name: split(x, way) for name, x in zip(order, given, strict=True)}
         return merge(mixed(qkv, **chosen), back, given[0].shape[1])
 
-    def heard_with(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Maps | None]:
+    def heard_with(self, x: Tensor, mask: Tensor | None) -> tuple[Any, Maps | None]:
         """The output and the calls for an input; a mask is given in the first form that the module takes."""
         if mask is None:
             return self._hear(x, None)
@@ -109,7 +110,7 @@ class Heads(Attending):
                 return output, maps
         raise crash or CrashError("no form of mask is taken")
 
-    def _hear(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Maps | None]:
+    def _hear(self, x: Tensor, mask: Tensor | None) -> tuple[Any, Maps | None]:
         with listening(self.module) as heard:
             output = first(ask(self.run, x, mask))
         return output, maps_of(attention_calls(heard), D)
@@ -230,12 +231,16 @@ def equation(learner: Heads) -> Fault | None:
         return alike(learner)
     if (mixed_rows := rows(learner)) is not None:
         return mixed_rows
-    chosen = {"layout": "thirds", "order": "qkv", "split": "right", "merge": "right", "scale": WIDTH**-0.5}
+    chosen: dict[str, Any] = {
+        "layout": "thirds",
+        "order": "qkv",
+        "split": "right",
+        "merge": "right",
+        "scale": WIDTH**-0.5,
+    }
     seen = learner.seen if learner.maps.output is None else learner.maps.output.given
-    return Fault(
-        UNKNOWN,
-        f"Before the output map the largest difference is {distance(seen, learner.context(learner.maps, **chosen)):.2g}.",
-    )
+    gap = distance(seen, learner.context(learner.maps, **chosen))
+    return Fault(UNKNOWN, f"Before the output map the largest difference is {gap:.2g}.")
 
 
 def alike(learner: Heads) -> Fault | None:

@@ -1,4 +1,4 @@
-"""A learner's `shift_labels`, `cross_entropy`, `accuracy` and `mean_pool`, probed: what is predicted, and what counts."""
+"""A learner's `shift_labels`, `cross_entropy`, `accuracy` and `mean_pool`, probed: what is predicted, what counts."""
 
 from __future__ import annotations
 

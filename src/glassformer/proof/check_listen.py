@@ -1,4 +1,4 @@
-"""Listening to a learner's module: what goes into and comes out of its linear maps and norms, and which map is which."""
+"""Listening to a learner's module: what its linear maps and norms are given and give, and which map is which."""
 
 from __future__ import annotations
 

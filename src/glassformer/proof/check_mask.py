@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -55,7 +56,8 @@ class Attending(ABC):
         """The answer in float16."""
 
 
-MASK = torch.tensor([[int(digit) for digit in row] for row in "110100 011010 101001 110010 001101 010110".split()]) > 0
+HIDING = ("110100", "011010", "101001", "110010", "001101", "010110")
+MASK = torch.tensor([[digit == "1" for digit in row] for row in HIDING])
 """In every row and column something may be read and something not, and it is not symmetric."""
 PADDING = torch.tensor([[True, True, True, False, True, False], [True, False, True, True, False, True]])[:, None, None]
 EMPTY = MASK & (torch.arange(T)[:, None] > 0)
@@ -145,20 +147,32 @@ def filled(scores: Tensor, mask: Tensor, fill: float) -> Tensor:
 
 INF = float("-inf")
 RIGHT: Masking = lambda s, m, normal: normal(filled(s, m, INF))  # noqa: E731
+
+
+def way(masking: Masking, words: str, mistake: Mistake | None) -> Choice:
+    """A choice whose value is a way to mask."""
+    return Choice(masking, words, mistake)
+
+
+def too_small(fill: float) -> Choice:
+    """Hidden scores replaced by a number of the size of a score."""
+    return way(lambda s, m, normal: normal(filled(s, m, fill)), f"hidden scores at {fill:g}", SMALL)
+
+
 MASKINGS: list[Choice] = [
-    Choice(RIGHT, "the mask as documented"),
-    Choice(lambda s, m, normal: normal(filled(s, ~m, INF)), "True as 'hide'", INVERTED),
-    Choice(lambda s, m, normal: normal(s), "no mask", IGNORED),
-    Choice(lambda s, m, normal: normal(s + m), "the mask added to the scores", ADDED),
-    Choice(lambda s, m, normal: normal(s - m.to(s.dtype)), "the mask's negation added to the scores", ADDED),
-    Choice(lambda s, m, normal: normal(filled(s, m, 0.0)), "hidden scores at 0", ZEROED),
-    Choice(lambda s, m, normal: normal(filled(s, ~m, 0.0)), "allowed scores at 0", INVERTED),
-    Choice(lambda s, m, normal: normal(s) * m, "weights times the mask", LATE),
-    Choice(lambda s, m, normal: normal(s) * ~m, "weights times the mask's negation", INVERTED),
-    Choice(lambda s, m, normal: normal(filled(s, m.mT, INF)), "the mask transposed", TRANSPOSED),
-    Choice(lambda s, m, normal: normal(filled(s, ~m.mT, INF)), "the mask transposed and inverted", INVERTED),
-    *(Choice(lambda s, m, normal, c=c: normal(filled(s, m, c)), f"hidden scores at {c}", SMALL) for c in (-1.0, -10.0)),
-    *(Choice(lambda s, m, normal, c=c: normal(s + ~m * c), f"{c} added", SMALL) for c in (-10.0,)),
+    way(RIGHT, "the mask as documented", None),
+    way(lambda s, m, normal: normal(filled(s, ~m, INF)), "True as 'hide'", INVERTED),
+    way(lambda s, m, normal: normal(s), "no mask", IGNORED),
+    way(lambda s, m, normal: normal(s + m), "the mask added to the scores", ADDED),
+    way(lambda s, m, normal: normal(s - m.to(s.dtype)), "the mask's negation added to the scores", ADDED),
+    way(lambda s, m, normal: normal(filled(s, m, 0.0)), "hidden scores at 0", ZEROED),
+    way(lambda s, m, normal: normal(filled(s, ~m, 0.0)), "allowed scores at 0", INVERTED),
+    way(lambda s, m, normal: normal(s) * m, "weights times the mask", LATE),
+    way(lambda s, m, normal: normal(s) * ~m, "weights times the mask's negation", INVERTED),
+    way(lambda s, m, normal: normal(filled(s, m.mT, INF)), "the mask transposed", TRANSPOSED),
+    way(lambda s, m, normal: normal(filled(s, ~m.mT, INF)), "the mask transposed and inverted", INVERTED),
+    *map(too_small, (-1.0, -10.0)),
+    way(lambda s, m, normal: normal(s - 10.0 * ~m), "-10 added to hidden scores", SMALL),
 ]
 """Ways to mask; `mixed` applies them."""
 
@@ -179,7 +193,7 @@ def polarity(learner: Attending) -> Fault | None:
         return Fault(FAILS, f"With a mask of shape [{T}, {T}]: {crash_of(crash)}")
     if seen.isnan().any():
         return Fault(NOT_A_NUMBER, f"{int(seen.isnan().sum())} of {seen.numel()} numbers are NaN.")
-    found = read(seen, {"masking": MASKINGS}, lambda masking: learner.predicted(MASK, masking))
+    found = read(seen, {"masking": MASKINGS}, partial(learner.predicted, MASK))
     return Fault(UNCLEAR, "No known way of masking gives these numbers.") if found is None else found.fault("masking")
 
 

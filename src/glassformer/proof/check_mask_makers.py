@@ -83,7 +83,12 @@ class Made:
         self.reading: Reading | None = None
         if fits(self):
             self.truth = truth(self.made).reshape(shape)
-            self.reading = read(self.truth, {"mask": ways}, lambda mask: mask)
+            self.reading = read(self.truth, {"mask": ways}, itself)
+
+
+def itself(mask: Tensor) -> Tensor:
+    """A choice of mask is the mask."""
+    return mask
 
 
 def truth(mask: Tensor) -> Tensor:

@@ -77,6 +77,11 @@ RANDOM = Mistake(
 )
 
 
+def left_part(**chosen: Any) -> Tensor:
+    """The first 6 columns of the table under a reading."""
+    return variant(**chosen)[:, :6]
+
+
 class Table:
     """A function that gives the table."""
 
@@ -101,7 +106,7 @@ class Table:
         if whole is not None or self.seen.shape != (LENGTH, WIDTH):
             return whole
         # Angles that grow instead of falling are so large in the last columns that float32 rounds them differently.
-        part = read(self.seen[:, :6], ASPECTS, lambda **chosen: variant(**chosen)[:, :6], TOLERANCE)
+        part = read(self.seen[:, :6], ASPECTS, left_part, TOLERANCE)
         return part if part is not None and part.fault("sign") is not None else None
 
 

@@ -60,7 +60,7 @@ DOCUMENTED: dict[str, Documented] = {
     ),
     "shift_labels": Documented(
         "shift_labels(tokens)",
-        "tokens [B, T]; gives (inputs, labels), both [B, T-1], or the labels alone: label t is the token after input t.",
+        "tokens [B, T]; gives (inputs, labels), both [B, T-1], or labels alone: label t is the token after input t.",
         ("inputs_and_labels", "make_labels"),
     ),
     "cross_entropy": Documented(

@@ -20,7 +20,8 @@ from glassformer.proof.check_table import Fault, Mistake, Property, SignatureErr
 LAYERS = 3
 NAMES = {
     "n_layers": LAYERS, "num_layers": LAYERS, "layers": LAYERS, "N": LAYERS, "n_layer": LAYERS,
-    "d_model": D, "embed_dim": D, "dim": D, "n_heads": HEADS, "num_heads": HEADS, "heads": HEADS, "h": HEADS, "n_head": HEADS,
+    "d_model": D, "embed_dim": D, "dim": D,
+    "n_heads": HEADS, "num_heads": HEADS, "heads": HEADS, "h": HEADS, "n_head": HEADS,
     "d_ff": F, "ff_dim": F, "hidden_dim": F,
 }  # fmt: skip
 
@@ -55,7 +56,11 @@ class Stack(Heads):
     def single(self) -> Heads:
         """A stack of one layer: through several, what may not be read directly is read by way of others."""
         module = scramble(self.made(1))
-        return Heads(module, lambda x, mask: module(x) if mask is None else module(x, mask), self.takes_mask)
+
+        def call(x: Tensor, mask: Tensor | None) -> Any:
+            return module(x) if mask is None else module(x, mask)
+
+        return Heads(module, call, self.takes_mask)
 
     def made(self, layers: int) -> nn.Module:
         """An instance; sizes are given by name where the names are known, else in the documented order."""

@@ -61,7 +61,7 @@ def structure_of(x: Tensor, seen: Tensor, parts: list[Branch], heard: list[Heard
         for other, end in candidates(stream, second, apply)
         if distance(end, seen) <= EXACT
     ]
-    return Structure(ordered, min(found, key=oddity, default=[]), first.name == "feed-forward")
+    return Structure(ordered, min(found, key=oddity) if found else [], first.name == "feed-forward")
 
 
 def oddity(ways: list[Way]) -> float:
