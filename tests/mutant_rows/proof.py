@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-PLANTED, RIGHT = "tests/proof/test_check_planted.py::test_mistake_is_named", "tests/proof/test_check_planted.py::test_right_code_passes"
+PLANTED, RIGHT = (
+    "tests/proof/test_check_planted.py::test_mistake_is_named",
+    "tests/proof/test_check_planted.py::test_right_code_passes",
+)
 FILE, OTHER = "tests/proof/test_check_file.py", "tests/proof/test_check_notebooks.py"
 
 # One row on two to four lines; the layout is a table's, not code's.
