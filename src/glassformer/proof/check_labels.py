@@ -1,4 +1,4 @@
-"""A learner's `shift_labels`, `cross_entropy`, `accuracy` and `mean_pool`, probed: what is predicted, what counts."""
+"""A learner's `cross_entropy`, `accuracy` and `mean_pool`, probed: what counts, and how much."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from glassformer.proof.check_table import Fault, Mistake, Property, SignatureErr
 from glassformer.train.cross_entropy import cross_entropy
 
 PAD = 0
-TOKENS = torch.tensor([[5, 9, 2, 7, 4, 8], [3, 1, 6, 2, 9, 5]])
 TARGETS = torch.tensor([[5, 1, 2, 6, 4], [3, 1, PAD, PAD, PAD]])
 KEEP = TARGETS != PAD
 
@@ -35,26 +34,6 @@ UNKNOWN = Mistake(
     "the result is not the documented one",
     "The numbers differ, and no mistake known here explains them.",
     "Take two tokens and compute the result by hand.",
-)
-UNSHIFTED = Mistake(
-    "labels are not shifted",
-    "Each position is asked for the token that it reads, so the model learns to copy its input.",
-    "What does a language model read at position t, and what must it say?",
-)
-TWICE = Mistake(
-    "labels are shifted twice",
-    "Each position is asked for the token after the next.",
-    "Count every place between file and loss at which something moves by one.",
-)
-BACKWARDS = Mistake(
-    "labels are shifted the wrong way",
-    "Each position is asked for the token before it, which it has read already.",
-    "Of the two ends of the sequence, which one is cut from the labels?",
-)
-UNCUT = Mistake(
-    "the inputs keep their last token",
-    "The last token has nothing after it, so inputs and labels differ in length.",
-    "Of the two ends of the sequence, which one is cut from the inputs?",
 )
 PADS = Mistake(
     "padding is counted",
@@ -188,23 +167,6 @@ POOLS = [
     ),
 ]
 
-SHIFTS = [
-    Choice((slice(0, -1), slice(1, None))),
-    Choice((slice(0, -1), slice(0, -1)), "labels equal to the inputs", UNSHIFTED),
-    Choice((slice(None), slice(None)), "labels equal to the inputs", UNSHIFTED),
-    Choice((slice(1, None), slice(1, None)), "labels equal to the inputs", UNSHIFTED),
-    Choice((slice(0, -2), slice(2, None)), "labels two ahead", TWICE),
-    Choice((slice(0, -1), slice(2, None)), "labels two ahead", TWICE),
-    Choice((slice(1, None), slice(0, -1)), "labels one behind", BACKWARDS),
-    Choice((slice(None), slice(1, None)), "all the inputs", UNCUT),
-]
-ALONE = [
-    Choice(slice(1, None)),
-    Choice(slice(0, -1), "the inputs as labels", UNSHIFTED),
-    Choice(slice(None), "the inputs as labels", UNSHIFTED),
-    Choice(slice(2, None), "labels two ahead", TWICE),
-]
-
 
 class Answered:
     """A function, asked once."""
@@ -239,35 +201,6 @@ def known(learner: Answered) -> Fault | None:
     return Fault(UNKNOWN, f"It is {got} and must be {wanted}." if got != wanted else f"It is {gap:.2g} off.")
 
 
-class Shift(Answered):
-    """`shift_labels`: a pair is compared as one tensor of both."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        pair = False
-
-        def asked(tokens: Tensor) -> Any:
-            nonlocal pair
-            answer = function(tokens)
-            pair = isinstance(answer, tuple | list) and len(answer) == 2
-            return joined(*answer) if pair and all(isinstance(each, Tensor) for each in answer) else answer
-
-        if not accepts(function, "tokens"):
-            raise SignatureError(f"{inspect.signature(function)}")
-        ask(asked, TOKENS)
-        if pair:
-            super().__init__(
-                asked, (TOKENS,), {"shift": SHIFTS}, lambda shift: joined(TOKENS[:, shift[0]], TOKENS[:, shift[1]])
-            )
-        else:
-            super().__init__(asked, (TOKENS,), {"shift": ALONE}, lambda shift: TOKENS[:, shift])
-
-
-def joined(inputs: Tensor, labels: Tensor) -> Tensor:
-    """Both side by side, with -1 between them, so that neither can lend to the other."""
-    between = torch.full((inputs.shape[0], 1), -1, dtype=inputs.dtype)
-    return torch.cat([inputs, between, labels.to(inputs.dtype)], 1)
-
-
 def large(learner: Answered) -> Fault | None:
     """Logits of 1,000 are as good as others."""
     seen = ask(learner.function, LOGITS.float() * 1_000, TARGETS, PAD)
@@ -289,9 +222,6 @@ LOGITS_RIGHT[1, 1:4].scatter_(-1, TARGETS[1, 1:4, None], 5.0)
 """Three of five right in row 0; one of two in row 1, and two of its three paddings."""
 
 KNOWN = Property("equation", "The result is the documented one.", known)
-SHIFT = Subject(
-    Shift, (KNOWN, Property("shift", "Label t is the token after input t.", aspect("shift"), ("equation",)))
-)
 LOSS = Subject(
     lambda function: Answered(function, (LOGITS, TARGETS, PAD), {"mean": MEANS, "value": VALUES}, loss),
     (

@@ -5,10 +5,11 @@ from __future__ import annotations
 from glassformer.proof.check_attention import ATTENTION
 from glassformer.proof.check_block import BLOCK
 from glassformer.proof.check_decode import GREEDY
-from glassformer.proof.check_labels import ACCURACY, LOSS, POOL, SHIFT
+from glassformer.proof.check_labels import ACCURACY, LOSS, POOL
 from glassformer.proof.check_mask_makers import CAUSAL, PADDING
 from glassformer.proof.check_multi_head import MULTI_HEAD
 from glassformer.proof.check_positions import ENCODING, TABLE
+from glassformer.proof.check_shift import SHIFT
 from glassformer.proof.check_stack import STACK
 from glassformer.proof.check_table import Subject
 
