@@ -7,7 +7,7 @@ import pytest
 from glassformer import StackConfig, Transformer
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.pattern import Pattern
-from glassformer.model.config import ADDS_TO_SCORES
+from glassformer.model.contradictions import ADDS_TO_SCORES
 from glassformer.model.recipe import ModelRecipe
 from glassformer.parts import POSITIONS, Positions
 from specimens import config, stack

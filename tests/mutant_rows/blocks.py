@@ -129,9 +129,9 @@ ROWS: list[Mutant] = [
         "HEAD / (D * reader.n_branches) ** 0.5", "1.0", NO_NORM),
     Mutant("an untied head forgets whether it reads a norm", "model/initialize.py",
         "    if read is None:\n", "    if read is None and config.tie_embeddings:\n", NO_NORM),
-    Mutant("experts without a number", "model/config.py",
-        'if (self.feed_forward == "experts") != (self.n_experts is not None):', "if False:", CONFIG),
-    Mutant("settings of experts are ignored elsewhere", "model/config.py",
-        "if self.n_experts is None and value != default:", "if False:", CONFIG),
+    Mutant("experts without a number", "model/contradictions.py",
+        'if (config.feed_forward == "experts") != (config.n_experts is not None):', "if False:", CONFIG),
+    Mutant("settings of experts are ignored elsewhere", "model/contradictions.py",
+        "if config.n_experts is None and value != default:", "if False:", CONFIG),
 ]
 # fmt: on

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 from glassformer.attend.mask import Mask
 from glassformer.attend.reference import share_among_heads, weighted_sum
+from glassformer.attend.value_bias import refuse
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 
@@ -131,6 +132,7 @@ def nonzero(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 def check(mask: Mask, dropout: float = 0.0) -> None:
     """Raises `ConfigError` for what sums over keys cannot honour."""
+    refuse(mask.value_bias, "linear")
     if mask.bias is not None:
         raise ConfigError(
             "Linear attention has no scores that a bias could be added to; got bias=. "

@@ -10,6 +10,7 @@ from glassformer.cli.arguments import usage
 from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, VERBS, Option, Verb
 from glassformer.foundation.errors import GlassformerError
+from glassformer.proof.check.signatures import DOCUMENTED
 from glassformer.train.recipe import Recipe, known_recipes, load_recipe, read_recipe
 
 EXITS = (
@@ -36,6 +37,7 @@ EXAMPLES = {
     "params": ("glassformer params runs/reverse",),
     "verify": ("glassformer verify", "glassformer verify --dtype float32 --json"),
     "demo": ("glassformer demo",),
+    "check": ("glassformer check attention.py", "glassformer check attention.py --only scale,mask --json"),
 }
 
 
@@ -61,6 +63,8 @@ def verb_help(name: str, target: str | None) -> str:
     parts = [usage(name, verb), textwrap.fill(verb.about, width())]
     if name == "train":
         parts.append(table("Recipes", recipe_lines()))
+    if name == "check":
+        parts.append(table("What the file may hold", [(each.signature, each.meaning) for each in DOCUMENTED.values()]))
     parts.append(table("Flags", list(map(flag_line, (*verb.options, *COMMON)))))
     if verb.sections:
         parts += section_tables(verb, target)

@@ -36,6 +36,8 @@ SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
 DEVICE = Option("device", "DEVICE", "Where to compute: cpu, cuda or mps (default: cpu).")
 DTYPE = Option("dtype", "DTYPE", "Numbers to compute in: float64 or float32 (default: float64).")
 NOTEBOOKS = Option("notebooks", "FOLDER", "The five tutorial notebooks, whose code is then run beside ours.")
+ONLY = Option("only", "NAME", "Probe this property or this function or class alone; several with commas.")
+LIMIT = Option("limit", "SECONDS", "Time for all of the file's code (default: 60).")
 BATCH_SIZE = Option("batch-size", "N", "Lines read together (default: as the recipe says).")
 PROBABILITIES = Option("probabilities", None, "After the label, TAB and label=probability for each label there is.")
 JSON_LINES = Option("json", None, "One JSON object a line, with label and probabilities; null for a blank line.")
@@ -89,5 +91,14 @@ VERBS: dict[str, Verb] = {
         "Train the recipe `reverse` in runs/reverse and show what it writes before, during and after. "
         "Nothing is overwritten: if the folder exists, the next free name is taken (runs/reverse-2).",
         (OUT,),
+    ),
+    "check": Verb(
+        "find out which property your own code breaks",
+        "FILE",
+        "Import a Python file and test the functions and classes in it that have a documented name, property by "
+        "property: what fails is named, with figures, a likely cause and a hint. The file is run as code of yours, "
+        "with your rights, in a process of its own that is stopped after a time limit. Exit codes: 0 all holds, 3 a "
+        "property fails, 2 the file could not be checked.",
+        (ONLY, LIMIT, JSON),
     ),
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.foundation.errors import ConfigError
-from glassformer.train.recipe import one_of
+from glassformer.train.settings import one_of
 
 if TYPE_CHECKING:
     from glassformer.proof.laws.law import Verdict

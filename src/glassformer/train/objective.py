@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
+
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
@@ -55,9 +57,8 @@ def next_token(batch: Batch) -> Targets:
 
 def masked_token(batch: Batch) -> Targets:
     """Marked positions predict the label that belongs there (Devlin et al. 2019, section 3.1)."""
-    return Targets(
-        batch.tokens, batch.keep, labels_of(batch, "masked_token", "Batch.blanks"), batch.label_keep, batch.keep
-    )
+    labels = labels_of(batch, "masked_token", "Batch.blanks")
+    return Targets(batch.tokens, batch.keep, labels, batch.label_keep, batch.keep)
 
 
 def tag(batch: Batch) -> Targets:

@@ -1,0 +1,1 @@
+"""A learner's own code, tested property by property."""

@@ -1,0 +1,137 @@
+"""A learner's `greedy_decode(model, prompt, eos_id, max_new_tokens)`, probed with a model whose answers are known."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from glassformer.foundation.shapes import Tensor
+from glassformer.proof.check.attention import accepts
+from glassformer.proof.check.table import Fault, Mistake, Property, SignatureError, Subject, ask
+
+VOCAB, EOS, MOST = 12, 9, 20
+PROMPT = (4, 2)
+"""The model says the last id plus the number of ids read, minus 1: 4 2 | 3 5 8 0 5 ...; it needs the whole prefix."""
+
+ENDLESS = Mistake(
+    "it does not stop at the end token",
+    "Tokens are written after eos_id until the limit ends it.",
+    "Which of the tokens written do you compare with eos_id, and when?",
+)
+LIMIT = Mistake(
+    "the limit is off by one",
+    "Another number of tokens is written than max_new_tokens allows.",
+    "For a limit of 1, how often must the model be asked?",
+)
+TOTAL = Mistake(
+    "the limit counts the prompt",
+    "max_new_tokens is compared with the length of prompt and answer together.",
+    "Which tokens are new?",
+)
+LAST_ONLY = Mistake(
+    "the model is given the last token alone",
+    "Without a cache the model must read all that was written; it forgets the rest.",
+    "What does your model know of the earlier tokens at the second step?",
+)
+FIRST = Mistake(
+    "the logits of the wrong position are used",
+    "The next token is taken from another position than the last one.",
+    "Which position's logits speak of the token after the last?",
+)
+NO_PROMPT = Mistake(
+    "the prompt is missing from the result",
+    "Documented is the prompt and what follows.",
+    "What do you put into your result before the loop begins?",
+)
+NO_END = Mistake(
+    "the end token is missing from the result",
+    "Documented is the result with eos_id, so that a reader knows that it ended.",
+    "In which order do you compare and append?",
+)
+OTHER = Mistake(
+    "the tokens are not those of greedy decoding",
+    "They differ, and no mistake known here explains it.",
+    "Write down the ids that your model is given at each step.",
+)
+
+
+def model(ids: Tensor) -> Tensor:
+    """Logits whose largest, at each position, is (id + ids up to there - 1) modulo the vocabulary."""
+    reads = torch.arange(ids.shape[1])
+    following = (ids + reads) % VOCAB
+    return torch.nn.functional.one_hot(following, VOCAB).float()
+
+
+def greedy(limit: int, eos: int = EOS, how: str = "right") -> list[int]:
+    """The documented result, and those of the known mistakes."""
+    ids, new = [*PROMPT], 0
+    most = {"one more": limit + 1, "one less": limit - 1, "total": limit - len(PROMPT)}.get(how, limit)
+    while new < most:
+        given = ids[-1:] if how == "last only" else ids
+        place = 0 if how == "first" else len(given) - 1
+        ids.append((given[place] + place) % VOCAB)
+        new += 1
+        if ids[-1] == eos and how != "endless":
+            break
+    if how == "no prompt":
+        return ids[len(PROMPT) :]
+    return ids[:-1] if how == "no end" and ids[-1] == eos else ids
+
+
+MISTAKES = {
+    "endless": ENDLESS,
+    "last only": LAST_ONLY,
+    "first": FIRST,
+    "no prompt": NO_PROMPT,
+    "no end": NO_END,
+}
+LIMITS = {"one more": LIMIT, "one less": LIMIT, "total": TOTAL}
+
+
+class Greedy:
+    """The function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        if not accepts(function, "model", "prompt", "eos", "n"):
+            raise SignatureError(f"{inspect.signature(function)}")
+        self.function = function
+
+    def ids(self, limit: int, eos: int) -> list[int]:
+        """What it writes."""
+        answer = ask(self.function, model, torch.tensor([PROMPT]), eos, limit)
+        return [int(each) for each in torch.as_tensor(answer).flatten()]
+
+
+END = greedy(6, eos=-1)[5]
+"""The fourth new token; no token before it is the same."""
+
+
+def ends(learner: Greedy) -> Fault | None:
+    """It writes the greedy tokens up to the end token."""
+    return compared(learner.ids(MOST, END), lambda how: greedy(MOST, END, how), MISTAKES)
+
+
+def limited(learner: Greedy) -> Fault | None:
+    """It writes no more than it may."""
+    return compared(learner.ids(4, -1), lambda how: greedy(4, -1, how), LIMITS)
+
+
+def compared(seen: list[int], made: Callable[[str], list[int]], mistakes: dict[str, Mistake]) -> Fault | None:
+    """The first mistake that gives these tokens."""
+    wanted = made("right")
+    if seen == wanted:
+        return None
+    said = f"It gives {seen[:10]}, not {wanted}."
+    return Fault(next((mistake for how, mistake in mistakes.items() if made(how) == seen), OTHER), said)
+
+
+GREEDY = Subject(
+    Greedy,
+    (
+        Property("ends", "The tokens are the likeliest ones, up to the end token.", ends),
+        Property("limit", "At most max_new_tokens are written.", limited, ("ends",)),
+    ),
+)

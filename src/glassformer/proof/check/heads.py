@@ -1,0 +1,287 @@
+"""Multi-head attention inside a learner's module, read from what goes into and comes out of its linear maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.foundation.shapes import Tensor
+from glassformer.proof.check.attention import RANDOM, UNKNOWN, first
+from glassformer.proof.check.equation import SOFTMAX, Masking, mixed, scales
+from glassformer.proof.check.listen import Heard, Maps, listening, maps_of
+from glassformer.proof.check.mask import BATCH, HEADS, WIDTH, Attending, T
+from glassformer.proof.check.reading import Reading, distance, read
+from glassformer.proof.check.split import (
+    layout_choices,
+    merge,
+    merge_choices,
+    order_choices,
+    split,
+    split_choices,
+    unfuse,
+)
+from glassformer.proof.check.table import CrashError, Fault, Mistake, NotTestedError, ask
+
+D = HEADS * WIDTH
+
+SHAPE = Mistake(
+    "the output has the wrong shape",
+    "There must be one vector of width d_model for each position of each row.",
+    "Write the shape beside each line, for sizes that all differ.",
+)
+SCORES = Mistake(
+    "dropout acts on the scores, before the softmax",
+    "Dropped scores become 0, which is an ordinary score: the dropped key keeps weight and none is dropped.",
+    "What should be 0 for a dropped key: its score, or its weight?",
+)
+ROWS = Mistake(
+    "rows of the batch are mixed",
+    "What one sequence gets depends on the others in its batch: the batch is taken for positions, or the reverse.",
+    "Is each of your axes what you call it? The batch comes first.",
+)
+
+MIXED = Mistake(
+    "heads are mixed: positions are not treated alike",
+    "Without a mask attention knows no order, yet the same positions in another order give another output.",
+    "Where do you reshape? A reshape never moves numbers in memory.",
+)
+
+
+class Heads(Attending):
+    """A module that attends, with a fixed input; what is compared is what its output map is given."""
+
+    def __init__(self, module: nn.Module, call: Callable[..., Any], takes_mask: bool) -> None:
+        """`call(x, mask)` runs the module; mask None: without."""
+        self.module, self.run, self.takes_mask = module, call, takes_mask
+        draw = torch.Generator().manual_seed(3)
+        self.x = torch.randn(BATCH, T, D, generator=draw, dtype=torch.float64)
+        self.forms: Callable[[Tensor], Tensor] | None = None
+        with listening(module) as heard, torch.no_grad():
+            self.seen = first(ask(call, self.x, None))
+        self.heard = list(heard)
+        self.maps = maps_of(attention_calls(self.heard), D)
+        self.reading = self._read()
+
+    def _read(self) -> Reading | None:
+        if self.maps is None or not repeats(self):
+            return None
+        seen = self.seen if self.maps.output is None else self.maps.output.given
+        sizes = {"d_model": D, "length": T, "heads": HEADS, "batch": BATCH}
+        aspects = {
+            "layout": layout_choices(len(self.maps.projections) == 1),
+            "order": order_choices(self.maps.named),
+            "split": split_choices(),
+            "merge": merge_choices(),
+            "softmax": SOFTMAX,
+            "scale": scales(WIDTH, sizes),
+        }
+        return read(seen, aspects, partial(self.context, self.maps))
+
+    def context(self, maps: Maps | None, **chosen: Any) -> Tensor:
+        """What the output map is given, under a reading."""
+        assert maps is not None
+        layout, order, way, back = (chosen.pop(name) for name in ("layout", "order", "split", "merge"))
+        given = [each.gave for each in maps.projections]
+        if len(given) == 1:
+            given = unfuse(given[0], layout)
+        qkv = {name: split(x, way) for name, x in zip(order, given, strict=True)}
+        return merge(mixed(qkv, **chosen), back, given[0].shape[1])
+
+    def heard_with(self, x: Tensor, mask: Tensor | None) -> tuple[Any, Maps | None]:
+        """The output and the calls for an input; a mask is given in the first form that the module takes."""
+        if mask is None:
+            return self._hear(x, None)
+        if self.forms is not None:
+            return self._hear(x, self.forms(mask))
+        crash: CrashError | None = None
+        for form in FORMS:
+            try:
+                output, maps = self._hear(x, form(mask))
+            except CrashError as error:
+                crash = crash or error
+                continue
+            if isinstance(output, Tensor) and output.shape == x.shape:
+                self.forms = form
+                return output, maps
+        raise crash or CrashError("no form of mask is taken")
+
+    def _hear(self, x: Tensor, mask: Tensor | None) -> tuple[Any, Maps | None]:
+        with listening(self.module) as heard:
+            output = first(ask(self.run, x, mask))
+        return output, maps_of(attention_calls(heard), D)
+
+    def answer(self, mask: Tensor | None) -> Tensor:
+        """What the output map is given, for the fixed input."""
+        with torch.no_grad():
+            output, maps = self.heard_with(self.x, mask)
+        return output if maps is None or maps.output is None else maps.output.given
+
+    def predicted(self, mask: Tensor, masking: Masking) -> Tensor:
+        """Under the reading."""
+        assert self.reading is not None
+        chosen = {name: each.value for name, each in self.reading.choices.items()}
+        return self.context(self.maps, **chosen, mask=mask, masking=masking)
+
+    def leak(self, level: float) -> float:
+        """With the maps' output put in their place: query 0 and hidden keys alike, the allowed key opposite."""
+        if self.maps is None or self.maps.output is None:
+            raise NotTestedError("its linear maps were not told apart")
+        size = (level * WIDTH**-0.5) ** 0.5
+        sign = torch.ones(T, 1, dtype=torch.float64)
+        sign[1] = -1.0
+        mask = torch.zeros(T, T, dtype=torch.bool)
+        mask[:, 1] = True
+        with giving(self.maps.projections, lambda gave: torch.ones_like(gave) * sign * size), torch.no_grad():
+            output, maps = self.heard_with(self.x, mask)
+        given = output if maps is None or maps.output is None else maps.output.given
+        return (given[:, 0] / size + 1).abs().max().item() / 2
+
+    def slopes(self, mask: Tensor) -> list[Tensor]:
+        """With respect to the input, by way of what the output map is given."""
+        x = self.x.clone().requires_grad_()
+        output, maps = self.heard_with(x, mask)
+        seen = output if maps is None or maps.output is None else maps.output.given
+        return [*torch.autograd.grad(seen.square().sum(), [x], materialize_grads=True)]
+
+    def influence(self, mask: Tensor) -> Tensor:
+        """By moving one position at a time."""
+        moved = torch.zeros(T, T, dtype=torch.bool)
+        with torch.no_grad():
+            before = self.heard_with(self.x, mask)[0]
+            for place in range(T):
+                x = self.x.clone()
+                x[:, place] += 1.0
+                moved[:, place] = ((self.heard_with(x, mask)[0] - before).abs() > 1e-9).any(-1).any(0)
+        return moved
+
+    def in_half(self, mask: Tensor) -> Tensor:
+        """The module in float16, and back."""
+        before = {name: each.clone() for name, each in self.module.state_dict().items()}
+        self.module.half()
+        try:
+            with torch.no_grad():
+                return self.heard_with(self.x.half(), mask)[0]
+        finally:
+            self.module.double().load_state_dict(before)
+
+
+FORMS: tuple[Callable[[Tensor], Tensor], ...] = (
+    lambda mask: mask,
+    lambda mask: mask.expand(BATCH, *mask.shape[-2:]) if mask.ndim == 2 else mask[:, 0],
+    lambda mask: mask.expand(BATCH, 1, *mask.shape[-2:]),
+)
+"""A mask [T, T] or [B, 1, 1, T] as it is, as [B, T, T], as [B, 1, T, T]."""
+
+
+def attention_calls(heard: list[Heard]) -> list[Heard]:
+    """The linear maps of width d_model on both sides; those of a feed-forward are left out."""
+    return [each for each in heard if isinstance(each.module, nn.Linear) and {*each.widths} <= {D, 3 * D}]
+
+
+@contextmanager
+def giving(heard: tuple[Heard, ...], number: Callable[[Tensor], Tensor]) -> Generator[None]:
+    """While the `with` lasts, these maps give what `number` makes of their own output, whatever their weights are."""
+    hooks = [each.module.register_forward_hook(lambda _, __, gave: number(gave)) for each in heard]
+    try:
+        yield
+    finally:
+        for each in hooks:
+            each.remove()
+
+
+def repeats(learner: Heads) -> bool:
+    """Whether five runs agree to the last bit."""
+    with torch.no_grad():
+        return all(torch.equal(first(ask(learner.run, learner.x, None)), learner.seen) for _ in range(4))
+
+
+def shape(learner: Heads) -> Fault | None:
+    """One vector for each position."""
+    wanted = tuple(learner.x.shape)
+    got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
+    return None if got == wanted else Fault(SHAPE, f"It is {got} and must be {wanted}, for an input of that shape.")
+
+
+def repeatable(learner: Heads) -> Fault | None:
+    """The same output for the same input, in evaluation mode."""
+    with torch.no_grad():
+        gap = max(distance(first(ask(learner.run, learner.x, None)), learner.seen) for _ in range(4))
+    return Fault(RANDOM, f"Five calls in evaluation mode lie up to {gap:.2g} apart.") if gap > 0 else None
+
+
+def rows(learner: Heads) -> Fault | None:
+    """What row 0 gets does not depend on row 1."""
+    other = learner.x.clone()
+    other[1] += 1.0
+    with torch.no_grad():
+        gap = distance(first(ask(learner.run, other, None))[0], learner.seen[0])
+    return Fault(ROWS, f"Row 1 of the input changed, and row 0 of the output moved by {gap:.2g}.") if gap > 0 else None
+
+
+def equation(learner: Heads) -> Fault | None:
+    """The heads do what the equation says, or a known mistake."""
+    if learner.reading is not None:
+        return None
+    if learner.maps is None:
+        return alike(learner)
+    if (mixed_rows := rows(learner)) is not None:
+        return mixed_rows
+    chosen: dict[str, Any] = {
+        "layout": "thirds",
+        "order": "qkv",
+        "split": "right",
+        "merge": "right",
+        "scale": WIDTH**-0.5,
+    }
+    seen = learner.seen if learner.maps.output is None else learner.maps.output.given
+    gap = distance(seen, learner.context(learner.maps, **chosen))
+    return Fault(UNKNOWN, f"Before the output map the largest difference is {gap:.2g}.")
+
+
+def alike(learner: Heads) -> Fault | None:
+    """For code whose maps were not told apart: positions in another order give the same output in that order."""
+    order = torch.arange(T - 1, -1, -1)
+    with torch.no_grad():
+        gap = distance(first(ask(learner.run, learner.x[:, order], None))[:, order], learner.seen)
+    return Fault(MIXED, f"With the positions in reverse order the output is {gap:.2g} off.") if gap > 1e-9 else None
+
+
+def dropout_place(learner: Heads) -> Fault | None:
+    """Dropout drops weights, not scores: with all values 1, dropped weights show and dropped scores do not."""
+    drops = [each for each in learner.module.modules() if isinstance(each, nn.Dropout)]
+    if not drops:
+        raise NotTestedError("it has no nn.Dropout")
+    maps = learner.maps
+    if maps is None or maps.output is None or not maps.named:
+        raise NotTestedError("its value map was not told apart")
+    before = [each.p for each in drops]
+    for each in drops:
+        each.p = 0.5
+    learner.module.train()
+    try:
+        acts = distance(trained(learner), maps.output.given) > 0
+        with giving((maps.projections[2],), torch.ones_like):
+            plain = trained(learner)
+    finally:
+        learner.module.eval()
+        for each, p in zip(drops, before, strict=True):
+            each.p = p
+    gap = (plain - 1).abs().max().item()
+    if not acts or gap > 1e-7:
+        return None
+    return Fault(
+        SCORES, f"With dropout 0.5 and all values 1, each query still gets 1 (to {gap:.0e}): no weight is dropped."
+    )
+
+
+def trained(learner: Heads) -> Tensor:
+    """What the output map is given in training mode."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        output, maps = learner.heard_with(learner.x, None)
+    return output if maps is None or maps.output is None else maps.output.given

@@ -1,0 +1,90 @@
+"""What a learner's file may hold: the documented names and signatures. Without torch, as `--help` shows them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Documented(NamedTuple):
+    """A function or class that is known."""
+
+    signature: str
+    meaning: str
+    """What goes in and what comes out, with shapes."""
+    aliases: tuple[str, ...] = ()
+    """Other names under which it is looked for."""
+
+
+MASK = "mask: boolean, True = may be read, [T, S] or broadcasting to the scores"
+
+DOCUMENTED: dict[str, Documented] = {
+    "attention": Documented(
+        "attention(q, k, v, mask=None)",
+        f"q, k, v [B, H, T, K] or [B, T, K]; {MASK}. Gives the output, or (output, weights).",
+        ("scaled_dot_product_attention", "dot_product_attention", "scaled_dot_product"),
+    ),
+    "MultiHeadAttention": Documented(
+        "MultiHeadAttention(d_model, n_heads) with forward(query, key, value, mask=None) or forward(x, mask=None)",
+        f"An nn.Module over [B, T, d_model]; {MASK}. Gives the output, or (output, weights).",
+        ("MultiHeadSelfAttention", "MultiheadAttention", "MultiheadSelfAttention", "MHA"),
+    ),
+    "positional_encoding": Documented(
+        "positional_encoding(length, d_model)",
+        "The sinusoidal table, [length, d_model] or [1, length, d_model]; sines at even columns, cosines at odd ones.",
+        ("sinusoidal_encoding", "sinusoidal_positions", "get_positional_encoding"),
+    ),
+    "PositionalEncoding": Documented(
+        "PositionalEncoding(d_model, max_len) with forward(x)",
+        "An nn.Module that gives x [B, T, d_model] plus the sinusoidal table.",
+        ("SinusoidalPositionalEncoding", "PositionEncoding"),
+    ),
+    "TransformerBlock": Documented(
+        "TransformerBlock(d_model, n_heads, d_ff) with forward(x, mask=None)",
+        f"Attention and feed-forward, each with residual and norm (before the branch or after the sum); {MASK}.",
+        ("TransformerEncoderBlock", "EncoderLayer", "EncoderBlock", "TransformerEncoderLayer", "Block"),
+    ),
+    "TransformerEncoder": Documented(
+        "TransformerEncoder(n_layers, d_model, n_heads, d_ff) with forward(x, mask=None)",
+        "A stack of such blocks over [B, T, d_model].",
+        ("TransformerStack", "Encoder"),
+    ),
+    "causal_mask": Documented(
+        "causal_mask(n)",
+        "Boolean [n, n] (or with ones in front), True where query (row) may read key (column).",
+        ("create_causal_mask", "make_causal_mask", "subsequent_mask", "get_causal_mask"),
+    ),
+    "padding_mask": Documented(
+        "padding_mask(lengths, n)",
+        "lengths [B]; boolean with B*n values ([B, n], [B, 1, n] or [B, 1, 1, n]), True at real tokens.",
+        ("create_padding_mask", "make_padding_mask", "lengths_to_mask"),
+    ),
+    "shift_labels": Documented(
+        "shift_labels(tokens)",
+        "tokens [B, T]; gives (inputs, labels), both [B, T-1], or labels alone: label t is the token after input t.",
+        ("inputs_and_labels", "make_labels"),
+    ),
+    "cross_entropy": Documented(
+        "cross_entropy(logits, targets, pad_id)",
+        "logits [B, T, V], targets [B, T] (already shifted); the mean over targets that are not pad_id, in nats.",
+        ("sequence_loss", "masked_cross_entropy"),
+    ),
+    "accuracy": Documented(
+        "accuracy(logits, targets, pad_id)",
+        "The share of targets, pad_id left out, whose logit is the largest; 0 to 1.",
+        ("token_accuracy", "masked_accuracy"),
+    ),
+    "mean_pool": Documented(
+        "mean_pool(x, keep)",
+        "x [B, T, d_model], keep [B, T] boolean, True at real tokens; the mean over real tokens, [B, d_model].",
+        ("masked_mean", "mean_pooling"),
+    ),
+    "greedy_decode": Documented(
+        "greedy_decode(model, prompt, eos_id, max_new_tokens)",
+        "model: ids [1, T] to logits [1, T, V]; prompt [1, T]. Gives the prompt and what follows, eos_id included.",
+        (),
+    ),
+}
+"""By the name under which it is reported."""
+
+HOME = {alias: name for name, each in DOCUMENTED.items() for alias in (name, *each.aliases)}
+"""From every name that is looked for to the one under which it is reported."""

@@ -1,0 +1,144 @@
+"""A learner's `TransformerEncoder(n_layers, d_model, n_heads, d_ff)`, probed: whether its layers are layers."""
+
+from __future__ import annotations
+
+import inspect
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.foundation.shapes import Tensor
+from glassformer.proof.check.attention import accepts, first
+from glassformer.proof.check.block import F
+from glassformer.proof.check.heads import D, Heads, repeatable, rows, shape
+from glassformer.proof.check.listen import scramble
+from glassformer.proof.check.mask import HEADS, masked, polarity
+from glassformer.proof.check.table import Fault, Mistake, Property, SignatureError, Subject, ask
+
+LAYERS = 3
+NAMES = {
+    "n_layers": LAYERS, "num_layers": LAYERS, "layers": LAYERS, "N": LAYERS, "n_layer": LAYERS,
+    "d_model": D, "embed_dim": D, "dim": D,
+    "n_heads": HEADS, "num_heads": HEADS, "heads": HEADS, "h": HEADS, "n_head": HEADS,
+    "d_ff": F, "ff_dim": F, "hidden_dim": F,
+}  # fmt: skip
+
+SHARED = Mistake(
+    "the layers are one layer",
+    "More layers bring no more parameters: the same module is run again and again.",
+    "How many blocks does your constructor make, and how many does it put into the list?",
+)
+EQUAL = Mistake(
+    "the layers start identical",
+    "Each layer begins with the same numbers, as copies of one module do.",
+    "Is each layer made anew, with random numbers of its own?",
+)
+UNUSED = Mistake(
+    "some layers are not run",
+    "Parameters of a layer do not touch the output.",
+    "Follow x through the loop: is each layer given what the one before it gave?",
+)
+
+
+class Stack(Heads):
+    """The stack, with its layers' parameters as they were at the start."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        module = self.made(LAYERS)
+        self.start = {name: each.detach().clone() for name, each in module.named_parameters()}
+        if not accepts(module.forward, "x"):
+            raise SignatureError(f"forward{inspect.signature(module.forward)}")
+        super().__init__(scramble(module), self.call, accepts(module.forward, "x", "mask"))
+
+    def single(self) -> Heads:
+        """A stack of one layer: through several, what may not be read directly is read by way of others."""
+        module = scramble(self.made(1))
+
+        def call(x: Tensor, mask: Tensor | None) -> Any:
+            return module(x) if mask is None else module(x, mask)
+
+        return Heads(module, call, self.takes_mask)
+
+    def made(self, layers: int) -> nn.Module:
+        """An instance; sizes are given by name where the names are known, else in the documented order."""
+        parameters = inspect.signature(self.kind).parameters
+        required = [name for name, each in parameters.items() if each.default is each.empty]
+        if required and {*required} <= {*NAMES}:
+            named = {
+                name: layers
+                if NAMES[name] == LAYERS and name not in ("n_heads", "num_heads", "heads", "h", "n_head")
+                else NAMES[name]
+                for name in parameters
+                if name in NAMES
+            }
+            made = ask(lambda: self.kind(**named))
+        elif accepts(self.kind, "n", "d", "h", "f") and "vocab" not in "".join(parameters):
+            made = ask(self.kind, layers, D, HEADS, F)
+        else:
+            raise SignatureError(f"{inspect.signature(self.kind)}")
+        if not isinstance(made, nn.Module):
+            raise SignatureError("a class that is no nn.Module")
+        return made
+
+    def call(self, x: Tensor, mask: Tensor | None) -> Any:
+        """Run it."""
+        return self.module(x) if mask is None else self.module(x, mask)
+
+
+def numbers(module: nn.Module) -> int:
+    """How many parameters a module has."""
+    return sum(each.numel() for each in module.parameters())
+
+
+def grows(learner: Stack) -> Fault | None:
+    """Each layer brings parameters of its own."""
+    counts = [numbers(learner.made(layers)) for layers in (1, 2, LAYERS)]
+    if all(more > fewer for fewer, more in pairwise(counts)):
+        return None
+    return Fault(SHARED, f"1, 2 and {LAYERS} layers have {', '.join(f'{each:,}' for each in counts)} parameters.")
+
+
+def differ(learner: Stack) -> Fault | None:
+    """No two matrices begin alike."""
+    matrices = [(name, each) for name, each in learner.start.items() if each.ndim == 2]
+    for place, (name, one) in enumerate(matrices):
+        for other, two in matrices[place + 1 :]:
+            if one.shape == two.shape and torch.equal(one, two):
+                return Fault(EQUAL, f"`{name}` and `{other}` hold the same {one.numel()} numbers at the start.")
+    return None
+
+
+def used(learner: Stack) -> Fault | None:
+    """Every parameter touches the output."""
+    named = dict(learner.module.named_parameters())
+    output = first(ask(learner.run, learner.x, None))
+    weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
+    slopes = torch.autograd.grad((output * weights).sum(), [*named.values()], allow_unused=True)
+    idle = [name for name, each in zip(named, slopes, strict=True) if each is None]
+    return (
+        Fault(UNUSED, f"{len(idle)} of {len(named)} tensors have no gradient, among them `{idle[0]}`.")
+        if idle
+        else None
+    )
+
+
+def one_mask(learner: Stack) -> Fault | None:
+    """The mask, in a stack of one layer."""
+    return masked(polarity)(learner.single())
+
+
+STACK = Subject(
+    Stack,
+    (
+        Property("shape", "There is one vector of width d_model for each position.", shape),
+        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
+        Property("rows", "No row of a batch touches another.", rows, ("repeatable",)),
+        Property("own-layers", "Each layer has parameters of its own.", grows),
+        Property("fresh-layers", "Layers begin different.", differ, ("own-layers",)),
+        Property("used-layers", "Every layer is run.", used, ("shape", "repeatable")),
+        Property("mask", "The mask reaches the attention of a layer.", one_mask, ("shape", "repeatable", "rows")),
+    ),
+)

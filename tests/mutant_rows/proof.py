@@ -1,0 +1,38 @@
+"""Faults in the checks, and the tests that notice each."""
+
+from __future__ import annotations
+
+from mutant_runner import Mutant
+
+PLANTED, RIGHT = (
+    "tests/proof/test_check_planted.py::test_mistake_is_named",
+    "tests/proof/test_check_planted.py::test_right_code_passes",
+)
+FILE, OTHER = "tests/proof/test_check_file.py", "tests/proof/test_check_notebooks.py"
+
+# One row on two to four lines; the layout is a table's, not code's.
+# fmt: off
+ROWS: list[Mutant] = [
+    Mutant("the first reading is always right", "proof/check/reading.py", "if gap <= tolerance:", "if True:", PLANTED),
+    Mutant("readings are compared too closely", "proof/check/reading.py", "if gap <= tolerance:", "if gap < 0:", RIGHT),
+    Mutant("a shape that differs is no difference", "proof/check/reading.py",
+        "if one.shape != other.shape:\n        return float(\"inf\")", "if one.shape != other.shape:\n        return 0.0", PLANTED),
+    Mutant("one mistake at a time", "proof/check/reading.py", "MOST_MISTAKES = 2", "MOST_MISTAKES = 0", PLANTED),
+    Mutant("what needs a failed property is probed", "proof/check/table.py",
+        "if root is not None:\n            done", "if False:\n            done", PLANTED),
+    Mutant("hidden keys are tried with low scores only", "proof/check/mask.py",
+        "LEVELS = (10, 100, 1_000, 10_000, 100_000, 1_000_000)", "LEVELS = (10,)", PLANTED),
+    Mutant("the empty row is not empty", "proof/check/mask.py", "(torch.arange(T)[:, None] > 0)", "(torch.arange(T)[:, None] >= 0)", PLANTED),
+    Mutant("an order of unnamed maps is a mistake", "proof/check/split.py", "wrong = ROLES if named else None", "wrong = ROLES", OTHER),
+    Mutant("an order of named maps is none", "proof/check/split.py", "wrong = ROLES if named else None", "wrong = None", PLANTED),
+    Mutant("fused maps are cut in thirds only", "proof/check/split.py", '("thirds", "by head", "by number")', '("thirds",)', OTHER),
+    Mutant("dropout is probed in evaluation", "proof/check/heads.py", "learner.module.train()", "learner.module.eval()", PLANTED),
+    Mutant("float16 leaves its rounding behind", "proof/check/heads.py", ".load_state_dict(before)", "", RIGHT),
+    Mutant("of two structures any is taken", "proof/check/structure.py", "min(found, key=oddity)", "found[-1]", OTHER),
+    Mutant("any error past max_len is a refusal", "proof/check/positions.py", '.startswith(("raise", "assert"))', '.startswith("")', PLANTED),
+    Mutant("the learner's line is ours", "proof/check/table.py", "if not outside(each.filename)", "if outside(each.filename)", FILE),
+    Mutant("code that ends Python passes", "proof/check/child_process.py",
+        'raise DataError(f"{path}: its code ended', 'return {"pieces": [], "left_out": []}\n        raise DataError(f"{path}: its code ended', FILE),
+    Mutant("a failure is as bad as a bad file", "proof/check/child_process.py", "return 3 if fails else 0", "return 2 if fails else 0", FILE),
+    Mutant("imported functions are the learner's", "proof/check/inside.py", '("torch", "glassformer")', "()", FILE),
+]

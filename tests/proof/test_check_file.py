@@ -1,0 +1,219 @@
+"""What happens around the probing: bad files, signatures, code that hangs or ends Python, and the command itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.main import main
+from glassformer.foundation.errors import DataError
+from glassformer.proof.check.child_process import check, exit_code
+from glassformer.proof.check.file import names_in
+from glassformer.proof.check.inside import report_on
+from glassformer.proof.check.signatures import DOCUMENTED
+from glassformer.proof.check.subjects import SUBJECTS
+from proof.learners import ATTENTION, CAUSAL, GREEDY, SHIFT
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "learner.py"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def report(path: Path, *only: str):
+    """In this process, which is quicker."""
+    return report_on(path, names_in(path), only)
+
+
+def test_every_documented_name_is_probed():
+    assert {*SUBJECTS} == {*DOCUMENTED}
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_properties_are_named_once_and_need_earlier_ones(kind):
+    names = [each.name for each in SUBJECTS[kind].properties]
+    assert len(names) == len({*names})
+    for place, each in enumerate(SUBJECTS[kind].properties):
+        assert not {*each.needs} & {*names[place:]}, each.name
+        assert each.law.endswith(".")
+
+
+# --- files that cannot be checked
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("x = 1\ndef attention(q, k v):\n    pass\n", ["line 2", "def attention(q, k v):"]),
+        ("def attend(): ...\n", ["nothing to check", "attention", "defines attend"]),
+        ("", ["nothing to check", "defines nothing"]),
+    ],
+)
+def test_unreadable_file(tmp_path, text, facts):
+    with pytest.raises(DataError) as refused:
+        names_in(written(tmp_path, text))
+    assert all(fact in str(refused.value) for fact in facts), refused.value
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(DataError, match="does not exist"):
+        names_in(tmp_path / "none.py")
+    with pytest.raises(DataError, match="is a folder"):
+        names_in(tmp_path)
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "learner.py").write_bytes(b"def attention(): '\xff'\n")
+    with pytest.raises(DataError, match=r"learner\.py"):
+        names_in(tmp_path / "learner.py")
+
+
+def test_import_that_fails_shows_the_learners_line(tmp_path):
+    path = written(tmp_path, "import torch\n\nsize = torch.ones(3) @ torch.ones(4)\ndef causal_mask(n): ...\n")
+    with pytest.raises(DataError, match=r"learner.py, line 3: size = torch.ones\(3\)"):
+        report(path)
+
+
+def test_import_that_ends_the_program(tmp_path):
+    with pytest.raises(DataError, match="__main__"):
+        report(written(tmp_path, "def causal_mask(n): ...\nraise SystemExit(0)\n"))
+
+
+# --- pieces that cannot be probed
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("def attention(q, k): ...", ["attention(q, k, v, mask=None)", "found (q, k)"]),
+        ("def causal_mask(): ...", ["causal_mask(n)", "found ()"]),
+        ("class MultiHeadAttention:\n    def __init__(self, d): ...", ["MultiHeadAttention(d_model, n_heads)", "(d)"]),
+        ("class MultiHeadAttention:\n    def __init__(self, d, h): ...", ["no nn.Module"]),
+        ("def attention(q, k, v):\n    return q / nothing", ["NameError", "line 2: return q / nothing"]),
+        ("def causal_mask(n):\n    raise SystemExit", ["SystemExit"]),
+    ],
+)
+def test_piece_that_cannot_be_probed(tmp_path, text, facts):
+    found = report(written(tmp_path, text + "\n" + SHIFT))
+    problem = found["pieces"][0]["problem"]
+    assert all(fact in problem for fact in facts), problem
+    assert found["pieces"][1]["problem"] is None, "the rest of the file is checked all the same"
+    assert exit_code(found) == 2
+
+
+def test_things_of_others_are_left_out(tmp_path):
+    found = report(written(tmp_path, "from torch.nn import MultiheadAttention\nattention = 3\n" + SHIFT))
+    assert [each["name"] for each in found["left_out"]] == ["MultiheadAttention", "attention"]
+
+
+def test_other_names_are_known(tmp_path):
+    found = report(written(tmp_path, CAUSAL.replace("def causal_mask", "def create_causal_mask")))
+    assert [(each["name"], each["found_as"]) for each in found["pieces"]] == [("causal_mask", "create_causal_mask")]
+
+
+def test_without_mask_or_heads(tmp_path):
+    text = (
+        "def attention(q, k, v):\n    assert q.ndim == 3\n    return (q @ k.mT * q.size(-1) ** -0.5).softmax(-1) @ v\n"
+    )
+    found = report(written(tmp_path, text))
+    states = {each["property"]: each["state"] for each in found["pieces"][0]["properties"]}
+    assert states["mask"] == "not tested"
+    assert states["scale"] == "holds"
+    assert exit_code(found) == 0
+
+
+def test_maps_that_cannot_be_told_apart(tmp_path):
+    text = """
+import torch
+from torch import nn
+
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.h = n_heads
+        self.w = nn.Parameter(torch.randn(4, d_model, d_model))
+
+    def forward(self, x, mask=None):
+        q, k, v = (torch.einsum("btd,de->bte", x, w).unflatten(-1, (self.h, -1)).transpose(1, 2) for w in self.w[:3])
+        scores = q @ k.mT * q.size(-1) ** -0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -1e9)
+        return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2) @ self.w[3]
+"""
+
+    def mistakes(source):
+        properties = report(written(tmp_path, source), "equation", "mask")["pieces"][0]["properties"]
+        return [each["mistake"] for each in properties]
+
+    assert mistakes(text) == ["", ""]
+    assert mistakes(text.replace("~mask", "mask")) == ["", "the mask is inverted"]
+    assert mistakes(text.replace("masked_fill(~mask, -1e9)", "clone()")) == ["", "the mask is ignored"]
+    mixed = text.replace(".transpose(1, 2).flatten(2)", ".reshape(x.shape)")
+    assert mistakes(mixed)[0] == "heads are mixed: positions are not treated alike"
+
+
+def test_two_mistakes_are_told_apart(tmp_path):
+    text = ATTENTION.replace(" / math.sqrt(q.size(-1))", "").replace("~mask, float", "mask, float")
+    found = report(written(tmp_path, text))["pieces"][0]["properties"]
+    assert [each["mistake"] for each in found if each["state"] == "fails"] == [
+        "the scale is missing",
+        "the mask is inverted",
+    ]
+
+
+def test_only(tmp_path):
+    path = written(tmp_path, ATTENTION + CAUSAL)
+    assert [each["name"] for each in report(path, "causal_mask")["pieces"]] == ["causal_mask"]
+    [piece] = report(path, "scale")["pieces"]
+    assert [each["property"] for each in piece["properties"]] == ["scale"]
+    with pytest.raises(DataError, match="Did you mean 'scale'"):
+        report(path, "scales")
+    with pytest.raises(DataError, match="nothing is left"):
+        report(path, "max-len")
+
+
+# --- the process of its own
+
+
+def test_endless_loop_is_stopped_and_its_line_named(tmp_path):
+    path = written(tmp_path, "def causal_mask(n):\n    while True:\n        n += 1\n")
+    with pytest.raises(DataError, match=r"longer than 1 s .*line [23] \(`"):
+        check(path, limit=1.0)
+
+
+def test_code_that_ends_python(tmp_path):
+    with pytest.raises(DataError, match="exit code 7"):
+        check(written(tmp_path, "import os\ndef causal_mask(n):\n    os._exit(7)\n"))
+
+
+def test_command(tmp_path, capfd):
+    """Prints of the learner stay out of the answer, modules beside the file are found, nothing is left behind."""
+    (tmp_path / "helper.py").write_text("diagonal = 1\n")
+    text = f"from helper import diagonal\nprint('hello')\n{CAUSAL}{GREEDY}".replace("(n, n))", "(n, n), diagonal)")
+    path = written(tmp_path, text)
+    assert main(["check", str(path), "--json", "--only", "causal_mask"]) == 3
+    found = json.loads(capfd.readouterr().out)
+    assert (found["file"], found["exit_code"]) == (str(path), 3)
+    [fault] = [each for each in found["pieces"][0]["properties"] if each["state"] == "fails"]
+    assert fault["mistake"] == "off by one: a query may read the next token"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["helper.py", "learner.py"]
+
+
+def test_command_in_words(tmp_path, capfd, monkeypatch):
+    path = written(tmp_path, CAUSAL.replace("tril", "triu"))
+    found = report(path)
+    monkeypatch.setattr("glassformer.cli.check.check", lambda *_: {"file": "x.py", **found})
+    assert main(["check", "x.py"]) == 3
+    out = capfd.readouterr().out
+    assert "FAILS       entries: the mask is transposed" in out
+    assert all(word in out for word in ("evidence:", "likely cause:", "hint:", "holds       boolean"))
+    assert out.endswith("x.py: 3 of 4 properties hold; the mask is transposed: queries read the future.\n")
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "soon", "nan", "inf"])
+def test_limit_is_a_number_of_seconds(tmp_path, capfd, limit):
+    assert main(["check", str(written(tmp_path, CAUSAL)), f"--limit={limit}"]) == 2
+    assert "--limit must be a number of seconds" in capfd.readouterr().err

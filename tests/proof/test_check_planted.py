@@ -1,0 +1,47 @@
+"""Each classic mistake, planted in a learner's right code, is called by its own name and by no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.proof.check.inside import report_on
+from proof.learners import SOURCES
+from proof.planted import FILL, LATE, PLANTED
+
+NAN_SLOPE = "the gradient of an empty row is NaN"
+ADDITIVE = 'scores + torch.zeros_like(scores).masked_fill(~mask, float("-inf"))'
+
+
+def named(tmp_path, kind, source):
+    """The mistakes found in one kind of code, and what was not tested."""
+    path = tmp_path / "learner.py"
+    path.write_text(source, "utf-8")
+    [piece] = report_on(path, [kind])["pieces"]
+    assert piece["problem"] is None
+    return {each["mistake"] for each in piece["properties"] if each["state"] == "fails"}, piece["properties"]
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_right_code_passes(tmp_path, kind):
+    found, properties = named(tmp_path, kind, SOURCES[kind])
+    assert not found
+    assert [each["property"] for each in properties if each["state"] == "not tested"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "mistake", "before", "after"), PLANTED, ids=[f"{k}-{m}-{n}" for n, (k, m, *_) in enumerate(PLANTED)]
+)
+def test_mistake_is_named(tmp_path, kind, mistake, before, after):
+    source = SOURCES[kind]
+    assert before in source
+    if mistake == LATE:
+        source = source.replace(FILL, "scores")
+    if mistake == NAN_SLOPE:  # an additive mask, and the empty row repaired after the softmax instead of before it
+        source = "\n".join(line for line in source.split("\n") if "torch.where" not in line)
+        source = source.replace(FILL, ADDITIVE)
+    found, properties = named(tmp_path, kind, source.replace(before, after))
+    assert found == {mistake}
+    [fault] = [each for each in properties if each["state"] == "fails"]
+    assert len(fault["evidence"]) > 10
+    assert len(fault["cause"]) > 15
+    assert fault["hint"].endswith(("?", "."))
