@@ -15,7 +15,7 @@ from glassformer.cli.arguments import read_arguments
 from glassformer.cli.verbs import VERBS
 from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, override
 
-MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "1300")
+MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "2800")
 
 
 @dataclass(frozen=True)

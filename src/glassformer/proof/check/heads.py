@@ -186,7 +186,12 @@ def attention_calls(heard: list[Heard]) -> list[Heard]:
 @contextmanager
 def giving(heard: tuple[Heard, ...], number: Callable[[Tensor], Tensor]) -> Generator[None]:
     """While the `with` lasts, these maps give what `number` makes of their own output, whatever their weights are."""
-    hooks = [each.module.register_forward_hook(lambda _, __, gave: number(gave)) for each in heard]
+
+    def instead(module: nn.Module, given: Any, gave: Tensor) -> Tensor:
+        del module, given
+        return number(gave)
+
+    hooks = [each.module.register_forward_hook(instead) for each in heard]
     try:
         yield
     finally:

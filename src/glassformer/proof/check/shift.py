@@ -70,11 +70,19 @@ class Shift(Answered):
             raise SignatureError(f"{inspect.signature(function)}")
         ask(asked, TOKENS)
         if pair:
-            super().__init__(
-                asked, (TOKENS,), {"shift": SHIFTS}, lambda shift: joined(TOKENS[:, shift[0]], TOKENS[:, shift[1]])
-            )
+            super().__init__(asked, (TOKENS,), {"shift": SHIFTS}, both_sides)
         else:
-            super().__init__(asked, (TOKENS,), {"shift": ALONE}, lambda shift: TOKENS[:, shift])
+            super().__init__(asked, (TOKENS,), {"shift": ALONE}, one_side)
+
+
+def both_sides(shift: Any) -> Tensor:
+    """Inputs and labels, each the tokens at their own places."""
+    return joined(TOKENS[:, shift[0]], TOKENS[:, shift[1]])
+
+
+def one_side(shift: Any) -> Tensor:
+    """Labels alone."""
+    return TOKENS[:, shift]
 
 
 def joined(inputs: Tensor, labels: Tensor) -> Tensor:

@@ -116,7 +116,9 @@ def used(learner: Stack) -> Fault | None:
     named = dict(learner.module.named_parameters())
     output = first(ask(learner.run, learner.x, None))
     weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
-    slopes = torch.autograd.grad((output * weights).sum(), [*named.values()], allow_unused=True)
+    slopes: tuple[Tensor | None, ...] = torch.autograd.grad(
+        (output * weights).sum(), [*named.values()], allow_unused=True
+    )
     idle = [name for name, each in zip(named, slopes, strict=True) if each is None]
     return (
         Fault(UNUSED, f"{len(idle)} of {len(named)} tensors have no gradient, among them `{idle[0]}`.")
