@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import sys
 
-from mutant_rows import attend, blocks, data, labels, model, parts, proof, rules, train
+from mutant_rows import attend, blocks, data, labels, model, parts, positions, proof, rules, train
 from mutant_runner import Mutant, main
 
 ROWS: list[Mutant] = [
-    *[*attend.ROWS, *rules.ROWS, *parts.ROWS, *blocks.ROWS],
+    *[*attend.ROWS, *rules.ROWS, *parts.ROWS, *positions.ROWS, *blocks.ROWS],
     *[*data.ROWS, *model.ROWS, *train.ROWS, *labels.ROWS, *proof.ROWS],
 ]
 

@@ -34,3 +34,10 @@ def test_auto_runs_what_was_picked(name, monkeypatch):
     for each, mark in marks.items():
         monkeypatch.setattr(AUTO, each, lambda *_, mark=mark, **__: mark)
     assert ATTEND["softmax"]["auto"](q, q, q, Mask(), scale=0.5) is marks[name]
+
+
+def test_a_value_bias_wants_a_backend_that_shows_its_weights():
+    for device, length in (("cpu", 8), ("cpu", 5_000), ("cuda", 8)):
+        name, reason = pick(device, length, length, shows_weights=True)
+        assert name == "matmul"
+        assert "weights" in reason

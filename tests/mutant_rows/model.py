@@ -51,8 +51,9 @@ ROWS: list[Mutant] = [
     Mutant("biases start anywhere", "model/initialize.py",
         "nn.init.zeros_(bias)", "nn.init.normal_(bias)", f"{LOSS}::test_vectors_start_as_the_table_says"),
     Mutant("blocks are one block", "model/stack.py",
-        "nn.ModuleList(build_block(config, reads_memory=reads_memory) for _ in range(config.n_layers))",
-        "nn.ModuleList([build_block(config, reads_memory=reads_memory)] * config.n_layers)",
+        "            build_block(config, reads_memory=reads_memory, relation=self.positions.relation())\n",
+        "            block\n"
+        "            for block in [build_block(config, reads_memory=reads_memory, relation=self.positions.relation())]\n",
         f"{LOSS}::test_no_two_matrices_start_alike"),
     Mutant("pre-norm ends without a norm", "model/stack.py",
         'config.norm_placement != "post"', 'config.norm_placement == "post"', f"{MODEL}::test_names_in_the_state_dict"),

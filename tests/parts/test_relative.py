@@ -207,3 +207,10 @@ def test_sums_over_many_keys_are_wide():
     mask = relation(q, k, Mask(causal=True), scale=1.0)
     for backend in SHOWS_WEIGHTS:
         close(ATTEND["softmax"][backend](q, k, k, mask, scale=1.0).double(), torch.ones(1, 1, 1, 8).double(), 0, 1e-2)
+
+
+def test_a_bias_that_was_there_stays():
+    """Keys' vectors are added to the scores beside whatever else is."""
+    attention, x = shaw_attention("auto", 2, 4), torch.randn(2, 6, 16).double()
+    hiding = torch.zeros(4, 6, 6).double().masked_fill(torch.ones(6, 6).triu(1).bool(), float("-inf"))
+    close(attention(x, mask=Mask(bias=hiding)), attention(x, mask=Mask(causal=True)))

@@ -1,0 +1,146 @@
+"""Faults in the position schemes, and the tests that notice each."""
+
+from __future__ import annotations
+
+from mutant_runner import Mutant
+
+CACHE, GRADCHECK, LOSS = (f"tests/contract/test_{law}.py" for law in ("cache", "gradcheck", "initial_loss"))
+VALUE_BIAS, ORDER = "tests/contract/test_value_bias.py", "tests/model/test_order.py"
+ROTARY, RELATIVE = "tests/parts/test_rotary.py", "tests/parts/test_relative.py"
+TURNED, FORMULAS, BANDS = (f"{ROTARY}::test_{law}" for law in (
+    "pairs_are_turned_by_their_angle", "scalings_are_their_papers_formulas",
+    "bands_reach_from_untouched_to_interpolated"))  # fmt: skip
+TABLE, LOGARITHM = (
+    f"{RELATIVE}::test_buckets_are_the_papers_table",
+    f"{RELATIVE}::test_buckets_are_the_papers_logarithm",
+)
+SHAW = f"{RELATIVE}::test_shaw_is_equations_3_to_5"
+
+# One row on two to four lines; the layout is a table's, not code's.
+# fmt: off
+ROWS: list[Mutant] = [
+    # rotary
+    Mutant("rotary mirrors instead of turning", "parts/positions/rotary.py",
+        "a * cos - b * sin, b * cos + a * sin", "a * cos + b * sin, b * cos + a * sin", TURNED),
+    Mutant("rotary turns backwards", "parts/positions/rotary.py",
+        "a * cos - b * sin, b * cos + a * sin", "a * cos + b * sin, b * cos - a * sin", TURNED),
+    Mutant("the layouts change names", "parts/positions/rotary.py",
+        "return x[..., 0::2], x[..., 1::2]", "return x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]", TURNED),
+    Mutant("neighbours come back as halves", "parts/positions/rotary.py",
+        "torch.stack(pair, dim=-1).flatten(-2)", "torch.cat(pair, dim=-1)",
+        f"{ROTARY}::test_the_layouts_are_one_up_to_the_order_of_weights"),
+    Mutant("the end of a head turns, not its beginning", "parts/positions/rotary.py",
+        "a, b = split(x[..., :R])", "a, b = split(x[..., -R:])",
+        f"{ROTARY}::test_part_of_a_head_turns_as_a_smaller_head_would"),
+    Mutant("part of a head has the speeds of the whole", "parts/positions/rotary.py",
+        "](settings, settings.width(self.room.d_head), positions.device)",
+        "](settings, self.room.d_head, positions.device)[: settings.width(self.room.d_head) // 2]",
+        f"{ROTARY}::test_part_of_a_head_turns_as_a_smaller_head_would"),
+    Mutant("the sines are not sharpened", "parts/positions/rotary.py",
+        "((part * factor).to(like.dtype) for part in (angle.cos(), angle.sin()))",
+        "(part.to(like.dtype) for part in (angle.cos() * factor, angle.sin()))",
+        f"{ROTARY}::test_yarn_sharpens_scores"),
+    Mutant("far angles are computed in float32", "parts/positions/frequencies.py",
+        'torch.float32 if device.type == "mps" else torch.float64', "torch.float32",
+        f"{ROTARY}::test_far_positions_are_as_exact_as_near_ones"),
+    Mutant("positions lose their last digits", "parts/positions/rotary.py",
+        "positions[..., None].to(scaled.dtype) * scaled", "positions[..., None].to(like.dtype) * scaled",
+        f"{ROTARY}::test_far_positions_are_as_exact_as_near_ones"),
+    Mutant("interpolation quickens", "parts/positions/frequencies.py",
+        "speeds(settings.base, R, device) / _factor(settings)\n", "speeds(settings.base, R, device) * _factor(settings)\n",
+        FORMULAS),
+    Mutant("ntk forgets that the fastest pair stays", "parts/positions/frequencies.py",
+        "(R / (R - 2))", "1.0", f"{BANDS} {FORMULAS}"),
+    Mutant("yarn interpolates the fast pairs", "parts/positions/frequencies.py",
+        "return own * (1 - ramp) + own / _factor(settings) * ramp",
+        "return own * ramp + own / _factor(settings) * (1 - ramp)", FORMULAS),
+    Mutant("yarn rounds its ramp inwards", "parts/positions/frequencies.py",
+        "max(math.floor(fast), 0), min(math.ceil(slow), R - 1)",
+        "max(math.ceil(fast), 0), min(math.floor(slow), R - 1)", FORMULAS),
+    Mutant("yarn counts radians, not turns", "parts/positions/frequencies.py",
+        "(2 * math.pi * turns)", "turns", FORMULAS),
+    Mutant("llama3 interpolates what turns often", "parts/positions/frequencies.py",
+        "((turns - slow) / (fast - slow)).clamp(0, 1)", "((fast - turns) / (fast - slow)).clamp(0, 1)", FORMULAS),
+    Mutant("llama3 has no ends", "parts/positions/frequencies.py",
+        "((turns - slow) / (fast - slow)).clamp(0, 1)", "((turns - slow) / (fast - slow))", FORMULAS),
+    Mutant("the temperature grows with the factor itself", "parts/positions/frequencies.py",
+        "0.1 * math.log(_factor(settings)) + 1.0", "0.1 * _factor(settings) + 1.0",
+        f"{ROTARY}::test_yarn_sharpens_scores"),
+    Mutant("rotary offers what does not work", "foundation/order.py",
+        "Try d_head={d_head + 1}", "Try d_head={d_head + 2}", f"{ORDER}::test_heads_that_make_no_pairs"),
+    Mutant("odd shares are taken", "foundation/order.py",
+        "if turned % 2 or turned < least or abs(turned", "if turned < least or abs(turned",
+        f"{ORDER}::test_heads_that_make_no_pairs"),
+    Mutant("a scaling without its factor is taken", "foundation/order.py",
+        "if value is None and used and needed:", "if False:", f"{ORDER}::test_rotary_settings_that_cannot_be"),
+    Mutant("settings that nobody reads are taken", "model/order.py",
+        "if owner != positions and value", "if False and value",
+        f"{ORDER}::test_settings_that_nobody_reads_are_refused"),
+
+    # buckets
+    Mutant("what comes and what was share a bucket", "parts/positions/buckets.py",
+        "within + side * (distance > 0)", "within", TABLE),
+    Mutant("buckets look ahead", "parts/positions/buckets.py",
+        "far = (-distance).clamp(min=0) if causal", "far = distance.clamp(min=0) if causal", TABLE),
+    Mutant("a range begins one late", "parts/positions/buckets.py",
+        "torch.bucketize(far, edges, right=True)", "torch.bucketize(far, edges)", TABLE),
+    Mutant("ranges end in the wrong place", "parts/positions/buckets.py",
+        "bound = max_distance**step *", "bound = (max_distance + 1) ** step *", f"{TABLE} {LOGARITHM}"),
+    Mutant("heads change places with queries", "parts/positions/buckets.py",
+        "added.movedim(-1, -3)", "added.movedim(-1, -3).flip(-3)",
+        f"{RELATIVE}::test_a_bucket_has_a_number_for_each_head"),
+    Mutant("a decoder reads buckets both ways", "model/stack.py",
+        "        causal=config.causal,\n        rotary=", "        causal=False,\n        rotary=",
+        f"{ORDER}::test_a_causal_stack_needs_no_buckets_for_what_comes"),
+
+    # relative keys and values
+    Mutant("keys' vectors are not scaled", "parts/positions/relative.py",
+        "(q * scale) @ self.keys", "q @ self.keys", SHAW),
+    Mutant("distances count backwards", "parts/positions/relative.py",
+        "(-mask.back(T, S, q.device))", "mask.back(T, S, q.device)", SHAW),
+    Mutant("the clip is one short", "parts/positions/relative.py",
+        ".clamp(-clip, clip) + clip", ".clamp(1 - clip, clip - 1) + clip", SHAW),
+    Mutant("values are relative to nothing", "parts/positions/relative.py",
+        "ValueBias(self.values, index)", "ValueBias(0 * self.values, index)", SHAW),
+    Mutant("the bias that was there is lost", "parts/positions/relative.py",
+        "bias if mask.bias is None else mask.bias + bias", "bias", f"{RELATIVE}::test_a_bias_that_was_there_stays"),
+    Mutant("columns are taken for places", "attend/mask.py",
+        "keys = torch.arange(S, device=device) if self.key_positions is None else self.key_positions\n"
+        "        queries = torch.arange(S - T, S, device=device) if self.query_positions is None else",
+        "keys = torch.arange(S, device=device) if self.key_positions is None else self.key_positions\n"
+        "        queries = torch.arange(S - T, S, device=device) if True else",
+        f"{RELATIVE}::test_shaw_reads_positions_not_columns"),
+    Mutant("sums over keys are narrow", "attend/value_bias.py",
+        "weights.to(torch.promote_types(weights.dtype, torch.float32))", "weights",
+        f"{RELATIVE}::test_sums_over_many_keys_are_wide"),
+    Mutant("one pair's row for all rows of the batch", "attend/value_bias.py",
+        "self.index if self.index.ndim == 3 else", "self.index[:1] if self.index.ndim == 3 else", VALUE_BIAS),
+    Mutant("added values escape dropout", "attend/matmul.py",
+        "mask.value_bias.read(weights)", "mask.value_bias.read(softmax(scores).to(v.dtype))",
+        f"{VALUE_BIAS}::test_dropout_takes_the_same_weights_from_both"),
+    Mutant("the reference leaves the values alone", "attend/reference.py",
+        "if mask.value_bias is not None:", "if False:", VALUE_BIAS),
+    Mutant("a blind query reads added values", "attend/matmul.py",
+        "        output = output + mask.value_bias.read(weights)\n    return lowered.zero_blind(output)",
+        "        return lowered.zero_blind(output) + mask.value_bias.read(weights)\n    return lowered.zero_blind(output)",
+        VALUE_BIAS),
+    Mutant("the fused kernel drops added values in silence", "attend/sdpa.py",
+        "if mask.value_bias is not None:", "if False:", f"{VALUE_BIAS}::test_who_hides_the_weights_refuses"),
+    Mutant("auto picks a kernel that cannot", "attend/auto.py",
+        "    if shows_weights:", "    if False:", "tests/attend/test_auto.py"),
+    Mutant("a setting that no backend can honour is taken", "model/order.py",
+        'if positions == "shaw" and attention not in SHOWS_WEIGHTS:', "if False:",
+        f"{RELATIVE}::test_backends_that_hide_their_weights_refuse"),
+    Mutant("relative vectors start at anything", "model/initialize.py",
+        "                    laws.linear(parameter)", "                    _ = nn.init.ones_(parameter)",
+        f"{LOSS}::test_no_two_matrices_start_alike"),
+    Mutant("layers share their relative vectors", "model/stack.py",
+        "            build_block(config, reads_memory=reads_memory, relation=self.positions.relation())\n",
+        "            build_block(config, reads_memory=reads_memory, relation=shared)\n"
+        "            for shared in [self.positions.relation()]\n",
+        f"{RELATIVE}::test_one_table_for_the_stack_and_none_for_cross_attention"),
+    Mutant("cross-attention has relative vectors", "model/stack.py",
+        "residual(attention()) if reads_memory", "residual(attention(relation)) if reads_memory",
+        f"{RELATIVE}::test_one_table_for_the_stack_and_none_for_cross_attention"),
+]
+# fmt: on
