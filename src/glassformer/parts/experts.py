@@ -41,10 +41,11 @@ def route(logits: Float[Tensor, "N E"], experts_per_token: int) -> Routing:
 class Experts(nn.Module):
     """y = sum over the chosen experts e of weight_e(x) expert_e(x) (Shazeer et al. 2017, equation 1).
 
-    No expert is ever full and no token dropped, so a row's answer does not depend on its neighbours (but for its last bits: an
-    expert's product over more positions may be rounded otherwise). Where the balance is poor, some experts have more
-    to do. Whom they serve depends on values, so `torch.compile` breaks the graph here. The router computes in its weight's dtype also under
-    autocast (Fedus et al. 2022, section 2.4). `route` is the seam at which the balance is watched.
+    No expert is ever full and no token dropped, so a row's answer does not depend on its neighbours (but for its last
+    bits: an expert's product over more positions may be rounded otherwise). Where the balance is poor, some experts
+    have more to do. Whom they serve depends on values, so `torch.compile` breaks the graph here. The router computes
+    in its weight's dtype also under autocast (Fedus et al. 2022, section 2.4). `route` is the seam at which the balance
+    is watched.
     """
 
     def __init__(
