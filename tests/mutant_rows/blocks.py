@@ -51,7 +51,7 @@ ROWS: list[Mutant] = [
 
     # experts
     Mutant("answers come back in the order of the experts", "parts/experts.py",
-        "answers[order.argsort()]", "answers[order]", f"{EXPERTS}::test_each_position_gets"),
+        "answers[order.argsort()]", "answers[order]", f"{EXPERTS}::test_each_position_gets_the_weighted_sum_of_its_best_experts"),
     Mutant("weights are not those of the chosen alone", "parts/experts.py",
         "best if experts_per_token == 1 else best / best.sum(-1, keepdim=True)", "best",
         f"{EXPERTS}::test_each_position_gets_the_weighted_sum_of_its_best_experts"),

@@ -53,7 +53,7 @@ def test_the_gradient_reaches_router_and_experts():
         made(x).square().sum().backward()
         for name, parameter in made.named_parameters():
             assert parameter.grad is not None, name
-            assert parameter.grad.abs().sum() > 0, name
+            assert parameter.grad.abs().sum() > 1e-6, name  # rounding is no lesson
 
 
 def test_an_expert_that_nobody_asks_has_a_gradient_of_zeros():
