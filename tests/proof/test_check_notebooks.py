@@ -40,6 +40,14 @@ def renamed(*names: str) -> str:
     return text
 
 
+def keys_first(text: str) -> str:
+    """The key map is called before the query map."""
+    lines = text.split("\n")
+    place = next(number for number, line in enumerate(lines) if line.strip().startswith("q = "))
+    lines[place : place + 2] = reversed(lines[place : place + 2])
+    return "\n".join(lines)
+
+
 STRIDED = HEADS.replace(
     "self.n_heads, self.d_head).transpose(1, 2)", "self.d_head, self.n_heads).permute(0, 3, 1, 2)"
 ).replace("context.transpose(1, 2)", "context.permute(0, 2, 3, 1)")
@@ -65,6 +73,7 @@ SANDWICH = (
         ("MultiHeadAttention", fused(BY_HEAD)),
         ("MultiHeadAttention", renamed("query", "key", "value", "out_proj")),
         ("MultiHeadAttention", renamed("linear_a", "linear_b", "linear_c", "linear_d")),
+        ("MultiHeadAttention", keys_first(renamed("linear_a", "linear_b", "linear_c", "linear_d"))),
         (
             "MultiHeadAttention",
             renamed("to_k", "to_q", "to_v", "to_out")
