@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import sys
 
-from mutant_rows import attend, data, model, parts, train
+from mutant_rows import attend, cli, data, model, parts, store, train
 from mutant_runner import Mutant, main
 
-ROWS: list[Mutant] = [*attend.ROWS, *parts.ROWS, *data.ROWS, *model.ROWS, *train.ROWS]
+ROWS: list[Mutant] = [*attend.ROWS, *parts.ROWS, *data.ROWS, *model.ROWS, *store.ROWS, *train.ROWS, *cli.ROWS]
 
 if __name__ == "__main__":
     sys.exit(main(ROWS))

@@ -15,8 +15,8 @@ import pytest
 from glassformer.cli.follow import Signals, follow
 from glassformer.cli.main import main
 from glassformer.store.folders import newest
+from glassformer.train.events import Event, Progress
 from glassformer.train.recipe import load_recipe
-from glassformer.train.report import Event, Progress
 
 TINY = (
     *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from parity.torch_names import as_torch
 from torch import nn
 
 from glassformer import ATTEND, observe
 from glassformer.parts import POSITIONS
-from parity.torch_names import as_torch
 from specimens import PADDINGS, SHAPES, close, model, padded, tokens
 
 

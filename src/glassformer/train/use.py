@@ -9,12 +9,12 @@ from typing import NamedTuple
 from glassformer.data.vocabulary import UNK
 from glassformer.decode.answer import answer
 from glassformer.foundation.runtime import choose_device, choose_threads
-from glassformer.model.count import count_parameters
+from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.evaluate import evaluate_model
+from glassformer.train.events import Metric
 from glassformer.train.prepare import prepare_split
 from glassformer.train.recipe import Recipe, load_recipe
-from glassformer.train.report import Metric, ParameterRow, ParameterTable
 
 
 class Translated(NamedTuple):
@@ -50,19 +50,15 @@ def translate(run: Path, lines: Iterable[str], batch_size: int) -> Iterator[Tran
     loaded = _load(run, recipe)
     for group in groups(lines, batch_size):
         sources = [loaded.tokenizers.source.encode(line) for line in group]
-        answers = answer(
-            loaded.model, sources, max_new_tokens=recipe.decode.max_new_tokens, batch_size=recipe.decode.batch_size
-        )
+        answers = answer(loaded.model, sources, max_new_tokens=recipe.decode.max_new_tokens, batch_size=batch_size)
         for source, each in zip(sources, answers, strict=True):
             yield Translated(loaded.tokenizers.target.decode(each.ids), each.complete, source.count(UNK))
 
 
-def parameters(run: Path) -> ParameterTable:
-    """Where the parameters of the best checkpoint are; a tensor used twice stands once."""
+def parameters(run: Path) -> tuple[list[Row], int]:
+    """Where the parameters of the best checkpoint are, and how many; a tensor used twice stands once."""
     rows, total = count_parameters(load(run).model)
-    return ParameterTable(
-        [ParameterRow(row.name, row.shape, row.numbers, row.share) for row in rows if row.same_as is None], total
-    )
+    return [row for row in rows if row.same_as is None], total
 
 
 def groups(lines: Iterable[str], size: int) -> Iterator[list[str]]:
