@@ -41,7 +41,7 @@ def figures(run: Path) -> bytes:
 
 def test_run_folder(trained):
     assert {path.name for path in trained.iterdir()} == {
-        *("recipe.toml", "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints")
+        *("recipe.toml", "run.lock", "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints")
     }
     recipe = load_recipe(trained / "recipe.toml")
     assert (recipe.name, recipe.model.d_model, recipe.data.train_size) == ("reverse", 16, 64)
