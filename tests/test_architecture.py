@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 
 import jaxtyping
 import pytest
@@ -209,6 +210,13 @@ def test_shapes_are_executed():
     q, k = torch.rand(2, 3, 5, 4), torch.rand(2, 3, 5, 7)
     with pytest.raises(jaxtyping.TypeCheckError, match="reference"):
         reference(q, k, k, glassformer.Mask(), scale=1.0)
+
+
+def test_source_distribution_holds_what_the_tests_read():
+    """An sdist from which the tests cannot be run is half of one."""
+    settings = tomllib.loads((rules.ROOT / "pyproject.toml").read_text("utf-8"))
+    included = settings["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert {"/.ci", "/benchmarks", "/docs", "/src", "/tests", "/Makefile", "/constraints.txt", "/*.md"} <= {*included}
 
 
 # --- the public names

@@ -11,19 +11,9 @@ from types import ModuleType
 import pytest
 
 from glassformer.cli.main import main
+from glassformer.model.count import Row
+from glassformer.train.events import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
 from glassformer.train.recipe import Recipe, dumps_recipe, override
-from glassformer.train.report import (
-    Evaluated,
-    Event,
-    Finished,
-    ParameterRow,
-    ParameterTable,
-    Progress,
-    Sample,
-    Saved,
-    Started,
-    Stopped,
-)
 from glassformer.train.use import Classified, Translated
 
 STEPS = 6
@@ -114,10 +104,10 @@ class Session(ModuleType):
                 batch = []
         yield from batch
 
-    def parameters(self, run: Path) -> ParameterTable:
+    def parameters(self, run: Path) -> tuple[list[Row], int]:
         self.calls.append(("parameters", run))
-        rows = [ParameterRow("embedding.weight", (24, 100), 2400, 0.96), ParameterRow("norm.weight", (100,), 100, 0.04)]
-        return ParameterTable(rows, 2500)
+        rows = [Row("embedding.weight", (24, 100), 2400, 0.96, None), Row("norm.weight", (100,), 100, 0.04, None)]
+        return rows, 2500
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ import pytest
 from glassformer.cli.follow import Signals, follow
 from glassformer.cli.main import main
 from glassformer.store.folders import newest
+from glassformer.train.events import Event, Progress
 from glassformer.train.recipe import load_recipe
-from glassformer.train.report import Event, Progress
 
 TINY = (
     *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),
@@ -41,7 +41,7 @@ def figures(run: Path) -> bytes:
 
 def test_run_folder(trained):
     assert {path.name for path in trained.iterdir()} == {
-        *("recipe.toml", "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints")
+        *("recipe.toml", "run.lock", "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints")
     }
     recipe = load_recipe(trained / "recipe.toml")
     assert (recipe.name, recipe.model.d_model, recipe.data.train_size) == ("reverse", 16, 64)

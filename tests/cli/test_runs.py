@@ -8,6 +8,7 @@ import pytest
 
 from glassformer.cli.runs import CONTENT, existing_run, free_name
 from glassformer.foundation.errors import CheckpointError, DataError
+from glassformer.store.lock import RunLock
 
 
 def a_run(path: Path) -> Path:
@@ -96,6 +97,16 @@ def test_run_with_a_file_of_the_user_is_not_deleted(refused, session):
     assert "also holds notes.md" in message
     assert (run / "notes.md").read_text() == "mine"
     assert session.calls == []
+
+
+def test_run_in_training_is_not_overwritten(refused, session):
+    lock = RunLock(a_run(Path("runs/reverse")))
+    lock.take()
+    message = refused("train", "reverse", "--overwrite")
+    assert "is being trained already" in message
+    assert session.calls == []
+    lock.release()
+    assert Path("runs/reverse/metrics.jsonl").exists()
 
 
 def test_overwrite(run, session):

@@ -20,8 +20,8 @@ from glassformer.cli.main import main
 from glassformer.cli.translate import answers, lines_of, on_one_line
 from glassformer.foundation.errors import DataError
 from glassformer.proof.laws.law import Law, NotHere
+from glassformer.train.events import Evaluated, Sample
 from glassformer.train.recipe import load_recipe, override
-from glassformer.train.report import Evaluated, Sample
 
 
 def test_train(run, session):

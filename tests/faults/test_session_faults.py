@@ -15,8 +15,9 @@ import pytest
 
 from glassformer.foundation.errors import CheckpointError, ConfigError, ResourceError
 from glassformer.store.folders import newest, step_folder
+from glassformer.train.events import Evaluated, Event, Progress, Saved
 from glassformer.train.recipe import Recipe
-from glassformer.train.report import Evaluated, Event, Progress, Reporter, Saved
+from glassformer.train.report import Reporter
 from glassformer.train.session import resume, start
 from store.faults import CRASHES, Crash, trapped
 from train.examples import assert_same_end, follow, recipe
@@ -129,7 +130,8 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from glassformer.train.report import Progress, Reporter
+from glassformer.train.events import Progress
+from glassformer.train.report import Reporter
 from glassformer.train.session import start
 from faults.test_session_faults import tiny
 run = Path(sys.argv[1])

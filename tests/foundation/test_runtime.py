@@ -48,8 +48,12 @@ def test_threads_as_many_as_processors(monkeypatch, threads):
         assert torch.get_num_threads() == expected
 
 
-def test_threads_as_asked(threads):
-    assert choose_threads(3) == (3, "3 threads, as asked")
+@pytest.mark.parametrize(
+    ("allowed", "few"), [(3, ""), (64, ""), (2, ", though only 2 of the processors are free to it")]
+)
+def test_threads_as_asked(monkeypatch, threads, allowed, few):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(allowed)), raising=False)
+    assert choose_threads(3) == (3, f"3 threads, as asked{few}")
     assert torch.get_num_threads() == 3
 
 

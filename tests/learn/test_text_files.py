@@ -13,7 +13,8 @@ import pytest
 
 from glassformer.cli.main import main
 from glassformer.store.folders import newest, step_folder
-from glassformer.train.report import Progress, Records
+from glassformer.train.events import Progress
+from glassformer.train.records import Records
 
 WORDS = {
     "dog": "Hund",

@@ -17,8 +17,9 @@ from glassformer.model.recipe import ModelRecipe
 from glassformer.parts import POSITIONS
 from glassformer.store.folders import step_folder
 from glassformer.store.manifest import MANIFEST
+from glassformer.train.events import Event
 from glassformer.train.recipe import Recipe, override
-from glassformer.train.report import Event, Reporter
+from glassformer.train.report import Reporter
 from glassformer.train.session import Session
 from glassformer.train.settings import CheckpointConfig, DecodeConfig, TrainingConfig
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from glassformer import Batch, train_steps
-from glassformer.foundation.errors import DataError
+from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.loop import seeded
 from glassformer.train.objective import OBJECTIVES
 from glassformer.train.schedule import Schedule
@@ -162,3 +162,19 @@ def test_batch_without_targets_is_refused(layout, empty):
     network = model(layout)
     with pytest.raises(DataError, match="that of step 1 has no target"):
         next(steps(network, [empty]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"accumulate": 0}, r"at least 1; got 0\. Try 1"),
+        ({"accumulate": -3}, r"at least 1; got -3\. Try 1"),
+        ({"precision": "bf16"}, r"precision='bf16' is not known.*Did you mean 'bfloat16'"),
+        ({"precision": "auto"}, r"precision='auto' is not known"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_the_first_batch(settings, said):
+    asked = iter([batch("encoder-decoder", UNEVEN)])
+    with pytest.raises(ConfigError, match=said):
+        next(steps(model(), asked, **settings))
+    assert len(list(asked)) == 1

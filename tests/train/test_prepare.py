@@ -102,14 +102,29 @@ def test_notes_say_how_much_there_is(tmp_path):
     assert "one vocabulary of 12 tokens" in prepare(files(tmp_path)).notes()[0]
 
 
-def test_fingerprint_is_that_of_the_training_pairs(tmp_path):
-    whole = prepare(files(tmp_path)).fingerprint()
-    assert prepare(files(tmp_path)).fingerprint() == whole
-    assert prepare(files(tmp_path, training__seed=9, model__d_model=16)).fingerprint() == whole
+def test_fingerprints_are_those_of_the_pairs(tmp_path):
+    whole = prepare(files(tmp_path)).fingerprints()
+    assert prepare(files(tmp_path)).fingerprints() == whole
+    assert prepare(files(tmp_path, training__seed=9, model__d_model=16)).fingerprints() == whole
     for changed in ([*SOURCE[:5], "b"], [SOURCE[1], SOURCE[0], *SOURCE[2:]]):
-        assert prepare(files(tmp_path, changed)).fingerprint() != whole
-    one = prepare(files(tmp_path, ["a b", "a"], ["x", "x"])).fingerprint()
-    assert prepare(files(tmp_path, ["a", "b a"], ["x", "x"])).fingerprint() != one  # the same words, cut elsewhere
+        assert differing(prepare(files(tmp_path, changed)).fingerprints(), whole) == {"train", "dev"}
+    one = prepare(files(tmp_path, ["a b", "a"], ["x", "x"])).fingerprints()
+    other = prepare(files(tmp_path, ["a", "b a"], ["x", "x"])).fingerprints()  # the same words, cut elsewhere
+    assert differing(one, other) == {"train", "dev"}
+
+
+def test_fingerprint_of_dev_sees_words_that_the_vocabulary_lacks(tmp_path):
+    """They are all <unk> to the model, but an answer is compared with the text."""
+    ready = files(tmp_path)
+    found = []
+    for name, last in (("one", "v"), ("other", "w")):
+        dev = texts(tmp_path, **{name: ["x", last, "x", "x", "x", "x"]})[name]
+        found.append(prepare(replace(ready, data=replace(ready.data, dev_target=str(dev)))).fingerprints())
+    assert differing(*found) == {"dev"}
+
+
+def differing(one: dict[str, str], other: dict[str, str]) -> set[str]:
+    return {name for name in one if one[name] != other[name]}
 
 
 def test_given_tokenizers_are_used(tmp_path):

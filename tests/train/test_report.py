@@ -10,20 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from glassformer.train.report import (
-    Evaluated,
-    Finished,
-    Progress,
-    Reporter,
-    Sample,
-    Saved,
-    Started,
-    Stopped,
-    drop_beyond,
-    duration,
-    line_interval,
-    printable,
-)
+from glassformer.train.events import Evaluated, Finished, Progress, Sample, Saved, Started, Stopped
+from glassformer.train.records import drop_beyond
+from glassformer.train.report import Reporter
+from glassformer.train.wording import duration, line_interval, printable
 
 STEPS = 40
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
 
 from glassformer.foundation.errors import CheckpointError
-from glassformer.store.checkpoint import load
+from glassformer.store.checkpoint import load, save
 from glassformer.store.folders import checkpoints, step_folder
 from glassformer.train import session as module
+from glassformer.train.events import Evaluated, Finished, Progress, Saved, Started, Stopped
 from glassformer.train.recipe import dumps_recipe
-from glassformer.train.report import Evaluated, Finished, Progress, Saved, Started, Stopped
 from glassformer.train.session import resume, start
 from train.examples import STEPS, assert_same, assert_same_end, follow, recipe, texts, weights
 
@@ -165,10 +167,100 @@ def test_changed_training_data_are_refused(tmp_path, changed, line):
     named = {f"data__{split}_{side}": str(path) for split in ("train", "dev") for side, path in paths.items()}
     follow(start(recipe(data__task="pairs", **named), tmp_path / "run"), stop_after=2)
     texts(tmp_path, **lines | {changed: [*lines[changed][:3], line]})
-    with pytest.raises(CheckpointError, match=r"training pairs have changed since.*Put the old files back"):
+    with pytest.raises(CheckpointError, match=r"the training and dev pairs have changed since.*Put the old files back"):
         resume(tmp_path / "run")
     texts(tmp_path, **lines)
     assert resume(tmp_path / "run").step == 2
+
+
+@pytest.mark.parametrize("line", ["x", "w", "x x y"])
+def test_changed_dev_data_are_refused(tmp_path, line):
+    """Or the best of before would be compared with scores on other pairs."""
+    lines = {"source": ["a b", "b", "a", "b a"], "target": ["x y", "y", "x", "y x"]}
+    paths = texts(tmp_path, **lines) | texts(tmp_path, dev_source=["a b", "b"], dev_target=["x y", "v"])
+    named = {f"data__train_{side}": str(paths[side]) for side in lines}
+    named |= {f"data__dev_{side}": str(paths[f"dev_{side}"]) for side in lines}
+    follow(start(recipe(data__task="pairs", **named), tmp_path / "run"), stop_after=2)
+    texts(tmp_path, dev_target=["x y", line])
+    with pytest.raises(CheckpointError, match="the dev pairs have changed since"):
+        resume(tmp_path / "run")
+    texts(tmp_path, dev_target=["x y", "v"])
+    assert resume(tmp_path / "run").step == 2
+
+
+def test_edited_model_settings_are_refused_and_listed(whole, tmp_path):
+    run = killed_after(whole, 3, tmp_path / "run")
+    (run / "recipe.toml").write_text(dumps_recipe(recipe(model__d_ff=16, model__dropout=0.3, training__steps=2)))
+    with pytest.raises(CheckpointError, match=r"recipe\.toml was changed: .*Change it back.*--out") as caught:
+        resume(run)
+    for side in ("encoder", "decoder"):
+        assert f"{side}.d_ff is 12, the recipe says 16" in str(caught.value)
+        assert f"{side}.dropout is 0.2, the recipe says 0.3" in str(caught.value)
+    assert str(caught.value).count(" is ") == 4
+
+
+def test_checkpoint_of_another_hand_is_refused(whole, tmp_path):
+    run = killed_after(whole, 3, tmp_path / "run")
+    loaded = load(step_folder(run, 3))
+    for state, has in (
+        ({}, "nothing"),
+        ({"note": "mine", "step": 3}, "note, step"),
+        ({**loaded.state, "data": "x"}, ""),
+    ):
+        save(step_folder(run, 4), loaded.model, loaded.tokenizers, state=state)
+        with pytest.raises(CheckpointError, match=rf"saved itself; .*step-000000004 lacks .*it has: {has}"):
+            resume(run)
+
+
+def test_run_that_is_trained_cannot_be_resumed_a_second_time(whole, tmp_path):
+    run = killed_after(whole, 9, tmp_path / "run")
+    first = resume(run)
+    with pytest.raises(CheckpointError, match="Only one process at a time"):
+        resume(run)
+    events = first.train()
+    next(events)
+    with pytest.raises(CheckpointError, match="Only one process at a time"):
+        start(recipe(), run)
+    events.close()
+    assert resume(run).step == 9
+
+
+def test_what_fails_keeps_no_lock(whole, tmp_path):
+    """Though its traceback is kept, as a notebook keeps it."""
+    run = killed_after(whole, 9, tmp_path / "run")
+    text = (run / "recipe.toml").read_text()
+    (run / "recipe.toml").write_text(dumps_recipe(recipe(model__d_ff=16)))
+    with pytest.raises(CheckpointError) as kept:
+        resume(run)
+    (run / "recipe.toml").write_text(text)
+    assert resume(run).step == 9
+    assert kept.value
+
+
+def test_threads_are_chosen_once(tmp_path, monkeypatch):
+    processors, before = [set(range(3))], torch.get_num_threads()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: processors[0], raising=False)
+    session = start(recipe(training__threads=0), tmp_path / "run")
+    assert (torch.get_num_threads(), session.recipe.training.threads) == (3, 3)
+    follow(session, stop_after=1)
+    processors[0] = {0, 1}
+    again = resume(tmp_path / "run")
+    assert (torch.get_num_threads(), again.recipe) == (3, session.recipe)
+    torch.set_num_threads(before)
+    assert any("3 threads, as asked, though only 2 of the processors" in note for note in again.notes)
+
+
+def test_arithmetic_is_chosen_by_one_piece_of_a_batch(tmp_path, monkeypatch):
+    timed = []
+
+    def choose(asked, network, few):
+        timed.extend(few)
+        return "float32", "it was"
+
+    monkeypatch.setattr(module, "choose_precision", choose)
+    session = start(recipe(training__accumulate=3), tmp_path / "run")
+    whole = [batch for _, batch in islice(session.prepared.batches(0), 2)]
+    assert [len(piece.tokens) for piece in timed] == [len(batch.split(3)[0].tokens) for batch in whole]
 
 
 def test_run_without_a_checkpoint_is_refused(tmp_path):

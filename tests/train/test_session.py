@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from glassformer.foundation.errors import DivergedError
+from glassformer.store import manifest
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import check, checkpoints, step_folder
+from glassformer.store.manifest import sha256
 from glassformer.train import session as module
 from glassformer.train.evaluate import Scores
-from glassformer.train.report import Evaluated, Finished, Progress, Saved, Stopped
+from glassformer.train.events import Evaluated, Finished, Progress, Saved, Stopped
 from glassformer.train.session import start
 from train.examples import assert_same, follow, recipe, weights
 
@@ -74,6 +76,18 @@ def test_checkpoints_that_are_kept(tmp_path, monkeypatch, every, keep, left):
     settings = {"training__evaluate_every": 0, "training__metric": "exact_match"}
     follow(start(recipe(**settings, checkpoint__every=every, checkpoint__keep=keep), tmp_path / "run"))
     assert list(checkpoints(tmp_path / "run")) == left
+
+
+def test_weights_are_hashed_once_a_save(tmp_path, monkeypatch):
+    hashed: list[Path] = []
+
+    def watched(path: Path) -> str:
+        hashed.append(path)
+        return sha256(path)
+
+    monkeypatch.setattr(manifest, "sha256", watched)
+    follow(start(recipe(checkpoint__every=6, training__evaluate_every=0), tmp_path / "run"))
+    assert [path.name for path in hashed].count("model.safetensors") == 2  # saves
 
 
 def test_request_to_stop_is_met_after_the_step(tmp_path):

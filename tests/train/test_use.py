@@ -63,9 +63,22 @@ def test_lines_are_read_as_they_come(run):
 
 
 def test_every_parameter_has_its_row(run):
-    model, table = load(run).model, parameters(run)
-    assert {row.module: row.shape for row in table.rows} == {name: p.shape for name, p in model.named_parameters()}
-    assert table.total == sum(row.count for row in table.rows) == sum(p.numel() for p in model.parameters())
+    model, (rows, total) = load(run).model, parameters(run)
+    assert {row.name: row.shape for row in rows} == {name: p.shape for name, p in model.named_parameters()}
+    assert total == sum(row.numbers for row in rows) == sum(p.numel() for p in model.parameters())
+
+
+def test_as_many_lines_as_asked_are_decoded_together(run, monkeypatch):
+    """Also more than decode.batch_size, which is for scoring."""
+    sizes = []
+
+    def watched(model, sources, *, batch_size, **settings):
+        sizes.append((len(sources), batch_size))
+        return answer(model, sources, batch_size=batch_size, **settings)
+
+    monkeypatch.setattr("glassformer.train.use.answer", watched)
+    assert len(list(translate(run, ["a b"] * 300, 300))) == 300
+    assert sizes == [(300, 300)]
 
 
 @pytest.mark.parametrize("skip", [False, True])

@@ -10,8 +10,9 @@ from statistics import fmean
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import RUNS, check_room, free_name, room_for
+from glassformer.train.events import Evaluated, Event, Progress
 from glassformer.train.recipe import Recipe, load_recipe, override
-from glassformer.train.report import Evaluated, Event, Progress, printable
+from glassformer.train.wording import printable
 
 INTRODUCTION = """\
 A transformer learns to write a sequence of letters backwards. Nobody tells it how: it sees pairs such as

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Protocol, runtime_checkable
 
-from glassformer.train.report import Event, Finished, Reporter
+from glassformer.train.events import Event, Finished
+from glassformer.train.report import Reporter
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -94,7 +94,8 @@ def explained(error: Exception) -> tuple[str, int] | None:
     if out_of_memory(error):
         return (
             f"Memory ran out ({(str(error) or 'no more to be had').splitlines()[0][:200]}). Any of these helps: "
-            "a smaller --training.batch-tokens; --training.accumulate 2 (the same result, in half the memory); "
+            "a smaller --training.batch-tokens; --training.accumulate 2 (half the memory; without dropout "
+            "the same gradients, with it other coins fall); "
             "a smaller --model.d-model or --model.n-layers; when scoring, a smaller --decode.batch-size; "
             "when translating, a smaller --batch-size."
         ), 5

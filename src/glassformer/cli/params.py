@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run
@@ -14,13 +13,14 @@ def run(arguments: Arguments) -> int:
     folder = existing_run(str(arguments.target))
     from glassformer.train.use import parameters
 
-    table = parameters(folder)
+    rows, total = parameters(folder)
     if "json" in arguments.options:
-        print(json.dumps(asdict(table)))
+        told = [{"module": row.name, "shape": row.shape, "count": row.numbers, "share": row.share} for row in rows]
+        print(json.dumps({"rows": told, "total": total}))
         return 0
     cells = [("module", "shape", "count", "share")]
-    cells += [(row.module, shown(row.shape), f"{row.count:,}", f"{row.share:.2%}") for row in table.rows]
-    cells += [("total", "", f"{table.total:,}", "100%")]
+    cells += [(row.name, shown(row.shape), f"{row.numbers:,}", f"{row.share:.2%}") for row in rows]
+    cells += [("total", "", f"{total:,}", "100%")]
     name, shape, size = (max(len(row[column]) for row in cells) for column in range(3))
     for row in cells:
         print(f"{row[0]:{name}}  {row[1]:{shape}}  {row[2]:>{size}}  {row[3]:>6}")

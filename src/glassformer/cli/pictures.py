@@ -5,8 +5,8 @@ from __future__ import annotations
 from glassformer.decode.answer import answer
 from glassformer.lens.picture import cross_attention_picture
 from glassformer.model.transformer import Transformer
+from glassformer.train.events import Evaluated, Sample
 from glassformer.train.prepare import Prepared
-from glassformer.train.report import Evaluated, Sample
 
 
 def untrained(model: Transformer, prepared: Prepared) -> Evaluated:

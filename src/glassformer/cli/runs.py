@@ -13,10 +13,11 @@ from pathlib import Path
 from glassformer.foundation.errors import CheckpointError
 from glassformer.foundation.registry import suggestion
 from glassformer.store.leftovers import beside
+from glassformer.store.lock import LOCK, refuse_in_training
 from glassformer.train.recipe import Recipe, load_recipe
 
 RUNS = Path("runs")
-CONTENT = {"recipe.toml", "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints"}
+CONTENT = {LOCK, "recipe.toml", "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints"}
 """What a run writes into its folder. `--overwrite` deletes a folder that holds this and nothing else."""
 
 
@@ -43,13 +44,14 @@ def free_name(wanted: Path) -> Path:
 
 
 def check_room(out: Path, overwrite: bool) -> None:
-    """Refuse a folder that is in use, or with `overwrite` one that is no run folder. Errors: `CheckpointError`."""
+    """Refuse a folder in use; with `overwrite` one that is no run, or in training. Errors: `CheckpointError`."""
     if not in_use(out):
         return
     if not overwrite:
         raise CheckpointError(refusal(out))
     if reason := not_a_run(out):
         raise CheckpointError(f"--overwrite deletes run folders only; {out} {reason}. Delete it by hand, or use --out.")
+    refuse_in_training(out)
 
 
 @contextmanager

@@ -32,7 +32,8 @@ def choose_threads(asked: int = 0) -> tuple[int, str]:
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = asked or min(allowed, MOST_THREADS)
     torch.set_num_threads(threads)
-    why = "as asked" if asked else f"of {allowed} processors"
+    few = f", though only {allowed} of the processors are free to it" if threads > allowed else ""
+    why = f"as asked{few}" if asked else f"of {allowed} processors"
     return threads, f"{threads} threads, {why}"
 
 

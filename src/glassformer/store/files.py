@@ -90,7 +90,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def only_writer(target: Path) -> Generator[None, None, None]:
-    """Refuse a second thread that writes the same thing; two processes are kept apart by the lock of the run."""
+    """Refuse a second thread that writes the same thing; two processes are kept apart by `RunLock`."""
     if target in in_progress:
         raise CheckpointError(f"{target} is being written already. Wait for the first save to end.")
     in_progress.add(target)

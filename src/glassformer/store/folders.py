@@ -137,15 +137,23 @@ def read_state(folder: Path) -> dict[str, Any]:
             raise CheckpointError(f'{path} must hold "format" (a number) and "state" (an object). {RESTORE}')
 
 
-def rotate(run_folder: Path, keep_last: int, best: int | None = None, *, spare: Collection[int] = ()) -> Rotated:
+def rotate(
+    run_folder: Path,
+    keep_last: int,
+    best: int | None = None,
+    *,
+    spare: Collection[int] = (),
+    complete: Path | None = None,
+) -> Rotated:
     """Delete all but the newest `keep_last` checkpoints; call it after a save has succeeded.
 
     Never deleted: the one of step `best`, those of the steps in `spare`, and the newest complete one, so that something
-    to load is left whatever else is damaged. Where nothing is complete, nothing is deleted.
+    to load is left whatever else is damaged. Where nothing is complete, nothing is deleted. `complete`: the checkpoint
+    that was saved a moment ago, which then need not be read to know that it is.
     """
     if keep_last < 1:
         raise ConfigError(f"The number of checkpoints to keep must be at least 1; got {keep_last}. Try 1.")
-    found, complete = checkpoints(run_folder), newest(run_folder).folder
+    found, complete = checkpoints(run_folder), complete or newest(run_folder).folder
     if complete is None:
         return Rotated((), ())
     kept = {*list(found)[-keep_last:], *spare} | ({best} if best is not None else set())

@@ -13,9 +13,9 @@ from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.decode.answer import Answer, answer
 from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
+from glassformer.train.events import Metric
 from glassformer.train.labels import Details, evaluate_labels
 from glassformer.train.objective import loss_of, objective_for
-from glassformer.train.report import Metric
 
 
 class Scores(NamedTuple):

@@ -9,7 +9,7 @@ from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.classify import label_probabilities
 from glassformer.model.transformer import Transformer
-from glassformer.train.report import Metric
+from glassformer.train.events import Metric
 from glassformer.train.scores import Counts, accuracy, class_scores, confusion, macro_f1
 
 Details = dict[str, dict[str, dict[str, Metric]]]

@@ -7,17 +7,22 @@ import hashlib
 import math
 import time
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import DataError
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.registry import lookup
 from glassformer.model.transformer import Transformer
 from glassformer.train.diverged import explain
 from glassformer.train.objective import Objective, loss_of, objective_for
 from glassformer.train.schedule import Schedule
+
+ARITHMETIC = ("bfloat16", "float32")
+"""What a forward can be computed in; see `compute_in`."""
 
 
 class StepReport(NamedTuple):
@@ -36,6 +41,51 @@ class StepReport(NamedTuple):
     seconds: float
 
 
+@dataclass(frozen=True)
+class Update:
+    """How the weights are moved by one batch; see `train_steps`, whose settings these are."""
+
+    objective: Objective
+    seed: int
+    accumulate: int
+    clip: float
+    label_smoothing: float
+    precision: str
+
+    def __post_init__(self) -> None:
+        if self.accumulate < 1:
+            raise ConfigError(
+                f"The number of pieces that each batch is cut into (accumulate) must be at least 1; got "
+                f"{self.accumulate}. Try 1, which leaves it whole."
+            )
+        lookup(dict.fromkeys(ARITHMETIC), self.precision, "precision")
+
+    def __call__(
+        self, model: Transformer, batch: Batch, optimizer: torch.optim.Optimizer, number: int
+    ) -> tuple[float, float]:
+        """Update number `number`: gradients piece by piece, clipping, a step. The loss before it, and the norm."""
+        device = next(model.parameters()).device
+        n_targets, nll = count_targets(batch, self.objective, number), 0.0
+        optimizer.zero_grad(set_to_none=True)
+        pieces = (
+            [piece.to(device) for piece in batch.split(self.accumulate)] if self.accumulate > 1 else [batch.to(device)]
+        )
+        for i, piece in enumerate(pieces):
+            with seeded(self.seed, number, i, device=device):
+                with compute_in(self.precision, device):
+                    loss = loss_of(model, piece, self.objective, label_smoothing=self.label_smoothing)
+                (loss.objective / n_targets).backward()
+            nll += loss.nll.item()
+        total = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        norm = float(total)
+        if not (math.isfinite(nll) and math.isfinite(norm)):  # before clipping, which would spread NaN to all gradients
+            raise explain(model, pieces, self.objective, step=number, loss=nll / n_targets, grad_norm=norm)
+        if self.clip > 0:
+            nn.utils.clip_grads_with_norm_(model.parameters(), self.clip, total)
+        optimizer.step()
+        return nll / n_targets, norm
+
+
 def train_steps(
     model: Transformer,
     batches: Iterable[Batch],
@@ -52,12 +102,13 @@ def train_steps(
 ) -> Iterator[StepReport]:
     """One update for each batch, from update `start` + 1 to `schedule.steps`, as far as the batches reach.
 
-    A batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout
-    is a function of (seed, update, piece). Errors: `DivergedError` before the update whose loss or gradient is not
-    finite; `DataError` for a batch without targets.
+    A batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout is a
+    function of (seed, update, piece), so that with it another `accumulate` is another run. Errors: `ConfigError` before
+    the first batch is read; `DivergedError` before the update whose loss or gradient is not finite; `DataError` for a
+    batch without targets.
     """
     objective = objective or objective_for(model)
-    device = next(model.parameters()).device
+    update = Update(objective, seed, accumulate, clip, label_smoothing, precision)
     model.train()
     for number, batch in enumerate(batches, start + 1):
         if number > schedule.steps:
@@ -65,25 +116,8 @@ def train_steps(
         began, rate = time.perf_counter(), schedule(number)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        n_targets, nll = count_targets(batch, objective, number), 0.0
-        optimizer.zero_grad(set_to_none=True)
-        pieces = [piece.to(device) for piece in batch.split(accumulate)] if accumulate > 1 else [batch.to(device)]
-        for i, piece in enumerate(pieces):
-            with seeded(seed, number, i, device=device):
-                with compute_in(precision, device):
-                    loss = loss_of(model, piece, objective, label_smoothing=label_smoothing)
-                (loss.objective / n_targets).backward()
-            nll += loss.nll.item()
-        total = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
-        norm = float(total)
-        if not (math.isfinite(nll) and math.isfinite(norm)):  # before clipping, which would spread NaN to all gradients
-            raise explain(model, pieces, objective, step=number, loss=nll / n_targets, grad_norm=norm)
-        if clip > 0:
-            nn.utils.clip_grads_with_norm_(model.parameters(), clip, total)
-        optimizer.step()
-        yield StepReport(
-            number, nll / n_targets, rate, norm, batch.n_tokens, batch.pad_share, time.perf_counter() - began
-        )
+        loss, norm = update(model, batch, optimizer, number)
+        yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, time.perf_counter() - began)
         if not model.training:  # whoever evaluated in between left it so
             model.train()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -66,13 +67,14 @@ class Prepared:
             return f"one vocabulary of {target.vocab_size:,} tokens"
         return f"two vocabularies of {source.vocab_size:,} and {target.vocab_size:,} tokens"
 
-    def fingerprint(self) -> str:
-        """A digest of the training ids: equal data, equal digest."""
+    def fingerprints(self) -> dict[str, str]:
+        """A digest of the training ids, and one of the dev pairs as text, which the scores compare."""
         digest = hashlib.sha256()
         for side in (self.train.encoded.source, self.train.encoded.target):
             digest.update(side.flat.tobytes())
             digest.update(side.offsets.tobytes())
-        return digest.hexdigest()
+        dev = hashlib.sha256(json.dumps(self.dev.pairs).encode("ascii"))
+        return {"train": digest.hexdigest(), "dev": dev.hexdigest()}
 
 
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.foundation.errors import DataError
-from glassformer.train.report import Metric
+from glassformer.train.events import Metric
 
 Counts = NDArray[np.int64]
 

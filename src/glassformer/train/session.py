@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
@@ -20,27 +20,24 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest, rotate, step_folder
+from glassformer.store.lock import RunLock
 from glassformer.train.diverged import first_bad_weight
 from glassformer.train.evaluate import evaluate_model
+from glassformer.train.events import Evaluated, Event, Finished, Metric, Progress, Sample, Saved, Started, Stopped
 from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.optimizer import build_optimizer, load_optimizer_state, optimizer_state
 from glassformer.train.precision import choose_precision
 from glassformer.train.prepare import Prepared, model_config, prepare
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe
-from glassformer.train.report import Evaluated, Event, Finished, Metric, Progress, Sample, Saved, Started, Stopped
+from glassformer.train.resumable import Best, Standing, refuse_other_data, refuse_other_model, standing
 from glassformer.train.schedule import Schedule
 
 
-class Best(NamedTuple):
-    """The best evaluation so far, and how many have come since."""
-
-    step: int | None = None
-    metrics: dict[str, Metric] = {}  # noqa: RUF012  (never changed)
-    since: int = 0
-
-
 class Session:
-    """One run. `train()` is a generator of events; logging and showing them is the caller's."""
+    """One run. `train()` is a generator of events; logging and showing them is the caller's.
+
+    Until `train()` ends, or this object does, the run is locked and no other process can train it.
+    """
 
     def __init__(
         self,
@@ -48,10 +45,12 @@ class Session:
         prepared: Prepared,
         model: Transformer,
         notes: list[str],
+        lock: RunLock,
         step: int = 0,
         best: Best | None = None,
     ) -> None:
         self.run = run
+        self.lock = lock
         self.recipe = prepared.recipe
         self.prepared = prepared
         self.model = model
@@ -74,7 +73,14 @@ class Session:
         self._interrupted = True
 
     def train(self) -> Iterator[Event]:
-        """Trains from where the run stands to its last step."""
+        """Trains from where the run stands to its last step. Errors: `CheckpointError` where another has begun to."""
+        self.lock.take()
+        try:
+            yield from self._train()
+        finally:
+            self.lock.release()
+
+    def _train(self) -> Iterator[Event]:
         training, began = self.recipe.training, time.perf_counter()
         yield Started(self.step, training.steps, self.notes)
         for report in self._updates():
@@ -189,17 +195,11 @@ class Session:
         return bool(patience) and self.best.since >= patience
 
     def _save(self) -> Saved:
-        state = {
-            "step": self.step,
-            "best": self.best.step,
-            "best_metrics": self.best.metrics,
-            "since_best": self.best.since,
-            "data": self.prepared.fingerprint(),
-        }
+        state = Standing(self.step, self.best, self.prepared.fingerprints()).to_state()
         folder = step_folder(self.run, self.step)
         moments = optimizer_state(self.optimizer, self.model)
         save(folder, self.model, self.prepared.tokenizers, optimizer=moments, state=state)
-        rotate(self.run, self.recipe.checkpoint.keep, self.best.step)
+        rotate(self.run, self.recipe.checkpoint.keep, self.best.step, complete=folder)
         return Saved(self.step, folder)
 
 
@@ -211,50 +211,63 @@ def rank(metrics: dict[str, Metric], name: str) -> tuple[float, float]:
 
 def start(recipe: Recipe, out: Path) -> Session:
     """A new run in the folder `out`, which then holds its recipe. Errors: those of reading the data and the recipe."""
-    device, notes = _runtime(recipe)
+    device, threads, notes = _runtime(recipe)
     prepared = prepare(recipe)
     torch.manual_seed(recipe.training.seed)
     model = Transformer(model_config(recipe, prepared.tokenizers)).to(device)
-    few = [batch for _, batch in islice(prepared.batches(0), 2)]
+    few = [batch.split(recipe.training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
     precision, why = choose_precision(recipe.training.precision, model, few)
-    recipe = replace(recipe, training=replace(recipe.training, precision=precision))
-    out.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
-    return Session(
-        out, replace(prepared, recipe=recipe), model, [*notes, f"arithmetic: {why}", *_sizes(model, prepared)]
-    )
+    recipe = replace(recipe, training=replace(recipe.training, precision=precision, threads=threads))
+    with _locked(out) as lock:
+        write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
+        notes = [*notes, f"arithmetic: {why}", *_sizes(model, prepared), *_unlocked(lock)]
+        return Session(out, replace(prepared, recipe=recipe), model, notes, lock)
 
 
 def resume(run: Path) -> Session:
-    """A run as its newest intact checkpoint left it. Errors: `CheckpointError`, also where the data have changed."""
+    """A run as its newest intact checkpoint left it. Errors: `CheckpointError`, also where data or model changed."""
     recipe = load_recipe(run / "recipe.toml")
-    device, notes = _runtime(recipe)
-    found = newest(run)
-    if found.folder is None:
-        raise CheckpointError(
-            f"{run} has no intact checkpoint to go on from. {''.join(f'{each.reason} ' for each in found.skipped[:2])}"
-            "Start over with `glassformer train ... --overwrite`."
-        )
-    loaded = load(found.folder, device=device)
-    prepared = prepare(recipe, loaded.tokenizers)
-    state = loaded.state
-    if state["data"] != prepared.fingerprint():
-        raise CheckpointError(
-            f"{run} was trained on other data than its recipe now names: the training pairs have changed since. "
-            "Put the old files back, or train anew with --out."
-        )
-    best = Best(state["best"], state["best_metrics"], state["since_best"])
-    notes += [f"passed over: {each.reason}" for each in found.skipped]
-    notes += [f"arithmetic: {recipe.training.precision}, as in the run so far", *_sizes(loaded.model, prepared)]
-    session = Session(run, prepared, loaded.model, [f"resumed from {found.folder}", *notes], state["step"], best)
-    load_optimizer_state(session.optimizer, loaded.model, load_optimizer(found.folder, device=device))
-    return session
+    with _locked(run) as lock:  # before anything is read that another process might be writing
+        device, _, notes = _runtime(recipe)
+        found = newest(run)
+        if found.folder is None:
+            damaged = "".join(f"{each.reason} " for each in found.skipped[:2])
+            raise CheckpointError(
+                f"{run} has no intact checkpoint to go on from. {damaged}"
+                "Start over with `glassformer train ... --overwrite`."
+            )
+        loaded = load(found.folder, device=device)
+        so_far = standing(loaded.state, found.folder)
+        prepared = prepare(recipe, loaded.tokenizers)
+        refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))
+        refuse_other_data(run, so_far.data, prepared.fingerprints())
+        notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
+        notes += [f"arithmetic: {recipe.training.precision}, as in the run so far", *_sizes(loaded.model, prepared)]
+        session = Session(run, prepared, loaded.model, [*notes, *_unlocked(lock)], lock, so_far.step, so_far.best)
+        load_optimizer_state(session.optimizer, loaded.model, load_optimizer(found.folder, device=device))
+        return session
 
 
-def _runtime(recipe: Recipe) -> tuple[torch.device, list[str]]:
+@contextmanager
+def _locked(run: Path) -> Generator[RunLock]:
+    """The lock, taken; it is given back if the `with` ends in an error, even where someone keeps its traceback."""
+    lock = RunLock(run)
+    lock.take()
+    try:
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _unlocked(lock: RunLock) -> list[str]:
+    return [] if lock.works else ["lock: there are none here, so take care that no second process trains this run"]
+
+
+def _runtime(recipe: Recipe) -> tuple[torch.device, int, list[str]]:
     device, why = choose_device(recipe.training.device)
-    _, threads = choose_threads(recipe.training.threads)
-    return device, [f"device: {why}; {threads}"]
+    number, threads = choose_threads(recipe.training.threads)
+    return device, number, [f"device: {why}; {threads}"]
 
 
 def _sizes(model: Transformer, prepared: Prepared) -> list[str]:

@@ -13,12 +13,12 @@ from glassformer.decode.answer import answer
 from glassformer.decode.classify import label_probabilities
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.runtime import choose_device, choose_threads
-from glassformer.model.count import count_parameters
+from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.evaluate import evaluate_model
+from glassformer.train.events import Metric
 from glassformer.train.prepare import prepare_split
 from glassformer.train.recipe import Recipe, load_recipe
-from glassformer.train.report import Metric, ParameterRow, ParameterTable
 
 Line = TypeVar("Line")
 
@@ -73,9 +73,7 @@ def translate(run: Path, lines: Iterable[str], batch_size: int) -> Iterator[Tran
     loaded = _load(run, recipe)
     for group in groups(lines, batch_size):
         sources = [loaded.tokenizers.source.encode(line) for line in group]
-        answers = answer(
-            loaded.model, sources, max_new_tokens=recipe.decode.max_new_tokens, batch_size=recipe.decode.batch_size
-        )
+        answers = answer(loaded.model, sources, max_new_tokens=recipe.decode.max_new_tokens, batch_size=batch_size)
         for source, each in zip(sources, answers, strict=True):
             yield Translated(loaded.tokenizers.target.decode(each.ids), each.complete, source.count(UNK))
 
@@ -100,18 +98,16 @@ def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> It
                     f"A text may have at most max_len={limit} tokens, <bos> included; line {number} has "
                     f"{len(text) + 1}: {line[:40]!r}. Shorten it, or train with a larger model.max_len."
                 )
-        rows = label_probabilities(loaded.model, texts, batch_size=recipe.decode.batch_size)
+        rows = label_probabilities(loaded.model, texts, batch_size=batch_size)
         for text, row in zip(texts, rows.tolist(), strict=True):
             best = max(range(len(names)), key=row.__getitem__)
             yield Classified(names[best], dict(zip(names, row, strict=True)), text.count(UNK))
 
 
-def parameters(run: Path) -> ParameterTable:
-    """Where the parameters of the best checkpoint are; a tensor used twice stands once."""
+def parameters(run: Path) -> tuple[list[Row], int]:
+    """Where the parameters of the best checkpoint are, and how many; a tensor used twice stands once."""
     rows, total = count_parameters(load(run).model)
-    return ParameterTable(
-        [ParameterRow(row.name, row.shape, row.numbers, row.share) for row in rows if row.same_as is None], total
-    )
+    return [row for row in rows if row.same_as is None], total
 
 
 def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:

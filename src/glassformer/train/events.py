@@ -1,0 +1,84 @@
+"""What happens in a run, as values: the events of training, which whoever follows it may show, keep or pass over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+Metric = float | int | str
+"""One figure of an evaluation; text for what names a measure, such as the sacrebleu signature."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """First event. `step` steps lie behind (0: a new run) of `steps`; `notes` are lines for the user.
+
+    Notes say what was chosen and why: device, precision, threads, parameters, sizes of the data, share of padding.
+    """
+
+    step: int
+    steps: int
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One step is done, the weights are updated. `loss` is per target token, in nats."""
+
+    step: int  # counted from 1
+    steps: int
+    epoch: int
+    loss: float
+    learning_rate: float
+    grad_norm: float  # before clipping
+    tokens_per_second: float  # real tokens, source and target
+    pad_share: float  # of this batch, 0 to 1
+    seconds: float  # since training began in this process
+
+
+class Sample(NamedTuple):
+    """One example of an evaluation, as text."""
+
+    source: str
+    target: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The dev split was scored after `step` steps. Comes before the `Saved` of the same step."""
+
+    step: int
+    metrics: dict[str, Metric]
+    samples: list[Sample] = field(default_factory=list)
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint is complete on disk."""
+
+    step: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Training ended before its last step: "interrupted" (the last event) or "patience" (`Finished` follows)."""
+
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Last event of a run that needs no more training. `best_step` is none where nothing was evaluated."""
+
+    step: int
+    seconds: float
+    best_step: int | None = None
+    best_metrics: dict[str, Metric] = field(default_factory=dict)
+
+
+Event = Started | Progress | Evaluated | Saved | Stopped | Finished

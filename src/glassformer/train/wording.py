@@ -1,0 +1,39 @@
+"""Figures, samples and times in the words that a user reads."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+from glassformer.train.events import Metric, Sample
+
+
+def sample_text(sample: Sample) -> str:
+    """The three texts under each other."""
+    texts = sample._asdict() | {"output": sample.output + ("   (right)" if sample.output == sample.target else "")}
+    return "\n".join(f"  {side}  {printable(text)}" for side, text in texts.items())
+
+
+def printable(text: str) -> str:
+    """`text` with a mark for each character that would steer the terminal or break the line."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def figures(metrics: dict[str, Metric]) -> str:
+    """The numbers of an evaluation on one line."""
+    numbers = {name: value for name, value in metrics.items() if not isinstance(value, str)}
+    return ", ".join(
+        f"{name} {value:.4f}" if isinstance(value, float) else f"{name} {value}" for name, value in numbers.items()
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds as 1:05, or 2:01:05."""
+    return str(timedelta(seconds=round(seconds))).removeprefix("0:").removeprefix("0")
+
+
+def line_interval(steps: int) -> int:
+    """Steps between two plain lines: 1, 2 or 5 times a power of ten, so that a run of `steps` has about twenty."""
+    wanted = max(1.0, steps / 20)
+    power = 10 ** math.floor(math.log10(wanted))
+    return next(size * power for size in (1, 2, 5, 10) if size * power >= wanted)

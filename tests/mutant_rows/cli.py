@@ -1,0 +1,46 @@
+"""Faults in the command line."""
+
+from __future__ import annotations
+
+from mutant_runner import Mutant
+
+ARGUMENTS = "tests/cli/test_arguments.py"
+ERRORS = "tests/cli/test_errors.py"
+RUNS = "tests/cli/test_runs.py"
+SURFACE = "tests/cli/test_surface.py"
+VERBS = "tests/cli/test_verbs.py"
+
+# fmt: off
+ROWS: list[Mutant] = [
+    Mutant("each mistake has the same exit code", "cli/main.py",
+        "return str(error), error.exit_code", "return str(error), 2", f"{ERRORS}::test_each_kind_has_its_exit_code"),
+    Mutant("a bug is told as a mistake of the user", "cli/main.py",
+        "    return None\n\n\ndef out_of_memory", "    return str(error), 2\n\n\ndef out_of_memory",
+        f"{ERRORS}::test_bug_keeps_its_traceback"),
+    Mutant("who wants tracebacks gets none", "cli/main.py",
+        "if known is None or debugging(words):", "if known is None:", f"{ERRORS}::test_debug_shows_the_traceback"),
+    Mutant("no words at all are a success", "cli/main.py",
+        "return 0 if words else 2", "return 0", f"{SURFACE}::test_no_words_at_all"),
+    Mutant("a flag goes without notice", "cli/verbs.py",
+        'OVERWRITE = Option("overwrite"', 'OVERWRITE = Option("replace"', f"{SURFACE}::test_surface_is_what_was_promised"),
+    Mutant("a run folder is trained over", "cli/runs.py",
+        "    if not overwrite:\n        raise", "    if False:\n        raise",
+        f"{RUNS}::test_existing_folder_is_refused_with_three_choices"),
+    Mutant("--overwrite deletes what a user put there", "cli/runs.py",
+        "if reason := not_a_run(out):", "if (reason := not_a_run(out)) and not out.is_dir():",
+        f"{RUNS}::test_run_with_a_file_of_the_user_is_not_deleted"),
+    Mutant("--overwrite deletes a run in training", "cli/runs.py",
+        "    refuse_in_training(out)\n", "", f"{RUNS}::test_run_in_training_is_not_overwritten"),
+    Mutant("the old run is lost when the new one fails", "cli/runs.py",
+        "        aside.rename(out)\n        raise", "        raise",
+        f"{RUNS}::test_overwrite_that_fails_gives_the_old_run_back"),
+    Mutant("the second signal is waited out too", "cli/follow.py",
+        "if self.run is None or self.number is not None:", "if self.run is None:",
+        f"{VERBS}::test_second_signal_quits_at_once"),
+    Mutant("an interrupted run ends as a finished one", "cli/follow.py",
+        "return 128 + (signals.number or signal.SIGINT)", "return 0", f"{VERBS}::test_signal_saves_and_stops"),
+    Mutant("blank lines get no line of their own", "cli/translate.py",
+        "        while waiting.popleft():\n            yield None\n", "        while waiting.popleft():\n            pass\n",
+        f"{VERBS}::test_one_answer_for_each_line_whatever_the_batches"),
+]
+# fmt: on

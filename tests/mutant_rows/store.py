@@ -1,0 +1,65 @@
+"""Faults in what is kept on disk."""
+
+from __future__ import annotations
+
+from mutant_runner import Mutant
+
+FILES = "tests/store/test_files.py"
+FOLDERS = "tests/store/test_folders.py"
+JSON = "tests/store/test_json_file.py"
+LOCK = "tests/store/test_lock.py"
+MANIFEST = "tests/store/test_manifest.py"
+TENSORS = "tests/store/test_tensors.py"
+FAULTS = "tests/faults/test_checkpoint_faults.py"
+
+# fmt: off
+ROWS: list[Mutant] = [
+    # manifest
+    Mutant("a changed byte is not seen", "store/manifest.py",
+        "if found != entries[name].sha256:", "if False:", f"{MANIFEST}::test_every_change_is_seen"),
+    Mutant("a manifest may be laid out anyhow", "store/manifest.py",
+        "if text != manifest_text(entries):", "if False:", f"{MANIFEST}::test_space_in_the_manifest_counts"),
+    Mutant("a manifest may name files of other folders", "store/manifest.py",
+        "if not PLAIN.fullmatch(name) or name == MANIFEST:", "if name == MANIFEST:",
+        f"{MANIFEST}::test_names_that_are_not_plain"),
+    Mutant("an incomplete checkpoint is complete", "store/folders.py",
+        "if name not in entries]", "if False]", f"{MANIFEST}::test_manifest_that_lists_too_little"),
+    # the order of writing
+    Mutant("bytes are not on the disk when their name is", "store/files.py",
+        "        file.flush()\n        os.fsync(file.fileno())", "        file.flush()",
+        f"{FAULTS}::test_order_for_the_power_to_fail"),
+    Mutant("the name of a folder may be lost", "store/staging.py",
+        "sync_folder(target.parent)  # before", "pass  # before", f"{FAULTS}::test_order_for_the_power_to_fail"),
+    Mutant("two threads write one file", "store/files.py",
+        "if target in in_progress:", "if False:", f"{FILES}::test_one_writer_at_a_time"),
+    # leftovers
+    Mutant("what a living process writes is a leftover", "store/leftovers.py",
+        "or busy or alive(pid):", "or busy:", f"{FILES}::test_leftovers_of_dead_processes_are_removed"),
+    Mutant("the only whole folder of its name is removed", "store/leftovers.py",
+        'if kind == "old" and not home.exists():', "if False:", f"{FILES}::test_folder_that_was_moved_aside"),
+    # which one is loaded, which one goes
+    Mutant("damaged checkpoints are passed over in silence", "store/folders.py",
+        "skipped.append(Skipped(folder, str(error)))", "continue",
+        f"{FOLDERS}::test_damaged_ones_are_passed_over_and_named"),
+    Mutant("the last whole checkpoint is deleted", "store/folders.py",
+        "if step not in kept and folder != complete)", "if step not in kept)", f"{FOLDERS}::test_rotation_of_few"),
+    Mutant("a deleted checkpoint keeps its name while it shrinks", "store/folders.py",
+        "    folder.rename(doomed)\n    shutil.rmtree(doomed)", "    shutil.rmtree(folder)",
+        f"{FOLDERS}::test_delete_that_stops_half_way_leaves_no_half"),
+    # files of others
+    Mutant("JSON may say a key twice", "store/json_file.py",
+        "if len(value) < len(pairs):", "if False:", f"{JSON}::test_refused"),
+    Mutant("a file of any size is read", "store/json_file.py", "if size > largest:", "if False:", f"{JSON}::test_largest"),
+    Mutant("a link is followed", "store/json_file.py",
+        "if not stat.S_ISREG(status.st_mode):", "if False:", f"{JSON}::test_only_regular_files"),
+    Mutant("a header may be larger than its file", "store/tensors.py",
+        "if header > min(size - 8, LARGEST_HEADER):", "if False:", f"{TENSORS}::test_hostile_files"),
+    # the lock of a run
+    Mutant("a second process takes the lock too", "store/lock.py",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB",
+        f"{LOCK}::test_another_session_of_this_process_is_kept_out_too"),
+    Mutant("a lock outlives its object", "store/lock.py",
+        "weakref.finalize(self, os.close, handle)", "weakref.finalize(os, os.close, handle)",
+        f"{LOCK}::test_lock_ends_with_its_object_or_by_release"),
+]
+# fmt: on

@@ -1,0 +1,106 @@
+"""A run is trained by one process at a time; no way of ending a process leaves the lock behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from glassformer.foundation.errors import CheckpointError
+from glassformer.store import lock as module
+from glassformer.store.lock import LOCK, RunLock, refuse_in_training
+
+TAKEN = r"Only one process at a time may train a run; .*run is being trained already\. Wait .* --out"
+
+HOLDER = """
+import sys
+from pathlib import Path
+from glassformer.store.lock import RunLock
+lock = RunLock(Path(sys.argv[1]))
+lock.take()
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+def taken(run: Path) -> RunLock:
+    lock = RunLock(run)
+    lock.take()
+    return lock
+
+
+@pytest.fixture
+def holder(tmp_path) -> Iterator[subprocess.Popen[str]]:
+    """Another process, which has the lock of the run and waits."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[2])}
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "taken\n"
+        yield process
+        process.kill()
+
+
+def test_another_process_is_kept_out_until_this_one_is_killed(tmp_path, holder):
+    run = tmp_path / "run"
+    for refused in (lambda: taken(run), lambda: refuse_in_training(run)):
+        with pytest.raises(CheckpointError, match=TAKEN):
+            refused()
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert (run / LOCK).exists()
+    refuse_in_training(run)
+    taken(run).release()
+
+
+def test_another_session_of_this_process_is_kept_out_too(tmp_path):
+    run = tmp_path / "run"
+    first = taken(run)
+    first.take()  # it is ours already
+    with pytest.raises(CheckpointError, match=TAKEN):
+        taken(run)
+
+
+def test_lock_ends_with_its_object_or_by_release(tmp_path):
+    run = tmp_path / "run"
+    lock = taken(run)
+    lock.release()
+    lock.release()
+    second = taken(run)
+    assert second.works
+    del second
+    lock.take()
+    with pytest.raises(CheckpointError, match=TAKEN):
+        refuse_in_training(run)
+
+
+def test_looking_leaves_nothing(tmp_path):
+    refuse_in_training(tmp_path)
+    refuse_in_training(tmp_path / "nowhere")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_link_in_its_place_is_refused(tmp_path):
+    (tmp_path / LOCK).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match=r"run\.lock cannot be written"):
+        taken(tmp_path)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("system", ["without fcntl", "without locks"])
+def test_where_there_are_no_locks_nobody_is_kept_out(tmp_path, monkeypatch, system):
+    def flock(handle, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    if system == "without fcntl":
+        monkeypatch.setattr(module, "fcntl", None)
+    else:
+        monkeypatch.setattr(module.fcntl, "flock", flock)
+    assert [taken(tmp_path).works, taken(tmp_path).works] == [False, False]
