@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -116,10 +116,9 @@ def used(learner: Stack) -> Fault | None:
     named = dict(learner.module.named_parameters())
     output = first(ask(learner.run, learner.x, None))
     weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
-    slopes: tuple[Tensor | None, ...] = torch.autograd.grad(
-        (output * weights).sum(), [*named.values()], allow_unused=True
-    )
-    idle = [name for name, each in zip(named, slopes, strict=True) if each is None]
+    slopes = torch.autograd.grad((output * weights).sum(), [*named.values()], allow_unused=True)
+    found = dict(zip(named, cast("tuple[Tensor | None, ...]", slopes), strict=True))
+    idle = [name for name, slope in found.items() if slope is None]
     return (
         Fault(UNUSED, f"{len(idle)} of {len(named)} tensors have no gradient, among them `{idle[0]}`.")
         if idle
