@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Mask
-from glassformer.attend import pick
+from glassformer.attend import ValueBias, pick
 from glassformer.attend.auto import MATMUL_UP_TO
 
 AUTO = sys.modules["glassformer.attend.auto"]  # the package shows the function under this name
@@ -38,6 +38,8 @@ def test_auto_runs_what_was_picked(name, monkeypatch):
 
 def test_a_value_bias_wants_a_backend_that_shows_its_weights():
     for device, length in (("cpu", 8), ("cpu", 5_000), ("cuda", 8)):
-        name, reason = pick(device, length, length, shows_weights=True)
+        name, reason = pick(
+            device, length, length, Mask(value_bias=ValueBias(torch.zeros(1, 4), torch.zeros(1, 1).long()))
+        )
         assert name == "matmul"
         assert "weights" in reason

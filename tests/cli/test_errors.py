@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
         (["resume"], ["needs a run folder", "Usage: glassformer resume RUN"]),
         (["train", "revers"], ["no recipe 'revers'", "Did you mean 'reverse'?"]),
         (["train", "revers.toml"], ["revers.toml", "No such file"]),
-        (["train", "reverse", "--model.n-heads", "3"], ["d_model (128)", "n_heads (3)", "try n_heads=2"]),
+        (["train", "reverse", "--model.n-heads", "3"], ["d_model (64)", "n_heads (3)", "try n_heads=2"]),
         (["train", "reverse", "--model.n-hed", "3"], ["--model.n-hed", "Did you mean '--model.n-heads'?"]),
         (["train", "reverse", "--model.d-model", "wide"], ["--model.d-model takes a whole number; got 'wide'"]),
         (["train", "reverse", "--training.steps=-5"], ["training.steps must be at least 1; got -5"]),

@@ -64,7 +64,7 @@ def test_every_setting_is_explained(section):
 
 def test_help_shows_the_values_of_the_target(run):
     assert re.search(r"--model.d-model INT .*\[256\]", run("train", "--help").out)
-    assert re.search(r"--model.d-model INT .*\[128\]", run("train", "reverse", "--help").out)
+    assert re.search(r"--model.d-model INT .*\[64\]", run("train", "reverse", "--help").out)
     assert "the value in reverse" in run("train", "reverse", "--help").out
 
 

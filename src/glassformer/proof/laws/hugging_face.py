@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.data.batch import Batch
+from glassformer.foundation.order import RotaryConfig
 from glassformer.model.transformer import Transformer
 from glassformer.proof.laws.law import Law, NotHere, Setting, apart, gradients, same_gradients
 from glassformer.proof.laws.specimens import VOCAB, model, padded, tokens
@@ -17,6 +18,7 @@ from glassformer.store.families import FAMILIES
 from glassformer.train.objective import loss_of, objective_for
 
 B, T = 3, 7
+LLAMA3 = RotaryConfig(scaling="llama3", factor=4.0, original_max_len=12, slow_turns=1.0, fast_turns=2.0)
 SIZES = {"vocab_size": VOCAB, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 
 
@@ -39,6 +41,24 @@ def gpt2(setting: Setting) -> Iterator[float]:
     yield from language_model(setting, ours, theirs, "gpt2")
 
 
+def llama(setting: Setting) -> Iterator[float]:
+    """LlamaForCausalLM with grouped heads, without padding and with it, plain and with Llama 3's rotary scaling."""
+    bands = {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 2.0, "original_max_position_embeddings": 12}
+    for scaling in (None, bands):
+        kind = {"rope_type": "default"} if scaling is None else {"rope_type": "llama3"} | scaling
+        rotary = RotaryConfig() if scaling is None else LLAMA3
+        settings = {"norm": "rms", "feed_forward": "gated", "activation": "silu", "positions": "rotary", "bias": False}
+        own = {"scale_embeddings": False, "tie_embeddings": False}
+        ours = model(setting, "decoder", own=own, rotary=rotary, n_kv_heads=2, norm_eps=1e-6, **settings)
+        sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "max_position_embeddings": 24}
+        heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-6}
+        turns = {"rope_theta": 10_000.0} | kind
+        theirs = tiny(setting, "Llama", "ForCausalLM", rope_parameters=turns, pad_token_id=None, **sizes, **heads)
+        carry_over(ours, theirs, "llama")
+        for error in language_model(setting, ours, theirs, "llama"):
+            yield error * in_float32(setting)
+
+
 def language_model(setting: Setting, ours: Transformer, theirs: nn.Module, family: str) -> Iterator[float]:
     """Logits, loss and gradients of a decoder over whole rows, then logits over rows of unequal length."""
     ids = tokens(setting, B, T)
@@ -53,7 +73,7 @@ def language_model(setting: Setting, ours: Transformer, theirs: nn.Module, famil
 
 
 def in_float32(setting: Setting) -> float:
-    """What makes an error of float32 comparable: their losses are computed in it, whatever the model's numbers."""
+    """What makes an error of float32 comparable: their losses, and Llama's angles, are computed in it in any case."""
     return min(1.0, torch.finfo(setting.dtype).eps / torch.finfo(torch.float32).eps)
 
 
@@ -83,4 +103,7 @@ def carry_over(ours: Transformer, theirs: nn.Module, family: str) -> None:
             parameter.copy_(weights[name])
 
 
-LAWS = [Law("Hugging Face", "GPT-2", gpt2)]
+LAWS = [
+    Law("Hugging Face", "GPT-2", gpt2),
+    Law("Hugging Face", "Llama, grouped heads, Llama 3's rotary scaling", llama),
+]

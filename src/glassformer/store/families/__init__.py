@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from glassformer.store.families.family import Family
 from glassformer.store.families.gpt2 import GPT2
+from glassformer.store.families.llama import LLAMA
 
 __all__ = ["FAMILIES", "Family"]
 
-FAMILIES: dict[str, Family] = {"gpt2": GPT2}
+FAMILIES: dict[str, Family] = {"gpt2": GPT2, "llama": LLAMA}
