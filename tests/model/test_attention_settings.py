@@ -31,8 +31,14 @@ def test_contradictions_are_refused_when_the_config_is_made(settings, message):
 
 def test_every_scheme_that_adds_to_scores_is_known():
     """A new scheme with a score bias belongs into the list, or linear attention would meet it at the first forward."""
-    biased = {name for name, scheme in POSITIONS.items() if scheme.score_bias is not Positions.score_bias}
-    assert {*ADDS_TO_SCORES} == biased
+    doors = ("score_bias", "relation")
+    adding = {
+        name
+        for name, made in POSITIONS.items()
+        for door in doors
+        if getattr(made, door) is not getattr(Positions, door)
+    }
+    assert {*ADDS_TO_SCORES} == adding
 
 
 def test_an_unknown_rule_meets_the_nearest():

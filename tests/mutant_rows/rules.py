@@ -120,7 +120,7 @@ ROWS: list[Mutant] = [
     Mutant("linear attention with ALiBi is built", "model/contradictions.py",
         "if config.positions in ADDS_TO_SCORES:", "if False:", CONFIG),
     Mutant("linear attention with a window is built", "model/contradictions.py",
-        "if config.pattern is not None:\n            raise", "if False:\n            raise", CONFIG),
+        "if config.pattern is not None:\n        raise", "if False:\n        raise", CONFIG),
     Mutant("a recipe gives the encoder what looks back", "model/recipe.py",
         "both | {name: DEFAULTS[name] for name in LOOK_BACK} if two else both", "both", CONFIG),
 ]

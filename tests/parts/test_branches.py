@@ -12,7 +12,7 @@ from glassformer.model.stack import build_block
 from glassformer.parts import ACTIVATIONS, NORMS, FeedForward, GatedFeedForward, Residual
 from glassformer.parts.activation import gelu_tanh
 from glassformer.parts.norm import LayerNorm, RMSNorm
-from glassformer.parts.positions import rotate
+from glassformer.parts.positions import Rotation, rotate
 from specimens import close, scramble, stack
 
 X = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(1)).double()
@@ -122,7 +122,7 @@ def test_activations(name, law):
 def test_query_and_key_norm(kind):
     """Written out: each head's query and key is normalised by itself, then turned; values are not touched."""
     made = scramble(Attention(8, 2, ATTEND["softmax"]["auto"], qk_norm=lambda n: NORMS[kind](n, 1e-5)).double())
-    x, turned = torch.randn(2, 5, 8).double(), tuple(torch.randn(2, 5, 4).double())
+    x, turned = torch.randn(2, 5, 8).double(), Rotation(*torch.randn(2, 5, 2).double())
     heads = []
     for h in range(2):
         rows = slice(4 * h, 4 * h + 4)

@@ -19,7 +19,7 @@ Config = TypeVar("Config", bound="StackConfig | ModelConfig | RotaryConfig | Rel
 
 COUNTS = (
     *("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "stride", "block"),
-    *("n_experts", "experts_per_token"),
+    *("n_experts", "experts_per_token", "n_features"),
 )
 """Settings that count something, and begin at 1."""
 

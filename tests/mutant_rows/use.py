@@ -1,0 +1,80 @@
+"""Faults in decoding, in what is learned, and in what is done with a run."""
+
+from __future__ import annotations
+
+from mutant_runner import Mutant
+
+GENERATE = "tests/decode/test_generate.py"
+ANSWER = "tests/decode/test_answer.py"
+USE = "tests/train/test_use.py"
+TASKS = "tests/learn/test_tasks.py"
+FILES = "tests/learn/test_text_files.py"
+
+# fmt: off
+ROWS: list[Mutant] = [
+    # decoding
+    Mutant("rows that ended are told on", "decode/generate.py",
+        "zip(going, picked, strict=True) if not done[row]]", "zip(going, picked, strict=True)]",
+        f"{GENERATE}::test_equals_the_naive_loop"),
+    Mutant("rows that ended never leave", "decode/generate.py",
+        "if len(going) - len(stay) < (1 if full else max(1, len(going) // 4)):", "if stay:",
+        f"{GENERATE}::test_rows_that_finished_leave_the_batch"),
+    Mutant("a row that ended goes beyond max_len", "decode/generate.py",
+        "full = max_len is not None and run.cache.length >= max_len", "full = False",
+        f"{GENERATE}::test_every_row_may_go_to_max_len"),
+    Mutant("who stays gets the cache of who left", "decode/generate.py",
+        "run.cache.select(rows)", "run.cache.select(torch.arange(len(rows)))",
+        f"{GENERATE}::test_equals_the_naive_loop"),
+    Mutant("who stays gets the source padding of who left", "decode/generate.py",
+        "run.memory_keep[rows]", "run.memory_keep[: len(rows)]", f"{GENERATE}::test_equals_the_naive_loop"),
+    Mutant("the padding of a prompt is read", "decode/generate.py",
+        "None if keep is None else keep.to(device), model", "None, model", f"{GENERATE}::test_equals_the_naive_loop"),
+    Mutant("a row writes one token too many", "decode/generate.py",
+        "number >= limits[row]", "number > limits[row]", f"{GENERATE}::test_rows_that_finished_leave_the_batch"),
+    Mutant("the source has no end", "decode/generate.py",
+        "pad([[*source, EOS] for source in sources])", "pad([[*source] for source in sources])",
+        f"{GENERATE}::test_equals_the_naive_loop"),
+    Mutant("dropout while writing", "decode/generate.py",
+        "    model.eval()\n    with torch.no_grad():  # around", "    with torch.no_grad():  # around",
+        f"{GENERATE}::test_leaves_gradients_on_and_the_model_in_evaluation"),
+    Mutant("writing builds a graph", "decode/generate.py",
+        "        with torch.no_grad():\n            hidden", "        if True:\n            hidden",
+        f"{GENERATE}::test_chooser_sees_the_logits_of_the_last_token"),
+    Mutant("blanks are read off the end of the padding", "decode/generate.py",
+        "best[i][end - length : end]", "best[i][len(best[i]) - length :]",
+        f"{GENERATE}::test_blanks_are_filled_as_alone"),
+    Mutant("answers come by length", "decode/answer.py",
+        "zip(rows, found, strict=True)", "zip(sorted(rows), found, strict=True)",
+        f"{ANSWER}::test_order_is_kept_and_each_is_as_alone"),
+    Mutant("a cut answer says it is whole", "decode/answer.py",
+        "else Answer(ids, False)", "else Answer(ids, True)",
+        f"{ANSWER}::test_answers_that_do_not_end_are_cut_and_say_so"),
+    Mutant("answers go beyond max_len", "decode/answer.py",
+        "limit if longest is None else min(limit, longest)", "limit",
+        f"{ANSWER}::test_answers_that_do_not_end_are_cut_and_say_so"),
+    # learning, and what is done with a run
+    Mutant("no order is added", "model/stack.py", "x = x + added", "x = x + 0.0 * added",
+        f"{TASKS}::test_reverse_is_learned_to_the_last_example"),
+    Mutant("text is scored without text scores", "train/use.py",
+        'as_text=recipe.data.task == "pairs"', "as_text=False", f"{FILES}::test_scores"),
+    Mutant("the last lines are not translated", "train/use.py",
+        "    if group:\n        yield group\n", "", f"{FILES}::test_lines_come_back_translated_and_in_order"),
+    Mutant("what the vocabulary lacks is not told", "train/use.py",
+        "source.count(UNK)", "0", f"{USE}::test_lines_are_answered_in_order_whatever_the_batches"),
+    Mutant("a cut answer is told as whole", "train/use.py",
+        "each.complete, source", "True, source", f"{USE}::test_lines_are_answered_in_order_whatever_the_batches"),
+    Mutant("the newest checkpoint is scored, not the best", "store/folders.py",
+        "if best is None:\n        return found", "if True:\n        return found",
+        f"{USE}::test_scores_are_those_of_the_best_checkpoint"),
+    Mutant("lines are decoded in batches of another setting", "train/use.py",
+        "max_new_tokens=recipe.decode.max_new_tokens, batch_size=batch_size)", "max_new_tokens=recipe.decode.max_new_tokens)",
+        f"{USE}::test_as_many_lines_as_asked_are_decoded_together"),
+    Mutant("all lines are read before the first answer", "train/use.py",
+        "batch_size):\n        sources =", "batch_size) if list(lines) else []:\n        sources =",
+        f"{USE}::test_lines_are_read_as_they_come"),
+    Mutant("what was skipped is no part of the score", "train/use.py",
+        "if recipe.data.skip_empty else", "if False else", f"{USE}::test_skipped_pairs_are_part_of_the_score"),
+    Mutant("a shared matrix is counted twice", "train/use.py",
+        " if row.same_as is None]", "]", f"{USE}::test_every_parameter_has_its_row"),
+]
+# fmt: on
