@@ -19,10 +19,10 @@ demo: $(READY) ## train a small transformer (under a minute) and show what it le
 	@$(BIN)/glassformer demo $(ARGS)
 
 test: $(READY) ## the tests, as on every push
-	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -m "not slow" -n auto $(ARGS)
 
 test-all: $(READY) ## the tests, and those that take long
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto $(ARGS)
 
 lint: $(READY) ## form and likely bugs
 	@$(BIN)/python -m ruff format --check .

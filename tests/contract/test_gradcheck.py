@@ -80,8 +80,8 @@ def test_self_attention(backend, mask):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_query_and_key_norm(norm):
-    made = Attention(D, 1, ATTEND["softmax"]["auto"], qk_norm=lambda width: NORMS[norm](width, 1e-5))
-    check(made, normal(B, T, D), mask=MASKS["all"], rotation=Rotation(*torch.randn(2, T, D // 2).double()))
+    made = Attention(D, 2, ATTEND["softmax"]["auto"], qk_norm=lambda width: NORMS[norm](width, 1e-5))
+    check(made, normal(B, T, D), mask=MASKS["all"], rotation=Rotation(*torch.randn(2, T, D // 4).double()))
 
 
 def test_cross_attention():
