@@ -90,7 +90,7 @@ ROWS: list[Mutant] = [
         f"{RELATIVE}::test_a_bucket_has_a_number_for_each_head"),
     Mutant("a decoder reads buckets both ways", "model/stack.py",
         "        causal=config.causal,\n        rotary=", "        causal=False,\n        rotary=",
-        f"{ORDER}::test_a_causal_stack_needs_no_buckets_for_what_comes"),
+        f"{RELATIVE}::test_a_stack_reads_the_buckets_of_its_sides"),
 
     # relative keys and values
     Mutant("keys' vectors are not scaled", "parts/positions/relative.py",
