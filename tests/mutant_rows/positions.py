@@ -27,8 +27,7 @@ ROWS: list[Mutant] = [
     Mutant("the layouts change names", "parts/positions/rotary.py",
         "return x[..., 0::2], x[..., 1::2]", "return x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]", TURNED),
     Mutant("neighbours come back as halves", "parts/positions/rotary.py",
-        "torch.stack(pair, dim=-1).flatten(-2)", "torch.cat(pair, dim=-1)",
-        f"{ROTARY}::test_the_layouts_are_one_up_to_the_order_of_weights"),
+        "torch.stack(pair, dim=-1).flatten(-2)", "torch.cat(pair, dim=-1)", TURNED),
     Mutant("the end of a head turns, not its beginning", "parts/positions/rotary.py",
         "a, b = split(x[..., :R])", "a, b = split(x[..., -R:])",
         f"{ROTARY}::test_part_of_a_head_turns_as_a_smaller_head_would"),
@@ -91,7 +90,7 @@ ROWS: list[Mutant] = [
         f"{RELATIVE}::test_a_bucket_has_a_number_for_each_head"),
     Mutant("a decoder reads buckets both ways", "model/stack.py",
         "        causal=config.causal,\n        rotary=", "        causal=False,\n        rotary=",
-        f"{ORDER}::test_a_causal_stack_needs_no_buckets_for_what_comes"),
+        f"{RELATIVE}::test_a_stack_reads_the_buckets_of_its_sides"),
 
     # relative keys and values
     Mutant("keys' vectors are not scaled", "parts/positions/relative.py",

@@ -75,6 +75,16 @@ def test_a_bucket_has_a_number_for_each_head(causal):
         assert bias[b, h, t, s] == scheme.weight[row, h]
 
 
+@pytest.mark.parametrize(
+    ("shape", "read"), [("decoder", {*range(16), 16, 17}), ("encoder", {*range(11), *range(17, 27)})]
+)
+def test_a_stack_reads_the_buckets_of_its_sides(shape, read):
+    """Of 20 tokens: a decoder has all its buckets for what lies back, an encoder half of them for each side."""
+    made = model(shape, positions="t5", n_layers=1)
+    table = gradients(made(tokens(1, 20)), made)[f"{shape}.positions.weight"]
+    assert {row for row, slope in enumerate(table) if slope.abs().max() > 0} == read
+
+
 def test_one_table_for_the_stack_and_none_for_cross_attention():
     made = Transformer(config(positions="t5"))
     assert [name for name, _ in made.named_parameters() if "positions" in name] == [
