@@ -94,6 +94,16 @@ def test_hidden_and_head_are_two_calls(head, shape):
 
 
 @heads
+def test_a_head_is_a_linear_map(head):
+    """Of torch, on the vectors of the places, or on the pooled one."""
+    network, x = made(head), normal(2, 4, 16)
+    last = nn.Linear(16, len(network.head.weight)).double()
+    bias = torch.zeros_like(last.bias) if network.head.bias is None else network.head.bias
+    last.load_state_dict({"weight": network.head.weight, "bias": bias})
+    close(network.head(x), last(network.head.pooling(x) if hasattr(head, "pooling") else x))
+
+
+@heads
 def test_tokens_are_features_of_one_number_each(head):
     """An embedding is the map of one-hot vectors."""
     reader, mapper = made(head), made(head, 11)
