@@ -83,6 +83,10 @@ SANDWICH = (
         ("MultiHeadAttention", STRIDED),
         ("TransformerBlock", POST),
         ("TransformerBlock", GELU),
+        (
+            "TransformerBlock",
+            BLOCK.replace("self.drop(torch.softmax(scores, dim=-1))", "torch.softmax(scores, dim=-1)"),
+        ),
         ("TransformerBlock", SANDWICH),
     ],
 )
