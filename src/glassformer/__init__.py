@@ -13,8 +13,11 @@ if TYPE_CHECKING:  # what `_HOMES` says, in the words of type checkers and edito
     from glassformer.attend.mask import Mask as Mask
     from glassformer.data.batch import Batch as Batch
     from glassformer.data.tokenizer import Tokenizer as Tokenizer
+    from glassformer.decode.answer import answer as answer
     from glassformer.decode.generate import generate as generate
     from glassformer.lens.observe import observe as observe
+    from glassformer.lens.picture import heat_map as heat_map
+    from glassformer.lens.picture import sharpest_head as sharpest_head
     from glassformer.model.config import ModelConfig as ModelConfig
     from glassformer.model.config import StackConfig as StackConfig
     from glassformer.model.transformer import Transformer as Transformer
@@ -23,6 +26,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, in the words of type checkers and edito
     from glassformer.store.checkpoint import load as load
     from glassformer.store.checkpoint import save as save
     from glassformer.train.loop import train_steps as train_steps
+    from glassformer.train.schedule import Schedule as Schedule
 
 __version__ = "0.1.0"
 
@@ -33,13 +37,17 @@ __all__ = [
     "Block",
     "Mask",
     "ModelConfig",
+    "Schedule",
     "StackConfig",
     "Tokenizer",
     "Transformer",
+    "answer",
     "generate",
+    "heat_map",
     "load",
     "observe",
     "save",
+    "sharpest_head",
     "train_steps",
 ]
 
@@ -50,13 +58,17 @@ _HOMES = {
     "Block": "glassformer.parts.block",
     "Mask": "glassformer.attend.mask",
     "ModelConfig": "glassformer.model.config",
+    "Schedule": "glassformer.train.schedule",
     "StackConfig": "glassformer.model.config",
     "Tokenizer": "glassformer.data.tokenizer",
     "Transformer": "glassformer.model.transformer",
+    "answer": "glassformer.decode.answer",
     "generate": "glassformer.decode.generate",
+    "heat_map": "glassformer.lens.picture",
     "load": "glassformer.store.checkpoint",
     "observe": "glassformer.lens.observe",
     "save": "glassformer.store.checkpoint",
+    "sharpest_head": "glassformer.lens.picture",
     "train_steps": "glassformer.train.loop",
 }
 
