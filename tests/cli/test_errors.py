@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,10 @@ ROOT = Path(__file__).parents[2]
         (["train", "reverse", "--data.train", "x.tsv"], ["data.train", "'reverse'", "data.task"]),
         (["train", "reverse", "--data.max-length", "4"], ["data.max_length (4)", "data.min_length (8)"]),
         (["train", "multi30k", "--data.train-source", "x"], ["data.train_source", "data.train_target"]),
+        (["train", "reverse", "--out", "a", "--out=b"], ["A flag is given once; --out came twice"]),
+        (["train", "reverse", "--training.steps=1", "--training.steps", "2"], ["once; training.steps came twice"]),
+        (["train", "n" * 300], ["too long", "Give a shorter one"]),
+        (["resume", "n" * 300], ["too long", "Give a shorter one"]),
         (["evaluate", "nowhere"], ["nowhere is not a run folder", "does not exist", "glassformer train"]),
         (["translate", "nowhere"], ["nowhere is not a run folder"]),
         (["params", "nowhere"], ["nowhere is not a run folder"]),
@@ -141,6 +146,14 @@ def python(*words: str, **options) -> subprocess.CompletedProcess[bytes]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **options.pop("env", {})}
     command = [sys.executable, "-m", "glassformer", *words]
     return subprocess.run(command, capture_output=True, env=environment, check=False, **options)
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams(closed):
+    command = f"{shlex.quote(sys.executable)} -m glassformer --version {closed}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    answer = subprocess.run(command, shell=True, capture_output=True, env=environment, check=False)
+    assert (answer.returncode, answer.stderr) == (0, b"")
 
 
 def test_the_command_itself():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.runs import CONTENT, existing_run, free_name
+from glassformer.cli.runs import CONTENT, check_room, existing_run, free_name
 from glassformer.foundation.errors import CheckpointError, DataError
 from glassformer.store.lock import RunLock
 
@@ -130,6 +130,16 @@ def test_overwrite_that_fails_gives_the_old_run_back(run, session, failure):
     assert session.calls
     assert everything(Path("runs")) == before
     assert (old / "checkpoints").is_dir()
+
+
+def test_leftovers_of_a_beginning_that_was_killed_are_in_nobodys_way(refused, session, tmp_path):
+    out = tmp_path / "x"
+    out.mkdir()
+    (out / "run.lock").touch()
+    (out / ".tmp-recipe.toml-999999").write_text("half")
+    check_room(out, overwrite=False)
+    (out / ".tmp-thesis.tex-999999").write_text("mine")
+    assert "is no run folder" in refused("train", "reverse", "--out", str(out))
 
 
 def test_empty_folder_may_be_used(run, session, tmp_path):

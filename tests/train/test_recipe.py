@@ -271,3 +271,21 @@ def test_a_number_of_layers_is_not_hidden_by_those_of_the_recipe():
     assert (model.encoder.n_layers, model.decoder.n_layers) == (5, 5)
     both = override(recipe, {"model.n_layers": 5, "model.encoder_layers": 3}).model.build("encoder-decoder", 9)
     assert (both.encoder.n_layers, both.decoder.n_layers) == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("training.seed", 2**64),
+        ("training.threads", 10**25),
+        ("training.steps", 10**25),
+        ("training.samples", 2**64),
+        ("training.epsilon", 1e-39),
+        ("model.d_model", 10**25),
+        ("model.max_len", 10**25),
+    ],
+)
+def test_number_beyond_what_can_be_is_refused_with_the_bound(name, value):
+    bound = "at least 1.17" if name.endswith("epsilon") else r"at most \d+"
+    with pytest.raises(ConfigError, match=f"{name.split('.')[1]} must be {bound}"):
+        override(Recipe("x"), {name: value})

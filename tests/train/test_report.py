@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from glassformer.foundation.errors import CheckpointError
 from glassformer.train.events import Evaluated, Finished, Progress, Sample, Saved, Started, Stopped
 from glassformer.train.records import drop_beyond
 from glassformer.train.report import Reporter
@@ -180,12 +182,54 @@ def test_line_cut_short_by_a_kill_is_dropped(tmp_path, cut):
     assert path.read_text() == "".join(whole[:-cut].rpartition("\n")[:2])
 
 
-@pytest.mark.parametrize("line", ["\x00\x00\x00\n", "[]\n", '{"loss": 1}\n', "3\n", '{"step": "x"}\n', "\udcff\n"])
-def test_damaged_line_is_dropped_with_what_follows(tmp_path, line):
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(f'{{"step": 1}}\n{line}{{"step": 2}}\n'.encode("utf-8", "surrogateescape"))
-    drop_beyond(path, 2)
-    assert path.read_text() == '{"step": 1}\n'
+@pytest.mark.parametrize("line", ["\x00\x00\x00\n", "[]\n", '{"loss": 1}\n', "3\n", '{"step": "x"}\n', "\udcff\n", "\n"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl"])
+def test_damaged_line_is_named_and_nothing_is_dropped(tmp_path, line, name):
+    path = tmp_path / name
+    content = f'{{"step": 1}}\n{line}{{"step": 2}}\n'.encode("utf-8", "surrogateescape")
+    path.write_bytes(content)
+    (tmp_path / "metrics.jsonl").touch()
+    with pytest.raises(CheckpointError, match=rf"{name}:2: a line is a JSON object with a step, .*move the file away"):
+        report(tmp_path, io.StringIO(), *events(2, 3))
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("metrics.jsonl", "file"), ("timing.jsonl", "file"), ("log.txt", "file"), ("samples", "folder")],
+)
+def test_what_stands_in_the_way_is_named(tmp_path, name, kind):
+    (tmp_path / name).mkdir() if kind == "file" else (tmp_path / name).touch()
+    with pytest.raises(CheckpointError, match=rf"{name} must be a {kind}, .* Move it away"):
+        report(tmp_path, io.StringIO(), *events(1, 2))
+
+
+class Broken(io.StringIO):
+    """A stream whose reader goes away after the first line."""
+
+    def __init__(self, terminal: bool, error: int) -> None:
+        super().__init__()
+        self.terminal, self.error = terminal, error
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def write(self, text: str) -> int:
+        if "\n" in self.getvalue():
+            raise OSError(self.error, "gone")  # EPIPE: BrokenPipeError
+        return super().write(text)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("error", [errno.EPIPE, errno.EIO])
+def test_dead_console_ends_nothing(tmp_path, monkeypatch, terminal, error):
+    monkeypatch.setattr("sys.stderr", Broken(terminal, error))
+    monkeypatch.setattr("os.dup2", None)  # never needed for a stream without a number, least of all on stdout
+    with Reporter(tmp_path) as reporter:
+        for event in (*events(1, 20), Stopped(20, "interrupted")):
+            reporter(event)
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 22
+    assert (tmp_path / "log.txt").read_text().endswith("step 20: stopped, as asked\n")
 
 
 def test_log_keeps_what_was_shown_over_both_runs(tmp_path):

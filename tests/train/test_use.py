@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from glassformer.data.vocabulary import UNK
 from glassformer.decode.answer import answer
 from glassformer.store.checkpoint import load
+from glassformer.store.folders import step_folder
 from glassformer.train.recipe import override
 from glassformer.train.session import start
 from glassformer.train.use import evaluate, groups, parameters, translate
@@ -92,6 +95,26 @@ def test_skipped_pairs_are_part_of_the_score(run, tmp_path, skip):
     assert told["n"] == 2
     assert told.get("skipped") == (2 if skip else None)
     assert {"bleu", "chrf", "bleu_signature"} <= told.keys()
+
+
+@pytest.mark.parametrize("harm", ["damaged", "gone"])
+def test_best_checkpoint_is_not_replaced_in_silence(run, tmp_path, capsys, harm):
+    hurt = tmp_path / "run"
+    shutil.copytree(run, hurt)
+    best = step_folder(hurt, 3)
+    if harm == "gone":
+        shutil.rmtree(best)
+    else:
+        (best / "model.safetensors").write_bytes(b"x")
+    for use in (
+        lambda: evaluate(hurt, recipe(data__layout=layout_of(run)), "dev"),
+        lambda: list(translate(hurt, LINES, 2)),
+        lambda: parameters(hurt),
+    ):
+        use()
+        told = capsys.readouterr().err
+        assert re.search(rf"passed over: {best}.*\nused instead: .*step-000000012\n", told), told
+        assert told.count("\n") == 2
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(0, []), (2, [2]), (3, [3]), (4, [3, 1]), (6, [3, 3])])

@@ -21,6 +21,7 @@ BROKEN_PIPE = 128 + 13
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `words` is what follows the name of the program."""
     words = list(sys.argv[1:] if words is None else words)
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
@@ -32,6 +33,13 @@ def main(words: Sequence[str] | None = None) -> int:
         os.dup2(silence, 1)
         os.dup2(silence, 2)
         return BROKEN_PIPE
+
+
+def open_closed_streams() -> None:
+    """A standard stream that the caller closed (`<&-`, `>&-`) is /dev/null: nothing to read, nobody to tell."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 def attempt(words: list[str]) -> int:
@@ -101,6 +109,8 @@ def explained(error: Exception) -> tuple[str, int] | None:
         ), 5
     if isinstance(error, OSError) and error.errno in OUT_OF_DISK:
         return f"The disk is full: {error}. Free some space, or choose another folder with --out.", 5
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"A name of a file or folder is too long here: {str(error.filename)[:60]!r}... Give a shorter one.", 2
     if isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno == errno.EROFS):
         return f"{error.filename} cannot be used: {error.strerror}. Choose a folder that is yours to write.", 2
     return None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run
+from glassformer.train.records import refuse_unusable
 
 
 def run(arguments: Arguments) -> int:
     """Continue from the newest intact checkpoint, to the same end as if nothing had happened."""
     folder = existing_run(str(arguments.target))
+    refuse_unusable(folder)  # before the data are prepared, which may take minutes
     from glassformer.cli.follow import Signals, follow  # after the check, as importing torch takes a second
     from glassformer.train.session import resume
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from glassformer.foundation.errors import CheckpointError
 from glassformer.foundation.registry import suggestion
-from glassformer.store.leftovers import beside
+from glassformer.store.leftovers import beside, leftovers
 from glassformer.store.lock import LOCK, refuse_in_training
 from glassformer.train.recipe import Recipe, load_recipe
 
@@ -76,8 +76,9 @@ def room_for(out: Path) -> Generator[None]:
 
 
 def in_use(out: Path) -> bool:
-    """Whether anything is there but an empty folder."""
-    return os.path.lexists(out) and (not out.is_dir() or any(out.iterdir()))
+    """Whether anything is there but an empty folder, or what a process left that died as it began a run there."""
+    begun = {each.path for each in leftovers(out) if each.kind == "tmp" and each.home.name in CONTENT} | {out / LOCK}
+    return os.path.lexists(out) and (not out.is_dir() or any(each not in begun for each in out.iterdir()))
 
 
 def refusal(out: Path) -> str:

@@ -48,8 +48,10 @@ def batch_size(given: str | None, usual: int) -> int:
     """How many lines are translated together."""
     if given is None:
         return usual
-    if not given.isdecimal() or int(given) < 1:
-        raise ConfigError(f"--batch-size takes a whole number from 1 on; got {given!r}. Try --batch-size {usual}.")
+    if not given.isdecimal() or len(given) > 9 or int(given) < 1:
+        raise ConfigError(
+            f"--batch-size takes a whole number from 1 to 999999999; got {given[:40]!r}. Try --batch-size {usual}."
+        )
     return int(given)
 
 

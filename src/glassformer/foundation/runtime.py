@@ -21,8 +21,9 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
         return accelerator, f"{accelerator.type}, the accelerator of this machine"
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):
+        if torch.empty(0, device=device).is_meta:
+            raise NotImplementedError("meta tensors have no numbers")
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError, AttributeError):
         raise ConfigError(f"The device must be one that torch can reach here; got {name!r}. Try auto or cpu.") from None
     return device, f"{device}, as asked"
 

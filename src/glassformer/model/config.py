@@ -22,6 +22,9 @@ COUNTS = (
     *("n_experts", "experts_per_token", "n_features"),
 )
 """Settings that count something, and begin at 1."""
+PLACES, MOST_PLACES = ("max_len", "window", "stride", "block"), 2**31 - 1
+MOST_WIDE = 2**20
+"""Of widths, heads, blocks and experts: one matrix twice as wide would have 16 TB."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class StackConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1; got {value}.")
+            if value is not None and value > (most := MOST_PLACES if name in PLACES else MOST_WIDE):
+                raise ConfigError(f"{name} must be at most {most}; got one of {value.bit_length()} bits.")
         for name in ("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}.")
@@ -154,6 +159,8 @@ class ModelConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1; got {value}.")
+            if value is not None and value > (most := MOST_PLACES if name in PLACES else MOST_WIDE):
+                raise ConfigError(f"{name} must be at most {most}; got one of {value.bit_length()} bits.")
         if self.encoder is None and self.decoder is None:
             raise ConfigError(
                 "A model needs an encoder, a decoder or both; got neither. Give encoder=StackConfig(...)."

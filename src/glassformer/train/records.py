@@ -9,9 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
+from glassformer.foundation.errors import CheckpointError
 from glassformer.store.files import write_text_atomically
 from glassformer.train.events import Evaluated, Progress
 from glassformer.train.wording import sample_text
+
+FIGURES = ("metrics.jsonl", "timing.jsonl")
 
 
 class Records:
@@ -22,13 +25,17 @@ class Records:
         self.files: dict[str, TextIO] = {}
 
     def open(self, step: int) -> None:
-        """Begin to write after `step` steps: what an interrupted run wrote beyond them is dropped first."""
-        for name in ("metrics.jsonl", "timing.jsonl"):
+        """Begin to write after `step` steps: what an interrupted run wrote beyond them is dropped first.
+
+        Errors: those of `refuse_unusable`, before anything is changed.
+        """
+        refuse_unusable(self.run)
+        for name in FIGURES:
             drop_beyond(self.run / name, step)
         for path in (self.run / "samples").glob("step-*.txt"):
             if path.stem[5:].isdecimal() and int(path.stem[5:]) > step:
                 path.unlink()
-        for name in ("metrics.jsonl", "timing.jsonl", "log.txt"):
+        for name in (*FIGURES, "log.txt"):
             # buffering=1: each line reaches the system as it is written, so that a killed process loses none
             self.files[name] = (self.run / name).open("a", buffering=1, encoding="utf-8")
 
@@ -67,19 +74,48 @@ class Records:
             file.close()
 
 
+def refuse_unusable(run: Path) -> None:
+    """Refuse a run folder in which the history cannot be gone on with. Errors: `CheckpointError` naming the line."""
+    for name in (*FIGURES, "log.txt"):
+        if (path := run / name).exists() and not path.is_file():
+            raise CheckpointError(f"{path} must be a file, to which a run adds lines, but is none. Move it away.")
+    for name in ("samples", "checkpoints"):
+        if (path := run / name).exists() and not path.is_dir():
+            raise CheckpointError(f"{path} must be a folder, in which a run writes, but is none. Move it away.")
+    for name in FIGURES:
+        dated_lines(run / name)
+
+
 def drop_beyond(path: Path, step: int) -> None:
     """Keep the lines of a .jsonl file up to `step`; a last line that a kill cut short goes too."""
     if not path.exists():
         return
-    kept: list[str] = []
-    before = path.read_text("utf-8", errors="replace")
-    for line in before.splitlines(keepends=True):
-        try:
-            beyond = not line.endswith("\n") or json.loads(line)["step"] > step
-        except (ValueError, KeyError, TypeError):
-            beyond = True
-        if beyond:
-            break
-        kept.append(line)
-    if (after := "".join(kept)) != before:
+    after = "".join(line for of_step, line in dated_lines(path) if of_step <= step)
+    if after.encode() != path.read_bytes():
         write_text_atomically(path, after)
+
+
+def dated_lines(path: Path) -> list[tuple[int, str]]:
+    """The whole lines of a .jsonl file, each with its step. The last may be half a line, which is left out.
+
+    Errors: `CheckpointError` for another line without a step: no kill leaves such a one, and what it said would be lost.
+    """
+    if not path.exists():
+        return []
+    *whole, _ = path.read_bytes().split(b"\n")
+    found: list[tuple[int, str]] = []
+    for number, line in enumerate(whole, start=1):
+        try:
+            match json.loads(line):
+                case {"step": int(step)}:
+                    found.append((step, line.decode() + "\n"))
+                    continue
+                case _:
+                    pass
+        except (ValueError, RecursionError):
+            pass
+        raise CheckpointError(
+            f"{path}:{number}: a line is a JSON object with a step, but this one is {line[:60]!r}. Mend the line or take "
+            "it out, or move the file away to go on without the figures so far."
+        )
+    return found

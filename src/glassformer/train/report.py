@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -14,17 +17,29 @@ from glassformer.train.records import Records
 from glassformer.train.wording import duration, figures, line_interval, sample_text
 
 
+class Screen(Console):
+    """Standard error. rich ends the program where the reader of a pipe went away; here that is an error like another."""
+
+    def __init__(self) -> None:
+        super().__init__(stderr=True)
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich while it handles the error, which goes on to who asked for the output."""
+        raise BrokenPipeError
+
+
 class Reporter:
     """Shows the events of a run on a terminal and keeps them in its folder. Give it each event; close it by `with`.
 
     `metrics.jsonl` holds what is the same at every repetition of the run, `timing.jsonl` the clock's side of the same
     steps, `log.txt` what was shown, `samples/` the sample outputs. A resumed run first drops what lies beyond its step.
     On a terminal one line moves; elsewhere about twenty plain lines are written, by count of steps and not by time.
+    Where nobody can be shown anything any more (`2>&1 | head -1`, a terminal that was closed) the files go on.
     """
 
     def __init__(self, run: Path, console: Console | None = None) -> None:
         self.records = Records(run)
-        self.console = console or Console(stderr=True)
+        self.console = console or Screen()
         self.bar: progress.Progress | None = None
         self.first: Progress | None = None
 
@@ -35,7 +50,8 @@ class Reporter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.bar is not None:
-            self.bar.stop()
+            with suppress(OSError):  # also where the console is quiet: it has a thread of its own, to be ended
+                self.bar.stop()
         if isinstance(error, Exception):
             self.records.log(f"{type(error).__name__}: {error}")
         self.records.close()
@@ -69,8 +85,21 @@ class Reporter:
 
     def say(self, text: str) -> None:
         """One message, above the moving line if there is one, and into `log.txt`."""
-        self.console.print(Text(text), soft_wrap=True)
+        self.show(lambda: self.console.print(Text(text), soft_wrap=True))
         self.records.log(text)
+
+    def show(self, write: Callable[[], object]) -> None:
+        """Write to the console; the first error of the system there makes it quiet for good, and ends nothing."""
+        if self.console.quiet:
+            return
+        try:
+            write()
+        except OSError:
+            self.console.quiet = True
+            with suppress(OSError, ValueError):  # the interpreter flushes the stream as it ends, and would fail again
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self.console.file.fileno())
+                os.close(nowhere)
 
     def moving_line(self, event: Started) -> progress.Progress:
         """The line that moves on a terminal, begun."""
@@ -78,7 +107,7 @@ class Reporter:
         columns = (progress.TextColumn("{task.description}", markup=False), progress.BarColumn(bar_width=None))
         bar = progress.Progress(*columns, console=self.console, refresh_per_second=4, expand=True)
         bar.add_task("", total=event.steps, completed=event.step)
-        bar.start()
+        self.show(bar.start)
         return bar
 
     def show_progress(self, event: Progress) -> None:
@@ -91,9 +120,9 @@ class Reporter:
             f"loss {event.loss:.4f}, lr {event.learning_rate:.1e}, "
             f"{event.tokens_per_second:,.0f} tok/s, pad {event.pad_share:.0%}"
         )
-        if self.bar is not None:
-            self.bar.update(self.bar.task_ids[0], completed=event.step, description=text)
+        if (bar := self.bar) is not None:
+            self.show(lambda: bar.update(bar.task_ids[0], completed=event.step, description=text))
         if not done or event.step % line_interval(event.steps) == 0 or event.step == event.steps:
             self.records.log(text)
             if self.bar is None:
-                self.console.print(Text(text), soft_wrap=True)
+                self.show(lambda: self.console.print(Text(text), soft_wrap=True))

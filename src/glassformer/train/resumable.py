@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from glassformer.foundation.errors import CheckpointError
 from glassformer.model.config import ModelConfig
+from glassformer.store.folders import step_number
 from glassformer.train.events import Metric
 
 
@@ -38,8 +39,11 @@ class Standing(NamedTuple):
         }
 
 
-def standing(state: Mapping[str, Any], folder: Path) -> Standing:
-    """The inverse of `to_state`. Errors: `CheckpointError` for a state that no training saved, as from another hand."""
+def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
+    """The inverse of `to_state`. Errors: `CheckpointError` for a state that no training saved, as from another hand.
+
+    `metric`: the figure that evaluations are compared by, which those of the best one must have.
+    """
     match state:
         case {
             "step": int(step),
@@ -47,14 +51,37 @@ def standing(state: Mapping[str, Any], folder: Path) -> Standing:
             "best_metrics": dict(metrics),
             "since_best": int(since),
             "data": {"train": str(), "dev": str()} as data,
-        } if step >= 0:
-            return Standing(step, Best(best, metrics, since), data)
+        }:
+            reason = contradiction(state, folder, metric)
         case _:
             raise CheckpointError(
                 f"Training goes on from a checkpoint that it saved itself; the state of {folder} lacks what that holds "
                 f"(step, best, best_metrics, since_best, data by split); it has: {', '.join(state) or 'nothing'}. "
                 "Move that folder out of the run, or train anew with --out."
             )
+    if reason:
+        raise CheckpointError(
+            f"Training goes on from a checkpoint that it saved itself; in the state of {folder} {reason}. "
+            "Move that folder out of the run, or train anew with --out."
+        )
+    return Standing(step, Best(best, metrics, since), data)
+
+
+def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | None:
+    """What cannot be in a state that has the right entries, in words; none where all fits together."""
+    step, best, since, metrics = (state[name] for name in ("step", "best", "since_best", "best_metrics"))
+    named = step_number(folder)
+    if isinstance(step, bool) or step < 0 or (named is not None and step != named):
+        return f"step is {step!r}, which is not that in the folder's name"
+    if isinstance(best, bool) or (best is not None and not 0 <= best <= step):
+        return f"best is {best!r}, but must be a step up to {step}"
+    if isinstance(since, bool) or not 0 <= since <= step:
+        return f"since_best is {since!r}, but must be a number of evaluations up to {step}"
+    for name in () if best is None else ("loss", metric):
+        if type(metrics.get(name)) not in (int, float):
+            return f"best_metrics has no number for {name!r}, by which the next evaluation is compared with the best"
+    strange = [name for name, each in metrics.items() if type(each) not in (int, float, str)]
+    return f"best_metrics holds {strange[0]!r:.60}, which is neither a number nor text" if strange else None
 
 
 def refuse_other_data(run: Path, before: Mapping[str, str], now: Mapping[str, str]) -> None:

@@ -212,9 +212,7 @@ def rank(metrics: dict[str, Metric], name: str) -> tuple[float, float]:
 def start(recipe: Recipe, out: Path) -> Session:
     """A new run in the folder `out`, which then holds its recipe. Errors: those of reading the data and the recipe."""
     device, threads, notes = _runtime(recipe)
-    prepared = prepare(recipe)
-    torch.manual_seed(recipe.training.seed)
-    model = Transformer(model_config(recipe, prepared.tokenizers)).to(device)
+    prepared, model = _fresh(recipe, device)
     few = [batch.split(recipe.training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
     precision, why = choose_precision(recipe.training.precision, model, few)
     recipe = replace(recipe, training=replace(recipe.training, precision=precision, threads=threads))
@@ -225,11 +223,19 @@ def start(recipe: Recipe, out: Path) -> Session:
 
 
 def resume(run: Path) -> Session:
-    """A run as its newest intact checkpoint left it. Errors: `CheckpointError`, also where data or model changed."""
+    """A run as its newest intact checkpoint left it; one that was stopped before its first, from step 0 of its recipe.
+
+    Errors: `CheckpointError` where all checkpoints are damaged, and where data or model changed.
+    """
     recipe = load_recipe(run / "recipe.toml")
     with _locked(run) as lock:  # before anything is read that another process might be writing
         device, _, notes = _runtime(recipe)
         found = newest(run)
+        as_before = f"arithmetic: {recipe.training.precision}, as in the run so far"
+        if found.folder is None and not found.skipped:
+            prepared, model = _fresh(recipe, device)
+            notes = ["there is no checkpoint yet, so training begins at step 0", *notes, as_before]
+            return Session(run, prepared, model, [*notes, *_sizes(model, prepared), *_unlocked(lock)], lock)
         if found.folder is None:
             damaged = "".join(f"{each.reason} " for each in found.skipped[:2])
             raise CheckpointError(
@@ -237,15 +243,22 @@ def resume(run: Path) -> Session:
                 "Start over with `glassformer train ... --overwrite`."
             )
         loaded = load(found.folder, device=device)
-        so_far = standing(loaded.state, found.folder)
+        so_far = standing(loaded.state, found.folder, recipe.training.metric)
         prepared = prepare(recipe, loaded.tokenizers)
         refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))
         refuse_other_data(run, so_far.data, prepared.fingerprints())
         notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
-        notes += [f"arithmetic: {recipe.training.precision}, as in the run so far", *_sizes(loaded.model, prepared)]
+        notes += [as_before, *_sizes(loaded.model, prepared)]
         session = Session(run, prepared, loaded.model, [*notes, *_unlocked(lock)], lock, so_far.step, so_far.best)
         load_optimizer_state(session.optimizer, loaded.model, load_optimizer(found.folder, device=device))
         return session
+
+
+def _fresh(recipe: Recipe, device: torch.device) -> tuple[Prepared, Transformer]:
+    """The data, and the model before its first step: a function of the recipe alone."""
+    prepared = prepare(recipe)
+    torch.manual_seed(recipe.training.seed)
+    return prepared, Transformer(model_config(recipe, prepared.tokenizers)).to(device)
 
 
 @contextmanager

@@ -16,6 +16,10 @@ ANSWER_METRICS = (*TEXT_METRICS, "exact_match", "token_accuracy")
 METRICS = (*ANSWER_METRICS, *LABEL_METRICS, "loss")
 """What a checkpoint may be called best by; the loss is better when it is smaller, the others when larger."""
 
+MOST = 2**31 - 1
+"""Of whatever is counted: beyond it no run ends, and no list is as long."""
+LEAST_FLOAT32 = 1.1754943508222875e-38
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -68,6 +72,15 @@ class TrainingConfig:
         at_least(self, "training", 1, "steps", "batch_tokens", "accumulate")
         at_least(self, "training", 0, "seed", "warmup", "min_learning_rate", "weight_decay", "clip", "threads")
         at_least(self, "training", 0, "evaluate_every", "patience", "samples")
+        at_most(self, "training", MOST, "steps", "batch_tokens", "accumulate", "warmup", "evaluate_every", "patience")
+        at_most(self, "training", MOST, "samples")
+        at_most(self, "training", 2**64 - 1, "seed")
+        at_most(self, "training", 1024, "threads")
+        if 0.0 < self.epsilon < LEAST_FLOAT32:
+            raise ConfigError(
+                f"training.epsilon must be at least {LEAST_FLOAT32}, below which float32 has 0; got {self.epsilon}. "
+                "Try epsilon=1e-9."
+            )
         for name in ("learning_rate", "epsilon"):
             if not 0.0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"training.{name} must be above 0 and finite; got {getattr(self, name)}.")
@@ -96,6 +109,7 @@ class CheckpointConfig:
     def __post_init__(self) -> None:
         at_least(self, "checkpoint", 0, "every")
         at_least(self, "checkpoint", 1, "keep")
+        at_most(self, "checkpoint", MOST, "every", "keep")
 
 
 @dataclass(frozen=True)
@@ -109,6 +123,7 @@ class DecodeConfig:
 
     def __post_init__(self) -> None:
         at_least(self, "decode", 1, "max_new_tokens", "batch_size")
+        at_most(self, "decode", MOST, "max_new_tokens", "batch_size")
 
 
 def at_least(config: object, section: str, least: int, *names: str) -> None:
@@ -117,6 +132,14 @@ def at_least(config: object, section: str, least: int, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and not least <= value < math.inf:
             raise ConfigError(f"{section}.{name} must be at least {least}; got {value}. Try {name}={least or 0}.")
+
+
+def at_most(config: object, section: str, most: int, *names: str) -> None:
+    """Refuse a number above `most`; none is always allowed."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value > most:
+            raise ConfigError(f"{section}.{name} must be at most {most}; got one of {value.bit_length()} bits.")
 
 
 def one_of(known: tuple[str, ...], value: str, what: str) -> None:

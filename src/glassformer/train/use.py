@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -106,7 +107,7 @@ def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> It
 
 def parameters(run: Path) -> tuple[list[Row], int]:
     """Where the parameters of the best checkpoint are, and how many; a tensor used twice stands once."""
-    rows, total = count_parameters(load(run).model)
+    rows, total = count_parameters(_told(load(run)).model)
     return [row for row in rows if row.same_as is None], total
 
 
@@ -125,4 +126,13 @@ def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
 def _load(run: Path, recipe: Recipe) -> Loaded:
     device, _ = choose_device(recipe.training.device)
     choose_threads(recipe.training.threads)
-    return load(run, device=device)
+    return _told(load(run, device=device))
+
+
+def _told(loaded: Loaded) -> Loaded:
+    """What was loaded, after saying on standard error which checkpoints were passed over for it, and why."""
+    for each in loaded.skipped:
+        print(f"passed over: {each.reason}", file=sys.stderr)
+    if loaded.skipped:
+        print(f"used instead: {loaded.folder}", file=sys.stderr)
+    return loaded
