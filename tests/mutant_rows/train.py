@@ -311,5 +311,8 @@ ROWS: list[Mutant] = [
         "if recipe.data.skip_empty else", "if False else", f"{USE}::test_skipped_pairs_are_part_of_the_score"),
     Mutant("a shared matrix is counted twice", "train/use.py",
         " if row.same_as is None]", "]", f"{USE}::test_every_parameter_has_its_row"),
+    Mutant("two vocabularies of one size share a matrix", "train/prepare.py",
+        "config if source is target else replace(config, share_embeddings=False)", "config",
+        f"{PREPARE}::test_two_vocabularies_have_two_matrices_also_where_they_are_of_one_size"),
 ]
 # fmt: on

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from glassformer.foundation.errors import DataError
+from glassformer.model.transformer import Transformer
 from glassformer.train.prepare import model_config, prepare, prepare_split
 from train.examples import recipe, texts
 
@@ -144,3 +145,11 @@ def test_model_has_the_vocabularies_of_the_data(tmp_path, layout, shared):
     assert config.vocab_size == (12 if shared else 9)
     assert config.source_vocab_size == (None if shared else 9)
     assert (config.decoder is None) == (layout == "encoder")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_vocabularies_have_two_matrices_also_where_they_are_of_one_size(tmp_path, shared):
+    """The 9 ids of SOURCE and the 9 of TARGET stand for other words."""
+    ready = files(tmp_path, tokenizer__shared=shared)
+    model = Transformer(model_config(ready, prepare(ready).tokenizers))
+    assert (model.encoder.embedding.weight is model.decoder.embedding.weight) == shared
