@@ -12,6 +12,7 @@ LOOP = "tests/train/test_loop.py"
 DIVERGED = "tests/train/test_diverged.py"
 PRECISION = "tests/train/test_precision.py"
 EVALUATE = "tests/train/test_evaluate.py"
+RECIPE = "tests/train/test_recipe.py"
 PREPARE = "tests/train/test_prepare.py"
 RESUME = "tests/train/test_resume.py"
 SESSION = "tests/train/test_session.py"
@@ -314,5 +315,12 @@ ROWS: list[Mutant] = [
     Mutant("two vocabularies of one size share a matrix", "train/prepare.py",
         "config if source is target else replace(config, share_embeddings=False)", "config",
         f"{PREPARE}::test_two_vocabularies_have_two_matrices_also_where_they_are_of_one_size"),
+    Mutant("one stack may have answers of any length", "train/recipe.py",
+        "if self.data.task not in EQUAL_LENGTHS:", "if False:",
+        f"{RECIPE}::test_one_stack_fills_answers_as_long_as_their_sources"),
+    Mutant("one stack reads two vocabularies", "train/recipe.py",
+        "if not self.tokenizer.shared:", "if False:", f"{RECIPE}::test_one_stack_has_one_vocabulary"),
+    Mutant("no layers are taken for n_layers", "model/recipe.py",
+        "self.n_layers if own is None else own", "own or self.n_layers", f"{RECIPE}::test_mistake_in_a_file"),
 ]
 # fmt: on

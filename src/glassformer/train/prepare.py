@@ -130,6 +130,6 @@ def model_config(recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
     source, target = tokenizers
     if isinstance(target, Labels):
         return recipe.model.build(recipe.data.layout, source.vocab_size, n_labels=len(target.entries))
-    own = None if source is target or recipe.data.layout == "encoder" else source.vocab_size
+    own = None if source is target else source.vocab_size
     config = recipe.model.build(recipe.data.layout, target.vocab_size, own)
     return config if source is target else replace(config, share_embeddings=False)
