@@ -148,5 +148,8 @@ ROWS: list[Mutant] = [
     Mutant("a labelled text has no first token", "data/batch.py",
         "pad([[BOS, *ids] for ids in texts])", "pad([[EOS, *ids] for ids in texts])",
         f"{BAT}::test_labelled_by_example"),
+    Mutant("padding before a token is taken", "data/batch.py",
+        "wrong = (keep[:, 1:] & ~keep[:, :-1]).any(1) | ~keep[:, 0]", "wrong = ~keep.any(1)",
+        f"{BAT}::test_padding_that_is_not_on_the_right_is_refused"),
 ]
 # fmt: on

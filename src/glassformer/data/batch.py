@@ -46,6 +46,10 @@ class Batch:
     label_keep: Bool[Tensor, "B T"] | None = None
     """True where `labels` counts."""
 
+    def __post_init__(self) -> None:
+        check_right("keep", self.keep)
+        check_right("source_keep", self.source_keep)
+
     @classmethod
     def pairs(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
         """For an encoder-decoder: `source` and `tokens`, side by side."""
@@ -130,6 +134,23 @@ class Batch:
     def _sides(self) -> list[tuple[Tensor, Tensor | None]]:
         sides = [(self.tokens, self.keep)]
         return sides if self.source is None else [*sides, (self.source, self.source_keep)]
+
+
+def check_right(name: str, keep: Tensor | None) -> None:
+    """Raises `DataError` for padding before a real token, and for a row of padding alone, naming the row.
+
+    The next token of a pad would be predicted, and `split` would cut real tokens. On an accelerator there is no look,
+    which would cost a wait: batches are made on the CPU.
+    """
+    if keep is None or keep.device.type != "cpu" or keep.numel() == 0:
+        return
+    wrong = (keep[:, 1:] & ~keep[:, :-1]).any(1) | ~keep[:, 0]
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise DataError(
+            f"A row of a batch begins with its real tokens and ends with its padding; got {name} {keep[row].tolist()} "
+            f"in row {row} (counted from 0). Pad on the right, as Batch.pairs does, and leave empty rows out."
+        )
 
 
 def places(ids: Tensor) -> int:
