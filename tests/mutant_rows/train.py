@@ -322,5 +322,13 @@ ROWS: list[Mutant] = [
         "if not self.tokenizer.shared:", "if False:", f"{RECIPE}::test_one_stack_has_one_vocabulary"),
     Mutant("no layers are taken for n_layers", "model/recipe.py",
         "self.n_layers if own is None else own", "own or self.n_layers", f"{RECIPE}::test_mistake_in_a_file"),
+    Mutant("an answer is compared with spaces it cannot write", "train/evaluate.py",
+        "zip(outputs, wanted, strict=True)", "zip(outputs, targets, strict=True)",
+        f"{EVALUATE}::test_a_target_is_compared_as_the_tokenizer_writes_it"),
+    Mutant("an unknown word is a right answer", "train/evaluate.py",
+        "return target if UNK in ids else", "return", f"{EVALUATE}::test_an_unknown_word_is_never_right"),
+    Mutant("unknown words are not counted", "train/evaluate.py",
+        '{"unknown": unknown} if unknown else {}', "{}",
+        f"{EVALUATE}::test_unknown_words_of_the_sources_are_counted"),
 ]
 # fmt: on
