@@ -88,7 +88,7 @@ ROWS: list[Mutant] = [
     Mutant("padding counts as tokens", "data/batch.py",
         "int(keep.sum()) if keep is not None", "keep.numel() if keep is not None", BAT),
     Mutant("an id equal to the vocabulary size passes", "data/batch.py",
-        "(tokens >= vocab_size)", "(tokens > vocab_size)",
+        "max(ids) >= vocab_size", "max(ids) > vocab_size",
         f"{BAT}::test_an_id_outside_the_vocabulary_is_named_by_row_and_column"),
     Mutant("the budget is exceeded by one row", "data/sampler.py", "(place + 1 - first) *", "(place - first) *",
         f"{SAM}::test_every_sample_once_and_no_batch_over_budget"),

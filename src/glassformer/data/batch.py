@@ -200,15 +200,15 @@ def collate(encoded: Encoded, indices: Sequence[int] | NDArray[np.int64], layout
     return build([encoded.source[row] for row in rows], [encoded.target[row] for row in rows])
 
 
-def check_ids(tokens: Int[Tensor, "B T"], vocab_size: int, name: str) -> None:
-    """DataError for an id outside the vocabulary, naming its row and column; an embedding would only crash."""
-    wrong = ((tokens < 0) | (tokens >= vocab_size)).nonzero()
-    if len(wrong):
-        row, column = (int(place) for place in wrong[0])
-        raise DataError(
-            f"Ids in {name} must be from 0 to {vocab_size - 1}, the vocabulary of the model, but row {row}, column "
-            f"{column} (counted from 0) holds {int(tokens[row, column])}. Encode the text with the model's tokenizer."
-        )
+def check_ids(rows: Sequence[Sequence[int]], vocab_size: int, name: str) -> None:
+    """DataError for an id outside the vocabulary, naming row and place as the caller has them, before any padding."""
+    for row, ids in enumerate(rows):
+        if len(ids) and (min(ids) < 0 or max(ids) >= vocab_size):
+            place = next(place for place, id in enumerate(ids) if not 0 <= id < vocab_size)
+            raise DataError(
+                f"Ids in {name} must be from 0 to {vocab_size - 1}, the vocabulary of the model, but row {row}, column "
+                f"{place} (counted from 0) holds {ids[place]}. Encode the text with the model's tokenizer."
+            )
 
 
 def _check_same_number(
