@@ -213,13 +213,22 @@ def test_as_many_sources_as_targets(build: type) -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 10, 2**40])
 def test_an_id_outside_the_vocabulary_is_named_by_row_and_column(wrong: int) -> None:
-    tokens = torch.tensor([[0, 9, 1], [2, 3, wrong], [wrong, 0, 0]])
+    rows = [[0, 9, 1, 4], [2, 3, wrong], [wrong]]
     with pytest.raises(DataError) as error:
-        check_ids(tokens, 10, "source")
+        check_ids(rows, 10, "source")
     for words in ("source", "0 to 9", "row 1, column 2", f"holds {wrong}", "tokenizer"):
         assert words in str(error.value)
 
 
 def test_ids_of_the_vocabulary_pass() -> None:
-    check_ids(torch.tensor([[0, 9]]), 10, "tokens")
-    check_ids(torch.zeros(0, 4, dtype=torch.long), 10, "tokens")
+    check_ids([[0, 9], []], 10, "tokens")
+    check_ids([], 10, "tokens")
+
+
+@pytest.mark.parametrize("row", [[False, True, True], [True, False, True], [False, False, False]])
+@pytest.mark.parametrize("name", ["keep", "source_keep"])
+def test_padding_that_is_not_on_the_right_is_refused(row: list[bool], name: str) -> None:
+    tokens = torch.tensor([[7, 8, 9]] * 3)
+    keep = torch.tensor([[True, True, False], row, [True] * 3])
+    with pytest.raises(DataError, match=rf"got {name} .*in row 1 .*Pad on the right"):
+        Batch(tokens, source=tokens, **{name: keep})

@@ -10,6 +10,7 @@ import torch
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.answer import Answer, answer
 from glassformer.decode.generate import generate
+from glassformer.foundation.errors import DataError
 from train.examples import VOCAB, model, sequences
 
 LENGTHS = random.Random(1).sample(range(1, 20), 12)
@@ -59,3 +60,10 @@ def test_encoder_fills_as_many_blanks_as_asked():
     assert [len(each.ids) for each in told] == [1, 4, 2]
     assert all(each.complete for each in (*free, *told))
     assert told[2] == free[2]
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
+def test_an_unknown_id_is_named_as_the_caller_has_it(layout):
+    """Not by its place in the batch, where short sources come first and special tokens are added."""
+    with pytest.raises(DataError, match=rf"sources must be from 0 to {VOCAB - 1}.*row 1, column 2 .*holds {VOCAB}\."):
+        answer(model(layout), [[7] * 9, [7, 8, VOCAB, 7], [7]], batch_size=2)

@@ -178,3 +178,21 @@ def test_a_keep_of_numbers_is_refused(name, dtype):
     made = model("decoder")
     with production(), pytest.raises(ConfigError, match=r"keep must be boolean"):
         made(tokens(2, 4), keep=torch.ones(2, 4, dtype=dtype), cache=made.new_cache())
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (1, 4), (1, 1), (4,), (2, 5), (2, 3), (4, 2), (2, 1, 4)])
+def test_a_keep_of_another_shape_is_refused(shape):
+    """Stretched over the tokens, one of [B, 1] puts all keys at position 0, where every query reads them."""
+    keep = torch.ones(shape, dtype=torch.bool)
+    both = model()
+    ids, memory = tokens(2, 4), both.encode(tokens(2, 4))
+    calls = {
+        r"keep .*got keep": lambda: model("decoder")(ids, keep=keep),
+        r"tokens.*got keep": lambda: both(ids, source=ids, source_keep=keep),
+        r"memory_keep .*memory.*got memory_keep": lambda: both(ids, memory=memory, source_keep=keep),
+    }
+    for words, call in calls.items():
+        with production(), pytest.raises(DataError, match=words) as error:
+            call()
+        assert f"{list(shape)} and" in str(error.value)
+        assert "[2, 4]" in str(error.value)

@@ -88,7 +88,7 @@ ROWS: list[Mutant] = [
     Mutant("padding counts as tokens", "data/batch.py",
         "int(keep.sum()) if keep is not None", "keep.numel() if keep is not None", BAT),
     Mutant("an id equal to the vocabulary size passes", "data/batch.py",
-        "(tokens >= vocab_size)", "(tokens > vocab_size)",
+        "max(ids) >= vocab_size", "max(ids) > vocab_size",
         f"{BAT}::test_an_id_outside_the_vocabulary_is_named_by_row_and_column"),
     Mutant("the budget is exceeded by one row", "data/sampler.py", "(place + 1 - first) *", "(place - first) *",
         f"{SAM}::test_every_sample_once_and_no_batch_over_budget"),
@@ -148,5 +148,8 @@ ROWS: list[Mutant] = [
     Mutant("a labelled text has no first token", "data/batch.py",
         "pad([[BOS, *ids] for ids in texts])", "pad([[EOS, *ids] for ids in texts])",
         f"{BAT}::test_labelled_by_example"),
+    Mutant("padding before a token is taken", "data/batch.py",
+        "wrong = (keep[:, 1:] & ~keep[:, :-1]).any(1) | ~keep[:, 0]", "wrong = ~keep.any(1)",
+        f"{BAT}::test_padding_that_is_not_on_the_right_is_refused"),
 ]
 # fmt: on

@@ -9,6 +9,9 @@ ANSWER = "tests/decode/test_answer.py"
 USE = "tests/train/test_use.py"
 TASKS = "tests/learn/test_tasks.py"
 FILES = "tests/learn/test_text_files.py"
+PREPARE = "tests/train/test_prepare.py"
+RECIPE = "tests/train/test_recipe.py"
+EVALUATE = "tests/train/test_evaluate.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
@@ -76,5 +79,23 @@ ROWS: list[Mutant] = [
         "if recipe.data.skip_empty else", "if False else", f"{USE}::test_skipped_pairs_are_part_of_the_score"),
     Mutant("a shared matrix is counted twice", "train/use.py",
         " if row.same_as is None]", "]", f"{USE}::test_every_parameter_has_its_row"),
+    Mutant("two vocabularies of one size share a matrix", "train/prepare.py",
+        "config if source is target else replace(config, share_embeddings=False)", "config",
+        f"{PREPARE}::test_two_vocabularies_have_two_matrices_also_where_they_are_of_one_size"),
+    Mutant("one stack may have answers of any length", "train/recipe.py",
+        "if self.data.task not in EQUAL_LENGTHS:", "if False:",
+        f"{RECIPE}::test_one_stack_fills_answers_as_long_as_their_sources"),
+    Mutant("one stack reads two vocabularies", "train/recipe.py",
+        "if not self.tokenizer.shared:", "if False:", f"{RECIPE}::test_one_stack_has_one_vocabulary"),
+    Mutant("no layers are taken for n_layers", "model/recipe.py",
+        "self.n_layers if own is None else own", "own or self.n_layers", f"{RECIPE}::test_mistake_in_a_file"),
+    Mutant("an answer is compared with spaces it cannot write", "train/evaluate.py",
+        "zip(outputs, wanted, strict=True)", "zip(outputs, targets, strict=True)",
+        f"{EVALUATE}::test_a_target_is_compared_as_the_tokenizer_writes_it"),
+    Mutant("an unknown word is a right answer", "train/evaluate.py",
+        "return target if UNK in ids else", "return", f"{EVALUATE}::test_an_unknown_word_is_never_right"),
+    Mutant("unknown words are not counted", "train/evaluate.py",
+        '{"unknown": unknown} if unknown else {}', "{}",
+        f"{EVALUATE}::test_unknown_words_of_the_sources_are_counted"),
 ]
 # fmt: on

@@ -15,7 +15,7 @@ from glassformer.data.sequences import Sequences
 from glassformer.decode.answer import Answer
 from glassformer.foundation.errors import DataError
 from glassformer.train import evaluate
-from glassformer.train.evaluate import evaluate_model, mean_loss, token_accuracy
+from glassformer.train.evaluate import as_written, evaluate_model, mean_loss, token_accuracy
 from train.examples import model, sequences
 
 PAIRS = [
@@ -141,3 +141,22 @@ def test_evaluation_is_deterministic_and_leaves_random_numbers():
 def test_nothing_to_score(words):
     with pytest.raises(DataError, match="at least one pair"):
         evaluate_model(model(), Encoded(Sequences([]), Sequences([])), words, [])
+
+
+def test_a_target_is_compared_as_the_tokenizer_writes_it(words, answered):
+    """Two spaces or one at the end are nothing that a word tokenizer could write."""
+    network = model(vocab=words.target.vocab_size)
+    targets = ["The  dog runs . ", "A cat", "\tSun", " Up . up "]
+    metrics, _ = evaluate_model(network, encode_pairs(PAIRS, words), words, targets)
+    assert metrics["exact_match"] == 2 / 4
+
+
+def test_an_unknown_word_is_never_right(words):
+    assert as_written("a <unk>  q", words.target) == "a <unk>  q"
+
+
+def test_unknown_words_of_the_sources_are_counted(words, answered):
+    pairs = [Pair(f"{pair.source} q", pair.target) for pair in PAIRS]
+    network = model(vocab=words.target.vocab_size)
+    metrics, _ = evaluate_model(network, encode_pairs(pairs, words), words, [pair.target for pair in pairs])
+    assert metrics["unknown"] == 4

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from glassformer.foundation.errors import DataError
+from glassformer.model.transformer import Transformer
 from glassformer.train.prepare import model_config, prepare, prepare_split
 from train.examples import recipe, texts
 
@@ -67,11 +68,11 @@ def test_pair_that_is_too_long_is_named_before_training(tmp_path, side):
     assert prepare(files(tmp_path, **lines, model__max_len=longest))
 
 
-def test_layout_of_one_sequence_counts_both_sides(tmp_path):
-    lines = {"source": [*SOURCE, "a a a a"], "target": [*TARGET, "x x x"]}
-    with pytest.raises(DataError, match="pair 7 of the train split has 8"):
-        prepare(files(tmp_path, **lines, data__layout="encoder", model__max_len=7))
-    assert prepare(files(tmp_path, **lines, data__layout="encoder", model__max_len=8))
+def test_layout_of_one_sequence_counts_both_sides():
+    """Sources of 2 to 4 symbols, a separator, and as many blanks."""
+    with pytest.raises(DataError, match="of the train split has 9"):
+        prepare(recipe(data__layout="encoder", model__max_len=8))
+    assert prepare(recipe(data__layout="encoder", model__max_len=9))
 
 
 def test_dev_and_test_pairs_are_checked_too(tmp_path):
@@ -135,12 +136,23 @@ def test_given_tokenizers_are_used(tmp_path):
     assert prepare_split(files(tmp_path), old.tokenizers, "dev").encoded.source[1] == old.train.encoded.source[1]
 
 
-@pytest.mark.parametrize(
-    ("layout", "shared"), [("encoder-decoder", True), ("encoder-decoder", False), ("encoder", True)]
-)
-def test_model_has_the_vocabularies_of_the_data(tmp_path, layout, shared):
-    ready = files(tmp_path, data__layout=layout, tokenizer__shared=shared)
+@pytest.mark.parametrize("shared", [True, False])
+def test_model_has_the_vocabularies_of_the_data(tmp_path, shared):
+    ready = files(tmp_path, tokenizer__shared=shared)
     config = model_config(ready, prepare(ready).tokenizers)
     assert config.vocab_size == (12 if shared else 9)
     assert config.source_vocab_size == (None if shared else 9)
-    assert (config.decoder is None) == (layout == "encoder")
+
+
+def test_model_of_one_stack_has_one_vocabulary():
+    ready = recipe(data__layout="encoder")
+    config = model_config(ready, prepare(ready).tokenizers)
+    assert (config.vocab_size, config.source_vocab_size, config.decoder) == (6 + 5, None, None)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_vocabularies_have_two_matrices_also_where_they_are_of_one_size(tmp_path, shared):
+    """The 9 ids of SOURCE and the 9 of TARGET stand for other words."""
+    ready = files(tmp_path, tokenizer__shared=shared)
+    model = Transformer(model_config(ready, prepare(ready).tokenizers))
+    assert (model.encoder.embedding.weight is model.decoder.embedding.weight) == shared

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from glassformer.data.config import DataConfig
 from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import (
     Recipe,
@@ -144,6 +145,8 @@ def test_text_that_is_not_utf8_is_refused():
         ("[model]\ndropout = " + "9" * 400, ["model.dropout", "a number", "got 9999"]),
         ("x = " + "[" * 100_000, ["not valid TOML"]),
         ("[training]\nmetric = 'bleu'\n[data]\ntask = 'copy'", ["training.metric='bleu'", "'copy'", "'exact_match'"]),
+        ("[model]\nencoder_layers = 0", ["model.encoder_layers must be at least 1; got 0", "model.n_layers"]),
+        ("[model]\ndecoder_layers = -1", ["model.decoder_layers must be at least 1; got -1", "model.n_layers"]),
         ("name = 'a/b'", ["without slashes", "'a/b'"]),
         ("name = '..'", ["without slashes", "'..'"]),
     ],
@@ -289,3 +292,21 @@ def test_number_beyond_what_can_be_is_refused_with_the_bound(name, value):
     bound = "at least 1.17" if name.endswith("epsilon") else r"at most \d+"
     with pytest.raises(ConfigError, match=f"{name.split('.')[1]} must be {bound}"):
         override(Recipe("x"), {name: value})
+
+
+@pytest.mark.parametrize("task", ["copy", "reverse", "sort", "numbers", "spell", "pairs"])
+def test_one_stack_fills_answers_as_long_as_their_sources(task):
+    """It is given a blank for each token of the source, and knows no other length."""
+    recipe = replace(Recipe("x"), data=DataConfig(task=task))
+    if task in ("copy", "reverse", "sort"):
+        assert override(recipe, {"data.layout": "encoder"}).data.layout == "encoder"
+        return
+    with pytest.raises(ConfigError, match=rf"as long as their sources.*got data\.task='{task}'.*'encoder-decoder'"):
+        override(recipe, {"data.layout": "encoder"})
+
+
+def test_one_stack_has_one_vocabulary():
+    asked = {"data.layout": "encoder", "tokenizer.shared": False}
+    with pytest.raises(ConfigError, match=r"one vocabulary; got tokenizer\.shared=False.*Try tokenizer\.shared=True"):
+        override(load_recipe("reverse"), asked)
+    assert override(load_recipe("reverse"), asked | {"tokenizer.shared": True}).data.layout == "encoder"

@@ -46,6 +46,10 @@ class Batch:
     label_keep: Bool[Tensor, "B T"] | None = None
     """True where `labels` counts."""
 
+    def __post_init__(self) -> None:
+        check_right("keep", self.keep)
+        check_right("source_keep", self.source_keep)
+
     @classmethod
     def pairs(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
         """For an encoder-decoder: `source` and `tokens`, side by side."""
@@ -132,6 +136,23 @@ class Batch:
         return sides if self.source is None else [*sides, (self.source, self.source_keep)]
 
 
+def check_right(name: str, keep: Tensor | None) -> None:
+    """Raises `DataError` for padding before a real token, and for a row of padding alone, naming the row.
+
+    The next token of a pad would be predicted, and `split` would cut real tokens. On an accelerator there is no look,
+    which would cost a wait: batches are made on the CPU.
+    """
+    if keep is None or keep.device.type != "cpu" or keep.numel() == 0:
+        return
+    wrong = (keep[:, 1:] & ~keep[:, :-1]).any(1) | ~keep[:, 0]
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise DataError(
+            f"A row of a batch begins with its real tokens and ends with its padding; got {name} {keep[row].tolist()} "
+            f"in row {row} (counted from 0). Pad on the right, as Batch.pairs does, and leave empty rows out."
+        )
+
+
 def places(ids: Tensor) -> int:
     """How many places a tensor [B, T] or [B, T, I] has."""
     return ids.shape[0] * ids.shape[1]
@@ -179,15 +200,15 @@ def collate(encoded: Encoded, indices: Sequence[int] | NDArray[np.int64], layout
     return build([encoded.source[row] for row in rows], [encoded.target[row] for row in rows])
 
 
-def check_ids(tokens: Int[Tensor, "B T"], vocab_size: int, name: str) -> None:
-    """DataError for an id outside the vocabulary, naming its row and column; an embedding would only crash."""
-    wrong = ((tokens < 0) | (tokens >= vocab_size)).nonzero()
-    if len(wrong):
-        row, column = (int(place) for place in wrong[0])
-        raise DataError(
-            f"Ids in {name} must be from 0 to {vocab_size - 1}, the vocabulary of the model, but row {row}, column "
-            f"{column} (counted from 0) holds {int(tokens[row, column])}. Encode the text with the model's tokenizer."
-        )
+def check_ids(rows: Sequence[Sequence[int]], vocab_size: int, name: str) -> None:
+    """DataError for an id outside the vocabulary, naming row and place as the caller has them, before any padding."""
+    for row, ids in enumerate(rows):
+        if len(ids) and (min(ids) < 0 or max(ids) >= vocab_size):
+            place = next(place for place, id in enumerate(ids) if not 0 <= id < vocab_size)
+            raise DataError(
+                f"Ids in {name} must be from 0 to {vocab_size - 1}, the vocabulary of the model, but row {row}, column "
+                f"{place} (counted from 0) holds {ids[place]}. Encode the text with the model's tokenizer."
+            )
 
 
 def _check_same_number(

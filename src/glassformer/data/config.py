@@ -11,6 +11,8 @@ PAIRS = "pairs"
 LABELLED = "labelled"
 FILES = (PAIRS, LABELLED)
 """The tasks that read files of the user."""
+EQUAL_LENGTHS = ("copy", "reverse", "sort")
+"""The tasks whose answers have as many tokens as their sources."""
 SPLITS = ("train", "dev", "test")
 LABEL = "label"
 LAYOUTS = ("encoder-decoder", "encoder", LABEL)

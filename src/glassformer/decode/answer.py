@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from glassformer.data.vocabulary import EOS
-from glassformer.decode.generate import fill_blanks, generate
+from glassformer.decode.generate import check_sources, fill_blanks, generate
 from glassformer.model.transformer import Transformer
 
 
@@ -29,6 +29,7 @@ def answer(
 
     `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks.
     """
+    check_sources(model, sources)  # before sorting: an error names the caller's row
     if lengths is None and not model.config.stack.causal:
         lengths = [len(source) for source in sources]
     answers: list[Answer | None] = [None] * len(sources)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.data.batch import pad
+from glassformer.data.batch import check_ids, pad
 from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
@@ -81,6 +81,13 @@ def check_writes(model: Transformer) -> None:
         )
 
 
+def check_sources(model: Transformer, sources: Sequence[Sequence[int]]) -> None:
+    """Refuse an id outside the source vocabulary by its row and column among `sources`. Errors: `DataError`."""
+    size = model.config.source_vocab_size or model.config.vocab_size
+    if size is not None:
+        check_ids(sources, size, "sources")
+
+
 class _Run(NamedTuple):
     """What goes from one step to the next."""
 
@@ -105,6 +112,8 @@ def _start(
         prompts = [[BOS]] * len(sources)
     if sources is not None and len(sources) != len(prompts):
         raise DataError(f"Each source has one prompt; got {len(sources)} sources and {len(prompts)} prompts.")
+    check_sources(model, sources or [])
+    check_ids(prompts, model.config.vocab_size or 0, "prompts")
     device = next(model.parameters()).device
     memory = memory_keep = None
     if sources is not None:
@@ -150,6 +159,7 @@ def _leave(going: list[int], done: list[bool], run: _Run, max_len: int | None) -
 def fill_blanks(model: Transformer, sources: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[list[int]]:
     """Answers of an encoder alone: row i reads [source, <sep>, blanks] and fills `lengths[i]` blanks at once."""
     check_writes(model)
+    check_sources(model, sources)
     model.eval()
     device = next(model.parameters()).device
     rows = [[*source, SEP, *[BLANK] * length] for source, length in zip(sources, lengths, strict=True)]

@@ -32,7 +32,7 @@ def cross_attention_picture(model: Transformer, tokenizers: Tokenizers, source: 
     """
     ids = tokenizers.source.encode(source)
     (given,) = answer(model, [ids])
-    batch = Batch.pairs([ids], [given.ids])
+    batch = Batch.pairs([ids], [given.ids]).to(next(model.parameters()).device)
     assert batch.source is not None
     with torch.no_grad(), observe(model) as seen:
         model(batch.tokens[:, :-1], source=batch.source)  # the row that reads token t writes token t + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.model.config import ModelConfig, StackConfig
 from glassformer.model.outputs import Classify, Lm
@@ -113,6 +114,14 @@ class ModelRecipe:
     summary: int = 1
     """Last keys of a block that later blocks read."""
 
+    def __post_init__(self) -> None:
+        for name in ("encoder_layers", "decoder_layers"):
+            if self._layers(name) < 1 and getattr(self, name) is not None:
+                raise ConfigError(
+                    f"model.{name} must be at least 1; got {getattr(self, name)}. Leave it out for as many as "
+                    f"model.n_layers, or try model.{name}=1."
+                )
+
     def build(
         self, layout: str, vocab_size: int, source_vocab_size: int | None = None, n_labels: int | None = None
     ) -> ModelConfig:
@@ -121,8 +130,8 @@ class ModelRecipe:
         both: dict[str, Any] = {name: getattr(self, name) for name in shared_names} | self._order()
         two = layout == "encoder-decoder"
         of_encoder = both | {name: DEFAULTS[name] for name in LOOK_BACK} if two else both
-        encoder = StackConfig(n_layers=self.encoder_layers or self.n_layers, **of_encoder)
-        decoder = StackConfig(n_layers=self.decoder_layers or self.n_layers, causal=True, **both) if two else None
+        encoder = StackConfig(n_layers=self._layers("encoder_layers"), **of_encoder)
+        decoder = StackConfig(n_layers=self._layers("decoder_layers"), causal=True, **both) if two else None
         return ModelConfig(
             vocab_size=vocab_size,
             encoder=encoder,
@@ -135,6 +144,11 @@ class ModelRecipe:
             deepnorm=self.deepnorm,
             head=Lm() if n_labels is None else Classify(n_labels, self.pooling, self.head_dropout),
         )
+
+    def _layers(self, name: str) -> int:
+        """Blocks of the stack that has a number of its own by that name."""
+        own: int | None = getattr(self, name)
+        return self.n_layers if own is None else own
 
     def _order(self) -> dict[str, RotaryConfig | RelativeConfig]:
         """Settings of the position schemes, which stacks hold in values of their own."""

@@ -70,9 +70,13 @@ class Stack(nn.Module):
         """The vectors. `keep` is False at padding, which may stand anywhere: positions count real tokens.
 
         A stack with `n_features` reads vectors in place of ids. Errors: `DataError` for an id outside the vocabulary,
-        for features that are not finite and for a sequence longer than max_len.
+        for features that are not finite, for a sequence longer than max_len and for a `keep` of another shape than
+        what it marks: stretched over it, a key would count as another's.
         """
         check_keep(keep)
+        check_shape("keep", keep, "tokens", tokens)
+        if memory is not None:
+            check_shape("memory_keep", memory_keep, "memory", memory)
         x = self.embedding(tokens)
         if self.token_dropout.p and self.training:
             x = x * self.token_dropout(x.new_ones(*x.shape[:2], 1))
@@ -147,6 +151,15 @@ class Stack(nn.Module):
         block = self.blocks[-1]
         assert isinstance(block, Block)
         return block.feed_forward.norm_sum
+
+
+def check_shape(name: str, keep: Tensor | None, marked: str, values: Tensor) -> None:
+    """Raises `DataError` for a mask that has not one value for each place of `values` [B, T, ...]."""
+    if keep is not None and keep.shape != values.shape[:2]:
+        raise DataError(
+            f"{name} says of each place of {marked} whether it is real, so both have one shape [B, T]; got {name} "
+            f"{list(keep.shape)} and {marked} {list(values.shape[:2])}. Give keep=None where nothing is padding."
+        )
 
 
 def whole(tokens: Int[Tensor, "B T"] | Float[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:

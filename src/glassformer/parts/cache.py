@@ -1,6 +1,7 @@
 """Keys and values already computed, so that a decoding step projects only the new tokens.
 
-`Growing` is the one to read, `Fixed` (constant shapes) the one to run; `Once` holds the keys of an encoder's memory;
+`Growing` is what `generate` uses; `Fixed` has constant shapes, which a compiled step needs; `Once` holds the keys of
+an encoder's memory;
 `State` (in state.py) is that of linear attention.
 Attention cannot tell them apart. The cache also knows where each key stands, so rows of unequal length share a batch.
 """

@@ -10,6 +10,7 @@ import torch
 from glassformer.data.batch import collate
 from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded, Tokenizers
+from glassformer.data.vocabulary import UNK, Tokenizer
 from glassformer.decode.answer import Answer, answer
 from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
@@ -40,10 +41,11 @@ def evaluate_model(
 ) -> Scores:
     """Scores under free decoding: the model reads the source alone, and goes on from its own tokens.
 
-    `exact_match`: the share of outputs equal to their target, as text. `token_accuracy`: the share of places that
-    hold the right token, of the longer of output and target. `loss`: nats a target token, given the right tokens
-    before it. `n`: pairs. `cut`: outputs that reached max_new_tokens before their end. With `as_text` also `bleu`
-    and `chrf` on detokenised text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
+    `exact_match`: the share of outputs equal to their target, as the tokenizer writes it. `token_accuracy`: the share
+    of places that hold the right token, of the longer of output and target. `loss`: nats a target token, given the
+    right tokens before it. `n`: pairs. `cut`: outputs that reached max_new_tokens before their end. `unknown`, where
+    there are any: tokens of the sources that the vocabulary lacks. With `as_text` also `bleu` and `chrf` on detokenised
+    text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
     """
     if len(encoded) == 0:
         raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")
@@ -53,14 +55,26 @@ def evaluate_model(
     lengths = encoded.target.lengths.tolist() if layout == "encoder" else None
     answers = answer(model, encoded.source, max_new_tokens=max_new_tokens, batch_size=batch_size, lengths=lengths)
     outputs = [tokenizers.target.decode(each.ids) for each in answers]
+    wanted = [as_written(each, tokenizers.target) for each in targets]
+    unknown = sum(source.count(UNK) for source in encoded.source)
     metrics: dict[str, Metric] = {
-        "exact_match": sum(a == b for a, b in zip(outputs, targets, strict=True)) / len(targets),
+        "exact_match": sum(a == b for a, b in zip(outputs, wanted, strict=True)) / len(targets),
         "token_accuracy": token_accuracy(answers, encoded),
         "loss": loss,
         "n": len(targets),
         "cut": sum(not each.complete for each in answers),
     }
+    metrics |= {"unknown": unknown} if unknown else {}
     return Scores(metrics | (text_scores(outputs, targets) if as_text else {}), outputs)
+
+
+def as_written(target: str, tokenizer: Tokenizer) -> str:
+    """The target as the tokenizer would write it, say with one space between words; as it is where it has unknown ones.
+
+    An <unk> in the answer is then never taken for a word that the vocabulary lacks.
+    """
+    ids = tokenizer.encode(target)
+    return target if UNK in ids else tokenizer.decode(ids)
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from glassformer.data.dataset import Encoded, Tokenizers
+from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.classify import label_probabilities
 from glassformer.model.transformer import Transformer
@@ -27,7 +28,10 @@ class LabelScores(NamedTuple):
 def evaluate_labels(
     model: Transformer, encoded: Encoded, tokenizers: Tokenizers, loss: float, *, batch_size: int = 128
 ) -> LabelScores:
-    """`accuracy`: the share of right labels. `macro_f1`: the mean F1 of the labels. `loss`: nats a text. `n`: texts."""
+    """`accuracy`: the share of right labels. `macro_f1`: the mean F1 of the labels. `loss`: nats a text. `n`: texts.
+
+    `unknown`, where there are any: tokens of the texts that the vocabulary lacks.
+    """
     given = label_probabilities(model, encoded.source, batch_size=batch_size).argmax(-1).tolist()
     wanted = [id - FIRST_LABEL for (id,) in encoded.target]
     names = tokenizers.target.tokens(range(FIRST_LABEL, tokenizers.target.vocab_size))
@@ -38,6 +42,8 @@ def evaluate_labels(
         "loss": loss,
         "n": len(wanted),
     }
+    if unknown := sum(text.count(UNK) for text in encoded.source):
+        metrics["unknown"] = unknown
     return LabelScores(metrics, [names[label] for label in given], details(counts, names))
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glassformer.data.batch import Batch, collate
 from glassformer.data.config import LABEL
@@ -123,9 +123,13 @@ def check_lengths(encoded: Encoded, recipe: Recipe, split: str) -> None:
 
 
 def model_config(recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
-    """The model that the recipe asks for, with the vocabularies that the data have."""
+    """The model that the recipe asks for, with the vocabularies that the data have.
+
+    Two vocabularies may be of one size, so it is their tokenizers that say whether one matrix can embed both.
+    """
     source, target = tokenizers
     if isinstance(target, Labels):
         return recipe.model.build(recipe.data.layout, source.vocab_size, n_labels=len(target.entries))
-    own = None if source is target or recipe.data.layout == "encoder" else source.vocab_size
-    return recipe.model.build(recipe.data.layout, target.vocab_size, own)
+    own = None if source is target else source.vocab_size
+    config = recipe.model.build(recipe.data.layout, target.vocab_size, own)
+    return config if source is target else replace(config, share_embeddings=False)

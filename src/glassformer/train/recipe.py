@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from glassformer.data.config import LABEL, PAIRS, SPLITS, DataConfig, TokenizerConfig
+from glassformer.data.config import EQUAL_LENGTHS, LABEL, PAIRS, SPLITS, DataConfig, TokenizerConfig
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
 from glassformer.model.recipe import ModelRecipe
@@ -55,6 +55,22 @@ class Recipe:
         labels = 2 if self.data.layout == LABEL else None
         self.model.build(self.data.layout, vocab_size=1, n_labels=labels)  # a model that cannot be is refused at once
         self._check_metric(self.training.metric)
+        if self.data.layout == "encoder":
+            self._check_blanks()
+
+    def _check_blanks(self) -> None:
+        """One stack reads source and blanks by one embedding, and is told how many blanks by the source alone."""
+        if self.data.task not in EQUAL_LENGTHS:
+            raise ConfigError(
+                "data.layout='encoder' fills one blank for each token of the source, so answers must be as long as "
+                f"their sources, as they are in {', '.join(EQUAL_LENGTHS)}; got data.task={self.data.task!r}. "
+                "Try data.layout='encoder-decoder'."
+            )
+        if not self.tokenizer.shared:
+            raise ConfigError(
+                "data.layout='encoder' reads and fills in by one vocabulary; got tokenizer.shared=False, which makes "
+                "two. Try tokenizer.shared=True, or data.layout='encoder-decoder'."
+            )
 
     def _check_metric(self, metric: str) -> None:
         tells_labels = self.data.layout == LABEL
