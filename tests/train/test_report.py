@@ -182,7 +182,9 @@ def test_line_cut_short_by_a_kill_is_dropped(tmp_path, cut):
     assert path.read_text() == "".join(whole[:-cut].rpartition("\n")[:2])
 
 
-@pytest.mark.parametrize("line", ["\x00\x00\x00\n", "[]\n", '{"loss": 1}\n', "3\n", '{"step": "x"}\n', "\udcff\n", "\n"])
+@pytest.mark.parametrize(
+    "line", ["\x00\x00\x00\n", "[]\n", '{"loss": 1}\n', "3\n", '{"step": "x"}\n', "\udcff\n", "\n"]
+)
 @pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl"])
 def test_damaged_line_is_named_and_nothing_is_dropped(tmp_path, line, name):
     path = tmp_path / name
