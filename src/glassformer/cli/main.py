@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 
 from glassformer import __version__
 from glassformer.cli.verbs import VERBS
@@ -39,7 +40,7 @@ def open_closed_streams() -> None:
     """A standard stream that the caller closed (`<&-`, `>&-`) is /dev/null: nothing to read, nobody to tell."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - to the end of the program
 
 
 def attempt(words: list[str]) -> int:

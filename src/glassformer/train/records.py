@@ -98,7 +98,7 @@ def drop_beyond(path: Path, step: int) -> None:
 def dated_lines(path: Path) -> list[tuple[int, str]]:
     """The whole lines of a .jsonl file, each with its step. The last may be half a line, which is left out.
 
-    Errors: `CheckpointError` for another line without a step: no kill leaves such a one, and what it said would be lost.
+    Errors: `CheckpointError` for another line without a step: no kill leaves such a one.
     """
     if not path.exists():
         return []
@@ -115,7 +115,7 @@ def dated_lines(path: Path) -> list[tuple[int, str]]:
         except (ValueError, RecursionError):
             pass
         raise CheckpointError(
-            f"{path}:{number}: a line is a JSON object with a step, but this one is {line[:60]!r}. Mend the line or take "
-            "it out, or move the file away to go on without the figures so far."
+            f"{path}:{number}: a line is a JSON object with a step, but this one is {line[:60]!r}. Mend the line or "
+            "take it out, or move the file away to go on without the figures so far."
         )
     return found

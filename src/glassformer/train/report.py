@@ -18,7 +18,7 @@ from glassformer.train.wording import duration, figures, line_interval, sample_t
 
 
 class Screen(Console):
-    """Standard error. rich ends the program where the reader of a pipe went away; here that is an error like another."""
+    """Standard error. Where the reader of a pipe went away rich ends the program; here that is an error like others."""
 
     def __init__(self) -> None:
         super().__init__(stderr=True)
