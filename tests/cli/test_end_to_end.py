@@ -221,7 +221,7 @@ def test_failed_overwrite_gives_the_old_run_back(trained, tmp_path, refused):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.parametrize("verb", ["resume", "evaluate", "params"])
+@pytest.mark.parametrize("verb", ["evaluate", "params"])
 def test_run_without_a_checkpoint(trained, tmp_path, run, verb):
     out = shutil.copytree(trained, tmp_path / "run")
     shutil.rmtree(out / "checkpoints")

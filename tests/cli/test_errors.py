@@ -38,8 +38,6 @@ ROOT = Path(__file__).parents[2]
         (["train", "reverse", "--data.train", "x.tsv"], ["data.train", "'reverse'", "data.task"]),
         (["train", "reverse", "--data.max-length", "4"], ["data.max_length (4)", "data.min_length (8)"]),
         (["train", "multi30k", "--data.train-source", "x"], ["data.train_source", "data.train_target"]),
-        (["train", "reverse", "--out", "a", "--out=b"], ["A flag is given once; --out came twice"]),
-        (["train", "reverse", "--training.steps=1", "--training.steps", "2"], ["once; training.steps came twice"]),
         (["train", "n" * 300], ["too long", "Give a shorter one"]),
         (["resume", "n" * 300], ["too long", "Give a shorter one"]),
         (["evaluate", "nowhere"], ["nowhere is not a run folder", "does not exist", "glassformer train"]),

@@ -15,6 +15,7 @@ from glassformer.parts import POOLINGS
 
 TINY = (
     *("--model.d-model", "16", "--model.n-heads", "2", "--model.d-ff", "16", "--model.dropout", "0"),
+    *("--model.init", "xavier", "--model.scale-embeddings", "true"),
     *("--model.token-dropout", "0", "--model.head-dropout", "0", "--tokenizer.min-count", "1"),
     *("--training.threads", "1", "--training.device", "cpu", "--training.precision", "float32"),
     *("--training.steps", "120", "--training.warmup", "10", "--training.learning-rate", "1e-2"),

@@ -34,7 +34,7 @@ ROWS: list[Mutant] = [
     Mutant("more threads than pay", "foundation/runtime.py",
         "min(allowed, MOST_THREADS)", "allowed", RUNTIME),
     Mutant("a device out of reach is chosen", "foundation/runtime.py",
-        "torch.empty(0, device=device)", "pass", RUNTIME),
+        "torch.empty(0, device=device).is_meta", "device.type == 'meta'", RUNTIME),
 
     # softmax over few keys
     Mutant("the pull of the row's sum is forgotten", "attend/softmax.py",

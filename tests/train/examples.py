@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from glassformer.data.vocabulary import SPECIALS
 from glassformer.model.outputs import Classify, Regress, Tag
 from glassformer.model.recipe import ModelRecipe
 from glassformer.parts import POSITIONS
-from glassformer.store.folders import step_folder
+from glassformer.store.folders import checkpoints, step_folder
 from glassformer.store.manifest import MANIFEST
 from glassformer.train.events import Event
 from glassformer.train.recipe import Recipe, override
@@ -166,3 +167,12 @@ def texts(folder: Path, **lines: list[str]) -> dict[str, Path]:
     for name, path in paths.items():
         path.write_text("".join(f"{line}\n" for line in lines[name]), "utf-8")
     return paths
+
+
+def killed_after(whole: Path, step: int, to: Path) -> Path:
+    """What a kill would have left: no later checkpoints, but later lines of figures."""
+    shutil.copytree(whole, to)
+    for each, folder in checkpoints(to).items():
+        if each > step:
+            shutil.rmtree(folder)
+    return to

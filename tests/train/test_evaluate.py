@@ -147,7 +147,7 @@ def test_a_target_is_compared_as_the_tokenizer_writes_it(words, answered):
     """Two spaces or one at the end are nothing that a word tokenizer could write."""
     network = model(vocab=words.target.vocab_size)
     targets = ["The  dog runs . ", "A cat", "\tSun", " Up . up "]
-    metrics, _ = evaluate_model(network, encode_pairs(PAIRS, words), words, targets)
+    metrics, *_ = evaluate_model(network, encode_pairs(PAIRS, words), words, targets)
     assert metrics["exact_match"] == 2 / 4
 
 
@@ -158,5 +158,5 @@ def test_an_unknown_word_is_never_right(words):
 def test_unknown_words_of_the_sources_are_counted(words, answered):
     pairs = [Pair(f"{pair.source} q", pair.target) for pair in PAIRS]
     network = model(vocab=words.target.vocab_size)
-    metrics, _ = evaluate_model(network, encode_pairs(pairs, words), words, [pair.target for pair in pairs])
+    metrics, *_ = evaluate_model(network, encode_pairs(pairs, words), words, [pair.target for pair in pairs])
     assert metrics["unknown"] == 4

@@ -11,20 +11,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from glassformer.foundation.errors import CheckpointError
-from glassformer.train.events import Evaluated, Finished, Progress, Sample, Saved, Started, Stopped
-from glassformer.train.records import drop_beyond
+from glassformer.train.events import Evaluated, Finished, Progress, Sample, Started, Stopped
 from glassformer.train.report import Reporter
-from glassformer.train.wording import duration, line_interval, printable
-
-STEPS = 40
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
+from train.shown import STEPS, Terminal, evaluated, events, follow, report
 
 
 @pytest.fixture(autouse=True)
@@ -32,46 +21,6 @@ def plain_environment(monkeypatch):
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "JUPYTER_COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-
-
-def progress(step: int, seconds: float = 1.0) -> Progress:
-    return Progress(
-        step=step,
-        steps=STEPS,
-        epoch=step // 7,
-        loss=3 / step,
-        learning_rate=1e-3 * step,
-        grad_norm=1 / 3,
-        tokens_per_second=12345.6,
-        pad_share=0.0625,
-        seconds=seconds * step,
-    )
-
-
-def evaluated(step: int, **more: float) -> Evaluated:
-    samples = [Sample("a b", "b a", "b a"), Sample("c d", "d c", f"c {step}")]
-    return Evaluated(step, {"exact_match": 0.5, "n": 500, "bleu_signature": "nrefs:1", **more}, samples, is_best=True)
-
-
-def events(first: int, last: int, seconds: float = 1.0):
-    """A run from step `first` to `last`, evaluated and saved every ten steps."""
-    yield Started(first - 1, STEPS, ["device: cpu, as there is no other"])
-    for step in range(first, last + 1):
-        yield progress(step, seconds)
-        if step % 10 == 0:
-            yield evaluated(step)
-            yield Saved(step, Path("checkpoints") / f"step-{step:09d}")
-
-
-def report(run: Path, stream: io.StringIO, *parts) -> str:
-    follow(run, parts, stream)
-    return stream.getvalue()
-
-
-def follow(run: Path, parts, stream: io.StringIO) -> None:
-    with Reporter(run, Console(file=stream)) as reporter:
-        for event in parts:
-            reporter(event)
 
 
 def content(run: Path, *names: str) -> dict[str, bytes]:
@@ -173,39 +122,6 @@ def test_time_left_is_counted_from_the_first_step(tmp_path):
     assert "step 32/40 80% 0:16 left" in shown
 
 
-@pytest.mark.parametrize("cut", range(1, 60, 7))
-def test_line_cut_short_by_a_kill_is_dropped(tmp_path, cut):
-    path = tmp_path / "metrics.jsonl"
-    whole = '{"step": 1, "loss": 1.5}\n{"step": 2, "loss": 1.25}\n'
-    path.write_text(whole[:-cut])
-    drop_beyond(path, 2)
-    assert path.read_text() == "".join(whole[:-cut].rpartition("\n")[:2])
-
-
-@pytest.mark.parametrize(
-    "line", ["\x00\x00\x00\n", "[]\n", '{"loss": 1}\n', "3\n", '{"step": "x"}\n', "\udcff\n", "\n"]
-)
-@pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl"])
-def test_damaged_line_is_named_and_nothing_is_dropped(tmp_path, line, name):
-    path = tmp_path / name
-    content = f'{{"step": 1}}\n{line}{{"step": 2}}\n'.encode("utf-8", "surrogateescape")
-    path.write_bytes(content)
-    (tmp_path / "metrics.jsonl").touch()
-    with pytest.raises(CheckpointError, match=rf"{name}:2: a line is a JSON object with a step, .*move the file away"):
-        report(tmp_path, io.StringIO(), *events(2, 3))
-    assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [("metrics.jsonl", "file"), ("timing.jsonl", "file"), ("log.txt", "file"), ("samples", "folder")],
-)
-def test_what_stands_in_the_way_is_named(tmp_path, name, kind):
-    (tmp_path / name).mkdir() if kind == "file" else (tmp_path / name).touch()
-    with pytest.raises(CheckpointError, match=rf"{name} must be a {kind}, .* Move it away"):
-        report(tmp_path, io.StringIO(), *events(1, 2))
-
-
 class Broken(io.StringIO):
     """A stream whose reader goes away after the first line."""
 
@@ -226,7 +142,6 @@ class Broken(io.StringIO):
 @pytest.mark.parametrize("error", [errno.EPIPE, errno.EIO])
 def test_dead_console_ends_nothing(tmp_path, monkeypatch, terminal, error):
     monkeypatch.setattr("sys.stderr", Broken(terminal, error))
-    monkeypatch.setattr("os.dup2", None)  # never needed for a stream without a number, least of all on stdout
     with Reporter(tmp_path) as reporter:
         for event in (*events(1, 20), Stopped(20, "interrupted")):
             reporter(event)
@@ -313,23 +228,3 @@ def test_long_lines_are_not_broken(tmp_path):
     text = "word " * 100 + "end"
     shown = report(tmp_path, io.StringIO(), Started(0, STEPS), Evaluated(1, {}, [Sample(text, text, text)]))
     assert f"  source  {text}\n" in shown
-
-
-def test_printable():
-    assert printable("a ü 漢 \t\n\x00") == "a ü 漢 \ufffd\ufffd\ufffd"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.4, "0:00"), (59.6, "1:00"), (65.0, "1:05"), (600.0, "10:00"), (3661.0, "1:01:01"), (90061.0, "1 day, 1:01:01")],
-)
-def test_duration(seconds, text):
-    assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("steps", "interval"), [(1, 1), (20, 1), (21, 2), (40, 2), (41, 5), (1000, 50), (1001, 100), (10**6, 50_000)]
-)
-def test_line_interval(steps, interval):
-    assert line_interval(steps) == interval
-    assert steps / interval <= 20

@@ -4,39 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 from itertools import islice
-from pathlib import Path
 
 import pytest
 import torch
 
 from glassformer.foundation.errors import CheckpointError
-from glassformer.store.checkpoint import load, load_optimizer, save
-from glassformer.store.folders import checkpoints, step_folder
+from glassformer.store.checkpoint import load, save
+from glassformer.store.folders import step_folder
 from glassformer.train import session as module
 from glassformer.train.events import Evaluated, Finished, Progress, Saved, Started, Stopped
 from glassformer.train.recipe import dumps_recipe
 from glassformer.train.session import resume, start
-from train.examples import STEPS, assert_same, assert_same_end, follow, recipe, texts, weights
-
-
-def killed_after(whole: Path, step: int, to: Path) -> Path:
-    """What a kill would have left: no later checkpoints, but later lines of figures."""
-    shutil.copytree(whole, to)
-    for each, folder in checkpoints(to).items():
-        if each > step:
-            shutil.rmtree(folder)
-    return to
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
-    """A run that nothing happened to, saved at every step."""
-    run = tmp_path_factory.mktemp("whole") / "run"
-    follow(start(recipe(checkpoint__every=1), run))
-    return run
+from train.examples import STEPS, assert_same, assert_same_end, follow, killed_after, recipe, texts, weights
 
 
 def test_the_example_has_all_that_might_not_resume(whole):
@@ -262,54 +242,6 @@ def test_arithmetic_is_chosen_by_one_piece_of_a_batch(tmp_path, monkeypatch):
     session = start(recipe(training__accumulate=3), tmp_path / "run")
     whole = [batch for _, batch in islice(session.prepared.batches(0), 2)]
     assert [len(piece.tokens) for piece in timed] == [len(batch.split(3)[0].tokens) for batch in whole]
-
-
-@pytest.mark.parametrize("step", [0, 3])
-def test_killed_before_the_first_checkpoint(whole, tmp_path, step):
-    run = tmp_path / "run"
-    shutil.copytree(whole, run)
-    shutil.rmtree(run / "checkpoints")
-    if not step:  # as a kill between the recipe and the first line leaves it
-        for name in ("metrics.jsonl", "timing.jsonl", "log.txt"):
-            (run / name).unlink()
-        shutil.rmtree(run / "samples")
-    torch.manual_seed(99)
-    session = resume(run)
-    assert session.step == 0
-    assert "there is no checkpoint yet, so training begins at step 0" in session.notes
-    follow(session)
-    assert_same_end(run, whole)
-
-
-def test_run_whose_checkpoints_are_all_damaged_is_refused(whole, tmp_path):
-    run = killed_after(whole, 2, tmp_path / "run")
-    for folder in checkpoints(run).values():
-        (folder / "state.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"no intact checkpoint to go on from.*--overwrite"):
-        resume(run)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"step": 5}, "step is 5, which is not that in the folder's name"),
-        ({"step": True}, "step is True"),
-        ({"step": 10**25}, "step is 1000"),
-        ({"best": 9}, "best is 9, but must be a step up to 4"),
-        ({"best": 4, "best_metrics": {}}, "best_metrics has no number for 'loss'"),
-        ({"best": 4, "best_metrics": {"loss": "1"}}, "best_metrics has no number for 'loss'"),
-        ({"best": 4, "best_metrics": {"loss": 1.0, "exact_match": 1.0, "n": [3]}}, "best_metrics holds 'n'"),
-        ({"since_best": -1}, "since_best is -1"),
-    ],
-    ids=str,
-)
-def test_edited_state_is_refused_when_it_is_loaded(whole, tmp_path, change, says):
-    run = killed_after(whole, 4, tmp_path / "run")
-    folder = step_folder(run, 4)
-    loaded, moments = load(folder), load_optimizer(folder)
-    save(folder, loaded.model, loaded.tokenizers, optimizer=moments, state={**loaded.state, **change})
-    with pytest.raises(CheckpointError, match=rf"saved itself; in the state of .*step-000000004 .*{re.escape(says)}"):
-        resume(run)
 
 
 def test_resumed_model_is_the_saved_one(whole):

@@ -42,8 +42,6 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
         given = value if equals else None
         if "." in flag and verb.sections:
             key, change = read_setting(flag, given, rest, verb)
-            if key in found.changes:
-                raise ConfigError(f"A setting is given once; {key} came twice. Take one of the two out.")
             found.changes[key] = change
             continue
         option = options.get(flag.replace("_", "-"))
@@ -51,8 +49,6 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
             raise ConfigError(f"`glassformer {name}` has no flag --{flag}. {suggestion('--' + flag, dashed(options))}")
         if option.value is None and given is not None:
             raise ConfigError(f"--{option.name} takes no value; got {given!r}. Write --{option.name} alone.")
-        if option.name in found.options:
-            raise ConfigError(f"A flag is given once; --{option.name} came twice. Take one of the two out.")
         found.options[option.name] = "" if option.value is None else taken(option.name, given, rest)
     return found
 

@@ -41,6 +41,7 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
+        self.pattern = config.pattern
         scale = math.sqrt(config.d_model) if scale_embeddings else 1.0
         self.embedding = build_input(config, vocab_size, scale)
         self.token_dropout = Dropout(config.token_dropout)
@@ -106,7 +107,7 @@ class Stack(nn.Module):
     def _mask(self, step: Step, like: Tensor) -> Mask:
         config = self.config
         bias = self.positions.score_bias(step.positions, step.keys, like)
-        pattern = config.pattern
+        pattern = self.pattern
         if step.in_order or config.attention_rule == "linear" or (pattern and self._in_columns(step)):
             # Real tokens stand in the order of their columns, so which columns are real is all that must be said.
             keep = None if step.in_order else torch.atleast_2d(step.keys >= 0)

@@ -101,14 +101,14 @@ class Reporter:
                 os.dup2(nowhere, self.console.file.fileno())
                 os.close(nowhere)
 
-    def moving_line(self, event: Started) -> progress.Progress:
-        """The line that moves on a terminal, begun."""
+    def moving_line(self, event: Started) -> progress.Progress | None:
+        """The line that moves on a terminal, begun; None where that failed."""
         # The text fits 80 columns; a bar of no set width takes what a wider terminal leaves.
         columns = (progress.TextColumn("{task.description}", markup=False), progress.BarColumn(bar_width=None))
         bar = progress.Progress(*columns, console=self.console, refresh_per_second=4, expand=True)
         bar.add_task("", total=event.steps, completed=event.step)
         self.show(bar.start)
-        return bar
+        return None if self.console.quiet else bar
 
     def show_progress(self, event: Progress) -> None:
         """Move the line, and every so many steps write one."""

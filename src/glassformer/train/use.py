@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -18,6 +17,7 @@ from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.evaluate import evaluate_model
 from glassformer.train.events import Metric
+from glassformer.train.passed_over import told
 from glassformer.train.prepare import prepare_split
 from glassformer.train.recipe import Recipe, load_recipe
 
@@ -107,7 +107,7 @@ def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> It
 
 def parameters(run: Path) -> tuple[list[Row], int]:
     """Where the parameters of the best checkpoint are, and how many; a tensor used twice stands once."""
-    rows, total = count_parameters(_told(load(run)).model)
+    rows, total = count_parameters(told(load(run)).model)
     return [row for row in rows if row.same_as is None], total
 
 
@@ -126,13 +126,4 @@ def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
 def _load(run: Path, recipe: Recipe) -> Loaded:
     device, _ = choose_device(recipe.training.device)
     choose_threads(recipe.training.threads)
-    return _told(load(run, device=device))
-
-
-def _told(loaded: Loaded) -> Loaded:
-    """What was loaded, after saying on standard error which checkpoints were passed over for it, and why."""
-    for each in loaded.skipped:
-        print(f"passed over: {each.reason}", file=sys.stderr)
-    if loaded.skipped:
-        print(f"used instead: {loaded.folder}", file=sys.stderr)
-    return loaded
+    return told(load(run, device=device))
