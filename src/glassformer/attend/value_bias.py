@@ -22,12 +22,13 @@ class ValueBias:
     def read(self, weights: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T K"]:
         """sum over s of weight[t, s] table[index[t, s]]: the weights are summed by row, then the rows are mixed.
 
-        So no vector for each pair is ever held. The sum over keys is taken in float32 at least.
+        So no vector for each pair is ever held. Sums are taken in float32 at least.
         """
         wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
         rows = self.index if self.index.ndim == 3 else self.index[None]
         empty = wide.new_zeros(*wide.shape[:-1], len(self.table))
         by_row = empty.scatter_add(-1, rows[:, None].expand_as(wide), wide)
+<<<<<<< HEAD
         return by_row.to(weights.dtype) @ self.table.to(weights.dtype)
 
 
@@ -38,3 +39,6 @@ def refuse(value_bias: ValueBias | None, backend: str) -> None:
             f"A value bias is mixed by the attention weights, which the backend {backend!r} never holds whole. "
             "Use the backend 'matmul', or 'auto'."
         )
+=======
+        return (by_row @ self.table.to(wide.dtype)).to(weights.dtype)
+>>>>>>> 6b2e919 (Sums of a value bias stay wide to their end)
