@@ -140,7 +140,7 @@ def test_differences_are_listed(saved, change, says):
         ({"d_ff": 10**300}, "d_ff"),
         ({"n_layers": 10**5}, "n_layers"),
         ({"n_heads": 10**9}, "n_heads"),
-        ({"max_len": 2**62, "positions": "learned"}, "overflowed"),
+        ({"max_len": 2**62, "positions": "learned"}, "max_len must be at most 2147483647"),
     ],
     ids=str,
 )

@@ -28,8 +28,7 @@ class ValueBias:
         rows = self.index if self.index.ndim == 3 else self.index[None]
         empty = wide.new_zeros(*wide.shape[:-1], len(self.table))
         by_row = empty.scatter_add(-1, rows[:, None].expand_as(wide), wide)
-<<<<<<< HEAD
-        return by_row.to(weights.dtype) @ self.table.to(weights.dtype)
+        return (by_row @ self.table.to(wide.dtype)).to(weights.dtype)
 
 
 def refuse(value_bias: ValueBias | None, backend: str) -> None:
@@ -39,6 +38,3 @@ def refuse(value_bias: ValueBias | None, backend: str) -> None:
             f"A value bias is mixed by the attention weights, which the backend {backend!r} never holds whole. "
             "Use the backend 'matmul', or 'auto'."
         )
-=======
-        return (by_row @ self.table.to(wide.dtype)).to(weights.dtype)
->>>>>>> 6b2e919 (Sums of a value bias stay wide to their end)
