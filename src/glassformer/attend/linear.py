@@ -35,7 +35,7 @@ def linear_weights(
     """features(q) . features(k) over the sum of the same for all readable keys (Katharopoulos et al. 2020, equation 4).
 
     A scale of the products would leave these shares as they are, so `scale` changes nothing. Each row sums to 1, or to
-    0 where nothing may be read. Errors: `ConfigError` for a mask with a bias or a pattern.
+    0 where nothing may be read. Errors: `ConfigError` for a mask with a bias, a value bias or a pattern.
     """
     del scale
     check(mask)

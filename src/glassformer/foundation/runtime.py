@@ -21,10 +21,11 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
         return accelerator, f"{accelerator.type}, the accelerator of this machine"
     try:
         device = torch.device(name)
-        if torch.empty(0, device=device).is_meta:
-            raise NotImplementedError("meta tensors have no numbers")
-    except (RuntimeError, AssertionError, NotImplementedError, ImportError, AttributeError):
-        raise ConfigError(f"The device must be one that torch can reach here; got {name!r}. Try auto or cpu.") from None
+        reached = not torch.empty(0, device=device).is_meta  # tensors of meta hold no numbers
+    except (RuntimeError, AssertionError, ImportError, AttributeError):
+        device, reached = None, False
+    if device is None or not reached:
+        raise ConfigError(f"The device must be one that torch can reach here; got {name!r}. Try auto or cpu.")
     return device, f"{device}, as asked"
 
 

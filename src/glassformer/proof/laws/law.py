@@ -36,7 +36,7 @@ class NotHere(GlassformerError):
 
 
 class Law(NamedTuple):
-    """One claim. `errors` tries it and yields the error of each case: 0 or NaN-free small where it holds."""
+    """One claim. `errors` tries it and yields the error of each case; a NaN breaks it."""
 
     group: str
     claim: str
