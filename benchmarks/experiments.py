@@ -11,11 +11,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from files import FILES
+
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.verbs import VERBS
 from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, override
 
 MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "2800")
+SCAN = ("--tokenizer.kind", "word")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class Experiment:
     scale: float = 100.0
     unit: str = " %"
     settings: tuple[str, ...] = ()
-    needs_files: bool = False
+    data: str | None = None
+    """The public data set that it reads, by its name in `FILES`; None: the task makes its own data."""
 
 
 EXPERIMENTS = (
@@ -47,8 +51,11 @@ EXPERIMENTS = (
         metric="bleu",
         scale=1.0,
         unit="",
-        needs_files=True,
+        data="multi30k",
     ),
+    Experiment("sst2", "classify", "labels right; SST-2, its dev split", metric="accuracy", data="sst2"),
+    Experiment("trec", "classify", "labels right; TREC, six kinds of questions", metric="accuracy", data="trec"),
+    Experiment("scan", "seq2seq", "whole answers right; SCAN, simple split", settings=SCAN, data="scan"),
 )
 
 
@@ -78,12 +85,11 @@ def run_experiment(
     experiment: Experiment, seed: int, runs: Path, data: str | None, settings: Sequence[str]
 ) -> Result | Failure:
     """Train and score, unless that was done before. Errors: those of the command line's own reader of settings."""
-    files = {split: parallel(data, name) for split, name in SPLIT_FILES.items()} if experiment.needs_files else {}
-    if missing := [f"{each}" for pair in files.values() for each in pair if each is None or not each.is_file()]:
-        advice = "give --data, a folder with train, val and test_2016_flickr as .en.gz and .de.gz"
-        reason = advice if data is None else f"{missing[0]} is missing; {advice}"
-        return Failure(experiment.name, seed, reason, skipped=True)
-    train = [*experiment.settings, *flags(files), *settings, f"--training.seed={seed}"]
+    try:
+        files = files_of(experiment, runs, data)
+    except FileNotFoundError as missing:
+        return Failure(experiment.name, seed, str(missing), skipped=True)
+    train = [*experiment.settings, *files, *settings, f"--training.seed={seed}"]
     run = runs / f"{experiment.name.replace(' ', '-')}-seed-{seed}"
     done = run.with_name(run.name + ".json")
     recipe = wanted(experiment.recipe, train)
@@ -124,26 +130,13 @@ def glassformer(*words: str) -> tuple[int, str, str]:
     return ended.returncode, ended.stdout, f"exit code {ended.returncode}: {complaint}"
 
 
-SPLIT_FILES = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
-
-
-def parallel(data: str | None, name: str) -> tuple[Path | None, Path | None]:
-    """The English and the German file of a split, gzipped or plain."""
-    found: list[Path | None] = []
-    for language in ("en", "de"):
-        packed = None if data is None else Path(data) / f"{name}.{language}.gz"
-        plain = None if packed is None else packed.with_suffix("")
-        found.append(plain if plain is not None and plain.is_file() else packed)
-    return found[0], found[1]
-
-
-def flags(files: dict[str, tuple[Path | None, Path | None]]) -> list[str]:
-    """The files of all splits as flags; none where the task makes its own data."""
-    return [
-        f"--data.{split}-{side}={path}"
-        for split, pair in files.items()
-        for side, path in zip(("source", "target"), pair, strict=True)
-    ]
+def files_of(experiment: Experiment, runs: Path, data: str | None) -> list[str]:
+    """The settings that name its files; none where the task makes its own data. Errors: `FileNotFoundError`."""
+    if experiment.data is None:
+        return []
+    if data is None:
+        raise FileNotFoundError(f"it needs files; give --data, a folder that holds {experiment.data}/")
+    return FILES[experiment.data](Path(data) / experiment.data, runs / "files" / experiment.data)
 
 
 def training_seconds(run: Path) -> float:

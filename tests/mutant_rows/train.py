@@ -20,6 +20,10 @@ SESSION = "tests/train/test_session.py"
 # fmt: off
 ROWS: list[Mutant] = [
     # cross-entropy
+    Mutant("rows without a target have a gradient", "train/cross_entropy.py",
+        "gradient[len(ids) :] = 0", "gradient[len(ids) :] = 1", f"{CROSS}::test_rows_behind_the_ids_take_no_part"),
+    Mutant("the head reads any number of vectors", "train/objective.py",
+        "-len(places) % ROWS", "0", f"{OBJECTIVE}::test_the_head_reads_few_numbers_of_vectors"),
     Mutant("the loss's own factor is lost on the way back", "train/cross_entropy.py",
         "out.copy_(p.mul_(scale))", "out.copy_(p)", f"{CROSS}::test_equals_torch"),
     Mutant("smoothing is spread over one token too few", "train/cross_entropy.py",

@@ -34,6 +34,17 @@ def expected(logits: torch.Tensor, ids: torch.Tensor, smoothing: float) -> tuple
     return loss.detach(), gradient
 
 
+@pytest.mark.parametrize("asked", [0, 1, ROWS, ROWS + 2])
+def test_rows_behind_the_ids_take_no_part(asked):
+    logits, ids = example(2 * ROWS + 1)
+    objective, nll = cross_entropy(logits, ids[:asked], 0.1)
+    (gradient,) = torch.autograd.grad(objective, logits)
+    alone, nll_alone = cross_entropy(logits[:asked], ids[:asked], 0.1)
+    assert objective == alone and nll == nll_alone
+    assert torch.equal(gradient[:asked], torch.autograd.grad(alone, logits)[0][:asked])
+    assert not gradient[asked:].any()
+
+
 @pytest.mark.parametrize("rows", [0, 1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS + 3])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
 def test_equals_torch(rows, smoothing):

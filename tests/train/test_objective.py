@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from glassformer import Batch, Transformer
 from glassformer.data.vocabulary import BLANK, PAD, SEP
 from glassformer.foundation.errors import DataError
+from glassformer.train import objective as module
 from glassformer.train.objective import OBJECTIVES, Loss, loss_of, masked_token, next_token, objective_for
 from train.examples import LAYOUTS, SCHEMES, assert_close, assert_same, batch, gradients, model, sequences
 
@@ -164,3 +165,18 @@ def test_loss_is_that_of_the_logits_at_the_targets(layout):
     loss = loss_of(network, data, objective_for(network), label_smoothing=0.3)
     assert loss.nll.item() == pytest.approx(total, rel=1e-12)
     assert loss.objective.item() != pytest.approx(total, rel=1e-3)
+
+
+@pytest.mark.parametrize("rows", [3, 64])
+def test_the_head_reads_few_numbers_of_vectors(rows, monkeypatch):
+    """Behind the vectors that are asked for stand others, and the loss and its gradients are those without them."""
+    network, data, read = model(), batch("encoder-decoder", RAGGED), []
+    network.head.register_forward_pre_hook(lambda head, inputs: read.append(len(inputs[0])))
+    monkeypatch.setattr(module, "ROWS", 1)
+    loss, expected = learned(network, data)
+    monkeypatch.setattr(module, "ROWS", rows)
+    more, found = learned(network, data)
+    asked = next_token(data).n_targets
+    assert read[0] == asked < read[1] < asked + rows and read[1] % rows == 0
+    assert_close(more._asdict(), loss._asdict())
+    assert_close(found, expected)

@@ -19,6 +19,11 @@ Indices = NDArray[np.int64]
 Lengths = NDArray[np.int64] | Sequence[int]
 
 
+ROWS = 8
+"""Batches of different lengths have a multiple of so many rows: the fewer shapes there are, the less often a processor's
+library has to compile a matrix product for a new one, which for bfloat16 takes longer than the product itself."""
+
+
 class BatchSampler:
     """Batches of sample indices that hold at most `batch_tokens` places, padding and both sides included.
 
@@ -40,6 +45,7 @@ class BatchSampler:
         self.batch_tokens, self.seed = batch_tokens, seed
         self.pool = len(self.source) if pool is None else pool
         self._check()
+        self._lengths_differ = any(side.min() < side.max() for side in (self.source, self.target))
         self._last: tuple[int, list[Indices]] = (-1, [])  # the epoch made last, as it is asked for step by step
         self._starts = [0]  # the first step of each epoch, as far as known
 
@@ -87,15 +93,26 @@ class BatchSampler:
         return pool[np.lexsort((np.where(longer % 2 == 0, difference, -difference), longer))]
 
     def _cut(self, order: Indices) -> list[Indices]:
-        """Batches from the front, each as long as the budget allows."""
+        """Batches from the front, each as long as the budget allows, but of whole `ROWS` where lengths differ."""
+        sides = list(zip(self.source[order].tolist(), self.target[order].tolist(), strict=True))
         batches: list[Indices] = []
-        first = source = target = 0
-        for place, (x, y) in enumerate(zip(self.source[order].tolist(), self.target[order].tolist(), strict=True)):
-            source, target = max(source, x), max(target, y)
+        first = 0
+        while first < len(sides):
+            rows = self._fitting(sides, first)
+            if self._lengths_differ and rows > ROWS and first + rows < len(sides):
+                rows -= rows % ROWS
+            batches.append(order[first : first + rows])
+            first += rows
+        return batches
+
+    def _fitting(self, sides: Sequence[tuple[int, int]], first: int) -> int:
+        """How many samples from `first` on the budget holds."""
+        source = target = 0
+        for place in range(first, len(sides)):
+            source, target = max(source, sides[place][0]), max(target, sides[place][1])
             if (place + 1 - first) * (source + target) > self.batch_tokens:
-                batches.append(order[first:place])
-                first, source, target = place, x, y
-        return [*batches, order[first:]]
+                return place - first
+        return len(sides) - first
 
     def _count(self, epoch: int) -> int:
         """How many batches this epoch has. In one pool all epochs sort the same lengths, so all are cut alike."""

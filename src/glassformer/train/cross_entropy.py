@@ -14,11 +14,12 @@ NUMBERS = 1 << 20
 
 
 def cross_entropy(
-    logits: Float[Tensor, "N V"], ids: Int[Tensor, " N"], label_smoothing: float = 0.0
+    logits: Float[Tensor, "M V"], ids: Int[Tensor, " N"], label_smoothing: float = 0.0
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Two sums over N: of (1 - e) * -log p(id) + e * mean_v -log p(v), and of -log p(id) without gradient.
 
-    Szegedy et al. 2016, section 7, with e = `label_smoothing`. In float32 at least, whatever the logits' dtype.
+    Szegedy et al. 2016, section 7, with e = `label_smoothing`. In float32 at least, whatever the logits' dtype. Rows of
+    logits behind the first N ask for nothing and take no part.
     """
     objective, nll = _CrossEntropy.apply(logits, ids, label_smoothing)
     return objective, nll
@@ -30,6 +31,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, ids: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
         """The sums; only the log-sums are kept."""
+        every, logits = logits, logits[: len(ids)]
         wide = torch.promote_types(logits.dtype, torch.float32)
         log_sums, means = [], []
         for rows in logits.split(_rows(logits)):
@@ -40,7 +42,7 @@ class _CrossEntropy(torch.autograd.Function):
         log_sum = torch.cat(log_sums) if log_sums else logits.new_zeros(0, dtype=wide)
         nll = (log_sum - logits.gather(-1, ids[:, None])[:, 0].to(wide)).sum()
         spread = (log_sum - torch.cat(means)).sum() if means else nll
-        ctx.save_for_backward(logits, ids, log_sum)
+        ctx.save_for_backward(every, ids, log_sum)
         ctx.label_smoothing = label_smoothing
         ctx.mark_non_differentiable(nll)
         return nll + label_smoothing * (spread - nll), nll
@@ -53,7 +55,9 @@ class _CrossEntropy(torch.autograd.Function):
         logits, ids, log_sum = ctx.saved_tensors
         e, scale = ctx.label_smoothing, grads[0]
         gradient = torch.empty_like(logits)
-        pieces = (each.split(_rows(logits)) for each in (logits, gradient, ids, log_sum))
+        gradient[len(ids) :] = 0
+        asked = logits[: len(ids)], gradient[: len(ids)], ids, log_sum
+        pieces = (each.split(_rows(logits)) for each in asked)
         for rows, out, ids_here, log_sum_here in zip(*pieces, strict=True):
             p = (rows.to(log_sum.dtype) - log_sum_here[:, None]).exp_()
             if e:
