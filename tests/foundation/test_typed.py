@@ -20,8 +20,12 @@ from glassformer.train.settings import CheckpointConfig, DecodeConfig, TrainingC
 from specimens import production
 
 SECTIONS = {
-    DataConfig: "data.", TokenizerConfig: "tokenizer.", ModelRecipe: "model.", TrainingConfig: "training.",
-    CheckpointConfig: "checkpoint.", DecodeConfig: "decode.",
+    DataConfig: "data.",
+    TokenizerConfig: "tokenizer.",
+    ModelRecipe: "model.",
+    TrainingConfig: "training.",
+    CheckpointConfig: "checkpoint.",
+    DecodeConfig: "decode.",
 }
 WHOLE = {
     **{key: {} for key in [*SECTIONS, StackConfig, RotaryConfig, RelativeConfig, Pattern]},

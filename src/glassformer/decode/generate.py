@@ -48,6 +48,7 @@ def generate(
     decoder takes `prompts` alone. Rows may differ in length; each gets what it would get alone. Rows that finished
     leave the batch. `max_new_tokens` is one limit, or one for each row. Errors: `ConfigError`, `DataError`.
     """
+    check_writes(model)
     model.eval()
     with torch.no_grad():  # around no yield: whoever iterates keeps gradients as they are
         run = _start(model, sources, prompts)
@@ -106,7 +107,6 @@ class _Run(NamedTuple):
 def _start(
     model: Transformer, sources: Sequence[Sequence[int]] | None, prompts: Sequence[Sequence[int]] | None
 ) -> _Run:
-    check_writes(model)
     if not model.config.stack.causal:
         raise ConfigError("generate() writes from left to right; this model reads both ways. Use fill_blanks().")
     if (sources is None) == (model.encoder is not None and model.decoder is not None):

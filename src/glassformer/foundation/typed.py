@@ -14,7 +14,11 @@ from typing import Any, get_args, get_type_hints
 from glassformer.foundation.errors import ConfigError
 
 WORDS: Mapping[type, str] = {
-    int: "a whole number", float: "a number", str: "text", bool: "True or False", NoneType: "None",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "True or False",
+    NoneType: "None",
 }
 
 
