@@ -1,4 +1,7 @@
-"""Small models, padded rows and comparisons: what the laws of `contract/`, `parity/` and their neighbours share."""
+"""Small models, padded rows and comparisons: what the laws of `contract/`, `parity/` and their neighbours share.
+
+What `glassformer verify` tries its own laws on is tried here too, on the processor, in float64 and with more settings.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,18 @@ import jaxtyping
 import torch
 from torch import Tensor, nn
 
-from glassformer import ATTEND, ModelConfig, StackConfig, Transformer
+from glassformer import ATTEND, ModelConfig, Transformer
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.model.recipe import DEFAULTS, LOOK_BACK
 from glassformer.parts import ACTIVATIONS, EXPERTS, FEED_FORWARDS, NORMS, PLACEMENTS, POSITIONS
 from glassformer.parts.positions import ROTARY_LAYOUTS, ROTARY_SCALINGS
+from glassformer.proof.laws import specimens as library
+from glassformer.proof.laws.law import Setting
+from glassformer.proof.laws.specimens import PADDINGS, VOCAB, stack
 
+__all__ = ["PADDINGS", "VOCAB", "stack"]  # the library's own, beside what is defined here
+HERE = Setting(torch.device("cpu"), torch.float64)
 SHAPES = ("encoder", "decoder", "encoder-decoder")
-PADDINGS = ("right", "left", "holes")
-VOCAB = 11
 TOLERANCE = 1e-12  # for float64
 RULES = [*({"attention_rule": name} for name in ATTEND), {"attention_rule": "linear", "attention": "sums"}]
 PATTERNS = [
@@ -73,12 +79,6 @@ ORDERS = [
 """Every position scheme, layout and scaling, by settings; the last two so small that short rows reach their ends."""
 
 
-def stack(**settings: object) -> StackConfig:
-    """Two blocks, four heads of width four, no dropout; `settings` say what is different."""
-    small = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24, "dropout": 0.0, "max_len": 24}
-    return StackConfig(**{**small, **settings})
-
-
 def config(shape: str = "encoder-decoder", **settings: object) -> ModelConfig:
     """A small model; of `settings` each goes to the model or to its stacks, whichever has it.
 
@@ -101,32 +101,22 @@ def model(shape: str = "encoder-decoder", *, dtype: torch.dtype = torch.float64,
 
 def scramble(module: nn.Module) -> nn.Module:
     """The module with every parameter drawn from N(0, 0.4)."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.normal_(std=0.4)
-    return module
+    return library.scramble(module, HERE._replace(dtype=next(module.parameters()).dtype))
 
 
 def tokens(*shape: int) -> Tensor:
     """Random ids."""
-    return torch.randint(VOCAB, shape)
+    return library.tokens(HERE, *shape)
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Random numbers that ask for a gradient."""
-    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+    return library.normal(HERE._replace(dtype=dtype), *shape)
 
 
 def padded(rows: Sequence[Tensor], width: int, where: str) -> tuple[Tensor, Tensor]:
-    """Rows of ids in one tensor, and where it is real. The padding holds any ids: nothing may depend on them."""
-    keep = torch.zeros(len(rows), width, dtype=torch.bool)
-    for row, ids in zip(keep, rows, strict=True):
-        n = len(ids)
-        places = {"right": torch.arange(n), "left": torch.arange(width - n, width), "holes": torch.randperm(width)[:n]}
-        row[places[where]] = True
-    held = tokens(*keep.shape)
-    held[keep] = torch.cat([*rows])
-    return held, keep
+    """Rows of ids in one tensor, and where it is real."""
+    return library.padded(HERE, rows, width, where)
 
 
 def close(ours: Tensor, theirs: Tensor, what: object = "", tolerance: float = TOLERANCE) -> None:

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from glassformer.cli.main import main
+from glassformer.foundation.errors import DataError
 from glassformer.model.count import Row
 from glassformer.train.events import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
 from glassformer.train.recipe import Recipe, dumps_recipe, override
@@ -81,12 +82,16 @@ class Session(ModuleType):
         self.fail()
         return self.metrics
 
-    def translate(self, run: Path, lines: Iterator[str], batch_size: int) -> Iterator[Translated]:
+    def translate(self, run: Path, lines: Iterator[tuple[int, str]], batch_size: int) -> Iterator[Translated]:
         self.calls.append(("translate", run, batch_size))
         batch: list[Translated] = []
-        for line in lines:
+        for number, line in lines:
             self.fail()
-            batch.append(Translated(line.upper(), len(line) < 9, line.count("?")))
+            if line == "far too long":
+                yield from batch
+                raise DataError(f"line {number} is too long")
+            cut = None if len(line) < 9 else "decode.max_new_tokens=4" if len(line) < 12 else "model.max_len=9"
+            batch.append(Translated(line.upper(), cut, line.count("?")))
             if len(batch) == batch_size:
                 yield from batch
                 batch = []

@@ -14,6 +14,7 @@ from glassformer.store.lock import RunLock
 def a_run(path: Path) -> Path:
     (path / "checkpoints" / "step-000000003").mkdir(parents=True)
     (path / "samples").mkdir()
+    (path / "run.lock").touch()
     (path / "recipe.toml").write_text('name = "old"\n')
     (path / "metrics.jsonl").write_text('{"step": 3}\n')
     return path

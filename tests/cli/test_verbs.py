@@ -108,10 +108,10 @@ def test_evaluate_table(run, session, a_run):
 
 def test_evaluate_other_data(run, session, a_run):
     run("evaluate", "runs/old", "--data.test-source", "a", "--data.test-target=b", "--decode.max-new-tokens", "9")
-    run("evaluate", "runs/old", "--data.test", "t.tsv", "--split", "dev")
+    run("evaluate", "runs/old", "--data.dev", "t.tsv", "--split", "dev")
     (_, _, first, split), (_, _, second, other) = session.calls
     assert (first.data.test_source, first.data.test_target, first.decode.max_new_tokens) == ("a", "b", 9)
-    assert (second.data.test, split, other) == ("t.tsv", "test", "dev")
+    assert (second.data.dev, split, other) == ("t.tsv", "test", "dev")
 
 
 def test_evaluate_unknown_split(refused, session, a_run):
@@ -167,7 +167,8 @@ def test_lines():
 def test_one_answer_for_each_line_whatever_the_batches(lines, size):
     def translated(asked):
         batch = []
-        for line in asked:
+        for number, line in asked:
+            assert line == lines[number - 1]
             batch.append(f"<{line}>")
             if len(batch) == size:
                 yield from batch
@@ -182,11 +183,12 @@ def test_answer_stays_on_its_line():
 
 
 def test_translate_tells_what_is_not_right(run, session, a_run, monkeypatch):
-    answer = translate(run, monkeypatch, b"a?\n\nb\nlong, long\n" + b"?\n" * 6)
+    answer = translate(run, monkeypatch, b"a?\n\nb\nlong, long\nlong, long, long\n" + b"?\n" * 6)
     assert answer.code == 0
     assert answer.err == (
-        "1 line (4): the answer was cut at decode.max_new_tokens, before its end.\n"
-        "7 lines (1, 5, 6, 7, 8, ...): the vocabulary lacks a part of the line; the model read <unk> in its place.\n"
+        "1 line (4): the answer was cut before its end, by decode.max_new_tokens=4.\n"
+        "1 line (5): the answer was cut before its end, by model.max_len=9.\n"
+        "7 lines (1, 6, 7, 8, 9, ...): the vocabulary lacks a part of the line; the model read <unk> in its place.\n"
     )
 
 

@@ -51,12 +51,35 @@ DATA_ERRORS = {
     ),
     "half of a parallel pair": ({"test_source": "x"}, ["data.test_source is set without data.test_target"]),
     "the other half": ({"test_target": "x"}, ["data.test_target is set without data.test_source"]),
-    "no dev pairs": ({"dev_size": 0}, ["data.dev_size is 0", "at least 1"]),
-    "no train pairs": ({"train_size": -1}, ["data.train_size is -1"]),
-    "no test pairs": ({"test_size": 0}, ["data.test_size is 0"]),
-    "empty sources": ({"min_length": 0}, ["data.min_length is 0"]),
-    "one symbol": ({"symbols": 1}, ["data.symbols is 1", "at least 2"]),
-    "lengths crossed": ({"min_length": 9}, ["data.max_length (8)", "data.min_length (9)", "at least 9"]),
+    "no dev pairs": ({"task": "copy", "dev_size": 0}, ["data.dev_size must be at least 1; got 0"]),
+    "no train pairs": ({"task": "copy", "train_size": -1}, ["data.train_size must be at least 1; got -1"]),
+    "no test pairs": ({"task": "copy", "test_size": 0}, ["data.test_size must be at least 1; got 0"]),
+    "empty sources": ({"task": "copy", "min_length": 0}, ["data.min_length must be at least 1; got 0"]),
+    "one symbol": ({"task": "copy", "symbols": 1}, ["data.symbols must be at least 2", "got 1"]),
+    "lengths crossed": (
+        {"task": "copy", "min_length": 9},
+        ["data.max_length (8)", "data.min_length (9)", "at least 9"],
+    ),
+    **{
+        f"{name} beyond all reach": ({"task": "copy", name: 10**12}, [f"data.{name} must be at most", f"got {10**12}"])
+        for name in ("symbols", "min_length", "max_length", "train_size", "dev_size", "test_size")
+    },
+    "long sources, and many": (
+        {"task": "sort", "max_length": 10_000, "train_size": 20_000},
+        ["data.train_size (20000) times data.max_length (10000)", "at most 100000000", "Try train_size=10000"],
+    ),
+    **{
+        f"{name} without use": ({"task": task, name: value}, [f"data.{name} belongs to {whose}", f"data.task={task!r}"])
+        for task, name, value, whose in (
+            ("pairs", "dev_size", 9, "the tasks that make their own pairs"),
+            ("pairs", "train_size", 9, "the tasks that make their own pairs"),
+            ("pairs", "symbols", 9, "the tasks copy, reverse, sort"),
+            ("spell", "max_length", 9, "the tasks copy, reverse, sort"),
+            ("pairs", "label_column", "3", "data.task='labelled'"),
+            ("copy", "header", True, "data.task='labelled'"),
+            ("copy", "skip_empty", True, "the tasks that read files"),
+        )
+    },
 }
 
 
@@ -75,6 +98,10 @@ TOKENIZER_ERRORS = {
     "shared, of two kinds": ({"source_kind": "byte"}, ["'byte'", "'word'", "tokenizer.shared = false"]),
     "rare bytes": ({"kind": "byte", "min_count": 2}, ["tokenizer.min_count (2)", "'byte'", "min_count=1"]),
     "no word at all": ({"min_count": 0}, ["tokenizer.min_count must be at least 1; got 0"]),
+    **{
+        f"{name} beyond all reach": ({"kind": kind, name: 10**12}, [f"tokenizer.{name} must be at most"])
+        for kind, name in (("bpe", "vocab_size"), ("word", "vocab_size"), ("word", "min_count"))
+    },
     "too small for bytes": ({"kind": "bpe", "vocab_size": 261}, ["261", "at least 262", "'byte'"]),
     "too small on the source side": (
         {"kind": "word", "source_kind": "bpe", "shared": False, "vocab_size": 10},
@@ -95,6 +122,19 @@ def test_tokenizer_config_says_what_is_wrong(name: str) -> None:
 def test_two_kinds_are_fine_when_not_shared_and_bpe_may_have_no_merge() -> None:
     assert TokenizerConfig(source_kind="character", shared=False).source_kind == "character"
     assert TokenizerConfig(kind="bpe", vocab_size=262).vocab_size == 262
+
+
+@pytest.mark.parametrize("task", [*TASKS, "pairs", "labelled"])
+def test_every_setting_belongs_to_some_task_and_none_is_said_to_have_no_use_where_it_has(task: str) -> None:
+    """What a task does not use are just those fields that another task does."""
+    names = {name for name, _ in DataConfig.__dataclass_fields__.items()}
+    assert {*config.unused(task)} < names
+    everywhere = {"task", "layout"} | {
+        f"{split}{side}" for split in config.SPLITS for side in ("", "_source", "_target")
+    }
+    used_somewhere = {name for each in [*TASKS, *config.FILES] for name in names - {*config.unused(each)}}
+    assert used_somewhere == names
+    assert not everywhere & {*config.unused(task)}
 
 
 def test_files_of_a_split() -> None:

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from glassformer.data.config import DataConfig
+from glassformer.data.config import EQUAL_LENGTHS, DataConfig
 from glassformer.data.english import spell
 from glassformer.data.pairs import Pair
 from glassformer.data.synthetic import TASKS, make_pairs
@@ -19,7 +19,8 @@ SMALL = {"train_size": 400, "dev_size": 40, "test_size": 60}
 
 @pytest.fixture(params=list(TASKS))
 def config(request: pytest.FixtureRequest) -> DataConfig:
-    return DataConfig(task=request.param, min_length=3, max_length=9, **SMALL)
+    lengths = {"min_length": 3, "max_length": 9} if request.param in EQUAL_LENGTHS else {}
+    return DataConfig(task=request.param, **lengths, **SMALL)
 
 
 def numbers(source: str) -> list[int]:

@@ -12,7 +12,8 @@ from glassformer.foundation.runtime import MOST_THREADS, choose_device, choose_t
 
 
 @pytest.fixture
-def threads():
+def threads(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -54,6 +55,28 @@ def test_threads_as_asked(monkeypatch, threads, allowed, few):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(allowed)), raising=False)
     assert choose_threads(3) == (3, f"3 threads, as asked{few}")
     assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "threads_", "why"),
+    [
+        ("1", 1, "1 thread, as OMP_NUM_THREADS says"),
+        ("3", 3, "3 threads, as OMP_NUM_THREADS says"),
+        (" 2,4", 2, "2 threads, as OMP_NUM_THREADS says"),
+        ("9", 9, "9 threads, as OMP_NUM_THREADS says, though only 4 of the processors are free to it"),
+        ("", 4, "4 threads, of 4 processors"),
+        ("0", 4, "4 threads, of 4 processors, as OMP_NUM_THREADS='0' is no number from 1 to 1024"),
+        ("many", 4, "4 threads, of 4 processors, as OMP_NUM_THREADS='many' is no number from 1 to 1024"),
+        ("9" * 5000, 4, f"4 threads, of 4 processors, as OMP_NUM_THREADS='{'9' * 20}' is no number from 1 to 1024"),
+    ],
+)
+def test_threads_as_the_environment_says(monkeypatch, threads, text, threads_, why):
+    """As any program that uses OpenMP; but what is asked for comes first."""
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)), raising=False)
+    assert choose_threads() == (threads_, why)
+    assert torch.get_num_threads() == threads_
+    assert choose_threads(2) == (2, "2 threads, as asked")
 
 
 def test_bfloat16_on_a_device_that_nobody_knows():

@@ -40,7 +40,7 @@ ROWS: list[Mutant] = [
     Mutant("an interrupted run ends as a finished one", "cli/follow.py",
         "return 128 + (signals.number or signal.SIGINT)", "return 0", f"{VERBS}::test_signal_saves_and_stops"),
     Mutant("blank lines get no line of their own", "cli/translate.py",
-        "        while waiting.popleft():\n            yield None\n", "        while waiting.popleft():\n            pass\n",
+        "while waiting.popleft():\n                yield None", "while waiting.popleft():\n                pass",
         f"{VERBS}::test_one_answer_for_each_line_whatever_the_batches"),
 ]
 # fmt: on

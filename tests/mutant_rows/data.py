@@ -124,7 +124,7 @@ ROWS: list[Mutant] = [
     Mutant("half of a parallel pair is ignored", "data/config.py",
         "if (source is None) != (target is None):", "if False:", CON),
     Mutant("the config loads numpy", "data/config.py",
-        "from dataclasses import dataclass\n", "from dataclasses import dataclass\n\nimport numpy\n", CON),
+        "from dataclasses import dataclass, fields\n", "import numpy\nfrom dataclasses import dataclass, fields\n", CON),
     Mutant("a label outside the set is taken", "data/labelled.py",
         "if known is not None and row.label not in known:", "if False:", LAB),
     Mutant("one class is enough", "data/labelled.py",

@@ -41,7 +41,7 @@ ROWS: list[Mutant] = [
     Mutant("dropout is active when labels are told", "decode/classify.py",
         "    model.eval()\n", "", f"{CLASSIFIER}::test_probabilities_of_any_batches_are_those_of_each_alone"),
     Mutant("a long line is labelled anyway", "train/use.py",
-        "if limit is not None and len(text) + 1 > limit:", "if False:",
+        "if limit is not None and length > limit:", "if False:",
         f"{CLASSIFIER}::test_a_line_longer_than_the_model_takes_is_named_and_not_cut"),
     Mutant("labels of dev may be any", "train/prepare.py",
         "loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))",

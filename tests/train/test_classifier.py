@@ -75,7 +75,7 @@ def test_labels_of_dev_and_test_must_be_those_of_train(tmp_path):
 
 
 def test_a_text_that_is_too_long_is_named_before_training(tmp_path):
-    with pytest.raises(DataError, match=r"the text of pair 2 of the train split has 6.*model\.max_len to 6"):
+    with pytest.raises(DataError, match=r"train\.tsv:2: the text has 6 tokens.*model\.max_len to 6"):
         prepare(asked(tmp_path, model__max_len=5))
 
 
@@ -142,7 +142,7 @@ def test_a_line_longer_than_the_model_takes_is_named_and_not_cut(tmp_path):
 
 def test_a_run_is_asked_for_what_it_gives(run, tmp_path):
     with pytest.raises(ConfigError, match=r"gives a label to a text.*glassformer classify"):
-        list(translate(run, ["a"], 1))
+        list(translate(run, [(1, "a")], 1))
     follow(start(recipe(training__steps=1), tmp_path / "run"))
     with pytest.raises(ConfigError, match=r"writes answers and gives no labels.*glassformer translate"):
         list(classify(tmp_path / "run", [(1, "a")], 1))

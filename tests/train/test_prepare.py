@@ -63,14 +63,42 @@ def test_pair_that_is_too_long_is_named_before_training(tmp_path, side):
     longest = 7 + (1 if side == "source" else 2)
     with pytest.raises(DataError) as caught:
         prepare(files(tmp_path, **lines, model__max_len=longest - 1))
-    for words in (f"max_len={longest - 1}", f"the {side} of pair 5 of the train split has {longest}", f"to {longest}"):
+    place = f"{tmp_path / side}.txt:5: the {side} has {longest} tokens"
+    for words in (f"max_len={longest - 1}", place, f"to {longest}"):
         assert words in str(caught.value)
     assert prepare(files(tmp_path, **lines, model__max_len=longest))
 
 
+def test_the_line_is_that_of_the_file_also_where_pairs_were_left_out(tmp_path):
+    lines = {"source": ["", "a", " ", *SOURCE, "a b c a b c a"], "target": ["x", "", "y", *TARGET, "x"]}
+    with pytest.raises(DataError, match=r"source\.txt:10: the source has 8 tokens"):
+        prepare(files(tmp_path, **lines, data__skip_empty=True, model__max_len=7))
+
+
+def test_training_pair_that_no_batch_holds_is_named_by_file_and_line(tmp_path):
+    lines = {"source": [*SOURCE, "a " * 9], "target": [*TARGET, "z " * 30]}
+    with pytest.raises(DataError) as caught:
+        prepare(files(tmp_path, **lines, training__batch_tokens=41))
+    said = str(caught.value)
+    assert said.startswith(f"{tmp_path}/target.txt:7: the target belongs to the longest sample, which has 42 tokens")
+    assert "batch_tokens=41. Set it to at least 42" in said
+    assert prepare(files(tmp_path, **lines, training__batch_tokens=42))
+    with pytest.raises(DataError, match=r"^The target of pair 1 of the train split belongs to the longest.* 1 of 1\.$"):
+        prepare(recipe(training__batch_tokens=2, data__train_size=1))
+
+
+def test_pool_of_the_sampler_is_the_recipes(tmp_path):
+    """Samples of one pool are sorted by length together, so that small pools pad more."""
+    settings = {"data__max_length": 40, "data__train_size": 300, "training__batch_tokens": 512}
+    prepared = {pool: prepare(recipe(**settings, training__pool=pool)) for pool in (None, 300, 20)}
+    shares = {pool: each.sampler.padding_share() for pool, each in prepared.items()}
+    assert shares[None] == shares[300] < 0.8 * shares[20]
+    assert {pool: each.sampler.pool for pool, each in prepared.items()} == {None: 300, 300: 300, 20: 20}
+
+
 def test_layout_of_one_sequence_counts_both_sides():
     """Sources of 2 to 4 symbols, a separator, and as many blanks."""
-    with pytest.raises(DataError, match="of the train split has 9"):
+    with pytest.raises(DataError, match=r"The target of pair \d+ of the train split has 9 tokens"):
         prepare(recipe(data__layout="encoder", model__max_len=8))
     assert prepare(recipe(data__layout="encoder", model__max_len=9))
 
@@ -79,7 +107,7 @@ def test_dev_and_test_pairs_are_checked_too(tmp_path):
     long = texts(tmp_path, long_source=["a b", "b c a b c a b"], long_target=["x", "y"])
     ready = files(tmp_path, model__max_len=7)
     data = replace(ready.data, dev_source=str(long["long_source"]), dev_target=str(long["long_target"]))
-    with pytest.raises(DataError, match="pair 2 of the dev split has 8"):
+    with pytest.raises(DataError, match=r"long_source\.txt:2: the source has 8 tokens"):
         prepare(replace(ready, data=data))
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.typed import annotations_of
 from glassformer.train.recipe import (
     Recipe,
     anchored,
@@ -19,7 +20,6 @@ from glassformer.train.recipe import (
     load_recipe,
     override,
     read_recipe,
-    settings,
 )
 from glassformer.train.settings import LABEL_METRICS, METRICS, CheckpointConfig, DecodeConfig, TrainingConfig
 
@@ -73,8 +73,8 @@ def test_byte_order_mark_is_taken_off(tmp_path):
 
 def test_every_setting_can_be_written():
     """TOML has no word for none: a setting may be none only if that is also its default."""
-    for name, kind in settings(Recipe).items():
-        for key, allowed in settings(kind).items() if is_dataclass(kind) else [(name, kind)]:
+    for name, kind in annotations_of(Recipe).items():
+        for key, allowed in annotations_of(kind).items() if is_dataclass(kind) else [(name, kind)]:
             assert {int, float, str, bool, type(None)} >= set(get_args(allowed) or (allowed,))
             if type(None) in get_args(allowed):
                 assert getattr(getattr(Recipe("x"), name), key) is None

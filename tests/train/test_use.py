@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from glassformer.data.vocabulary import UNK
 from glassformer.decode.answer import answer
-from glassformer.foundation.errors import ConfigError
+from glassformer.decode.generate import generate
+from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import override
@@ -47,23 +49,27 @@ def layout_of(run: Path) -> str:
     return LAYOUTS[load(run).model.decoder is None]
 
 
+def numbered(lines: list[str]) -> list[tuple[int, str]]:
+    return list(enumerate(lines, start=1))
+
+
 @pytest.mark.parametrize("batch_size", [1, 2, 99])
 def test_lines_are_answered_in_order_whatever_the_batches(run, batch_size):
     loaded = load(run)
     sources = [loaded.tokenizers.source.encode(line) for line in LINES]
     expected = answer(loaded.model, sources, max_new_tokens=4)
-    told = list(translate(run, LINES, batch_size))
+    told = list(translate(run, numbered(LINES), batch_size))
     assert [each.text for each in told] == [loaded.tokenizers.target.decode(each.ids) for each in expected]
-    assert [each.complete for each in told] == [each.complete for each in expected]
+    assert [each.cut for each in told] == [None if each.complete else "decode.max_new_tokens=4" for each in expected]
     assert [each.unknown for each in told] == [0, 0, 0, 2, 0] == [source.count(UNK) for source in sources]
 
 
 def test_lines_are_read_as_they_come(run):
     """The first answers are there before the third group is read."""
-    lines = iter([*LINES[:4], "read too far"])
+    lines = iter(numbered([*LINES[:4], "read too far"]))
     told = translate(run, lines, 2)
     next(told), next(told), next(told)
-    assert list(lines) == ["read too far"]
+    assert list(lines) == [(5, "read too far")]
 
 
 def test_every_parameter_has_its_row(run):
@@ -81,7 +87,7 @@ def test_as_many_lines_as_asked_are_decoded_together(run, monkeypatch):
         return answer(model, sources, batch_size=batch_size, **settings)
 
     monkeypatch.setattr("glassformer.train.use.answer", watched)
-    assert len(list(translate(run, ["a b"] * 300, 300))) == 300
+    assert len(list(translate(run, numbered(["a b"] * 300), 300))) == 300
     assert sizes == [(300, 300)]
 
 
@@ -114,13 +120,63 @@ def test_best_checkpoint_is_not_replaced_in_silence(run, tmp_path, capsys, harm)
         (best / "model.safetensors").write_bytes(b"x")
     for use in (
         lambda: evaluate(hurt, recipe(data__layout=layout_of(run)), "dev"),
-        lambda: list(translate(hurt, LINES, 2)),
+        lambda: list(translate(hurt, numbered(LINES), 2)),
         lambda: parameters(hurt),
     ):
         use()
         told = capsys.readouterr().err
         assert re.search(rf"passed over: {best}.*\nused instead: .*step-000000012\n", told), told
         assert told.count("\n") == 2
+
+
+@pytest.mark.parametrize(("layout", "longest"), [("encoder-decoder", 8), ("encoder", 15)])
+@pytest.mark.parametrize("batch_size", [1, 2, 99])
+def test_line_too_long_for_the_model_is_named_after_the_answers_before_it(tmp_path, layout, longest, batch_size):
+    """x <eos>, or x <sep> and as many blanks: seven symbols still fit."""
+    short = tmp_path / "run"
+    follow(start(recipe(data__layout=layout, model__max_len=longest, training__steps=1), short))
+    lines = [*numbered(["a b", "a b c d e a b"]), (7, "a b c d e a b c"), (8, "a")]
+    answered = translate(short, lines, batch_size)
+    assert all(isinstance(next(answered).text, str) for _ in range(2))
+    with pytest.raises(DataError) as caught:
+        next(answered)
+    more = "<eos>" if layout == "encoder-decoder" else "<sep> and as many blanks"
+    length = 9 if layout == "encoder-decoder" else 17
+    for words in (f"max_len={longest} tokens, {more} included", f"line 7 has {length}: 'a b c d e a b c'"):
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "longest", "said"),
+    [
+        (4, None, "decode.max_new_tokens=4"),
+        (4, 9, "decode.max_new_tokens=4"),
+        (99, 9, "model.max_len=9, all that the model takes"),
+        (None, 9, "model.max_len=9, all that the model takes"),
+        (None, None, "twice the source and ten more, as decode.max_new_tokens is not set"),
+    ],
+)
+def test_a_cut_answer_says_which_limit_cut_it(tmp_path, monkeypatch, asked, longest, said):
+    settings = {"decode__max_new_tokens": asked, "model__max_len": longest, "training__steps": 1}
+    follow(start(recipe(**settings), tmp_path / "run"))
+    monkeypatch.setattr("glassformer.decode.answer.generate", partial(generate, choose=never_ends))
+    [told] = translate(tmp_path / "run", [(1, "a b")], 1)
+    assert told.cut == said
+
+
+def never_ends(logits):
+    return logits[:, 6:].argmax(-1) + 6
+
+
+def test_what_came_before_a_broken_line_comes_first():
+    def lines():
+        yield from "abc"
+        raise DataError("broken")
+
+    found = groups(lines(), 2)
+    assert (next(found), next(found)) == (["a", "b"], ["c"])
+    with pytest.raises(DataError, match="broken"):
+        next(found)
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(0, []), (2, [2]), (3, [3]), (4, [3, 1]), (6, [3, 3])])

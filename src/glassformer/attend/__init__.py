@@ -14,7 +14,7 @@ from glassformer.attend.mask import Mask
 from glassformer.attend.matmul import matmul
 from glassformer.attend.plus_one import plus_one_of_scores, plus_one_weights
 from glassformer.attend.reference import attention_weights, reference
-from glassformer.attend.rule import Attend, Rule, Weigh, rule_of_scores
+from glassformer.attend.rule import Attend, Pick, Rule, Weigh, rule_of_scores
 from glassformer.attend.sdpa import sdpa
 from glassformer.attend.sigmoid import sigmoid_of_scores, sigmoid_weights
 from glassformer.attend.softcap import CAP, softcap
@@ -30,6 +30,7 @@ __all__ = [
     "Attend",
     "Mask",
     "Pattern",
+    "Pick",
     "Rule",
     "ValueBias",
     "Weigh",
@@ -42,11 +43,16 @@ RULES: dict[str, Rule] = {
     "softmax": Rule(
         attention_weights,
         {"auto": auto, "reference": reference, "matmul": matmul, "sdpa": sdpa, "sparse": sparse},
+        pick,
     ),
     "softmax_plus_one": rule_of_scores(plus_one_weights, plus_one_of_scores),
     "sigmoid": rule_of_scores(sigmoid_weights, sigmoid_of_scores),
     "softcap": softcap(),
-    "linear": Rule(linear.linear_weights, {"auto": linear.auto, "reference": linear.reference, "sums": linear.sums}),
+    "linear": Rule(
+        linear.linear_weights,
+        {"auto": linear.auto, "reference": linear.reference, "sums": linear.sums},
+        linear.pick,
+    ),
 }
 ATTEND: dict[str, Mapping[str, Attend]] = {name: rule.backends for name, rule in RULES.items()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from glassformer.attend.mask import Mask
 from glassformer.attend.matmul import matmul
 from glassformer.attend.sdpa import sdpa
-from glassformer.attend.sparse import pays, sparse
+from glassformer.attend.sparse import FEW, pays, sparse
 from glassformer.foundation.shapes import Float, Tensor
 
 MATMUL_UP_TO = 256 * 256
@@ -17,7 +17,7 @@ def pick(device: str, T: int, S: int, mask: Mask | None = None) -> tuple[str, st
     if mask is not None and mask.value_bias is not None:
         return "matmul", "a value bias is mixed by the weights, which the fused kernel never shows"
     if mask is not None and pays(mask, T, S):
-        return "sparse", f"on {device}: the pattern reads few of {T} x {S} scores, and blocks compute no others"
+        return "sparse", FEW.format(device=device, T=T, S=S)
     if device != "cpu":
         return "sdpa", f"the fused kernel is fastest on {device}"
     if T * S <= MATMUL_UP_TO:

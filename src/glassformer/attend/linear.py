@@ -70,9 +70,18 @@ def auto(
     scale: float,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
-    """`reference` while the weights are few, then `sums`."""
-    chosen = reference if q.shape[2] * k.shape[2] <= WRITTEN_OUT_UP_TO else sums
+    """Whatever `pick` names for these inputs."""
+    name, _ = pick(q.device.type, q.shape[2], k.shape[2], mask)
+    chosen = reference if name == "reference" else sums
     return chosen(q, k, v, mask, scale=scale, dropout=dropout)
+
+
+def pick(device: str, T: int, S: int, mask: Mask | None = None) -> tuple[str, str]:
+    """`reference` while the weights are few, then `sums`, and the reason."""
+    del mask
+    if T * S <= WRITTEN_OUT_UP_TO:
+        return "reference", f"{T} x {S} weights on {device} are few enough to be written out"
+    return "sums", f"{T} x {S} weights on {device} would be many, and the sums of keys and values are not"
 
 
 def sums(

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from glassformer.attend.mask import Mask
 from glassformer.attend.matmul import Normalise, matmul
 from glassformer.attend.reference import weighted_sum
-from glassformer.attend.sparse import pays, sparse
+from glassformer.attend.sparse import FEW, pays, sparse
 from glassformer.foundation.shapes import Tensor
 
 
@@ -33,12 +33,22 @@ class Weigh(Protocol):
         ...
 
 
+@runtime_checkable
+class Pick(Protocol):
+    """pick(device, T, S, mask): the backend that `auto` takes for a device type and two lengths, and the reason."""
+
+    def __call__(self, device: str, T: int, S: int, mask: Mask | None = None) -> tuple[str, str]:
+        """The name, and why."""
+        ...
+
+
 @dataclass(frozen=True)
 class Rule:
-    """What is computed (`weigh`), and the ways to compute it."""
+    """What is computed (`weigh`), the ways to compute it, and which of them `auto` takes."""
 
     weigh: Weigh
     backends: Mapping[str, Attend]
+    pick: Pick
 
 
 def rule_of_scores(weigh: Weigh, normalise: Normalise) -> Rule:
@@ -53,8 +63,14 @@ def rule_of_scores(weigh: Weigh, normalise: Normalise) -> Rule:
     def blocks(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
         return sparse(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
 
+    def pick(device: str, T: int, S: int, mask: Mask | None = None) -> tuple[str, str]:
+        if mask is not None and pays(mask, T, S):
+            return "sparse", FEW.format(device=device, T=T, S=S)
+        return "matmul", f"on {device}: no fused kernel has this rule"
+
     def auto(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
-        chosen = blocks if pays(mask, q.shape[-2], k.shape[-2]) else products
+        name, _ = pick(q.device.type, q.shape[-2], k.shape[-2], mask)
+        chosen = blocks if name == "sparse" else products
         return chosen(q, k, v, mask, scale=scale, dropout=dropout)
 
-    return Rule(weigh, {"auto": auto, "reference": reference, "matmul": products, "sparse": blocks})
+    return Rule(weigh, {"auto": auto, "reference": reference, "matmul": products, "sparse": blocks}, pick)

@@ -87,6 +87,10 @@ def by_rows(
     return torch.cat(outputs, dim=2)
 
 
+FEW = "on {device}: the pattern reads few of {T} x {S} scores, and blocks compute no others"
+"""Why blocks are taken where they pay."""
+
+
 def pays(mask: Mask, T: int, S: int) -> bool:
     """Whether blocks are faster than whole products: a pattern over places, long enough, and sparse enough."""
     pattern = mask.sparse

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
-from glassformer.cli.translate import answers, batch_size, lines_of, note, on_one_line
+from glassformer.cli.translate import UNKNOWN, answers, batch_size, lines_of, note, on_one_line
 
 if TYPE_CHECKING:
     from glassformer.train.use import Classified
@@ -24,27 +24,20 @@ def run(arguments: Arguments) -> int:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
     from glassformer.train.use import classify  # after the checks, as importing torch takes a second
 
-    reached = 0
-
-    def counted() -> Iterator[str]:
-        nonlocal reached
-        for line in lines_of(sys.stdin.buffer):
-            reached += 1
-            yield line
-
-    def classified(texts: Iterator[str]) -> Iterator[Classified]:
-        # A text is asked for and given at once, so that the line reached is its own.
-        return classify(folder, ((reached, text) for text in texts), size)
+    def classified(lines: Iterator[tuple[int, str]]) -> Iterator[Classified]:
+        return classify(folder, lines, size)
 
     unknown: list[int] = []
-    for number, found in enumerate(answers(counted(), classified), start=1):
-        sys.stdout.buffer.write(written(found, arguments).encode() + b"\n")
-        if found and found.unknown:
-            unknown.append(number)
-        if talking:
-            sys.stdout.buffer.flush()
-    sys.stdout.buffer.flush()
-    note(unknown, "the vocabulary lacks a part of the line; the model read <unk> in its place")
+    try:
+        for number, found in enumerate(answers(lines_of(sys.stdin.buffer), classified), start=1):
+            sys.stdout.buffer.write(written(found, arguments).encode() + b"\n")
+            if found and found.unknown:
+                unknown.append(number)
+            if talking:
+                sys.stdout.buffer.flush()
+    finally:
+        sys.stdout.buffer.flush()
+        note(unknown, UNKNOWN)
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.runs import RUNS, check_room, free_name, room_for
+from glassformer.cli.runs import RUNS, check_room, free_name, room_for, run_folder
 from glassformer.train.events import Evaluated, Event, Progress
 from glassformer.train.recipe import Recipe, load_recipe, override
 from glassformer.train.wording import printable
@@ -26,7 +26,7 @@ def run(arguments: Arguments) -> int:
     recipe = load_recipe("reverse")
     recipe = override(recipe, {"training.evaluate_every": max(recipe.training.steps // 10, 1)})  # to see it half right
     usual = RUNS / recipe.name
-    out = Path(arguments.options["out"]) if "out" in arguments.options else free_name(usual)
+    out = run_folder(arguments.options.get("out"), free_name(usual))
     check_room(out, overwrite=False)
     print(INTRODUCTION, flush=True)
     if "out" not in arguments.options and out != usual:

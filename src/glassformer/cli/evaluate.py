@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.cli.settings import flag_of
+from glassformer.data.config import SPLITS
+from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import override
 from glassformer.train.settings import one_of
 
@@ -22,6 +25,7 @@ def run(arguments: Arguments) -> int:
     folder = existing_run(str(arguments.target))
     split = arguments.options.get("split", "test")
     one_of(("dev", "test"), split, "--split")
+    refuse_other_splits(split, arguments.changes)
     recipe = override(recipe_of(folder), arguments.changes)
     from glassformer.train.use import evaluate
 
@@ -29,6 +33,18 @@ def run(arguments: Arguments) -> int:
     metrics = evaluate(folder, recipe, split)
     print(as_json(metrics) if "json" in arguments.options else as_table(metrics))
     return 0
+
+
+def refuse_other_splits(split: str, changes: Iterable[str]) -> None:
+    """Refuse a setting of a split that is not scored: it would change nothing."""
+    for name in changes:
+        section, _, key = name.partition(".")
+        whose = key.partition("_")[0]
+        if section == "data" and whose in SPLITS and whose != split:
+            raise ConfigError(
+                f"The {split} split is scored, and {flag_of(section, key)} says something of the {whose} split. "
+                + (f"Leave it out, or add --split {whose}." if whose != "train" else "Leave it out.")
+            )
 
 
 def as_json(metrics: Figures) -> str:

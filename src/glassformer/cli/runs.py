@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Generator
@@ -12,13 +13,25 @@ from pathlib import Path
 
 from glassformer.foundation.errors import CheckpointError
 from glassformer.foundation.registry import suggestion
-from glassformer.store.leftovers import beside, leftovers
+from glassformer.store.folders import OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STEP
+from glassformer.store.leftovers import LEFTOVER, absolute, beside, leftovers
 from glassformer.store.lock import LOCK, refuse_in_training
+from glassformer.store.manifest import MANIFEST
 from glassformer.train.recipe import Recipe, load_recipe
 
 RUNS = Path("runs")
 CONTENT = {LOCK, "recipe.toml", "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints"}
 """What a run writes into its folder. `--overwrite` deletes a folder that holds this and nothing else."""
+IN_CHECKPOINT = (*REQUIRED, OPTIMIZER, SOURCE_TOKENIZER, MANIFEST)
+WRITTEN = re.compile(
+    rf"({'|'.join(map(re.escape, CONTENT))}|samples/{STEP.pattern}\.txt"
+    rf"|checkpoints/{STEP.pattern}(/({'|'.join(map(re.escape, IN_CHECKPOINT))}))?)"
+)
+"""The path of everything that a run writes, in its folder."""
+NAME_MAX, PATH_MAX = 255, 4096
+"""Bytes of a name and of a path, where the system does not say."""
+DEEPEST = 100
+"""Bytes that the longest path inside a run folder adds to the folder's own."""
 
 
 def existing_run(target: str) -> Path:
@@ -43,15 +56,63 @@ def free_name(wanted: Path) -> Path:
     return next(name for name in names if not os.path.lexists(name))
 
 
+def run_folder(asked: str | None, usual: Path) -> Path:
+    """Where a new run goes: what `--out` says, else the usual place. Errors: `CheckpointError` for no name at all."""
+    if asked is None:
+        return usual
+    if not asked:
+        raise CheckpointError(f"--out names the run folder to make; got ''. Leave it out for {usual}, or name one.")
+    out = Path(asked)
+    out = absolute(out) if out.name in ("", "..") else out  # so that what stands beside it has a name
+    if not out.name:
+        raise CheckpointError(f"A run folder has a name of its own; got {asked}, the root. Try --out {usual}.")
+    return out
+
+
 def check_room(out: Path, overwrite: bool) -> None:
-    """Refuse a folder in use; with `overwrite` one that is no run, or in training. Errors: `CheckpointError`."""
+    """Refuse a folder that cannot be made, or is in use; with `overwrite` one that is no run, or in training.
+
+    Errors: `CheckpointError`, before anything is read or written.
+    """
+    check_place(out)
     if not in_use(out):
         return
     if not overwrite:
         raise CheckpointError(refusal(out))
     if reason := not_a_run(out):
         raise CheckpointError(f"--overwrite deletes run folders only; {out} {reason}. Delete it by hand, or use --out.")
+    if out.resolve() in (Path.cwd(), *Path.cwd().parents):
+        raise CheckpointError(f"--overwrite would delete the folder that you are in, {out}. Type cd elsewhere first.")
     refuse_in_training(out)
+
+
+def check_place(out: Path) -> None:
+    """Refuse a path that no folder can have: below a file, where one may not write, or with too long a name."""
+    there = next(each for each in (out, *out.parents) if os.path.lexists(each))
+    if there != out and not there.is_dir():
+        raise CheckpointError(
+            f"{out} cannot be made, as {there} is no folder that could hold it. Choose another with --out."
+        )
+    if there.is_dir() and not os.access(there, os.W_OK | os.X_OK):
+        raise CheckpointError(f"{out} cannot be made, as {there} is not yours to write in. Choose another with --out.")
+    names = [*absolute(out).parent.parts, beside(out, "old").name]  # it has the latter for a moment when replaced
+    longest = max(names, key=lambda name: len(os.fsencode(name)))
+    for text, most in ((longest, limit(there, "PC_NAME_MAX")), (str(absolute(out)), limit(there, "PC_PATH_MAX"))):
+        size = len(os.fsencode(text)) + (DEEPEST if text != longest else 0)
+        if size > most:
+            raise CheckpointError(
+                f"A {'name' if text == longest else 'path'} may have at most {most} bytes here; {str(out)[:60]!r}... "
+                f"would need one of {size}. Give a shorter --out."
+            )
+
+
+def limit(place: Path, name: str) -> int:
+    """What the file system of `place` allows for a name or a path, in bytes."""
+    usual = NAME_MAX if name == "PC_NAME_MAX" else PATH_MAX
+    try:
+        return os.pathconf(place, name)
+    except (AttributeError, OSError, ValueError):
+        return usual
 
 
 @contextmanager
@@ -84,7 +145,8 @@ def in_use(out: Path) -> bool:
 def refusal(out: Path) -> str:
     """The three choices of a user whose run folder exists."""
     if not (out / "recipe.toml").is_file():
-        return f"{out} exists and is no run folder. Choose another with --out {shlex.quote(str(free_name(out)))}."
+        kind = "is no run folder" if out.is_dir() else "is a file" if out.is_file() else "is no folder"
+        return f"{out} exists and {kind}. Choose another with --out {shlex.quote(str(free_name(out)))}."
     return (
         f"{out} exists. Choose one of three: go on with it (glassformer resume {shlex.quote(str(out))}), train beside "
         f"it (--out {shlex.quote(str(free_name(out)))}), or delete it and start over (--overwrite)."
@@ -92,16 +154,30 @@ def refusal(out: Path) -> str:
 
 
 def not_a_run(path: Path) -> str | None:
-    """Why a path does not look like a run folder, so that nothing else is ever deleted."""
+    """Why a path does not look like a run folder, so that nothing else is ever deleted.
+
+    A run has a recipe and a lock, and nothing in it but what runs write, at any depth: a folder in which a user keeps
+    a recipe, or a note among the samples, is none.
+    """
     if path.is_symlink():
         return "is a link"
     if not path.is_dir():
         return "is a file"
-    if not (path / "recipe.toml").is_file():
-        return "has no recipe.toml"
-    foreign = sorted(
-        each.name
-        for each in path.iterdir()
-        if each.name not in CONTENT and not each.name.startswith((".tmp-", ".old-"))
-    )
-    return f"also holds {', '.join(foreign[:3])}, which no run writes" if foreign else None
+    for name in ("recipe.toml", LOCK):
+        if not (path / name).is_file():
+            return f"has no {name}"
+    strange = foreign(path)
+    return f"also holds {', '.join(strange[:3])}, which no run writes" if strange else None
+
+
+def foreign(run: Path) -> list[str]:
+    """What lies in a folder and no run writes, by its path in there; leftovers of a killed run are its own."""
+    found: list[str] = []
+    for folder, folders, files in os.walk(run):
+        for name in (*folders, *files):
+            unfinished = LEFTOVER.fullmatch(name)
+            place = Path(folder, unfinished[2] if unfinished else name).relative_to(run).as_posix()
+            if not WRITTEN.fullmatch(place):
+                found.append(Path(folder, name).relative_to(run).as_posix())
+        folders[:] = [name for name in folders if not LEFTOVER.fullmatch(name)]
+    return sorted(found)

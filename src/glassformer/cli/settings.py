@@ -11,11 +11,12 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args
+from typing import Any
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
-from glassformer.train.recipe import Recipe, settings
+from glassformer.foundation.typed import annotations_of, types_in
+from glassformer.train.recipe import Recipe
 
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 SHOWN = {int: "INT", float: "NUMBER", str: "TEXT"}
@@ -35,12 +36,12 @@ def kind_of(section: str, key: str, sections: tuple[str, ...]) -> tuple[str, Any
         raise ConfigError(
             f"{flag_of(section, key)}: there is no section {section!r} here. {suggestion(section, sections)}"
         )
-    known = settings(settings(Recipe)[section])
+    known = annotations_of(annotations_of(Recipe)[section])
     if key in known:
         return f"{section}.{key}", known[key], True
     if key.startswith("no_") and is_switch(known.get(key[3:])):
         return f"{section}.{key[3:]}", bool, False
-    homes = [each for each in sections if key in settings(settings(Recipe)[each])]
+    homes = [each for each in sections if key in annotations_of(annotations_of(Recipe)[each])]
     if homes:
         raise ConfigError(f"{flag_of(section, key)} is not a setting. Did you mean {flag_of(homes[0], key)!r}?")
     nearest = get_close_matches(key, known, n=1, cutoff=0.5)
@@ -57,7 +58,7 @@ def converted(place: str, kind: Any, text: str) -> object:
     """`text` as a value of the setting's type. Errors: `ConfigError` saying what was expected and what came."""
     import tyro  # here, as it takes longer to import than all of --help
 
-    allowed = get_args(kind) or (kind,)
+    allowed = types_in(kind)
     a_word = (NoneType in allowed and text.lower() == "none") or is_switch(kind)
     typed = text.capitalize() if a_word else text  # None, True, False, as Python writes them
     # A value alone, so that what is wrong with it is said in our words: tyro draws boxes of its own around an error.
@@ -76,11 +77,9 @@ def setting_lines(section: str, recipe: Recipe) -> list[tuple[str, str]]:
     values = getattr(recipe, section)
     meanings = explanations(type(values).__module__)[type(values).__name__]
     lines: list[tuple[str, str]] = []
-    for key, kind in settings(type(values)).items():
+    for key, kind in annotations_of(type(values)).items():
         value = getattr(values, key)
-        takes = (
-            "" if is_switch(kind) else " " + SHOWN[next(each for each in (get_args(kind) or (kind,)) if each in SHOWN)]
-        )
+        takes = "" if is_switch(kind) else " " + SHOWN[next(each for each in (types_in(kind)) if each in SHOWN)]
         shown = "" if value is None else f" [{str(value).lower() if is_switch(kind) else value}]"
         lines.append((flag_of(section, key) + takes, meanings.get(key, "") + shown))
     return lines

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.runs import RUNS, check_room, room_for
+from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
 from glassformer.train.recipe import anchored, load_recipe, override
 
 
 def run(arguments: Arguments) -> int:
     """Train what a recipe says, in a folder that does not exist yet."""
     recipe = anchored(override(load_recipe(str(arguments.target)), arguments.changes))
-    out = Path(arguments.options.get("out", RUNS / recipe.name))
+    out = run_folder(arguments.options.get("out"), RUNS / recipe.name)
     overwrite = "overwrite" in arguments.options
     check_room(out, overwrite)
     from glassformer.cli.follow import Signals, follow  # after the checks, as importing torch takes a second

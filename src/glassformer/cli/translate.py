@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import TypeVar
 
 from glassformer.cli.arguments import Arguments
@@ -13,6 +14,7 @@ from glassformer.foundation.errors import ConfigError, DataError
 
 Answer = TypeVar("Answer")
 
+UNKNOWN = "the vocabulary lacks a part of the line; the model read <unk> in its place"
 UTF8_MARK = b"\xef\xbb\xbf"
 
 
@@ -25,22 +27,25 @@ def run(arguments: Arguments) -> int:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
     from glassformer.train.use import Translated, translate  # after the checks, as importing torch takes a second
 
-    def translated(lines: Iterator[str]) -> Iterator[Translated]:
+    def translated(lines: Iterator[tuple[int, str]]) -> Iterator[Translated]:
         return translate(folder, lines, size)
 
-    cut: list[int] = []
+    cut: dict[str, list[int]] = {}
     unknown: list[int] = []
-    for number, answer in enumerate(answers(lines_of(sys.stdin.buffer), translated), start=1):
-        sys.stdout.buffer.write(on_one_line(answer.text if answer else "").encode() + b"\n")
-        if answer and not answer.complete:
-            cut.append(number)
-        if answer and answer.unknown:
-            unknown.append(number)
-        if talking:
-            sys.stdout.buffer.flush()
-    sys.stdout.buffer.flush()
-    note(cut, "the answer was cut at decode.max_new_tokens, before its end")
-    note(unknown, "the vocabulary lacks a part of the line; the model read <unk> in its place")
+    try:
+        for number, answer in enumerate(answers(lines_of(sys.stdin.buffer), translated), start=1):
+            sys.stdout.buffer.write(on_one_line(answer.text if answer else "").encode() + b"\n")
+            if answer and answer.cut:
+                cut.setdefault(answer.cut, []).append(number)
+            if answer and answer.unknown:
+                unknown.append(number)
+            if talking:
+                sys.stdout.buffer.flush()
+    finally:  # also before a line that cannot be read: what was answered is answered
+        sys.stdout.buffer.flush()
+        for limit, lines in cut.items():
+            note(lines, f"the answer was cut before its end, by {limit}")
+        note(unknown, UNKNOWN)
     return 0
 
 
@@ -68,24 +73,33 @@ def lines_of(file: Iterable[bytes]) -> Iterator[str]:
             ) from None
 
 
-def answers(lines: Iterable[str], translated: Callable[[Iterator[str]], Iterable[Answer]]) -> Iterator[Answer | None]:
+def answers(
+    lines: Iterable[str], translated: Callable[[Iterator[tuple[int, str]]], Iterable[Answer]]
+) -> Iterator[Answer | None]:
     """The answer to each line, in order; none for a blank line, which is not translated.
 
-    `translated` may read ahead, as it does to fill a batch, but gives back its answers in order.
+    `translated` gets lines with their numbers, from 1. It may read ahead, as it does to fill a batch, but gives back
+    its answers in order.
     """
     waiting: deque[bool] = deque()  # lines that were read and not yet answered: whether each is blank
 
-    def asked() -> Iterator[str]:
-        for line in lines:
+    def asked() -> Iterator[tuple[int, str]]:
+        for number, line in enumerate(lines, start=1):
             waiting.append(not line.strip())
             if line.strip():
-                yield line
+                yield number, line
 
-    for answer in translated(asked()):
-        while waiting.popleft():
-            yield None
-        yield answer
-    yield from (None for _ in waiting)
+    broken: DataError | None = None
+    try:
+        for answer in translated(asked()):
+            while waiting.popleft():
+                yield None
+            yield answer
+    except DataError as error:  # of a line that cannot be read: the blank ones before it still have their place
+        broken = error
+    yield from (None for _ in takewhile(bool, waiting))
+    if broken is not None:
+        raise broken
 
 
 def on_one_line(text: str) -> str:

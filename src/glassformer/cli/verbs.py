@@ -60,7 +60,10 @@ VERBS: dict[str, Verb] = {
         "score a run on the test split",
         "RUN",
         "Score the best checkpoint of a run: it answers every source by itself, and the answers are compared. "
-        "Of a classifier: accuracy, macro F1, and figures for each label.",
+        "exact_match: the share of answers that are right as a whole. token_accuracy: the share of right tokens. loss: "
+        "nats a target token. n: pairs. cut: answers that reached a limit (decode.max_new_tokens, model.max_len) "
+        "before their end; raise it where there are many. unknown: tokens of the sources that the vocabulary lacks. "
+        "bleu, chrf: of text from files. Of a classifier: accuracy, macro F1, and figures for each label.",
         (SPLIT, JSON),
         ("data", "decode"),
     ),

@@ -12,7 +12,8 @@ labels   [1, 0]                                               <bos> 7 · ·     
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain, pairwise
 
@@ -27,6 +28,8 @@ from glassformer.data.words import FIRST_LABEL
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.foundation.tensors import check_read
+from glassformer.foundation.typed import came
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,17 @@ class Batch:
     """True where `labels` counts."""
 
     def __post_init__(self) -> None:
+        check_read("tokens", self.tokens)
+        if self.source is not None:
+            check_read("source", self.source)
         check_right("keep", self.keep)
         check_right("source_keep", self.source_keep)
 
     @classmethod
     def pairs(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
         """For an encoder-decoder: `source` and `tokens`, side by side."""
+        check_lists(sources, "sources")
+        check_lists(targets, "targets")
         _check_same_number(sources, targets)
         source, source_keep = pad([[*ids, EOS] for ids in sources])
         tokens, keep = pad([[BOS, *ids, EOS] for ids in targets])
@@ -61,6 +69,8 @@ class Batch:
     @classmethod
     def blanks(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
         """For an encoder alone: [source, <sep>, one <blank> for each target token], to be filled in place."""
+        check_lists(sources, "sources")
+        check_lists(targets, "targets")
         _check_same_number(sources, targets)
         both = list(zip(sources, targets, strict=True))
         tokens, keep = pad([[*source, SEP, *[BLANK] * len(target)] for source, target in both])
@@ -72,6 +82,7 @@ class Batch:
         cls, texts: Sequence[Sequence[int]], labels: Sequence[int] | Sequence[float] | Sequence[Sequence[float]]
     ) -> Batch:
         """For a head that answers once a sequence: <bos> and the text, and its label, its number or its numbers."""
+        check_lists(texts, "texts")
         _check_same_number(texts, labels, "text", "label")
         tokens, keep = pad([[BOS, *ids] for ids in texts])
         found = torch.as_tensor(labels)
@@ -80,6 +91,8 @@ class Batch:
     @classmethod
     def tagged(cls, rows: Sequence[Sequence[int]], tags: Sequence[Sequence[int]]) -> Batch:
         """For a head that answers in each place: the tokens alone, and a tag for each of them."""
+        check_lists(rows, "rows")
+        check_lists(tags, "tags")
         _check_same_number(rows, tags, "row", "list of tags")
         for number, (row, its_tags) in enumerate(zip(rows, tags, strict=True)):
             if len(row) != len(its_tags):
@@ -178,8 +191,58 @@ def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Te
         )
     real: NDArray[np.bool_] = np.arange(width)[None, :] < lengths[:, None]
     tokens = np.full((len(sequences), width), PAD, np.int64)
-    tokens[real] = np.fromiter(chain.from_iterable(sequences), np.int64, int(lengths.sum()))
+    tokens[real] = flat(sequences)
     return torch.as_tensor(tokens), None if bool(real.all()) else torch.as_tensor(real)
+
+
+def flat(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """All ids, row after row. Errors: `DataError` naming row and place of what is no whole number."""
+    try:
+        return np.frombuffer(array("q", chain.from_iterable(rows)), np.int64)
+    except (TypeError, OverflowError):
+        check_rows(rows, "a batch, special tokens included,")
+        raise
+
+
+def check_lists(rows: Sequence[Sequence[object]], name: str) -> None:
+    """DataError unless `rows` is a list of lists: text is no list of ids yet, and a number alone is no row."""
+    for number, row in [(None, rows), *(enumerate(rows) if is_list(rows) else ())]:
+        if not is_list(row):
+            where = "they are" if number is None else f"row {number} (counted from 0) is"
+            raise DataError(
+                f"Rows in {name} are lists of token ids, but {where} {came(row)}. "
+                "Encode texts first, tokenizer.encode_all(texts); a single row is [ids]."
+            )
+
+
+def is_list(value: object) -> bool:
+    """Whether a value has a length and items, and is no text; so has a tensor with a dimension."""
+    try:
+        return not isinstance(value, str | bytes) and len(value) >= 0  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        return False
+
+
+def check_rows(rows: Sequence[Sequence[int]], name: str) -> None:
+    """`check_lists`, and a DataError for what is no whole number in one of them, naming row and place."""
+    check_lists(rows, name)
+    for number, row in enumerate(rows):
+        if are_ids(row):
+            continue
+        place = next(place for place, id in enumerate(row) if not are_ids([id]))
+        raise DataError(
+            f"Rows in {name} hold whole numbers, but row {number} has {came(row[place])} at place {place} (both "
+            "counted from 0). Encode the text with the model's tokenizer."
+        )
+
+
+def are_ids(row: Iterable[int]) -> bool:
+    """Whether all of these are whole numbers of 64 bits; an array knows at once."""
+    try:
+        array("q", row)
+    except (TypeError, OverflowError):
+        return False
+    return True
 
 
 def _labelled(texts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> Batch:
@@ -201,7 +264,11 @@ def collate(encoded: Encoded, indices: Sequence[int] | NDArray[np.int64], layout
 
 
 def check_ids(rows: Sequence[Sequence[int]], vocab_size: int, name: str) -> None:
-    """DataError for an id outside the vocabulary, naming row and place as the caller has them, before any padding."""
+    """DataError for an id outside the vocabulary, naming row and place as the caller has them, before any padding.
+
+    And for rows that are none, such as text.
+    """
+    check_rows(rows, name)
     for row, ids in enumerate(rows):
         if len(ids) and (min(ids) < 0 or max(ids) >= vocab_size):
             place = next(place for place, id in enumerate(ids) if not 0 <= id < vocab_size)

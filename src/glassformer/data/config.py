@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 
+from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup, suggestion
+from glassformer.foundation.typed import check_types
 
 PAIRS = "pairs"
 LABELLED = "labelled"
@@ -17,6 +20,30 @@ SPLITS = ("train", "dev", "test")
 LABEL = "label"
 LAYOUTS = ("encoder-decoder", "encoder", LABEL)
 BYTES_AND_SPECIALS = 256 + 6  # the smallest byte-level vocabulary: every byte, and the six special tokens
+MOST_ENTRIES = 2**20
+"""Of a vocabulary, and of the symbols that a task writes with: no model here has a wider head."""
+MOST_PAIRS = {"train_size": 10_000_000, "dev_size": 1_000_000, "test_size": 1_000_000}
+"""That a task makes: a few minutes of work each."""
+MOST_SYMBOLS = 100_000_000
+"""That a task writes in the sources of one split, pairs times the longest length: about a minute and 1 GB."""
+MOST_COUNT = 2**31 - 1
+
+USES: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
+    (
+        ("symbols", "min_length", "max_length"),
+        f"the tasks {', '.join(EQUAL_LENGTHS)}",
+        lambda task: task in EQUAL_LENGTHS,
+    ),
+    (tuple(MOST_PAIRS), "the tasks that make their own pairs", lambda task: task not in FILES),
+    (("text_column", "label_column", "header"), f"data.task={LABELLED!r}", lambda task: task == LABELLED),
+    (("skip_empty",), "the tasks that read files", lambda task: task in FILES),
+)
+"""Settings that not every task reads: their names, whose they are, and whether a task is one of those."""
+
+
+def unused(task: str) -> list[str]:
+    """The settings that a task has no use for."""
+    return [name for names, _, reads in USES if not reads(task) for name in names]
 
 
 @dataclass(frozen=True)
@@ -69,6 +96,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         from glassformer.data.synthetic import TASKS  # here, because a task's own signature names this class
 
+        check_types(self, "data")
         lookup(dict.fromkeys((*TASKS, *FILES)), self.task, "data.task")
         if self.layout not in LAYOUTS:
             raise ConfigError(f"data.layout={self.layout!r} is not known. {suggestion(self.layout, LAYOUTS)}")
@@ -78,6 +106,7 @@ class DataConfig:
                 f"data.task={self.task!r} and data.layout={self.layout!r}. Set both, or neither."
             )
         self._check_files()
+        self._check_use()
         self._check_sizes()
 
     def files(self, split: str) -> tuple[str | None, str | None, str | None]:
@@ -85,6 +114,16 @@ class DataConfig:
         if split not in SPLITS:
             raise ConfigError(f"split={split!r} is not known. {suggestion(split, SPLITS)}")
         return getattr(self, split), getattr(self, f"{split}_source"), getattr(self, f"{split}_target")
+
+    def _check_use(self) -> None:
+        """A setting that the task does not read would be ignored in silence."""
+        given = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
+        for name in sorted({*unused(self.task)} & {*given}):
+            whose = next(whose for names, whose, _ in USES if name in names)
+            raise ConfigError(
+                f"data.{name} belongs to {whose}; got data.{name}={getattr(self, name)!r} with "
+                f"data.task={self.task!r}, which has no use for it. Leave it out."
+            )
 
     def _check_files(self) -> None:
         for split in SPLITS:
@@ -109,16 +148,33 @@ class DataConfig:
                 raise ConfigError(f"{given[0]} is set without {missing}. Parallel files come in twos: set {missing}.")
 
     def _check_sizes(self) -> None:
-        for name in ("train_size", "dev_size", "test_size", "min_length"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"data.{name} is {getattr(self, name)}, but must be at least 1.")
+        at_least(self, "data", 1, *MOST_PAIRS, "min_length")
+        for name, most in MOST_PAIRS.items():
+            at_most(self, "data", most, name)
+        at_most(self, "data", MOST_ENTRIES, "symbols")
+        at_most(self, "data", MOST_SYMBOLS, "min_length", "max_length")
         if self.symbols < 2:
-            raise ConfigError(f"data.symbols is {self.symbols}, but must be at least 2, or there is nothing to learn.")
+            raise ConfigError(
+                f"data.symbols must be at least 2, or there is nothing to learn; got {self.symbols}. Try symbols=18."
+            )
         if self.max_length < self.min_length:
             raise ConfigError(
                 f"data.max_length ({self.max_length}) is below data.min_length ({self.min_length}). "
                 f"Set data.max_length to at least {self.min_length}."
             )
+        if self.task in EQUAL_LENGTHS:
+            self._check_symbols()
+
+    def _check_symbols(self) -> None:
+        """Many long sources are each within bounds, and together more than a machine holds."""
+        for name in MOST_PAIRS:
+            size = getattr(self, name)
+            if size * self.max_length > MOST_SYMBOLS:
+                raise ConfigError(
+                    f"data.{name} ({size}) times data.max_length ({self.max_length}) is what a task may have to "
+                    f"write, at most {MOST_SYMBOLS} symbols; got {size * self.max_length}. "
+                    f"Try {name}={max(1, MOST_SYMBOLS // self.max_length)}."
+                )
 
 
 @dataclass(frozen=True)
@@ -139,6 +195,7 @@ class TokenizerConfig:
     def __post_init__(self) -> None:
         from glassformer.data.tokenizer import TOKENIZERS  # here, because a tokenizer's own signature names this class
 
+        check_types(self, "tokenizer")
         lookup(TOKENIZERS, self.kind, "tokenizer.kind")
         if self.source_kind is not None:
             lookup(TOKENIZERS, self.source_kind, "tokenizer.source_kind")
@@ -147,8 +204,9 @@ class TokenizerConfig:
                     f"One vocabulary cannot be of two kinds: tokenizer.source_kind is {self.source_kind!r} and "
                     f"tokenizer.kind is {self.kind!r}. Set tokenizer.shared = false, or make the two kinds equal."
                 )
-        if self.min_count < 1:
-            raise ConfigError(f"tokenizer.min_count must be at least 1; got {self.min_count}. Try min_count=2.")
+        at_least(self, "tokenizer", 1, "min_count", "vocab_size")
+        at_most(self, "tokenizer", MOST_COUNT, "min_count")
+        at_most(self, "tokenizer", MOST_ENTRIES, "vocab_size")
         if self.min_count > 1 and not {"word", "character"} & {self.kind, self.source_kind}:
             raise ConfigError(
                 f"tokenizer.min_count ({self.min_count}) drops rare words or characters, but tokenizer.kind is "

@@ -7,11 +7,12 @@ JSONL (.jsonl, .jsonl.gz)     {"text": "a good film", "label": 1}
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from glassformer.data.pairs import Loaded, Pair, read_lines
+from glassformer.data.pairs import Loaded, Origin, Pair, read_lines
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.registry import suggestion
 
@@ -45,6 +46,7 @@ def read_labelled(
     is_json = str(path).lower().removesuffix(".gz").endswith(".jsonl")
     rows = from_json(path, columns) if is_json else from_tsv(path, columns)
     pairs: list[Pair] = []
+    lines = array("q")
     skipped = 0
     for row in rows:
         empty = [name for name, value in (("text", row.text), ("label", row.label)) if not value.strip()]
@@ -58,9 +60,10 @@ def read_labelled(
             continue
         check_label(path, row, known)
         pairs.append(Pair(row.text, row.label))
+        lines.append(row.number)
     if not pairs:
         raise DataError(f"{path}: there is no line with a text and a label, so nothing is left to read.")
-    return Loaded(pairs, skipped)
+    return Loaded(pairs, skipped, Origin((path, path), lines))
 
 
 def check_label(path: str | Path, row: Row, known: Collection[str] | None) -> None:
@@ -134,6 +137,11 @@ def place_of(column: str | None, what: str, usual: int, path: str | Path, names:
 
 def from_json(path: str | Path, columns: Columns) -> Iterator[Row]:
     """The rows of a JSONL file. Errors: `DataError` for a line that is no JSON object, and for a missing field."""
+    if columns.header:
+        raise ConfigError(
+            f"{path}: a .jsonl file names its fields in each line and has no header line; got data.header=True. "
+            "Leave data.header out."
+        )
     text, label = columns.text or "text", columns.label or "label"
     for number, line in enumerate(read_lines(path), start=1):
         try:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +24,26 @@ class Pair(NamedTuple):
     target: str
 
 
-class Loaded(NamedTuple):
+@dataclass(frozen=True)
+class Origin:
+    """Where pairs stand: the files of source and target (one and the same for a TSV), and the line of each pair."""
+
+    paths: tuple[str | Path, str | Path]
+    lines: Sequence[int]
+
+    def place(self, row: int, side: str) -> str:
+        """FILE:LINE of one side ("source" or "target") of the pair number `row`, counted from 0."""
+        return f"{self.paths[Pair._fields.index(side)]}:{self.lines[row]}"
+
+
+@dataclass(frozen=True)
+class Loaded:
     """The pairs, and how many were left out because a side was empty."""
 
     pairs: list[Pair]
     skipped: int
+    origin: Origin | None = field(default=None, compare=False)
+    """None of pairs that a task has made."""
 
 
 def read_parallel(source_path: str | Path, target_path: str | Path, skip_empty: bool = False) -> Loaded:
@@ -97,6 +114,7 @@ def _decode(line: bytes, path: str | Path, number: int) -> str:
 
 def _without_empty(rows: Iterable[tuple[str, str]], paths: tuple[str | Path, str | Path], skip_empty: bool) -> Loaded:
     pairs: list[Pair] = []
+    lines = array("q")
     skipped = 0
     for number, row in enumerate(rows, start=1):
         empty = [(path, side) for path, side, text in zip(paths, Pair._fields, row, strict=True) if not text.strip()]
@@ -110,6 +128,7 @@ def _without_empty(rows: Iterable[tuple[str, str]], paths: tuple[str | Path, str
             skipped += 1
         else:
             pairs.append(Pair(*row))
+            lines.append(number)
     if not pairs:
         raise DataError(f"{paths[0]}: every pair has an empty side, so nothing is left to read. Give other files.")
-    return Loaded(pairs, skipped)
+    return Loaded(pairs, skipped, Origin(paths, lines))

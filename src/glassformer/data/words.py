@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer, check_ids_known, read_json, utf8
-from glassformer.foundation.errors import DataError
+from glassformer.foundation.errors import ConfigError, DataError
 
 
 class _Listed(Tokenizer):
@@ -73,6 +73,11 @@ class _Listed(Tokenizer):
         for text in texts:
             utf8(text)
             found.update(cls.cut(text))
+        if found and (most := max(found.values())) < config.min_count:
+            raise ConfigError(
+                f"A vocabulary keeps what is met at least tokenizer.min_count={config.min_count} times, but nothing in "
+                f"the training text is met more than {most} times, so nothing would be left. Try min_count=1."
+            )
         # sorted: the order must not depend on Python's string hashes
         return cls(sorted(piece for piece, count in found.items() if count >= config.min_count))
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from glassformer.data.vocabulary import EOS
-from glassformer.decode.generate import check_sources, fill_blanks, generate
+from glassformer.decode.generate import check_sources, check_writes, fill_blanks, generate
+from glassformer.foundation.typed import expect
 from glassformer.model.transformer import Transformer
 
 
@@ -15,6 +16,18 @@ class Answer(NamedTuple):
 
     ids: list[int]
     complete: bool
+    limit: str = ""
+    """What cut an answer that is not complete: max_new_tokens, max_len, or the length of its source."""
+
+
+class Limit(NamedTuple):
+    """How many tokens an answer may have, and what says so."""
+
+    tokens: int
+    name: str
+
+
+ASKED, MODELS, USUAL = "max_new_tokens", "max_len", "twice the source and ten more"
 
 
 def answer(
@@ -27,8 +40,12 @@ def answer(
 ) -> list[Answer]:
     """The greedy answer to each source, in order.
 
-    `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks.
+    `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks. Errors:
+    `ConfigError` and `DataError`, for arguments that are none and for a source longer than the model takes.
     """
+    check_writes(model)
+    if max_new_tokens is not None:
+        expect(max_new_tokens, int, "max_new_tokens", "Try max_new_tokens=64.")
     check_sources(model, sources)  # before sorting: an error names the caller's row
     if lengths is None and not model.config.stack.causal:
         lengths = [len(source) for source in sources]
@@ -41,21 +58,25 @@ def answer(
             filled = fill_blanks(model, batch, [lengths[row] for row in rows])
             found = [Answer(ids, True) for ids in filled]
         else:
-            found = _write(model, batch, [_limit(model, source, max_new_tokens) for source in batch])
+            found = _write(model, batch, [limit_of(model, source, max_new_tokens) for source in batch])
         for row, each in zip(rows, found, strict=True):
             answers[row] = each
     return [each for each in answers if each is not None]
 
 
-def _limit(model: Transformer, source: Sequence[int], asked: int | None) -> int:
-    limit = asked if asked is not None else 2 * len(source) + 10
+def limit_of(model: Transformer, source: Sequence[int], asked: int | None) -> Limit:
+    """What was asked for, else twice the source's length and ten more; but no more than the model takes."""
+    limit = Limit(2 * len(source) + 10, USUAL) if asked is None else Limit(asked, ASKED)
     longest = model.config.stack.max_len
-    return limit if longest is None else min(limit, longest)
+    return limit if longest is None or limit.tokens <= longest else Limit(longest, MODELS)
 
 
-def _write(model: Transformer, sources: list[Sequence[int]], limits: list[int]) -> list[Answer]:
+def _write(model: Transformer, sources: list[Sequence[int]], limits: list[Limit]) -> list[Answer]:
     written: list[list[int]] = [[] for _ in sources]
-    for step in generate(model, sources=sources, max_new_tokens=limits):
+    for step in generate(model, sources=sources, max_new_tokens=[limit.tokens for limit in limits]):
         for row, token in zip(step.rows, step.tokens, strict=True):
             written[row].append(token)
-    return [Answer(ids[:-1], True) if ids and ids[-1] == EOS else Answer(ids, False) for ids in written]
+    return [
+        Answer(ids[:-1], True) if ids and ids[-1] == EOS else Answer(ids, False, limit.name)
+        for ids, limit in zip(written, limits, strict=True)
+    ]

@@ -11,6 +11,8 @@ from glassformer.data.batch import check_ids, pad
 from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.foundation.typed import came, is_of
+from glassformer.model.config import ModelConfig
 from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
@@ -46,13 +48,15 @@ def generate(
     decoder takes `prompts` alone. Rows may differ in length; each gets what it would get alone. Rows that finished
     leave the batch. `max_new_tokens` is one limit, or one for each row. Errors: `ConfigError`, `DataError`.
     """
+    check_writes(model)
     model.eval()
     with torch.no_grad():  # around no yield: whoever iterates keeps gradients as they are
         run = _start(model, sources, prompts)
     n_rows = len(run.tokens)
-    limits = [max_new_tokens] * n_rows if isinstance(max_new_tokens, int) else list(max_new_tokens)
-    if len(limits) != n_rows or min(limits) < 1:
-        raise ConfigError(f"max_new_tokens must be at least 1, once or for each of the {n_rows} rows; got {limits}.")
+    limits = list(max_new_tokens) if isinstance(max_new_tokens, Sequence) else [max_new_tokens] * n_rows
+    if len(limits) != n_rows or any(not is_of(limit, (int,)) or limit < 1 for limit in limits):
+        got = f"{limits!r:.60}"
+        raise ConfigError(f"max_new_tokens must be at least 1, once or for each of the {n_rows} rows; got {got}.")
     going = list(range(n_rows))  # the call's rows, in the order of the batch's
     done = [False] * n_rows
     for number in range(1, max(limits) + 1):
@@ -73,7 +77,9 @@ def generate(
 
 
 def check_writes(model: Transformer) -> None:
-    """Refuse a model whose head gives no tokens. Errors: `ConfigError`."""
+    """Refuse a model whose head gives no tokens, and what is no model. Errors: `ConfigError`."""
+    if not isinstance(getattr(model, "config", None), ModelConfig):
+        raise ConfigError(f"Tokens are written by a Transformer; got {came(model)}. Give the model first.")
     if not isinstance(model.config.head, Lm):
         raise ConfigError(
             f"Tokens are written by a model with head=Lm(); this one has head {model.config.head.kind!r}. "
@@ -101,19 +107,20 @@ class _Run(NamedTuple):
 def _start(
     model: Transformer, sources: Sequence[Sequence[int]] | None, prompts: Sequence[Sequence[int]] | None
 ) -> _Run:
-    check_writes(model)
     if not model.config.stack.causal:
         raise ConfigError("generate() writes from left to right; this model reads both ways. Use fill_blanks().")
     if (sources is None) == (model.encoder is not None and model.decoder is not None):
         raise ConfigError("An encoder-decoder needs sources, a model of one stack has none; give sources or prompts.")
+    if sources is not None:
+        check_sources(model, sources)
+    if prompts is not None:
+        check_ids(prompts, model.config.vocab_size or 0, "prompts")
     if prompts is None:
         if sources is None:
             raise ConfigError("A decoder goes on from a prompt; give prompts, [[BOS]] for a fresh text.")
         prompts = [[BOS]] * len(sources)
     if sources is not None and len(sources) != len(prompts):
         raise DataError(f"Each source has one prompt; got {len(sources)} sources and {len(prompts)} prompts.")
-    check_sources(model, sources or [])
-    check_ids(prompts, model.config.vocab_size or 0, "prompts")
     device = next(model.parameters()).device
     memory = memory_keep = None
     if sources is not None:

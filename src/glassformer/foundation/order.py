@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
+from glassformer.foundation.typed import check_types
 
 LAYOUTS = ("half", "interleaved")
 SCALINGS: dict[str, tuple[float, float] | None] = {
@@ -38,6 +39,7 @@ class RotaryConfig:
     attention_factor: float | None = None  # of yarn: what multiplies queries and keys; None: 0.1 ln(factor) + 1
 
     def __post_init__(self) -> None:
+        check_types(self)
         if not 1.0 < self.base < math.inf:
             raise ConfigError(f"The base of rotary positions must be above 1 and finite; got {self.base}. Try 10000.0.")
         lookup(dict.fromkeys(LAYOUTS), self.layout, "layout")
@@ -105,6 +107,7 @@ class RelativeConfig:
     clip_distance: int = 16  # of positions="shaw", k in the paper: farther keys count as this far
 
     def __post_init__(self) -> None:
+        check_types(self)
         for each in fields(self):
             if getattr(self, each.name) < 1:
                 raise ConfigError(f"{each.name} must be at least 1; got {getattr(self, each.name)}.")

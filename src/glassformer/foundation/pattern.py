@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.typed import check_types
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Pattern:
     """The first keys stay readable beside a causal window (StreamingLLM, Xiao et al. 2023, section 3.2)."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.window is not None and self.window < 1:
             raise ConfigError(f"window must be at least 1 (a query reads itself); got {self.window}.")
         for name, least in (("dilation", 1), ("stride", 1), ("block", 1), ("summary", 1)):

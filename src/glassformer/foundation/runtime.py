@@ -8,6 +8,7 @@ import torch
 
 from glassformer.foundation.errors import ConfigError
 
+OMP = "OMP_NUM_THREADS"
 MOST_THREADS = 8
 """Beyond this, small models spend their time handing work around."""
 
@@ -30,13 +31,31 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
 
 
 def choose_threads(asked: int = 0) -> tuple[int, str]:
-    """Sets torch's threads, and says how many and why. 0: one for each processor this process may use, up to 8."""
+    """Sets torch's threads, and says how many and why.
+
+    `asked` if it is above 0; else OMP_NUM_THREADS, where the environment has it, as for any program that uses OpenMP;
+    else one for each processor that this process may use, up to 8.
+    """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = asked or min(allowed, MOST_THREADS)
+    wished, remark = from_environment()
+    threads = asked or wished or min(allowed, MOST_THREADS)
     torch.set_num_threads(threads)
     few = f", though only {allowed} of the processors are free to it" if threads > allowed else ""
-    why = f"as asked{few}" if asked else f"of {allowed} processors"
-    return threads, f"{threads} threads, {why}"
+    whose = "as asked" if asked else f"as {OMP} says" if wished else f"of {allowed} processors{remark}"
+    return threads, f"{threads} {'thread' if threads == 1 else 'threads'}, {whose}{few}"
+
+
+def from_environment() -> tuple[int, str]:
+    """What OMP_NUM_THREADS asks for, 0 for nothing; and a remark where it stands there and is no such number.
+
+    Of a list, one number for each level of nesting, the first is ours.
+    """
+    text = os.environ.get(OMP, "").partition(",")[0].strip()
+    if not text:
+        return 0, ""
+    if text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= 1024:
+        return int(text), ""
+    return 0, f", as {OMP}={text[:20]!r} is no number from 1 to 1024"
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
+from torch import nn
 
 from glassformer.attend import Attend, Mask, Weigh
 from glassformer.foundation.shapes import Float, Tensor
+from glassformer.foundation.typed import expect
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attention
 
@@ -32,6 +34,7 @@ def observe(model: Transformer) -> Generator[Seen]:
     >>> {name: tuple(weights.shape) for name, weights in seen.items()}
     {'decoder.blocks.0.self_attention': (1, 2, 3, 3)}
     """
+    expect(model, nn.Module, "What observe() watches", "Give it the model: with observe(model) as seen.")
     seen: Seen = {}
     watched = {
         name.removesuffix(".branch"): each for name, each in model.named_modules() if isinstance(each, Attention)

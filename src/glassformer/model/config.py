@@ -10,6 +10,7 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.registry import suggestion
+from glassformer.foundation.typed import check_types
 from glassformer.model.contradictions import check_attention_rule, check_experts, check_residual
 from glassformer.model.deepnorm import DeepNorm, deepnorm
 from glassformer.model.order import check_order
@@ -78,6 +79,7 @@ class StackConfig:
     softcap: float = 50.0  # what scores are kept within under attention_rule="softcap"
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -155,6 +157,7 @@ class ModelConfig:
     head: Output = field(default_factory=Lm)  # what is answered: Lm, Classify, Tag or Regress
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("vocab_size", "source_vocab_size"):
             value = getattr(self, name)
             if value is not None and value < 1:

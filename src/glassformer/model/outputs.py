@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup, suggestion
+from glassformer.foundation.typed import check_types
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Classify:
     dropout: float = 0.0  # on the pooled vector
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_labels(self.n_labels)
         check_dropout(self.dropout)
 
@@ -40,6 +42,7 @@ class Tag:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_labels(self.n_labels)
         check_dropout(self.dropout)
 
@@ -54,6 +57,7 @@ class Regress:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.n_numbers < 1:
             raise ConfigError(f"head.n_numbers must be at least 1; got {self.n_numbers}. Try n_numbers=1.")
         check_dropout(self.dropout)

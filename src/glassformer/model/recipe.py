@@ -7,6 +7,7 @@ from typing import Any
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
+from glassformer.foundation.typed import check_types
 from glassformer.model.config import ModelConfig, StackConfig
 from glassformer.model.outputs import Classify, Lm
 
@@ -115,6 +116,7 @@ class ModelRecipe:
     """Last keys of a block that later blocks read."""
 
     def __post_init__(self) -> None:
+        check_types(self, "model")
         for name in ("encoder_layers", "decoder_layers"):
             if self._layers(name) < 1 and getattr(self, name) is not None:
                 raise ConfigError(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.foundation.tensors import check_read
+from glassformer.foundation.typed import expect
 from glassformer.model.config import ModelConfig
 from glassformer.model.heads import HEADS, SequenceHead
 from glassformer.model.initialize import initialize
@@ -27,6 +31,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        expect(config, ModelConfig, "What a Transformer is made from", "Try Transformer(ModelConfig(8000, stack)).")
         self.config = config
         scale, both = config.scale_embeddings, config.encoder is not None and config.decoder is not None
         self.encoder = self.decoder = None
@@ -53,7 +58,7 @@ class Transformer(nn.Module):
         """The encoder's memory of a source, for `hidden(..., memory=)`: encode once, decode many steps."""
         if self.encoder is None or self.decoder is None:
             raise ConfigError("encode() belongs to an encoder-decoder; this model has one stack. Call hidden(tokens).")
-        return self.encoder(source, keep=keep)
+        return self._read(self.encoder, "source", source, keep=keep)
 
     def hidden(
         self,
@@ -76,15 +81,23 @@ class Transformer(nn.Module):
                     "source, source_keep and memory belong to an encoder-decoder; this model has one stack. "
                     "Give tokens and keep."
                 )
-            return self.reader(tokens, keep=keep, cache=cache)
+            return self._read(self.reader, "tokens", tokens, keep=keep, cache=cache)
         if (source is None) == (memory is None):
             got = "neither" if source is None else "both"
             raise ConfigError(
                 f"An encoder-decoder reads one source; give source= (token ids) or memory= (encode()); got {got}."
             )
         if source is not None:
-            memory = self.encoder(source, keep=source_keep)
-        return self.decoder(tokens, keep=keep, memory=memory, memory_keep=source_keep, cache=cache)
+            memory = self._read(self.encoder, "source", source, keep=source_keep)
+        return self._read(
+            self.decoder, "tokens", tokens, keep=keep, memory=memory, memory_keep=source_keep, cache=cache
+        )
+
+    @staticmethod
+    def _read(stack: Stack, name: str, given: Tensor, **more: Any) -> Tensor:
+        """What a stack makes of tokens or features. Errors: `DataError` where they are something else."""
+        check_read(name, given, features=stack.config.n_features is not None)
+        return stack(given, **more)
 
     def forward(
         self,

@@ -43,9 +43,9 @@ def evaluate_model(
 
     `exact_match`: the share of outputs equal to their target, as the tokenizer writes it. `token_accuracy`: the share
     of places that hold the right token, of the longer of output and target. `loss`: nats a target token, given the
-    right tokens before it. `n`: pairs. `cut`: outputs that reached max_new_tokens before their end. `unknown`, where
-    there are any: tokens of the sources that the vocabulary lacks. With `as_text` also `bleu` and `chrf` on detokenised
-    text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
+    right tokens before it. `n`: pairs. `cut`: outputs that reached a limit (max_new_tokens, max_len) before their
+    end. `unknown`, where there are any: tokens of the sources that the vocabulary lacks. With `as_text` also `bleu` and
+    `chrf` on detokenised text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
     """
     if len(encoded) == 0:
         raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")

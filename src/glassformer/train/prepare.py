@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from glassformer.data.batch import Batch, collate
 from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, encode_pairs, load_pairs
-from glassformer.data.pairs import Pair
+from glassformer.data.pairs import Origin, Pair
 from glassformer.data.sampler import BatchSampler
 from glassformer.data.words import Labels
 from glassformer.foundation.errors import DataError
@@ -83,13 +83,14 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     train = load_pairs(recipe.data, "train", seed, known_labels(tokenizers))
     tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs, labelled=layout == LABEL)
     encoded = encode_pairs(train.pairs, tokenizers)
-    check_lengths(encoded, recipe, "train")
+    check_lengths(encoded, recipe, "train", train.origin)
+    check_batch(encoded, recipe, train.origin)
     return Prepared(
         recipe,
         tokenizers,
         Split(train.pairs, encoded, train.skipped),
         prepare_split(recipe, tokenizers, "dev"),
-        BatchSampler(*encoded.lengths(layout), recipe.training.batch_tokens, seed),
+        BatchSampler(*encoded.lengths(layout), recipe.training.batch_tokens, seed, recipe.training.pool),
     )
 
 
@@ -97,7 +98,7 @@ def prepare_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
     """One split, encoded."""
     loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))
     encoded = encode_pairs(loaded.pairs, tokenizers)
-    check_lengths(encoded, recipe, name)
+    check_lengths(encoded, recipe, name, loaded.origin)
     return Split(loaded.pairs, encoded, loaded.skipped)
 
 
@@ -106,8 +107,8 @@ def known_labels(tokenizers: Tokenizers | None) -> Labels | None:
     return tokenizers.target if tokenizers is not None and isinstance(tokenizers.target, Labels) else None
 
 
-def check_lengths(encoded: Encoded, recipe: Recipe, split: str) -> None:
-    """Refuses a pair that is longer than the model takes, before any training. Errors: `DataError` naming the pair."""
+def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin | None) -> None:
+    """Refuses a pair that is longer than the model takes, before any training. Errors: `DataError` naming its place."""
     limit = recipe.model.max_len
     if limit is None:
         return
@@ -115,11 +116,32 @@ def check_lengths(encoded: Encoded, recipe: Recipe, split: str) -> None:
     for side, lengths in zip(sides, encoded.lengths(recipe.data.layout), strict=True):
         if len(lengths) and lengths.max() > limit:
             row = int((lengths > limit).argmax())
+            where = place(row, side, split, origin)
             raise DataError(
-                f"A sequence may have at most model.max_len={limit} tokens, special ones included; the {side} of pair "
-                f"{row + 1} of the {split} split has {lengths[row]}. Raise model.max_len to {lengths.max()}, or take "
-                "the long pairs out."
+                f"{where} has {lengths[row]} tokens, but a sequence may have at most model.max_len={limit}, special "
+                f"ones included. Raise model.max_len to {lengths.max()}, or take the long pairs out."
             )
+
+
+def check_batch(encoded: Encoded, recipe: Recipe, origin: Origin | None) -> None:
+    """Refuses a training pair that no batch can hold. Errors: `DataError` naming its place."""
+    source, target = encoded.lengths(recipe.data.layout)
+    both, budget = source + target, recipe.training.batch_tokens
+    if len(both) and both.max() > budget:
+        row = int(both.argmax())
+        side = "text" if recipe.data.layout == LABEL else "source" if source[row] > target[row] else "target"
+        raise DataError(
+            f"{place(row, side, 'train', origin)} belongs to the longest sample, which has {both[row]} tokens, special "
+            f"ones included, but a batch holds training.batch_tokens={budget}. Set it to at least {both[row]}, or take "
+            f"the pair out; so it is with {int((both > budget).sum())} of {len(both)}."
+        )
+
+
+def place(row: int, side: str, split: str, origin: Origin | None) -> str:
+    """One side of a pair as a user finds it: file and line, or its number among those that a task has made."""
+    if origin is None:
+        return f"The {side} of pair {row + 1} of the {split} split"
+    return f"{origin.place(row, 'source' if side == 'text' else side)}: the {side}"
 
 
 def model_config(recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:

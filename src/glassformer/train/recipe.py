@@ -11,14 +11,14 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar
 
-from glassformer.data.config import EQUAL_LENGTHS, LABEL, PAIRS, SPLITS, DataConfig, TokenizerConfig
+from glassformer.data.config import EQUAL_LENGTHS, LABEL, PAIRS, SPLITS, DataConfig, TokenizerConfig, unused
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
+from glassformer.foundation.typed import annotations_of, check_types, types_in
 from glassformer.model.recipe import ModelRecipe
 from glassformer.train.settings import (
     ANSWER_METRICS,
@@ -32,6 +32,7 @@ from glassformer.train.settings import (
 Section = TypeVar("Section")
 
 NAMED = Path(__file__).parents[1] / "recipes"
+DEFAULTS = {each.name: each.default for each in fields(DataConfig)}
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Recipe:
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.name in ("", ".", "..") or any(each in self.name for each in "/\\\0"):
             raise ConfigError(f"name must be a plain name without slashes, as it names a folder; got {self.name!r}.")
         labels = 2 if self.data.layout == LABEL else None
@@ -120,12 +122,13 @@ def read_recipe(path: Path) -> Recipe:
 
 def read_table(kind: type[Section], table: Mapping[str, Any], file: str, section: str = "") -> Section:
     """`kind(**table)`, strictly: an unknown key and a wrong type are refused, naming the file and the key."""
-    known = settings(kind)
+    known = annotations_of(kind)
     values: dict[str, Any] = {}
     for key, value in table.items():
         place = f"{section}.{key}" if section else key
         if key not in known:
-            others = [name for name, each in settings(Recipe).items() if is_dataclass(each) and key in settings(each)]
+            sections = {name: each for name, each in annotations_of(Recipe).items() if is_dataclass(each)}
+            others = [name for name, each in sections.items() if key in annotations_of(each)]
             hint = f"It belongs to [{others[0]}]." if others else suggestion(key, known)
             raise ConfigError(f"{file}: {place} is not a setting. {hint}")
         if is_dataclass(known[key]) and isinstance(value, dict):
@@ -140,7 +143,7 @@ def read_table(kind: type[Section], table: Mapping[str, Any], file: str, section
 
 def read_value(kind: Any, value: object, place: str) -> object:
     """`value` if it is of the type that the setting has; a whole number is good enough for a float."""
-    allowed = get_args(kind) or (kind,)
+    allowed = types_in(kind)
     if type(value) in allowed:
         return value
     if type(value) is int and float in allowed and abs(value) <= sys.float_info.max:
@@ -150,24 +153,20 @@ def read_value(kind: Any, value: object, place: str) -> object:
     raise ConfigError(f"{place} must be {wanted}; got {written(value)[:60]}.")
 
 
-@cache
-def settings(kind: type) -> dict[str, Any]:
-    """The settings of a section and their types, in order."""
-    hints = get_type_hints(kind)
-    return {each.name: hints[each.name] for each in fields(kind)}
-
-
 def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     """The recipe with some settings changed, named as in `model.n_layers`. Errors: `ConfigError`, as in a file.
 
     The two ways to name the files of a split replace each other: a new `data.test` unsets the old `data.test_source`. A
-    new `model.n_layers` unsets the recipe's `encoder_layers` and `decoder_layers`, which would hide it.
+    new `data.task` unsets what it has no use for. A new `model.n_layers` unsets the recipe's `encoder_layers` and
+    `decoder_layers`, which would hide it.
     """
     sections: dict[str, dict[str, object]] = {}
     for name, value in changes.items():
         section, _, key = name.partition(".")
         sections.setdefault(section, {})[key] = value
     data = sections.get("data", {})
+    if "task" in data:
+        data = {name: DEFAULTS[name] for name in unused(str(data["task"]))} | data
     for split in SPLITS:
         pair = {f"{split}_source": None, f"{split}_target": None}
         sections["data"] = ({split: None} if pair.keys() & data else {}) | (pair if split in data else {}) | data
@@ -190,13 +189,13 @@ def anchored(recipe: Recipe) -> Recipe:
 def dumps_recipe(recipe: Recipe) -> str:
     """The recipe as TOML with every setting written out; reading it gives an equal recipe."""
     lines: list[str] = []
-    for name in settings(Recipe):
+    for name in annotations_of(Recipe):
         value = getattr(recipe, name)
         if not is_dataclass(value):
             lines.append(f"{name} = {written(value)}")
             continue
         lines += ["", f"[{name}]"]
-        for key in settings(type(value)):
+        for key in annotations_of(type(value)):
             setting = getattr(value, key)
             lines.append(f"# {key} is not set" if setting is None else f"{key} = {written(setting)}")
     text = "\n".join(lines) + "\n"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from glassformer.foundation.registry import lookup
+from glassformer.foundation.typed import check_types
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Schedule:
     least: float = 0.0
 
     def __post_init__(self) -> None:
+        check_types(self)
         lookup(SCHEDULES, self.name, "schedule")
 
     def __call__(self, step: int) -> float:

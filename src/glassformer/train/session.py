@@ -15,12 +15,12 @@ import torch
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import CheckpointError, DivergedError
 from glassformer.foundation.runtime import choose_device, choose_threads
-from glassformer.model.count import count_parameters
 from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest, rotate, step_folder
 from glassformer.store.lock import RunLock
+from glassformer.train.chosen import chosen
 from glassformer.train.diverged import first_bad_weight
 from glassformer.train.evaluate import evaluate_model
 from glassformer.train.events import Evaluated, Event, Finished, Metric, Progress, Sample, Saved, Started, Stopped
@@ -218,7 +218,7 @@ def start(recipe: Recipe, out: Path) -> Session:
     recipe = replace(recipe, training=replace(recipe.training, precision=precision, threads=threads))
     with _locked(out) as lock:
         write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
-        notes = [*notes, f"arithmetic: {why}", *_sizes(model, prepared), *_unlocked(lock)]
+        notes = [*notes, f"arithmetic: {why}", *chosen(model, prepared), *_unlocked(lock)]
         return Session(out, replace(prepared, recipe=recipe), model, notes, lock)
 
 
@@ -235,7 +235,7 @@ def resume(run: Path) -> Session:
         if found.folder is None and not found.skipped:
             prepared, model = _fresh(recipe, device)
             notes = ["there is no checkpoint yet, so training begins at step 0", *notes, as_before]
-            return Session(run, prepared, model, [*notes, *_sizes(model, prepared), *_unlocked(lock)], lock)
+            return Session(run, prepared, model, [*notes, *chosen(model, prepared), *_unlocked(lock)], lock)
         if found.folder is None:
             damaged = "".join(f"{each.reason} " for each in found.skipped[:2])
             raise CheckpointError(
@@ -248,7 +248,7 @@ def resume(run: Path) -> Session:
         refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))
         refuse_other_data(run, so_far.data, prepared.fingerprints())
         notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
-        notes += [as_before, *_sizes(loaded.model, prepared)]
+        notes += [as_before, *chosen(loaded.model, prepared)]
         session = Session(run, prepared, loaded.model, [*notes, *_unlocked(lock)], lock, so_far.step, so_far.best)
         load_optimizer_state(session.optimizer, loaded.model, load_optimizer(found.folder, device=device))
         return session
@@ -281,8 +281,3 @@ def _runtime(recipe: Recipe) -> tuple[torch.device, int, list[str]]:
     device, why = choose_device(recipe.training.device)
     number, threads = choose_threads(recipe.training.threads)
     return device, number, [f"device: {why}; {threads}"]
-
-
-def _sizes(model: Transformer, prepared: Prepared) -> list[str]:
-    _, total = count_parameters(model)
-    return [f"model: {total:,} parameters", *prepared.notes()]

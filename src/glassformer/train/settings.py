@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
+from glassformer.foundation.typed import check_types
 from glassformer.train.schedule import SCHEDULES
 
 PRECISIONS = ("auto", "bfloat16", "float32")
@@ -29,6 +31,8 @@ class TrainingConfig:
     """Updates of the weights in the whole run."""
     batch_tokens: int = 4096
     """Tokens in one batch, source and target, padding included."""
+    pool: int | None = None
+    """Samples, drawn at random, that are sorted by length together; none: all. Fewer mix batches more and pad more."""
     accumulate: int = 1
     """Pieces each batch is cut into to save memory; same gradients without dropout, with it other coins fall."""
     seed: int = 1
@@ -54,11 +58,11 @@ class TrainingConfig:
     label_smoothing: float = 0.0
     """Share of the target probability spread over the whole vocabulary, or over all labels."""
     precision: str = "auto"
-    """Arithmetic: auto (whichever is measured faster), float32 or bfloat16."""
+    """Arithmetic: auto (bfloat16 where it is measured to be 1.15 times as fast), float32 or bfloat16."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1, mps."""
     threads: int = 0
-    """Processor threads; 0: as many as help, written down so that a resumed run has as many."""
+    """Processor threads; 0: OMP_NUM_THREADS, or else as many as help. Written down: a resumed run has as many."""
     evaluate_every: int = 500
     """Steps between evaluations on the dev split; 0: at the end only."""
     patience: int = 0
@@ -69,11 +73,12 @@ class TrainingConfig:
     """Sample outputs shown at each evaluation."""
 
     def __post_init__(self) -> None:
-        at_least(self, "training", 1, "steps", "batch_tokens", "accumulate")
+        check_types(self, "training")
+        at_least(self, "training", 1, "steps", "batch_tokens", "pool", "accumulate")
         at_least(self, "training", 0, "seed", "warmup", "min_learning_rate", "weight_decay", "clip", "threads")
         at_least(self, "training", 0, "evaluate_every", "patience", "samples")
         at_most(self, "training", MOST, "steps", "batch_tokens", "accumulate", "warmup", "evaluate_every", "patience")
-        at_most(self, "training", MOST, "samples")
+        at_most(self, "training", MOST, "samples", "pool")
         at_most(self, "training", 2**64 - 1, "seed")
         at_most(self, "training", 1024, "threads")
         if 0.0 < self.epsilon < LEAST_FLOAT32:
@@ -107,6 +112,7 @@ class CheckpointConfig:
     """Newest checkpoints kept; the best one is kept besides."""
 
     def __post_init__(self) -> None:
+        check_types(self, "checkpoint")
         at_least(self, "checkpoint", 0, "every")
         at_least(self, "checkpoint", 1, "keep")
         at_most(self, "checkpoint", MOST, "every", "keep")
@@ -122,24 +128,9 @@ class DecodeConfig:
     """Sequences decoded together."""
 
     def __post_init__(self) -> None:
+        check_types(self, "decode")
         at_least(self, "decode", 1, "max_new_tokens", "batch_size")
         at_most(self, "decode", MOST, "max_new_tokens", "batch_size")
-
-
-def at_least(config: object, section: str, least: int, *names: str) -> None:
-    """Refuse a number below `least`, or one that is not finite; none is always allowed."""
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and not least <= value < math.inf:
-            raise ConfigError(f"{section}.{name} must be at least {least}; got {value}. Try {name}={least or 0}.")
-
-
-def at_most(config: object, section: str, most: int, *names: str) -> None:
-    """Refuse a number above `most`; none is always allowed."""
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and value > most:
-            raise ConfigError(f"{section}.{name} must be at most {most}; got one of {value.bit_length()} bits.")
 
 
 def one_of(known: tuple[str, ...], value: str, what: str) -> None:

@@ -9,10 +9,10 @@ from typing import NamedTuple, TypeVar
 from glassformer.data.config import LABEL
 from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
-from glassformer.decode.answer import answer
+from glassformer.decode.answer import ASKED, MODELS, USUAL, answer
 from glassformer.decode.classify import label_probabilities
 from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.runtime import choose_device, choose_threads
+from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.evaluate import evaluate_model
@@ -28,8 +28,8 @@ class Translated(NamedTuple):
     """One answer, and what is not quite right about it."""
 
     text: str
-    complete: bool
-    """False where it reached max_new_tokens before its end."""
+    cut: str | None
+    """The limit that it reached before its end, where it did."""
     unknown: int
     """Tokens of the source that the vocabulary does not have; the model read <unk> in their place."""
 
@@ -66,39 +66,35 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test") -> Figures:
     return {**scores.metrics, **skipped, **scores.details}
 
 
-def translate(run: Path, lines: Iterable[str], batch_size: int) -> Iterator[Translated]:
-    """The best checkpoint's answer to each line, in order, `batch_size` lines at a time."""
+def translate(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> Iterator[Translated]:
+    """The best checkpoint's answer to each (number, line), in order, `batch_size` lines at a time.
+
+    Errors: `DataError` naming the line that is longer than the model takes, after the answers to those before it.
+    """
     recipe = load_recipe(run / "recipe.toml")
     if recipe.data.layout == LABEL:
         raise ConfigError(f"{run} gives a label to a text and writes no answers. Use glassformer classify {run}.")
     loaded = _load(run, recipe)
-    for group in groups(lines, batch_size):
-        sources = [loaded.tokenizers.source.encode(line) for line in group]
-        answers = answer(loaded.model, sources, max_new_tokens=recipe.decode.max_new_tokens, batch_size=batch_size)
+    most = recipe.decode.max_new_tokens
+    for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
+        answers = answer(loaded.model, sources, max_new_tokens=most, batch_size=batch_size)
         for source, each in zip(sources, answers, strict=True):
-            yield Translated(loaded.tokenizers.target.decode(each.ids), each.complete, source.count(UNK))
+            cut = None if each.complete else _limit_in_words(each.limit, recipe, loaded)
+            yield Translated(loaded.tokenizers.target.decode(each.ids), cut, source.count(UNK))
 
 
 def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> Iterator[Classified]:
     """The best checkpoint's label for each (number, line), in order, `batch_size` lines at a time.
 
-    Errors: `DataError` naming the line that is longer than the model takes: no text is cut.
+    Errors: `DataError` naming the line that is longer than the model takes, after the labels of those before it.
     """
     recipe = load_recipe(run / "recipe.toml")
     if recipe.data.layout != LABEL:
         raise ConfigError(f"{run} writes answers and gives no labels. Use glassformer translate {run}.")
     loaded = _load(run, recipe)
-    source, target = loaded.tokenizers
+    target = loaded.tokenizers.target
     names = target.tokens(range(FIRST_LABEL, target.vocab_size))
-    for group in groups(lines, batch_size):
-        texts = [source.encode(line) for _, line in group]
-        limit = loaded.model.config.stack.max_len
-        for (number, line), text in zip(group, texts, strict=True):
-            if limit is not None and len(text) + 1 > limit:
-                raise DataError(
-                    f"A text may have at most max_len={limit} tokens, <bos> included; line {number} has "
-                    f"{len(text) + 1}: {line[:40]!r}. Shorten it, or train with a larger model.max_len."
-                )
+    for texts in groups(_read(loaded, lines, LABEL), batch_size):
         rows = label_probabilities(loaded.model, texts, batch_size=batch_size)
         for text, row in zip(texts, rows.tolist(), strict=True):
             best = max(range(len(names)), key=row.__getitem__)
@@ -112,18 +108,49 @@ def parameters(run: Path) -> tuple[list[Row], int]:
 
 
 def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
-    """Lines in groups of `size`; the last may be smaller."""
+    """Lines in groups of `size`; the last may be smaller. What came before a line that cannot be read comes first."""
     group: list[Line] = []
-    for line in lines:
-        group.append(line)
-        if len(group) == size:
-            yield group
-            group = []
+    broken: DataError | None = None
+    try:
+        for line in lines:
+            group.append(line)
+            if len(group) == size:
+                yield group
+                group = []
+    except DataError as error:
+        broken = error
     if group:
         yield group
+    if broken is not None:
+        raise broken
+
+
+def _read(loaded: Loaded, lines: Iterable[tuple[int, str]], layout: str) -> Iterator[list[int]]:
+    """The ids of each (number, line). Errors: `DataError` for one that, with what is put around it, is too long."""
+    of_model = loaded.model.config
+    limit = (of_model.encoder or of_model.stack).max_len
+    for number, line in lines:
+        ids = loaded.tokenizers.source.encode(line)
+        length = 2 * len(ids) + 1 if layout == "encoder" else len(ids) + 1
+        if limit is not None and length > limit:
+            more = {"encoder": "<sep> and as many blanks", LABEL: "<bos>"}.get(layout, "<eos>")
+            raise DataError(
+                f"A line may have at most max_len={limit} tokens, {more} included; line {number} has {length}: "
+                f"{line[:40]!r}. Shorten it, or train with a larger model.max_len."
+            )
+        yield ids
+
+
+def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded) -> str:
+    """What cut an answer, with its number, and where it is set."""
+    if limit == MODELS:
+        return f"model.max_len={loaded.model.config.stack.max_len}, all that the model takes"
+    if limit == ASKED:
+        return f"decode.max_new_tokens={recipe.decode.max_new_tokens}"
+    return f"{USUAL}, as decode.max_new_tokens is not set"
 
 
 def _load(run: Path, recipe: Recipe) -> Loaded:
     device, _ = choose_device(recipe.training.device)
-    choose_threads(recipe.training.threads)
+    choose_threads(from_environment()[0] or recipe.training.threads)  # training alone must have as many as before
     return told(load(run, device=device))

@@ -12,7 +12,7 @@ from glassformer.foundation.shapes import Tensor
 from glassformer.model.transformer import Transformer
 from glassformer.parts import POSITIONS
 from glassformer.proof.laws.law import Law, Setting, all_apart, apart, weighted
-from glassformer.proof.laws.specimens import VOCAB, model, normal, padded, tokens
+from glassformer.proof.laws.specimens import PADDINGS, VOCAB, model, normal, padded, tokens
 
 B, H, K, S = 3, 4, 5, 7
 
@@ -50,7 +50,7 @@ def causality(setting: Setting) -> Iterator[float]:
 
 def padding(setting: Setting) -> Iterator[float]:
     """Each row of a padded batch gets what it gets alone."""
-    for positions, where in itertools.product(POSITIONS, ("right", "left")):
+    for positions, where in itertools.product(POSITIONS, PADDINGS):
         network = causal_model(setting, "encoder-decoder", positions)
         rows, sources = ([tokens(setting, n) for n in lengths] for lengths in ((6, 2, 4), (1, 5, 3)))
         (ids, keep), (source, source_keep) = padded(setting, rows, 8, where), padded(setting, sources, 7, where)

@@ -14,6 +14,8 @@ from glassformer.model.transformer import Transformer
 from glassformer.proof.laws.law import Setting
 
 VOCAB = 11
+PADDINGS = ("right", "left", "holes")
+"""Where the padding of a row may stand; in holes, between its tokens."""
 Module = TypeVar("Module", bound=nn.Module)
 
 
@@ -51,10 +53,12 @@ def tokens(setting: Setting, *shape: int) -> Int[Tensor, "..."]:
 def padded(
     setting: Setting, rows: Sequence[Tensor], width: int, where: str
 ) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
-    """Rows of ids in one tensor, padding at the "right" or "left"; it holds any ids, as nothing may depend on them."""
+    """Rows of ids in one tensor, padding where one of `PADDINGS` says; it holds any ids, on which nothing may hang."""
     keep = torch.zeros(len(rows), width, dtype=torch.bool)
+    for row, ids in zip(keep, rows, strict=True):
+        n = len(ids)
+        places = {"right": torch.arange(n), "left": torch.arange(width - n, width), "holes": torch.randperm(width)[:n]}
+        row[places[where]] = True
     held = torch.randint(VOCAB, keep.shape)
-    for row, here, ids in zip(held, keep, rows, strict=True):
-        place = slice(0, len(ids)) if where == "right" else slice(width - len(ids), width)
-        row[place], here[place] = ids.cpu(), True
+    held[keep] = torch.cat([ids.cpu() for ids in rows])
     return held.to(setting.device), keep.to(setting.device)

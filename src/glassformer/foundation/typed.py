@@ -1,0 +1,90 @@
+"""Values of the types that their annotations say: a setting of another one is refused, by name, when it is made.
+
+The annotations of a frozen config are read once a class; nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from glassformer.foundation.errors import ConfigError
+
+WORDS: Mapping[type, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "True or False",
+    NoneType: "None",
+}
+
+
+@cache
+def annotations_of(kind: type) -> dict[str, Any]:
+    """The fields of a config and their annotations, in order."""
+    hints = get_type_hints(kind)
+    return {each.name: hints[each.name] for each in fields(kind)}
+
+
+def types_in(annotation: Any) -> tuple[type, ...]:
+    """The classes that an annotation allows: `int | None` is (int, NoneType)."""
+    return get_args(annotation) or (annotation,)
+
+
+def check_types(config: object, section: str = "") -> None:
+    """Refuse a field whose value is not of its type; called first when a frozen config is made.
+
+    A whole number is good enough for a float. True is no number, and 64.0 no whole one: each is a mistake elsewhere.
+    `section` is what the name begins with in a recipe. Errors: `ConfigError` naming field, types and value.
+    """
+    for name, annotation in annotations_of(type(config)).items():
+        value, allowed = getattr(config, name), types_in(annotation)
+        if not is_of(value, allowed):
+            place = f"{section}.{name}" if section else name
+            wanted = " or ".join(in_words(each) for each in allowed)
+            raise ConfigError(f"{place} must be {wanted}; got {came(value)}. {remedy(name, value, allowed)}")
+
+
+def expect(value: object, kind: type, what: str, then: str) -> None:
+    """Refuse an argument of another class. `what` it is and what to do `then` stand in the error, a `ConfigError`."""
+    if not isinstance(value, kind):
+        raise ConfigError(f"{what} must be {in_words(kind)}; got {came(value)}. {then}")
+
+
+def is_of(value: object, allowed: tuple[type, ...]) -> bool:
+    """Whether a value is of one of these classes, as a setting is meant."""
+    if isinstance(value, bool):
+        return bool in allowed
+    return isinstance(value, allowed) or (isinstance(value, int) and float in allowed)
+
+
+def in_words(kind: type) -> str:
+    """A class as a user knows it."""
+    return WORDS.get(kind, f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}")
+
+
+def came(value: object) -> str:
+    """A value and its class, on one line and not too long."""
+    text = " ".join(repr(value).split()) if not isinstance(value, int) or value.bit_length() < 99 else "a long number"
+    return "None" if value is None else f"{text[:60]} ({type(value).__name__})"
+
+
+def remedy(name: str, value: object, allowed: tuple[type, ...]) -> str:
+    """What to write instead: the same number where the value spells one, else a value of the right class."""
+    if isinstance(value, str | float) and {int, float} & {*allowed}:
+        try:
+            number = float(value)
+        except ValueError:
+            number = float("nan")
+        if number.is_integer() and (int in allowed):
+            return f"Try {name}={int(number)}."
+        if number == number and float in allowed:
+            return f"Try {name}={number}."
+    made = next((each for each in allowed if each not in WORDS), None)
+    if made is not None:
+        return f"Give {name}={made.__name__}(...)."
+    example = {int: "8", float: "0.1", str: '"..."', bool: "True"}
+    return f"Try {name}={next(example[each] for each in allowed if each in example)}."

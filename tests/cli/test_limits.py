@@ -1,0 +1,41 @@
+"""Lines that are too long, figures that say what was cut, and settings that would change nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.test_verbs import translate
+
+
+@pytest.mark.parametrize("size", ["1", "2", "9"])
+def test_translate_answers_what_comes_before_a_line_that_is_too_long(run, session, a_run, monkeypatch, size):
+    data = b"a\n\nlong, long\n \nfar too long\nb\n"
+    answer = translate(run, monkeypatch, data, "--batch-size", size)
+    assert (answer.code, answer.out) == (2, "A\n\nLONG, LONG\n\n")
+    assert answer.err == (
+        "1 line (3): the answer was cut before its end, by decode.max_new_tokens=4.\nglassformer: line 5 is too long\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("split", "flag", "remedy"),
+    [
+        ("test", "--data.dev-size", "Leave it out, or add --split dev."),
+        ("test", "--data.dev-source", "Leave it out, or add --split dev."),
+        ("test", "--data.train-size", "Leave it out."),
+        ("dev", "--data.test", "Leave it out, or add --split test."),
+    ],
+)
+def test_evaluate_refuses_what_would_change_nothing(refused, session, a_run, split, flag, remedy):
+    message = refused("evaluate", "runs/old", "--split", split, flag, "9")
+    assert f"The {split} split is scored, and {flag} says" in message
+    assert message.endswith(f"{remedy}\n")
+    assert session.calls == []
+
+
+def test_help_of_evaluate_says_what_each_figure_is(run):
+    """Every figure that evaluating may print, but those of labels, which have a page of their own."""
+    told = " ".join(run("evaluate", "--help").out.split())
+    for name in ("exact_match:", "token_accuracy:", "loss:", "n:", "cut:", "unknown:", "bleu", "chrf"):
+        assert f" {name}" in told
+    assert "cut: answers that reached a limit (decode.max_new_tokens, model.max_len) before their end" in told

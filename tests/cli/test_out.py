@@ -1,0 +1,125 @@
+"""Where a run may go: every `--out` that cannot be is refused before anything is read, and only runs are deleted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cli.test_runs import a_run, everything
+from glassformer.cli.runs import IN_CHECKPOINT, check_room, foreign, not_a_run
+from glassformer.foundation.errors import CheckpointError
+
+VERBS = [("train", "reverse"), ("demo",)]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    ("out", "facts"),
+    [
+        ("", ["--out names the run folder to make; got ''", "runs/reverse"]),
+        ("/", ["A run folder has a name of its own; got /, the root", "--out runs/reverse"]),
+        ("//", ["got //, the root"]),
+        (".", ["exists and is no run folder. Choose another with --out "]),
+        ("..", ["exists and is no run folder. Choose another with --out "]),
+        ("a/..", ["exists and is no run folder. Choose another with --out "]),
+        ("afile", ["afile exists and is a file. Choose another with --out afile-2"]),
+        ("afile/x", ["afile/x cannot be made, as afile is no folder that could hold it", "--out"]),
+        ("afile/x/y", ["afile/x/y cannot be made, as afile is no folder"]),
+        ("/dev/null", ["/dev/null exists and is no folder"]),
+        ("/dev/null/x", ["/dev/null/x cannot be made, as /dev/null is no folder"]),
+        ("n" * 300, ["A name may have at most 255 bytes here; 'nnn", "would need one of 3", "a shorter --out"]),
+        ("n" * 250, ["A name may have at most 255 bytes here", "would need one of 2"]),  # .old-NAME-PID
+        ("ü" * 130, ["A name may have at most 255 bytes here"]),
+        ("x/" + "n" * 300 + "/y", ["A name may have at most 255 bytes here", "would need one of 300"]),
+        ("x/" * 2020 + "y", ["A path may have at most 4096 bytes here"]),
+    ],
+    ids=lambda value: str(value)[:12] if isinstance(value, str) else "",
+)
+def test_out_that_cannot_be(refused, session, tmp_path, verb, out, facts):
+    (tmp_path / "afile").write_text("mine")
+    (tmp_path / "a").mkdir()
+    before = everything(tmp_path)
+    for words in ([*verb, "--out", out], [*verb, f"--out={out}"]):
+        message = refused(*words)
+        assert all(fact in message for fact in facts), message
+    if verb[0] == "train" and "exists" in facts[0]:
+        message = refused(*verb, "--out", out, "--overwrite")
+        assert "--overwrite deletes run folders only" in message
+    assert session.calls == []
+    assert everything(tmp_path) == before
+
+
+@pytest.mark.parametrize("out", ["x", "x/y"])
+def test_folder_that_may_not_be_written(refused, session, monkeypatch, out):
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != Path())
+    message = refused("train", "reverse", "--out", out)
+    assert message == f"glassformer: {out} cannot be made, as . is not yours to write in. Choose another with --out.\n"
+    assert session.calls == []
+
+
+def test_the_usual_place_is_looked_at_too(refused, session):
+    Path("runs").write_text("mine")
+    assert "runs/reverse cannot be made, as runs is no folder" in refused("train", "reverse")
+    assert session.calls == []
+
+
+def test_an_empty_folder_that_one_is_in_may_be_used(run, session, tmp_path, monkeypatch):
+    (tmp_path / "x").mkdir()
+    monkeypatch.chdir(tmp_path / "x")
+    assert run("train", "reverse", "--out", ".").code == 0
+    assert (tmp_path / "x" / "recipe.toml").exists()
+
+
+@pytest.mark.parametrize("where", [".", "checkpoints"])
+def test_the_folder_that_one_is_in_is_not_deleted(refused, session, tmp_path, monkeypatch, where):
+    old = a_run(tmp_path / "old")
+    monkeypatch.chdir(old / where)
+    message = refused("train", "reverse", "--out", str(old), "--overwrite")
+    assert "--overwrite would delete the folder that you are in" in message
+    assert session.calls == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("notes.md", "samples/notes.md", "checkpoints/notes.md", "checkpoints/step-000000003/notes.md"),
+        *("checkpoints/step-3/model.safetensors", "samples/deep/step-000000003.txt", ".tmp-thesis-17", ".git/config"),
+        *("checkpoints/step-000000003/checkpoints/x", "checkpoints/.old-mine-17/thesis.tex"),
+    ],
+)
+def test_a_file_of_the_user_at_any_depth_makes_it_no_run(refused, session, path):
+    run = a_run(Path("runs/reverse"))
+    (run / path).parent.mkdir(parents=True, exist_ok=True)
+    (run / path).write_text("mine")
+    before = everything(run)
+    message = refused("train", "reverse", "--overwrite")
+    assert "--overwrite deletes run folders only; runs/reverse also holds" in message
+    assert "which no run writes. Delete it by hand, or use --out." in message
+    assert (session.calls, everything(run)) == ([], before)
+
+
+def test_a_folder_in_which_a_user_keeps_a_recipe_is_no_run(refused, session):
+    """It may be the very recipe that is to be trained."""
+    Path("mine").mkdir()
+    Path("mine/recipe.toml").write_text("[data]\ntask = 'copy'\n")
+    message = refused("train", "mine/recipe.toml", "--out", "mine", "--overwrite")
+    assert "mine has no run.lock" in message
+    assert Path("mine/recipe.toml").read_text() == "[data]\ntask = 'copy'\n"
+    assert session.calls == []
+
+
+def test_all_that_a_run_writes_is_known():
+    run = a_run(Path("runs/old"))
+    (run / "samples" / "step-000000003.txt").touch()
+    for name in IN_CHECKPOINT:
+        (run / "checkpoints" / "step-000000003" / name).touch()
+    for name in (".tmp-recipe.toml-17", "checkpoints/.tmp-step-000000004-17", "checkpoints/.old-step-000000003-9"):
+        (run / name).mkdir() if "step" in name else (run / name).touch()
+    (run / "checkpoints/.tmp-step-000000004-17/anything.safetensors").touch()
+    assert (foreign(run), not_a_run(run)) == ([], None)
+    check_room(run, overwrite=True)
+    (run / "recipe.toml").unlink()
+    with pytest.raises(CheckpointError, match=r"has no recipe\.toml"):
+        check_room(run, overwrite=True)

@@ -1,0 +1,101 @@
+"""Public names given something else than they take: named by rule and remedy, before any arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer import Batch, ModelConfig, StackConfig, Transformer, answer, generate, observe
+from glassformer.data.batch import check_ids, pad
+from glassformer.foundation.errors import ConfigError, DataError
+from specimens import config, model, production
+
+FEATURES = {"n_features": 3, "tie_embeddings": False}
+IDS, ROW = torch.tensor([[1, 2, 3]]), torch.tensor([1, 2, 3])
+
+
+def watch(model):
+    with observe(model):
+        pass
+
+
+def run(**given):
+    network = model("decoder" if "prompts" in given and "sources" not in given else "encoder-decoder")
+    return list(generate(network, **{"max_new_tokens": 2, **given}))
+
+
+CASES = {
+    "a stack for a config": (lambda: Transformer(StackConfig()), "made from must be a ModelConfig; got StackConfig"),
+    "a dictionary for a config": (lambda: Transformer({}), r"a ModelConfig; got \{\} \(dict\)\. Try Transformer"),
+    "observe a number": (lambda: watch(3), r"observe\(\) watches must be a Module; got 3 \(int\)\. Give it the model"),
+    "a row alone": (lambda: model("decoder")(ROW), r"tokens must be token ids.*int64 of shape \[3\].* tokens\[None\]"),
+    "float ids": (lambda: model("decoder")(IDS.double()), r"float64 of shape \[1, 3\].*numbers: tokens\.long\(\)"),
+    "boolean ids": (lambda: model("decoder")(IDS > 1), r"tokens must be token ids.*torch\.bool of shape \[1, 3\]"),
+    "lists for a tensor": (lambda: model("decoder")([[1, 2]]), r"tokens must be a tensor.*got \[\[1, 2\]\] \(list\)"),
+    "text for a tensor": (lambda: model("decoder")("a b"), r"tokens must be a tensor.*got 'a b' \(str\)"),
+    "a source alone": (lambda: model()(IDS, source=ROW), r"source must be token ids.*is source\[None\]"),
+    "a source to encode": (lambda: model().encode(ROW), r"source must be token ids"),
+    "ids for features": (lambda: model("encoder", **FEATURES)(IDS), r"tokens must be features \[B, T, I\]"),
+    "one row of features": (
+        lambda: model("encoder", **FEATURES)(torch.zeros(2, 3)),
+        r"features \[B, T, I\].*shape \[2, 3\]\. A batch of one row is tokens\[None\]",
+    ),
+    "features for ids": (lambda: model("decoder")(torch.zeros(1, 2, 3)), r"tokens must be token ids \[B, T\]"),
+    "a batch of lists of text": (lambda: Batch([["a"]]), r"tokens must be a tensor of token ids.* or features"),
+    "a batch of a row": (lambda: Batch(ROW), r"tokens must be .*shape \[3\]\. A batch of one row is tokens\[None\]"),
+    "a batch with a source of a row": (lambda: Batch(IDS, source=ROW), r"source must be .*source\[None\]"),
+    "pairs of text": (lambda: Batch.pairs("ab", "ba"), r"Rows in sources are lists of token ids, but they are 'ab'"),
+    "pairs of texts": (lambda: Batch.pairs(["ab"], ["ba"]), r"in sources .*row 0 .*'ab' \(str\)\. Encode texts first"),
+    "targets of text": (lambda: Batch.pairs([[7]], ["ba"]), r"in targets .*row 0 .*is 'ba' \(str\)"),
+    "pairs of digits as text": (lambda: Batch.pairs([["12"]], [[7]]), r"row 0 has '12' \(str\) at place 0"),
+    "pairs of floats": (lambda: Batch.pairs([[7, 7.5]], [[7]]), r"row 0 has 7\.5 \(float\) at place 1"),
+    "pairs of rows": (lambda: Batch.pairs([7, 8], [8, 7]), r"in sources .*row 0 .* 7 \(int\).*a single row is \[ids\]"),
+    "pairs of nothing": (lambda: Batch.pairs(None, [[7]]), r"in sources .*they are None"),
+    "blanks of texts": (lambda: Batch.blanks(["ab"], [[7]]), r"in sources .*is 'ab'"),
+    "labelled texts": (lambda: Batch.labelled(["ab"], [1]), r"in texts .*is 'ab'"),
+    "tagged texts": (lambda: Batch.tagged([[7]], ["a"]), r"in tags .*is 'a'"),
+    "padding of a long number": (lambda: pad([[2**63]]), r"row 0 has 9223372036854775808 \(int\) at place 0"),
+    "ids that are text": (lambda: check_ids("ab", 9, "sources"), r"Rows in sources are lists.*they are 'ab'"),
+    "answer to text": (lambda: answer(model(), "text"), r"Rows in sources .*they are 'text' \(str\)"),
+    "answers to texts": (lambda: answer(model(), ["text"]), r"row 0 .*is 'text' \(str\)"),
+    "answers to a row": (lambda: answer(model(), [1, 2]), r"row 0 .*is 1 \(int\)"),
+    "answers to a number": (lambda: answer(model(), 3), r"they are 3 \(int\)"),
+    "answers of no model": (lambda: answer(3, [[7]]), r"Tokens are written by a Transformer; got 3 \(int\)"),
+    "answers of a wrong length": (
+        lambda: answer(model(), [[7]], max_new_tokens="9"),
+        r"max_new_tokens must be a whole number; got '9' \(str\)\. Try max_new_tokens=64",
+    ),
+    "sources of text": (lambda: run(sources=["ab"]), r"in sources .*is 'ab'"),
+    "sources of a row": (lambda: run(sources=[7, 8]), r"in sources .*is 7 \(int\)"),
+    "a number for sources": (lambda: run(sources=7), r"in sources .*they are 7"),
+    "prompts of text": (lambda: run(prompts="ab"), r"in prompts .*they are 'ab'"),
+    "a number for prompts": (lambda: run(prompts=7), r"in prompts .*they are 7"),
+    "prompts of another number": (lambda: run(sources=[[7]], prompts=[[1], [1]]), "got 1 sources and 2 prompts"),
+    "floats in prompts": (lambda: run(prompts=[[1.0]]), r"row 0 has 1\.0 \(float\) at place 0"),
+    "half a token": (lambda: run(prompts=[[1]], max_new_tokens=1.5), r"max_new_tokens must be at least.*got \[1\.5\]"),
+    "a limit in text": (lambda: run(prompts=[[1]], max_new_tokens="2"), r"max_new_tokens must be.*got \['2'\]"),
+    "a limit too many": (lambda: run(prompts=[[1]], max_new_tokens=[2, 2]), r"each of the 1 rows; got \[2, 2\]"),
+    "no model that generates": (lambda: list(generate(3, prompts=[[1]], max_new_tokens=1)), "written by a Transformer"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_is_named(name):
+    call, message = CASES[name]
+    with production(), pytest.raises((ConfigError, DataError), match=message):
+        call()
+
+
+def test_what_is_a_list_of_ids_in_other_words_is_taken():
+    """Tuples, arrays and tensors of whole numbers are rows as lists are."""
+    expected = Batch.pairs([[7, 8], [9, 7]], [[8], [9]])
+    with production():
+        for rows in (torch.tensor([[7, 8], [9, 7]]), torch.tensor([[7, 8], [9, 7]]).numpy(), ((7, 8), (9, 7))):
+            assert torch.equal(Batch.pairs(rows, ((8,), (9,))).source, expected.source)
+            assert len(answer(model(), rows, max_new_tokens=1)) == 2
+
+
+def test_ids_of_32_bits_are_ids():
+    network = model("decoder")
+    assert torch.equal(network(IDS), network(IDS.int()))
+    assert Transformer(ModelConfig(9, decoder=config("decoder").decoder))
