@@ -7,12 +7,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.verbs import VERBS
+from glassformer.study.result import training_seconds
 from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, override
 
 MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "2800")
@@ -144,11 +144,3 @@ def flags(files: dict[str, tuple[Path | None, Path | None]]) -> list[str]:
         for split, pair in files.items()
         for side, path in zip(("source", "target"), pair, strict=True)
     ]
-
-
-def training_seconds(run: Path) -> float:
-    """How long the steps of a run took, by its clock; one that was resumed counts from 0 again, so parts are summed."""
-    lines = (run / "timing.jsonl").read_text("utf-8").splitlines()
-    times = [float(json.loads(line)["seconds"]) for line in lines]
-    ends = [before for before, after in pairwise(times) if after < before]
-    return sum(ends) + times[-1]

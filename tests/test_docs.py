@@ -21,6 +21,7 @@ import torch.nn.functional as F
 
 import architecture
 import glassformer
+from glassformer.cli.ablate import read_study
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.runs import CONTENT
 from glassformer.cli.verbs import VERBS
@@ -109,6 +110,8 @@ def refused(words: list[str]) -> str | None:
         arguments = read_arguments(name, VERBS[name], rest)
         if VERBS[name].target == "RECIPE" and arguments.target and arguments.target != "RECIPE":
             override(load_recipe(arguments.target), arguments.changes)
+            if name == "ablate":
+                read_study(arguments)
     except GlassformerError as error:
         return str(error)
     return None
@@ -125,7 +128,8 @@ def test_command_line_parses(name, words):
 
 
 @pytest.mark.parametrize(
-    "line", ["tarin reverse", "train revers", "resume runs/x --json", "train copy --model.norms layer"]
+    "line",
+    ["tarin reverse", "train revers", "resume runs/x --json", "train copy --model.norms layer", "ablate copy --vary x=1"],
 )
 def test_wrong_command_is_seen(line):
     [words] = commands(f"```\nglassformer {line} # with a remark\n```")
@@ -155,6 +159,20 @@ def test_results_are_those_of_the_benchmark(monkeypatch):
     assert [cell.strip() for cell in re.search(r"^\| (recipe .*) \|$", README, re.M)[1].split("|")] == [*results.HEAD]
     [given] = [word for _, words in MADE for word in words if word.startswith("ARGS=results")]
     assert results.reader().parse_args(shlex.split(given.removeprefix("ARGS="))[1:]).data == "multi30k"
+
+
+def test_studies_are_those_of_the_benchmark(monkeypatch):
+    """The page of studies gives the command of each, and has a place for its table."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    studies = importlib.import_module("studies")
+    text = TEXTS["docs/studies.md"]
+    assert [words for words in commands(text) if words[:2] == ["glassformer", "ablate"]] == [
+        shlex.split(command) for command in studies.STUDIES.values()
+    ]
+    for name in studies.STUDIES:
+        page = studies.replaced(text, name, "| a table |")
+        assert page.count("| a table |") == 1
+        assert studies.replaced(page, name, "| a table |") == page
 
 
 TINY = {

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.processors import free_processors
 
 MOST_THREADS = 8
 """Beyond this, small models spend their time handing work around."""
@@ -31,7 +30,7 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
 
 def choose_threads(asked: int = 0) -> tuple[int, str]:
     """Sets torch's threads, and says how many and why. 0: one for each processor this process may use, up to 8."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = free_processors()
     threads = asked or min(allowed, MOST_THREADS)
     torch.set_num_threads(threads)
     few = f", though only {allowed} of the processors are free to it" if threads > allowed else ""

@@ -1,0 +1,83 @@
+"""The shipped studies: each one a `glassformer ablate` command, whose table and pictures stand in docs/studies.md.
+
+Without a name all of them are run, one after the other, each in runs/studies/NAME; a study that was stopped goes on.
+With --docs, docs/studies.md gets the new tables and docs/studies/ the pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from common import fail
+
+from glassformer.cli.main import main as glassformer
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "studies.md"
+PICTURES = ROOT / "docs" / "studies"
+
+STUDIES = {
+    "depth": """glassformer ablate reverse --vary model.n_layers=1,2,4,6 --seeds 3""",
+    "positions": """glassformer ablate reverse""",
+    "norm": """glassformer ablate reverse""",
+}
+"""By name, the command without --out."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the studies asked for."""
+    options = reader().parse_args(words)
+    if unknown := set(options.studies) - {*STUDIES}:
+        return fail(f"There is no study {', '.join(sorted(unknown))}. Studies: {', '.join(STUDIES)}.")
+    codes = [0]
+    for name in options.studies or STUDIES:
+        folder = Path(options.runs) / name
+        print(f"\n## {name}\n\n{STUDIES[name]}\n", flush=True)
+        jobs = ["--jobs", options.jobs] if options.jobs else []
+        codes.append(glassformer([*shlex.split(STUDIES[name])[1:], "--out", str(folder), *jobs]))
+        if codes[-1] > 1:
+            break
+        if options.docs:
+            publish(name, folder)
+    return max(codes)
+
+
+def publish(name: str, folder: Path) -> None:
+    """Put the table between its marks in docs/studies.md, and the pictures beside it."""
+    table = (folder / "table.md").read_text("utf-8")
+    page = PAGE.read_text("utf-8")
+    PAGE.write_text(replaced(page, name, table), "utf-8")
+    PICTURES.mkdir(exist_ok=True)
+    for picture in sorted(folder.glob("*.svg")):
+        shutil.copyfile(picture, PICTURES / f"{name}-{picture.name}")
+
+
+def replaced(page: str, name: str, text: str) -> str:
+    """The page with `text` between the marks of a study."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    found = re.search(re.escape(begin) + ".*?" + re.escape(end), page, re.S)
+    if found is None:
+        raise SystemExit(f"{PAGE} has no place for the study {name}: {begin.strip()} and {end}.")
+    return page[: found.start()] + begin + "\n" + text + "\n" + end + page[found.end() :]
+
+
+def reader() -> argparse.ArgumentParser:
+    """What this command takes."""
+    parser = argparse.ArgumentParser(
+        prog="run.py studies", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"some of {', '.join(STUDIES)}")
+    parser.add_argument("--runs", default="runs/studies", metavar="FOLDER", help="default: %(default)s")
+    parser.add_argument("--jobs", metavar="N", help="runs at a time (default: one a processor)")
+    parser.add_argument("--docs", action="store_true", help="also write tables and pictures into docs/")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
