@@ -129,7 +129,13 @@ def test_command_line_parses(name, words):
 
 @pytest.mark.parametrize(
     "line",
-    ["tarin reverse", "train revers", "resume runs/x --json", "train copy --model.norms layer", "ablate copy --vary x=1"],
+    [
+        "tarin reverse",
+        "train revers",
+        "resume runs/x --json",
+        "train copy --model.norms layer",
+        "ablate copy --vary x=1",
+    ],
 )
 def test_wrong_command_is_seen(line):
     [words] = commands(f"```\nglassformer {line} # with a remark\n```")

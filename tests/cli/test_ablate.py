@@ -74,6 +74,7 @@ def comparable(results: list[Result]) -> list[tuple]:
         (("--vary", "model.n_layers=1", "--vary", "model.n-layers=2"), "given twice"),
         (("--vary", "model.positions=rotary,rotery"), "model.positions=rotery: "),
         (("--vary", "model.n_heads=2,3"), "model.n_heads=3: "),
+        (("--vary", "model.norm=layer,rsm"), "model.norm=rsm: "),
         ((*LAYERS, "--model.n-layers", "3"), "both varied and set"),
         ((*LAYERS, "--seeds", "0"), "--seeds takes a whole number from 1 to 1000"),
         ((*LAYERS, "--jobs", "many"), "--jobs takes a whole number"),
@@ -111,7 +112,7 @@ def test_jobs_times_threads_fit_the_processors(monkeypatch, processors, threads,
 def test_more_jobs_than_fit_are_refused(monkeypatch):
     monkeypatch.setattr(ablate, "free_processors", lambda: 4)
     assert (jobs("4", 1), jobs("2", 2), jobs("1", 9)) == (4, 2, 1)
-    with pytest.raises(ConfigError, match="would want 6 processors; 4 are free. Use --jobs 2"):
+    with pytest.raises(ConfigError, match=r"would want 6 processors; 4 are free. Use --jobs 2"):
         jobs("3", 2)
 
 

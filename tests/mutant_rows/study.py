@@ -25,6 +25,8 @@ ROWS: list[Mutant] = [
     Mutant("the order of the data hangs on the model", "train/prepare.py",
         "recipe.training.batch_tokens, seed)", "recipe.training.batch_tokens, seed + recipe.model.n_layers)",
         f"{GRID}::test_arms_of_a_seed_see_the_same_batches_in_the_same_order"),
+    Mutant("models are not made before they are trained", "cli/ablate.py",
+        "    refuse_impossible_models(study.arms)\n", "", f"{ABLATE}::test_refused_before_anything_is_made"),
     Mutant("one process more than allowed", "study/pool.py",
         "len(self.children) < self.limit", "len(self.children) <= self.limit",
         f"{POOL}::test_never_more_than_allowed_and_all_are_run"),

@@ -6,8 +6,9 @@ import pytest
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.study.grid import arms
+from glassformer.study.models import refuse_impossible_models
 from glassformer.train.prepare import prepare
-from glassformer.train.recipe import Recipe
+from glassformer.train.recipe import Recipe, load_recipe
 from train.examples import recipe
 
 
@@ -24,7 +25,10 @@ def test_every_combination_with_every_seed():
 def test_what_is_not_varied_is_equal_in_all_arms():
     found = arms(recipe(), {"training.steps": 5}, {"model.n_layers": [1, 2]}, 1)
     assert {each.recipe.training.steps for each in found} == {5}
-    assert len({(each.recipe.data, each.recipe.training, each.recipe.decode, each.recipe.tokenizer) for each in found}) == 1
+    assert (
+        len({(each.recipe.data, each.recipe.training, each.recipe.decode, each.recipe.tokenizer) for each in found})
+        == 1
+    )
 
 
 def test_seeds_go_up_from_that_of_the_recipe():
@@ -85,10 +89,22 @@ def test_no_grid(axes, changes, said):
 
 
 def test_combination_that_cannot_be_is_named_with_its_reason():
-    axes = {"model.positions": ["rotary", "learned", "alibi"], "model.norm": ["layer", "rsm"]}
+    axes = {"model.positions": ["rotary", "learned", "alibi"], "model.d_model": [8, 9]}
     with pytest.raises(ConfigError) as refused:
         arms(recipe(), {}, axes, 3)
-    assert "model.positions=rotary, model.norm=rsm: " in str(refused.value)
-    assert "Did you mean 'rms'?" in str(refused.value)
-    assert "3 more combinations" in str(refused.value)
+    assert "model.positions=rotary, model.d_model=9: " in str(refused.value)
+    assert "3 more combinations are refused" in str(refused.value)
     assert "Nothing was trained" in str(refused.value)
+
+
+def test_model_that_cannot_be_made_is_refused_too():
+    """Names of parts are looked up when a model is made."""
+    found = arms(recipe(), {}, {"model.norm": ["layer", "rms"]}, 2)
+    refuse_impossible_models(found)
+    with pytest.raises(ConfigError, match=r"model.norm=rsm: .*Did you mean 'rms'\? Nothing was trained"):
+        refuse_impossible_models(arms(recipe(), {}, {"model.norm": ["layer", "rsm"]}, 2))
+
+
+def test_models_of_all_layouts_are_made():
+    refuse_impossible_models(arms(recipe(data__layout="encoder"), {}, {"model.n_layers": [1]}, 1))
+    refuse_impossible_models(arms(load_recipe("classify"), {}, {"model.pooling": ["first", "attention"]}, 1))

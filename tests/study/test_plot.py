@@ -13,14 +13,20 @@ from glassformer.study import plot
 from glassformer.study.plot import draw, faceted, lengths, names, summary
 from study.examples import grid, result
 
-OTHER = {"other_data": {"data.min_length": 17}, "other": {"exact_match": 0.25, "n": 7, "by_length": {"17": {"exact_match": 0.75}}}}
+OTHER = {
+    "other_data": {"data.min_length": 17},
+    "other": {"exact_match": 0.25, "n": 7, "by_length": {"17": {"exact_match": 0.75}}},
+}
 
 
 def test_first_setting_stands_across_and_the_others_are_series():
     [panel] = summary(grid())
     assert names(grid()) == ["1", "4"]
     assert [*panel.series] == ["norm=layer", "norm=rms"]
-    assert panel.series["norm=rms"] == {0.0: [pytest.approx(0.11), pytest.approx(0.12)], 1.0: pytest.approx([0.41, 0.42])}
+    assert panel.series["norm=rms"] == {
+        0.0: [pytest.approx(0.11), pytest.approx(0.12)],
+        1.0: pytest.approx([0.41, 0.42]),
+    }
 
 
 def test_other_data_and_steps_have_panels_where_there_are_any():
@@ -30,7 +36,7 @@ def test_other_data_and_steps_have_panels_where_there_are_any():
 
 
 def test_curves_have_a_panel_for_each_of_the_others_and_a_line_for_each_of_the_first():
-    panels = faceted(grid(), plot.curve)
+    panels = faceted(grid(), plot.curve, True)
     assert [panel.title for panel in panels] == ["norm=layer", "norm=rms"]
     assert [*panels[0].series] == ["1", "4"]
     assert [*panels[0].series["1"]] == [50.0, 100.0, 150.0, 200.0]

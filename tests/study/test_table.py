@@ -73,7 +73,7 @@ def test_table_can_be_made_again_from_the_file(tmp_path):
 def test_line_that_is_no_result_is_named(tmp_path, line):
     path = tmp_path / "results.jsonl"
     path.write_text(result({"a.b": 1}, 1).as_json() + "\n" + line + "\n")
-    with pytest.raises(CheckpointError, match="results.jsonl"):
+    with pytest.raises(CheckpointError, match=r"results\.jsonl"):
         read_results(path)
 
 

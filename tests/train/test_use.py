@@ -51,7 +51,9 @@ def test_scores_by_length_are_given_where_asked_for(run):
     assert [*table] == sorted(table)
     assert {*table} <= {"2", "3", "4"}
     assert sum(row["n"] for row in table.values()) == told["n"]
-    assert sum(row["n"] * row["exact_match"] for row in table.values()) == pytest.approx(told["n"] * told["exact_match"])
+    assert sum(row["n"] * row["exact_match"] for row in table.values()) == pytest.approx(
+        told["n"] * told["exact_match"]
+    )
 
 
 def layout_of(run: Path) -> str:

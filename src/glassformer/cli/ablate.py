@@ -1,4 +1,4 @@
-"""`glassformer ablate RECIPE --vary SETTING=VALUES`: one recipe with other settings, side by side, over several seeds."""
+"""`glassformer ablate RECIPE --vary SETTING=VALUES`: a recipe with other settings, side by side, over several seeds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.processors import free_processors
 from glassformer.store.files import write_text_atomically
 from glassformer.study.folder import StudyFolder
-from glassformer.study.grid import Arm, arms, combination
+from glassformer.study.grid import Arm, arms
 from glassformer.study.plot import draw
 from glassformer.study.pool import Begun, Ended, Pool, Task, Told, with_threads
 from glassformer.study.result import Result, write_results
@@ -51,6 +51,9 @@ def run(arguments: Arguments) -> int:
         for arm in study.arms:
             print(f"{states[arm.label]:8}  {arm.label}  {study.folder.run(arm)}")
         return 0
+    from glassformer.study.models import refuse_impossible_models  # here, as importing torch takes a second
+
+    refuse_impossible_models(study.arms)
     todo = [arm for arm in study.arms if states[arm.label] != "finished"]
     begin(study, todo)
     stopped, failures = train_all(study, todo)
@@ -64,7 +67,7 @@ def run(arguments: Arguments) -> int:
 
 
 def read_study(arguments: Arguments) -> Study:
-    """The grid, the seeds, the other data, the folder and the jobs. Errors: `ConfigError`, before anything is trained."""
+    """The grid, the other data, the folder and the jobs. Errors: `ConfigError`, before anything is trained."""
     recipe = load_recipe(str(arguments.target))
     axes: dict[str, list[object]] = {}
     for text in arguments.lists.get("vary", []):

@@ -36,7 +36,7 @@ EXAMPLES = {
     ),
     "ablate": (
         "glassformer ablate reverse --vary model.n_layers=1,2,4 --vary model.norm_placement=pre,post --seeds 3",
-        "glassformer ablate copy --vary model.positions=sinusoidal,rotary,alibi --data.min-length 2 --data.max-length 16 "
+        "glassformer ablate copy --vary model.positions=rotary,alibi --data.min-length 2 --data.max-length 16 "
         "--test data.min_length=17 --test data.max_length=32",
     ),
     "params": ("glassformer params runs/reverse",),

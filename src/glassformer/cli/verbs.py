@@ -38,7 +38,9 @@ SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
 BY_LENGTH = Option("by-length", None, "Also exact match for each length of the source, in tokens.")
 VARY = Option("vary", "SETTING=V1,V2,...", "A setting and its values; several --vary make a grid.", repeats=True)
 SEEDS = Option("seeds", "N", "Runs of each combination, with training.seed and those that follow it (default: 3).")
-ALSO = Option("test", "SETTING=VALUE", "Score on other data too: a setting of data or decode; repeatable.", repeats=True)
+ALSO = Option(
+    "test", "SETTING=VALUE", "Score on other data too: a setting of data or decode; repeatable.", repeats=True
+)
 STUDY = Option("out", "FOLDER", "Folder of the study (default: runs/ablate-NAME).")
 JOBS = Option("jobs", "N", "Runs at a time (default: the processors, shared out by training.threads).")
 DRY_RUN = Option("dry-run", None, "List the runs and how far each has come, and train nothing.")

@@ -19,6 +19,7 @@ from glassformer.study.result import SHARES, Result
 from glassformer.study.table import short_combination
 
 MOST_PANELS = 9
+MOST_BANDS = 4
 PANEL = (4.2, 3.2)
 """Width and height, in inches."""
 MARKS = "os^Dv<>Ph*"
@@ -32,6 +33,8 @@ class Panel(NamedTuple):
 
     title: str
     series: dict[str, Points]
+    share: bool = False
+    """Whether its values are shares, whose axis goes from 0 to 1."""
 
 
 def draw(results: Sequence[Result], folder: Path) -> list[Path]:
@@ -42,8 +45,8 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
     metric = results[0].metric
     written = save(figure_of(summary(results), "points", names(results), ""), folder / "plot")
     for name, panels, across in (
-        ("curves", faceted(results, curve), "step"),
-        ("lengths", faceted(results, lengths), "tokens of the source"),
+        ("curves", faceted(results, curve, metric in SHARES), "step"),
+        ("lengths", faceted(results, lengths, True), "tokens of the source"),
     ):
         if any(panel.series for panel in panels) and len(panels) <= MOST_PANELS:
             what = "exact_match" if name == "lengths" else f"{metric} on dev"
@@ -54,10 +57,10 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
 def summary(results: Sequence[Result]) -> list[Panel]:
     """The metric on the test split, that on other data, and the steps to 99 %, at the places of the first setting."""
     metric, share = results[0].metric, results[0].metric in SHARES
-    panels = [Panel(f"{metric} on the test split", across(results, lambda each: float(each.test[metric])))]
+    panels = [Panel(f"{metric} on the test split", across(results, lambda each: float(each.test[metric])), share)]
     if other_data := results[0].other_data:
         values = across(results, lambda each: float(each.other[metric]) if each.other else None)
-        panels.append(Panel(f"{metric}, {short_combination(other_data)}", values))
+        panels.append(Panel(f"{metric}, {short_combination(other_data)}", values, share))
     if share and any(each.steps_to_enough() for each in results):
         panels.append(Panel("steps to 99 % on dev", across(results, lambda each: each.steps_to_enough())))
     return panels
@@ -71,7 +74,7 @@ def across(results: Sequence[Result], value: Callable[[Result], float | None]) -
         first, *others = each.values.items()
         points = series.setdefault(short_combination(dict(others)), {})
         if (found := value(each)) is not None:
-            points.setdefault(places[shown(first[1])], []).append(found)
+            points.setdefault(places[shown(first[1])], []).append(float(found))
     return series
 
 
@@ -80,13 +83,13 @@ def names(results: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(shown(next(iter(each.values.values()))) for each in results))
 
 
-def faceted(results: Sequence[Result], values: Callable[[Result], dict[float, float]]) -> list[Panel]:
+def faceted(results: Sequence[Result], values: Callable[[Result], dict[float, float]], share: bool) -> list[Panel]:
     """A panel for each combination of the settings after the first, a series for each value of the first."""
     panels: dict[str, Panel] = {}
     for each in results:
         first, *others = each.values.items()
         title = short_combination(dict(others))
-        series = panels.setdefault(title, Panel(title, {})).series
+        series = panels.setdefault(title, Panel(title, {}, share)).series
         for place, value in values(each).items():
             series.setdefault(shown(first[1]), {}).setdefault(place, []).append(value)
     return list(panels.values())
@@ -103,9 +106,7 @@ def lengths(result: Result) -> dict[float, float]:
     return {float(length): row["exact_match"] for table in tables for length, row in table.items()}
 
 
-def figure_of(
-    panels: Sequence[Panel], kind: str, ticks: Sequence[str] | None, across: str, what: str = ""
-) -> Any:
+def figure_of(panels: Sequence[Panel], kind: str, ticks: Sequence[str] | None, across: str, what: str = "") -> Any:
     """A matplotlib figure of panels side by side, three in a row, with one legend for all."""
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
@@ -117,6 +118,8 @@ def figure_of(
         axes.set_xlabel(across)
         axes.set_ylabel(what)
         axes.grid(alpha=0.3)
+        if panel.share:
+            axes.set_ylim(-0.03, 1.03)
         (lines if kind == "lines" else points)(axes, panel.series)
         if ticks is not None:
             axes.set_xticks(range(len(ticks)), ticks, rotation=30 if max(map(len, ticks)) > 5 else 0)
@@ -129,13 +132,14 @@ def figure_of(
 
 
 def lines(axes: Any, series: dict[str, Points]) -> None:
-    """The mean as a line, lowest to highest as a band."""
+    """The mean as a line, lowest to highest as a band, unless there are so many that bands hide each other."""
     for number, (name, values) in enumerate(series.items()):
         places = sorted(values)
         mark = {"marker": MARKS[number % len(MARKS)], "markersize": 3, "color": f"C{number % 10}"}
         axes.plot(places, [fmean(values[each]) for each in places], label=name, linewidth=1.4, **mark)
-        low, high = ([of(values[each]) for each in places] for of in (min, max))
-        axes.fill_between(places, low, high, alpha=0.15, color=f"C{number % 10}", linewidth=0)
+        if len(series) <= MOST_BANDS:
+            low, high = ([of(values[each]) for each in places] for of in (min, max))
+            axes.fill_between(places, low, high, alpha=0.15, color=f"C{number % 10}", linewidth=0)
 
 
 def points(axes: Any, series: dict[str, Points]) -> None:
@@ -144,7 +148,10 @@ def points(axes: Any, series: dict[str, Points]) -> None:
         shift = 0.5 * (number - (len(series) - 1) / 2) / len(series)
         places = sorted(values)
         means, low, high = ([of(values[each]) for each in places] for of in (fmean, min, max))
-        bars = [[m - l for m, l in zip(means, low, strict=True)], [h - m for m, h in zip(means, high, strict=True)]]
+        bars = [
+            [mean - lowest for mean, lowest in zip(means, low, strict=True)],
+            [highest - mean for mean, highest in zip(means, high, strict=True)],
+        ]
         axes.errorbar(
             [each + shift for each in places],
             means,

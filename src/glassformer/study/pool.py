@@ -7,6 +7,7 @@ import selectors
 import subprocess
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -110,10 +111,8 @@ class Pool:
         assert process.stdout is not None
         self.children[process.stdout.fileno()] = Child(task, process)
         selector.register(process.stdout, selectors.EVENT_READ)
-        try:
+        with suppress(BrokenPipeError):  # of one that died at once; its exit code and its log say why
             process.stdin.write(task.message.encode() + b"\n")
-        except BrokenPipeError:  # it died at once; its exit code and its log say why
-            pass
         return Begun(task)
 
     def _hear(self, selector: selectors.BaseSelector, child: Child) -> Iterator[Told | Ended]:

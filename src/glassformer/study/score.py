@@ -19,7 +19,9 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
     recipe = load_recipe(run / "recipe.toml")
     last = newest(run).folder
     if last is None:
-        raise CheckpointError(f"{run} has no intact checkpoint to score. Delete that folder, and the arm is trained anew.")
+        raise CheckpointError(
+            f"{run} has no intact checkpoint to score. Delete that folder, and the arm is trained anew."
+        )
     state = read_state(last)
     other = evaluate(run, anchored(override(recipe, other_data)), **asked(recipe)) if other_data else None
     return Result(

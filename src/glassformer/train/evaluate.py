@@ -18,7 +18,6 @@ from glassformer.train.events import Metric
 from glassformer.train.labels import Details, evaluate_labels
 from glassformer.train.objective import loss_of, objective_for
 
-
 BY_LENGTH = "by_length"
 
 
