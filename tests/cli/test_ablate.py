@@ -73,7 +73,7 @@ def comparable(results: list[Result]) -> list[tuple]:
         (("--vary", "model.no_tie_embeddings=true"), "model.tie_embeddings=false"),
         (("--vary", "model.n_layers=1", "--vary", "model.n-layers=2"), "given twice"),
         (("--vary", "model.positions=rotary,rotery"), "model.positions=rotery: "),
-        (("--vary", "model.n_heads=2,3"), "model.n_heads=3: "),
+        (("--vary", "model.n_kv_heads=1,3"), "model.n_kv_heads=3: "),
         (("--vary", "model.norm=layer,rsm"), "model.norm=rsm: "),
         ((*LAYERS, "--model.n-layers", "3"), "both varied and set"),
         ((*LAYERS, "--seeds", "0"), "--seeds takes a whole number from 1 to 1000"),

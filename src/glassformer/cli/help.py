@@ -66,7 +66,7 @@ def verb_help(name: str, target: str | None) -> str:
     """What `glassformer VERB --help` prints; with a target, the values in brackets are those of its recipe."""
     verb = VERBS[name]
     parts = [usage(name, verb), textwrap.fill(verb.about, width())]
-    if name == "train":
+    if verb.target == "RECIPE":
         parts.append(table("Recipes", recipe_lines()))
     if name == "check":
         parts.append(table("What the file may hold", [(each.signature, each.meaning) for each in DOCUMENTED.values()]))

@@ -6,7 +6,7 @@ import os
 import selectors
 import subprocess
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,7 +80,7 @@ class Pool:
         """Start nothing more, and let those that run save and stop."""
         self.stopping = True
 
-    def run(self) -> Iterator[Begun | Told | Ended]:
+    def run(self) -> Generator[Begun | Told | Ended]:
         """What happens, until all have ended. Whoever leaves early (`close`, or an error) ends them at once."""
         with selectors.DefaultSelector() as selector:
             try:

@@ -74,7 +74,8 @@ def result_from(value: Any, place: str) -> Result:
     match value:
         case {"values": dict(), "seed": int(), "metric": str(metric), "test": dict(test), "curve": list(curve)}:
             if value.keys() == Result.__dataclass_fields__.keys() and metric in test:
-                return Result(**{**value, "curve": [(step, figure) for step, figure in curve]})
+                whole: dict[str, Any] = {**value, "curve": [(step, figure) for step, figure in curve]}
+                return Result(**whole)
         case _:
             pass
     raise CheckpointError(f"{place} is no result of an arm. Delete the file, and the arm is scored anew.")

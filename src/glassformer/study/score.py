@@ -10,7 +10,7 @@ from glassformer.data.config import LABEL
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.folders import newest, read_state
 from glassformer.study.result import Result, learning_curve, training_seconds
-from glassformer.train.recipe import Recipe, anchored, load_recipe, override
+from glassformer.train.recipe import anchored, load_recipe, override
 from glassformer.train.use import evaluate, parameters
 
 
@@ -23,22 +23,18 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
             f"{run} has no intact checkpoint to score. Delete that folder, and the arm is trained anew."
         )
     state = read_state(last)
-    other = evaluate(run, anchored(override(recipe, other_data)), **asked(recipe)) if other_data else None
+    by_length = recipe.data.layout != LABEL  # labels have no length
+    elsewhere = anchored(override(recipe, other_data))
     return Result(
         values=dict(values),
         seed=recipe.training.seed,
         metric=recipe.training.metric,
-        test=evaluate(run, recipe, **asked(recipe)),
+        test=evaluate(run, recipe, by_length=by_length),
         other_data=dict(other_data),
-        other=other,
+        other=evaluate(run, elsewhere, by_length=by_length) if other_data else None,
         curve=learning_curve(run, recipe.training.metric),
         parameters=parameters(run)[1],
         steps=state["step"],
         seconds=training_seconds(run),
         data=state["data"]["train"],
     )
-
-
-def asked(recipe: Recipe) -> dict[str, bool]:
-    """How the run is evaluated: answers by length, too, which labels do not have."""
-    return {"by_length": recipe.data.layout != LABEL}
