@@ -49,6 +49,9 @@ def main(words: Sequence[str] | None = None) -> int:
     options = reader().parse_args(words)
     if unknown := set(options.studies) - {*STUDIES}:
         return fail(f"There is no study {', '.join(sorted(unknown))}. Studies: {', '.join(STUDIES)}.")
+    if options.list:
+        print("\n".join(STUDIES[name] for name in options.studies or STUDIES))
+        return 0
     codes = [0]
     for name in options.studies or STUDIES:
         folder = Path(options.runs) / name
@@ -89,6 +92,7 @@ def reader() -> argparse.ArgumentParser:
     parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"some of {', '.join(STUDIES)}")
     parser.add_argument("--runs", default="runs/studies", metavar="FOLDER", help="default: %(default)s")
     parser.add_argument("--jobs", metavar="N", help="runs at a time (default: one a processor)")
+    parser.add_argument("--list", action="store_true", help="print the commands and run nothing")
     parser.add_argument("--docs", action="store_true", help="also write tables and pictures into docs/")
     return parser
 

@@ -21,7 +21,6 @@ import torch.nn.functional as F
 
 import architecture
 import glassformer
-from glassformer.cli.ablate import read_study
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.runs import CONTENT
 from glassformer.cli.verbs import VERBS
@@ -110,8 +109,6 @@ def refused(words: list[str]) -> str | None:
         arguments = read_arguments(name, VERBS[name], rest)
         if VERBS[name].target == "RECIPE" and arguments.target and arguments.target != "RECIPE":
             override(load_recipe(arguments.target), arguments.changes)
-            if name == "ablate":
-                read_study(arguments)
     except GlassformerError as error:
         return str(error)
     return None
@@ -128,14 +125,7 @@ def test_command_line_parses(name, words):
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "tarin reverse",
-        "train revers",
-        "resume runs/x --json",
-        "train copy --model.norms layer",
-        "ablate copy --vary x=1",
-    ],
+    "line", ["tarin reverse", "train revers", "resume runs/x --json", "train copy --model.norms layer"]
 )
 def test_wrong_command_is_seen(line):
     [words] = commands(f"```\nglassformer {line} # with a remark\n```")
@@ -167,35 +157,20 @@ def test_results_are_those_of_the_benchmark(monkeypatch):
     assert results.reader().parse_args(shlex.split(given.removeprefix("ARGS="))[1:]).data == "multi30k"
 
 
-def test_studies_are_those_of_the_benchmark(monkeypatch):
-    """The page of studies gives the command of each, and has a place for its table."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    studies = importlib.import_module("studies")
-    text = TEXTS["docs/studies.md"]
-    assert [words for words in commands(text) if words[:2] == ["glassformer", "ablate"]] == [
-        shlex.split(command) for command in studies.STUDIES.values()
-    ]
-    for name in studies.STUDIES:
-        page = studies.replaced(text, name, "| a table |")
-        assert page.count("| a table |") == 1
-        assert studies.replaced(page, name, "| a table |") == page
-
-
 TINY = {
     "attend": "--rounds 1 --lengths 4 --tokens 8 --mask padding",
     "sparse": "--rounds 1 --lengths 4 8 --heads 1 --width 2",
     "dropout": "--rounds 1 --tokens 8 --json",
     "cross_entropy": "--rounds 1 --targets 4 --vocabulary 16",
     "train_step": "--rounds 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",
-    "results": "--only multi30k",
-}
+} | {"results": "--only multi30k", "studies": "--list"}
 
 
 def test_benchmarks_run(tmp_path):
     """All of `make bench`, as small as can be; the figures of such a run mean nothing."""
     body = f"from run import KNOWN, main\nassert {{*KNOWN}} == {{*{[*TINY]}}}\n"
     body += "".join(f"assert main([{name!r}, *{words.split()}]) == 0\n" for name, words in TINY.items())
-    assert run_python(body, tmp_path).count("## ") == len(TINY) - 2, "a heading each, but for JSON and results"
+    assert run_python(body, tmp_path).count("## ") == len(TINY) - 3, "a heading each, but for JSON, results and studies"
 
 
 # --- links
