@@ -24,8 +24,8 @@ PICTURES = ROOT / "docs" / "studies"
 
 STUDIES = {
     "depth": (
-        "glassformer ablate reverse --vary model.n_layers=1,2,4,6 --seeds 3 --training.steps 800 "
-        "--training.batch-tokens 1024 --training.evaluate-every 50 --training.samples 0 --data.train-size 20000 "
+        "glassformer ablate reverse --vary model.n_layers=1,2,4,6 --seeds 3 --training.steps 500 "
+        "--training.batch-tokens 1024 --training.evaluate-every 25 --training.samples 0 --data.train-size 20000 "
         "--data.dev-size 200 --data.test-size 500"
     ),
     "norm": (
