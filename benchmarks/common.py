@@ -23,6 +23,7 @@ import torch
 
 import glassformer
 from glassformer.foundation.runtime import choose_threads
+from glassformer.study.table import markdown
 
 Contestants = Mapping[str, Callable[[], object]]
 """Name -> one run of it. The first is ours; the others are compared with it."""
@@ -131,16 +132,6 @@ def table(rows: Sequence[Row]) -> str:
         for row in rows
     ]
     return markdown(head, body)
-
-
-def markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A markdown table whose columns also stand under each other on a terminal."""
-    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-    ruler = ["-" * width for width in widths]
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
-        for line in (head, ruler, *body)
-    )
 
 
 def machine() -> str:

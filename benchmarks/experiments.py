@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from files import FILES
 
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.verbs import VERBS
+from glassformer.study.result import training_seconds
 from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, override
 
 MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "2800")
@@ -137,11 +137,3 @@ def files_of(experiment: Experiment, runs: Path, data: str | None) -> list[str]:
     if data is None:
         raise FileNotFoundError(f"it needs files; give --data, a folder that holds {experiment.data}/")
     return FILES[experiment.data](Path(data) / experiment.data, runs / "files" / experiment.data)
-
-
-def training_seconds(run: Path) -> float:
-    """How long the steps of a run took, by its clock; one that was resumed counts from 0 again, so parts are summed."""
-    lines = (run / "timing.jsonl").read_text("utf-8").splitlines()
-    times = [float(json.loads(line)["seconds"]) for line in lines]
-    ends = [before for before, after in pairwise(times) if after < before]
-    return sum(ends) + times[-1]

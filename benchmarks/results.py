@@ -15,13 +15,13 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import fmean
 
-from common import fail, machine, markdown
+from common import fail, machine
 from experiments import EXPERIMENTS, Experiment, Failure, Result, run_experiment
 
 from glassformer.foundation.errors import GlassformerError
 from glassformer.foundation.runtime import choose_threads
+from glassformer.study.table import markdown, spread
 
 HEAD = ("recipe", "measured on the test split", "mean (lowest–highest)", "training, seconds")
 
@@ -81,7 +81,7 @@ def table(chosen: Sequence[Experiment], results: Sequence[Result], failures: Seq
         mine = [each for each in results if each.experiment == experiment.name]
         scores = [experiment.scale * float(each.metrics[experiment.metric]) for each in mine]
         seconds = [each.seconds for each in mine]
-        figures = [shown(scores, experiment.unit, 2), shown(seconds, "", 0)] if mine else ["–", "–"]
+        figures = [spread(scores, 2, experiment.unit), spread(seconds, 0)]
         body.append([f"`{experiment.name}`", experiment.measures, *figures])
     below = [f"{each.experiment}, seed {each.seed}, {why(each)}" for each in failures]
     if results:
@@ -94,12 +94,6 @@ def table(chosen: Sequence[Experiment], results: Sequence[Result], failures: Seq
 def why(failure: Failure) -> str:
     """Why there is no figure."""
     return f"{'skipped' if failure.skipped else 'failed'}: {failure.reason}"
-
-
-def shown(values: Sequence[float], unit: str, digits: int) -> str:
-    """Mean, lowest and highest."""
-    low, mean, high = (f"{each:.{digits}f}" for each in (min(values), fmean(values), max(values)))
-    return f"{mean}{unit} ({low}–{high})" if len(values) > 1 else f"{mean}{unit}"
 
 
 def reader() -> argparse.ArgumentParser:

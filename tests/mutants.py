@@ -9,30 +9,14 @@ bad row.
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
 
-from mutant_rows import (
-    attend,
-    blocks,
-    cli,
-    data,
-    labels,
-    model,
-    parts,
-    positions,
-    proof,
-    refusals,
-    rules,
-    store,
-    train,
-    use,
-)
+import mutant_rows
 from mutant_runner import Mutant, main
 
-ROWS: list[Mutant] = [
-    *[*attend.ROWS, *rules.ROWS, *parts.ROWS, *positions.ROWS, *blocks.ROWS],
-    *[*data.ROWS, *model.ROWS, *store.ROWS, *train.ROWS, *use.ROWS, *labels.ROWS, *proof.ROWS, *cli.ROWS],
-    *refusals.ROWS,
-]
+FILES = sorted(each.name for each in iter_modules(mutant_rows.__path__))
+ROWS: list[Mutant] = [row for name in FILES for row in import_module(f"mutant_rows.{name}").ROWS]
 
 if __name__ == "__main__":
     sys.exit(main(ROWS))

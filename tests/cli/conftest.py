@@ -77,7 +77,9 @@ class Session(ModuleType):
         self.fail()
         return FakeSession(run, 3, self.at)
 
-    def evaluate(self, run: Path, recipe: Recipe, split: str = "test") -> dict[str, float | int | str]:
+    def evaluate(
+        self, run: Path, recipe: Recipe, split: str = "test", *, by_length: bool = False
+    ) -> dict[str, float | int | str]:
         self.calls.append(("evaluate", run, recipe, split))
         self.fail()
         return self.metrics

@@ -96,6 +96,8 @@ def test_evaluate(trained, run):
     assert run("evaluate", str(trained), "--json").out == run("evaluate", str(trained), "--json").out
     assert json.loads(run("evaluate", str(trained), "--json", "--split", "dev").out)["n"] == 5
     assert json.loads(run("evaluate", str(trained), "--json", "--data.test-size", "3").out)["n"] == 3
+    lengths = json.loads(run("evaluate", str(trained), "--json", "--by-length").out)["by_length"]
+    assert sum(row["n"] for row in lengths.values()) == 6
 
 
 def test_translate(trained, run, monkeypatch):

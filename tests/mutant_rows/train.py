@@ -156,7 +156,7 @@ ROWS: list[Mutant] = [
     Mutant("the loss is taken with dropout", "train/evaluate.py",
         "    model.eval()\n", "", f"{EVALUATE}::test_loss_is_the_mean_over_target_tokens"),
     Mutant("an answer with the right beginning is right", "train/evaluate.py",
-        "sum(a == b for a, b in zip(outputs", "sum(b.startswith(a) for a, b in zip(outputs",
+        "right = [a == b for", "right = [b.startswith(a) for",
         f"{EVALUATE}::test_scores_of_answers_made_by_hand"),
     Mutant("whole answers count as cut", "train/evaluate.py",
         "sum(not each.complete", "sum(each.complete", f"{EVALUATE}::test_scores_of_answers_made_by_hand"),

@@ -68,6 +68,17 @@ def test_scores_of_answers_made_by_hand(words, answered):
     assert answered == [{"max_new_tokens": 9, "batch_size": 3, "lengths": None}]
 
 
+def test_exact_match_by_length(words, answered):
+    """By that of the source: two of one token, one of two (whose answer alone is right), one of three."""
+    assert scored(words).details == {
+        "by_length": {
+            "1": {"exact_match": 0.0, "n": 2},
+            "2": {"exact_match": 1.0, "n": 1},
+            "3": {"exact_match": 0.0, "n": 1},
+        }
+    }
+
+
 def test_an_encoder_is_told_how_long_its_answers_are(words, answered):
     scored(words, layout="encoder")
     assert answered[0]["lengths"] == [len(pair.target.split()) for pair in PAIRS]

@@ -45,6 +45,19 @@ def test_scores_are_those_of_the_best_checkpoint(run):
     assert evaluate(run, recipe(data__layout=layout_of(run)), "test") != scores
 
 
+def test_scores_by_length_are_given_where_asked_for(run):
+    asked = recipe(data__layout=layout_of(run))
+    told = evaluate(run, asked, by_length=True)
+    table = told.pop("by_length")
+    assert told == evaluate(run, asked)
+    assert [*table] == sorted(table)
+    assert {*table} <= {"2", "3", "4"}
+    assert sum(row["n"] for row in table.values()) == told["n"]
+    assert sum(row["n"] * row["exact_match"] for row in table.values()) == pytest.approx(
+        told["n"] * told["exact_match"]
+    )
+
+
 def layout_of(run: Path) -> str:
     return LAYOUTS[load(run).model.decoder is None]
 

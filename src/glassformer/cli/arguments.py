@@ -18,6 +18,8 @@ class Arguments:
     target: str | None = None
     options: dict[str, str] = field(default_factory=dict)
     """Flags by name; a switch that was given has the value ""."""
+    lists: dict[str, list[str]] = field(default_factory=dict)
+    """Of flags that may be given several times, all values in order."""
     changes: dict[str, object] = field(default_factory=dict)
     """Settings by name, as in `model.n_layers`, with values of their types."""
 
@@ -38,8 +40,8 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
                 raise ConfigError(f"{word!r} is one word too many for `glassformer {name}`. {usage(name, verb)}")
             found.target = word
             continue
-        flag, equals, value = word.removeprefix("--").partition("=")
-        given = value if equals else None
+        flag, equals, behind = word.removeprefix("--").partition("=")
+        given = behind if equals else None
         if "." in flag and verb.sections:
             key, change = read_setting(flag, given, rest, verb)
             found.changes[key] = change
@@ -49,7 +51,11 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
             raise ConfigError(f"`glassformer {name}` has no flag --{flag}. {suggestion('--' + flag, dashed(options))}")
         if option.value is None and given is not None:
             raise ConfigError(f"--{option.name} takes no value; got {given!r}. Write --{option.name} alone.")
-        found.options[option.name] = "" if option.value is None else taken(option.name, given, rest)
+        value = "" if option.value is None else taken(option.name, given, rest)
+        if option.repeats:
+            found.lists.setdefault(option.name, []).append(value)
+        else:
+            found.options[option.name] = value
     return found
 
 

@@ -30,7 +30,7 @@ def run(arguments: Arguments) -> int:
     from glassformer.train.use import evaluate
 
     print(f"Scoring {folder} on its {split} split.", file=sys.stderr)
-    metrics = evaluate(folder, recipe, split)
+    metrics = evaluate(folder, recipe, split, by_length="by-length" in arguments.options)
     print(as_json(metrics) if "json" in arguments.options else as_table(metrics))
     return 0
 

@@ -18,15 +18,20 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @runtime_checkable
-class Run(Protocol):
+class Interruptible(Protocol):
+    """What a signal can stop; `study.pool.Pool` is one."""
+
+    def interrupt(self) -> None:
+        """Save and stop after the present step."""
+        ...
+
+
+@runtime_checkable
+class Run(Interruptible, Protocol):
     """What is followed; `train.session.Session` is one."""
 
     def train(self) -> Iterator[Event]:
         """Train, and tell."""
-        ...
-
-    def interrupt(self) -> None:
-        """Save and stop after the present step."""
         ...
 
 
@@ -45,7 +50,7 @@ class Signals:
     """
 
     def __init__(self) -> None:
-        self.run: Run | None = None
+        self.run: Interruptible | None = None
         self.number: int | None = None
         """Of the signal that came, if one did."""
 

@@ -34,6 +34,11 @@ EXAMPLES = {
         "glassformer classify runs/classify < lines.txt > labels.txt",
         "glassformer classify runs/classify --json < lines.txt",
     ),
+    "ablate": (
+        "glassformer ablate reverse --vary model.n_layers=1,2,4 --vary model.norm_placement=pre,post --seeds 3",
+        "glassformer ablate copy --vary model.positions=rotary,alibi --data.min-length 2 --data.max-length 16 "
+        "--test data.min_length=17 --test data.max_length=32",
+    ),
     "params": ("glassformer params runs/reverse",),
     "verify": ("glassformer verify", "glassformer verify --dtype float32 --json"),
     "demo": ("glassformer demo",),
@@ -61,7 +66,7 @@ def verb_help(name: str, target: str | None) -> str:
     """What `glassformer VERB --help` prints; with a target, the values in brackets are those of its recipe."""
     verb = VERBS[name]
     parts = [usage(name, verb), textwrap.fill(verb.about, width())]
-    if name == "train":
+    if verb.target == "RECIPE":
         parts.append(table("Recipes", recipe_lines()))
     if name == "check":
         parts.append(table("What the file may hold", [(each.signature, each.meaning) for each in DOCUMENTED.values()]))

@@ -14,6 +14,8 @@ class Option:
     name: str
     value: str | None
     help: str
+    repeats: bool = False
+    """Whether it may be given several times."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,15 @@ OUT = Option("out", "FOLDER", "Run folder to make (default: runs/NAME).")
 OVERWRITE = Option("overwrite", None, "Delete an existing run folder and start over.")
 JSON = Option("json", None, "One JSON object on standard output, for programs.")
 SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
+BY_LENGTH = Option("by-length", None, "Also exact match for each length of the source, in tokens.")
+VARY = Option("vary", "SETTING=V1,V2,...", "A setting and its values; several --vary make a grid.", repeats=True)
+SEEDS = Option("seeds", "N", "Runs of each combination, with training.seed and those that follow it (default: 3).")
+ALSO = Option(
+    "test", "SETTING=VALUE", "Score on other data too: a setting of data or decode; repeatable.", repeats=True
+)
+STUDY = Option("out", "FOLDER", "Folder of the study (default: runs/ablate-NAME).")
+JOBS = Option("jobs", "N", "Runs at a time (default: the processors, shared out by training.threads).")
+DRY_RUN = Option("dry-run", None, "List the runs and how far each has come, and train nothing.")
 DEVICE = Option("device", "DEVICE", "Where to compute: cpu, cuda or mps (default: cpu).")
 DTYPE = Option("dtype", "DTYPE", "Numbers to compute in: float64 or float32 (default: float64).")
 NOTEBOOKS = Option("notebooks", "FOLDER", "The five tutorial notebooks, whose code is then run beside ours.")
@@ -64,7 +75,7 @@ VERBS: dict[str, Verb] = {
         "nats a target token. n: pairs. cut: answers that reached a limit (decode.max_new_tokens, model.max_len) "
         "before their end; raise it where there are many. unknown: tokens of the sources that the vocabulary lacks. "
         "bleu, chrf: of text from files. Of a classifier: accuracy, macro F1, and figures for each label.",
-        (SPLIT, JSON),
+        (SPLIT, BY_LENGTH, JSON),
         ("data", "decode"),
     ),
     "translate": Verb(
@@ -79,6 +90,17 @@ VERBS: dict[str, Verb] = {
         "Read lines on standard input, write the label of each on standard output. A blank line stays blank; no line "
         "is cut.",
         (PROBABILITIES, JSON_LINES, BATCH_SIZE),
+    ),
+    "ablate": Verb(
+        "compare settings over several seeds",
+        "RECIPE",
+        "Train RECIPE with each combination of the values of --vary, for several seeds; runs of one seed see the same "
+        "data in the same order. Each run is an ordinary run folder in a process of its own, with one thread unless "
+        "training.threads says otherwise. The same command again goes on: what is finished stays, what was interrupted "
+        "is resumed, new values are added. At the end: a table, table.md, results.jsonl and pictures of the first "
+        "--vary (across) and the others. Exit code 1 if a run failed; the others go on.",
+        (VARY, SEEDS, ALSO, STUDY, JOBS, DRY_RUN),
+        SECTIONS,
     ),
     "params": Verb("show where the parameters are", "RUN", "List every tensor of a run's model.", (JSON,)),
     "verify": Verb(

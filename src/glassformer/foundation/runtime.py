@@ -7,6 +7,7 @@ import os
 import torch
 
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.processors import free_processors
 
 OMP = "OMP_NUM_THREADS"
 MOST_THREADS = 8
@@ -36,7 +37,7 @@ def choose_threads(asked: int = 0) -> tuple[int, str]:
     `asked` if it is above 0; else OMP_NUM_THREADS, where the environment has it, as for any program that uses OpenMP;
     else one for each processor that this process may use, up to 8.
     """
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = free_processors()
     wished, remark = from_environment()
     threads = asked or wished or min(allowed, MOST_THREADS)
     torch.set_num_threads(threads)

@@ -18,6 +18,8 @@ from glassformer.train.events import Metric
 from glassformer.train.labels import Details, evaluate_labels
 from glassformer.train.objective import loss_of, objective_for
 
+BY_LENGTH = "by_length"
+
 
 class Scores(NamedTuple):
     """The figures, and the texts they were computed from."""
@@ -25,7 +27,7 @@ class Scores(NamedTuple):
     metrics: dict[str, Metric]
     outputs: list[str]
     details: Details = {}  # noqa: RUF012  (never changed)
-    """Of labels: figures by label, and the confusion."""
+    """Of labels: figures by label, and the confusion. Of answers: exact match by length of the source."""
 
 
 def evaluate_model(
@@ -56,16 +58,26 @@ def evaluate_model(
     answers = answer(model, encoded.source, max_new_tokens=max_new_tokens, batch_size=batch_size, lengths=lengths)
     outputs = [tokenizers.target.decode(each.ids) for each in answers]
     wanted = [as_written(each, tokenizers.target) for each in targets]
+    right = [a == b for a, b in zip(outputs, wanted, strict=True)]
     unknown = sum(source.count(UNK) for source in encoded.source)
     metrics: dict[str, Metric] = {
-        "exact_match": sum(a == b for a, b in zip(outputs, wanted, strict=True)) / len(targets),
+        "exact_match": sum(right) / len(targets),
         "token_accuracy": token_accuracy(answers, encoded),
         "loss": loss,
         "n": len(targets),
         "cut": sum(not each.complete for each in answers),
     }
     metrics |= {"unknown": unknown} if unknown else {}
-    return Scores(metrics | (text_scores(outputs, targets) if as_text else {}), outputs)
+    lengths = {BY_LENGTH: exact_by_length(encoded.source.lengths.tolist(), right)}
+    return Scores(metrics | (text_scores(outputs, targets) if as_text else {}), outputs, lengths)
+
+
+def exact_by_length(lengths: Sequence[int], right: Sequence[bool]) -> dict[str, dict[str, Metric]]:
+    """For each length that occurs, in order: the share of right answers, and of how many."""
+    of: dict[int, list[bool]] = {}
+    for length, each in sorted(zip(lengths, right, strict=True)):
+        of.setdefault(length, []).append(each)
+    return {str(length): {"exact_match": sum(each) / len(each), "n": len(each)} for length, each in of.items()}
 
 
 def as_written(target: str, tokenizer: Tokenizer) -> str:

@@ -15,7 +15,7 @@ from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
-from glassformer.train.evaluate import evaluate_model
+from glassformer.train.evaluate import BY_LENGTH, evaluate_model
 from glassformer.train.events import Metric
 from glassformer.train.passed_over import told
 from glassformer.train.prepare import prepare_split
@@ -45,11 +45,14 @@ class Classified(NamedTuple):
 Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
 
 
-def evaluate(run: Path, recipe: Recipe, split: str = "test") -> Figures:
+def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool = False) -> Figures:
     """The scores of the run's best checkpoint on a split; `recipe` is the run's own, with other data or decoding.
 
-    Of a classifier also `labels` and `confusion`, label by label.
+    Of a classifier also `labels` and `confusion`, label by label. Of answers, where it is asked for, also `by_length`:
+    exact match and number of the pairs whose source has so many tokens.
     """
+    if by_length and recipe.data.layout == LABEL:
+        raise ConfigError(f"Answers can be scored by length; {run} gives labels. Leave --by-length out.")
     loaded = _load(run, recipe)
     data = prepare_split(recipe, loaded.tokenizers, split)
     scores = evaluate_model(
@@ -63,7 +66,8 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test") -> Figures:
         as_text=recipe.data.task == "pairs",
     )
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
-    return {**scores.metrics, **skipped, **scores.details}
+    tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}
+    return {**scores.metrics, **skipped, **tables}
 
 
 def translate(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> Iterator[Translated]:

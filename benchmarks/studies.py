@@ -1,0 +1,101 @@
+"""The shipped studies: each one a `glassformer ablate` command, whose table and pictures stand in docs/studies.md.
+
+Without a name all of them are run, one after the other, each in runs/studies/NAME; a study that was stopped goes on.
+With --docs, docs/studies.md gets the new tables and docs/studies/ the pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from common import fail
+
+from glassformer.cli.main import main as glassformer
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "studies.md"
+PICTURES = ROOT / "docs" / "studies"
+
+STUDIES = {
+    "depth": (
+        "glassformer ablate reverse --vary model.n_layers=1,2,4,6 --seeds 3 --training.steps 500 "
+        "--training.batch-tokens 1024 --training.evaluate-every 25 --training.samples 0 --data.train-size 20000 "
+        "--data.dev-size 200 --data.test-size 500"
+    ),
+    "norm": (
+        "glassformer ablate reverse --vary model.norm_placement=pre,post --seeds 3 --model.n-layers 12 "
+        "--training.steps 600 --training.learning-rate 1e-3 --training.batch-tokens 1024 --training.evaluate-every 50 "
+        "--training.samples 0 --data.train-size 20000 --data.dev-size 200 --data.test-size 500"
+    ),
+    "positions": (
+        "glassformer ablate reverse --vary model.positions=sinusoidal,learned,rotary,alibi,t5,shaw,none "
+        "--vary data.task=copy,reverse,sort --seeds 3 --data.min-length 2 --data.max-length 16 "
+        "--test data.min_length=17 --test data.max_length=32 --model.max-len 40 --training.steps 1500 "
+        "--training.batch-tokens 1024 --training.evaluate-every 250 --training.samples 0 --data.train-size 20000 "
+        "--data.dev-size 200 --data.test-size 500"
+    ),
+}
+"""By name, the command without --out."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the studies asked for."""
+    options = reader().parse_args(words)
+    if unknown := set(options.studies) - {*STUDIES}:
+        return fail(f"There is no study {', '.join(sorted(unknown))}. Studies: {', '.join(STUDIES)}.")
+    if options.list:
+        print("\n".join(STUDIES[name] for name in options.studies or STUDIES))
+        return 0
+    codes = [0]
+    for name in options.studies or STUDIES:
+        folder = Path(options.runs) / name
+        print(f"\n## {name}\n\n{STUDIES[name]}\n", flush=True)
+        jobs = ["--jobs", options.jobs] if options.jobs else []
+        codes.append(glassformer([*shlex.split(STUDIES[name])[1:], "--out", str(folder), *jobs]))
+        if codes[-1] > 1:
+            break
+        if options.docs:
+            publish(name, folder)
+    return max(codes)
+
+
+def publish(name: str, folder: Path) -> None:
+    """Put the table between its marks in docs/studies.md, and the pictures beside it."""
+    table = (folder / "table.md").read_text("utf-8")
+    page = PAGE.read_text("utf-8")
+    PAGE.write_text(replaced(page, name, table), "utf-8")
+    PICTURES.mkdir(exist_ok=True)
+    for picture in sorted(folder.glob("*.svg")):
+        shutil.copyfile(picture, PICTURES / f"{name}-{picture.name}")
+
+
+def replaced(page: str, name: str, text: str) -> str:
+    """The page with `text` between the marks of a study."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    found = re.search(re.escape(begin) + ".*?" + re.escape(end), page, re.S)
+    if found is None:
+        raise SystemExit(f"{PAGE} has no place for the study {name}: {begin.strip()} and {end}.")
+    return page[: found.start()] + begin + "\n" + text + "\n" + end + page[found.end() :]
+
+
+def reader() -> argparse.ArgumentParser:
+    """What this command takes."""
+    parser = argparse.ArgumentParser(
+        prog="run.py studies", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"some of {', '.join(STUDIES)}")
+    parser.add_argument("--runs", default="runs/studies", metavar="FOLDER", help="default: %(default)s")
+    parser.add_argument("--jobs", metavar="N", help="runs at a time (default: one a processor)")
+    parser.add_argument("--list", action="store_true", help="print the commands and run nothing")
+    parser.add_argument("--docs", action="store_true", help="also write tables and pictures into docs/")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

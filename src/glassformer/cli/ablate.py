@@ -1,0 +1,244 @@
+"""`glassformer ablate RECIPE --vary SETTING=VALUES`: a recipe with other settings, side by side, over several seeds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.follow import Signals
+from glassformer.cli.runs import RUNS
+from glassformer.cli.settings import converted, is_switch, kind_of
+from glassformer.cli.verbs import SECTIONS
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.processors import free_processors
+from glassformer.store.files import write_text_atomically
+from glassformer.study.folder import StudyFolder
+from glassformer.study.grid import Arm, arms
+from glassformer.study.plot import draw
+from glassformer.study.pool import Begun, Ended, Pool, Task, Told, with_threads
+from glassformer.study.result import Result, write_results
+from glassformer.study.table import figure, table
+from glassformer.train.recipe import dumps_recipe, load_recipe, override
+from glassformer.train.wording import duration
+
+FAILED = 1
+MOST_SEEDS = 1000
+
+
+class Study(NamedTuple):
+    """What was asked for, checked."""
+
+    arms: list[Arm]
+    other_data: dict[str, object]
+    folder: StudyFolder
+    jobs: int
+    """Arms at a time."""
+
+
+def run(arguments: Arguments) -> int:
+    """Train and score all arms that are not finished, then print the table."""
+    study = read_study(arguments)
+    states = {arm.label: study.folder.state(arm, study.other_data) for arm in study.arms}
+    if "dry-run" in arguments.options:
+        for arm in study.arms:
+            print(f"{states[arm.label]:8}  {arm.label}  {study.folder.run(arm)}")
+        return 0
+    from glassformer.study.models import refuse_impossible_models  # here, as importing torch takes a second
+
+    refuse_impossible_models(study.arms)
+    todo = [arm for arm in study.arms if states[arm.label] != "finished"]
+    begin(study, todo)
+    stopped, failures = train_all(study, todo)
+    if stopped:
+        print("Stopped. The same command goes on.", file=sys.stderr)
+        return 128 + stopped
+    finish(study)
+    for label, reason in failures.items():
+        print(f"failed: {label}: {reason}", file=sys.stderr)
+    return FAILED if failures else 0
+
+
+def read_study(arguments: Arguments) -> Study:
+    """The grid, the other data, the folder and the jobs. Errors: `ConfigError`, before anything is trained."""
+    recipe = load_recipe(str(arguments.target))
+    axes: dict[str, list[object]] = {}
+    for text in arguments.lists.get("vary", []):
+        place, values = read_values("vary", text, SECTIONS)
+        if place in axes:
+            raise ConfigError(f"--vary {place} is given twice. Give all its values at once.")
+        axes[place] = values
+    other: dict[str, object] = {}
+    for text in arguments.lists.get("test", []):
+        place, values = read_values("test", text, ("data", "decode"))
+        if len(values) > 1:
+            raise ConfigError(f"--test takes one value for a setting; got {text!r}.")
+        other[place] = values[0]
+    found = arms(recipe, arguments.changes, axes, whole("seeds", arguments.options.get("seeds", "3"), MOST_SEEDS))
+    for arm in found if other else []:
+        override(arm.recipe, other)  # data that contradict themselves are refused at once
+    threads = max(arm.recipe.training.threads for arm in found)
+    out = Path(arguments.options.get("out", RUNS / f"ablate-{recipe.name}"))
+    return Study(found, other, StudyFolder(out), jobs(arguments.options.get("jobs"), threads))
+
+
+def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, list[object]]:
+    """The setting of SETTING=V1,V2 and its values, of its type. Errors: `ConfigError` with the nearest setting."""
+    name, equals, behind = text.partition("=")
+    section, dot, key = name.removeprefix("--").replace("-", "_").partition(".")
+    texts = behind.split(",")
+    if not (equals and dot) or not all(texts):
+        raise ConfigError(f"--{flag} takes SECTION.SETTING=VALUE, as in --{flag} data.max_length=32; got {text!r}.")
+    try:
+        place, kind, on = kind_of(section, key, sections)
+        if is_switch(kind) and not on:
+            raise ConfigError(f"A switch takes true or false. Write {place}=false.")
+        return place, [converted(place, kind, each) for each in texts]
+    except ConfigError as error:
+        raise ConfigError(f"--{flag} {text}: {error}") from None
+
+
+def whole(flag: str, text: str, most: int) -> int:
+    """A whole number from 1 to `most`."""
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= most:
+        raise ConfigError(f"--{flag} takes a whole number from 1 to {most}; got {text[:40]!r}.")
+    return int(text)
+
+
+def jobs(asked: str | None, threads: int) -> int:
+    """Arms at a time, so that their threads are no more than there are processors."""
+    processors = free_processors()
+    if asked is None:
+        return max(processors // threads, 1)
+    number = whole("jobs", asked, 4096)
+    if number > 1 and number * threads > processors:
+        raise ConfigError(
+            f"--jobs {number} with {threads} thread(s) each would want {number * threads} processors; {processors} are "
+            f"free. Use --jobs {max(processors // threads, 1)}, or fewer training.threads."
+        )
+    return number
+
+
+def begin(study: Study, todo: Sequence[Arm]) -> None:
+    """Say what is going to happen."""
+    done = len(study.arms) - len(todo)
+    training = study.arms[0].recipe.training
+    finished = f"; {done} are finished already" if done else ""
+    print(
+        f"{len(study.arms)} runs in {study.folder.root}, {study.jobs} at a time{finished}. "
+        f"Arithmetic {training.precision}, {training.threads} thread(s) a run.",
+        file=sys.stderr,
+    )
+
+
+def train_all(study: Study, todo: Sequence[Arm]) -> tuple[int, dict[str, str]]:
+    """Run the arms; the number of the signal that ended it (0: none), and why arms failed, by label."""
+    pool = Pool([task(study, arm) for arm in todo], study.jobs)
+    progress = Progress(study, todo)
+    with Signals() as signals, closing(pool.run()) as events:
+        signals.run = pool
+        for event in events:
+            progress(event, stopping=pool.stopping)
+    return signals.number or 0, progress.failures
+
+
+def task(study: Study, arm: Arm) -> Task:
+    """The process of an arm: `cli/arm.py`, with as many threads as its recipe says."""
+    source = str(Path(__file__).parents[2])
+    path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
+    message = {
+        "recipe": dumps_recipe(arm.recipe),
+        "values": arm.values,
+        "run": str(study.folder.run(arm)),
+        "scores": str(study.folder.scores(arm)),
+        "other_data": study.other_data,
+    }
+    return Task(
+        arm.label,
+        [sys.executable, "-P", "-m", "glassformer.cli.arm"],
+        json.dumps(message),
+        study.folder.log(arm),
+        with_threads({**os.environ, "PYTHONPATH": path}, arm.recipe.training.threads),
+    )
+
+
+class Progress:
+    """What is shown while arms run: a line when one begins, at each quarter of its steps, and at its end."""
+
+    def __init__(self, study: Study, todo: Sequence[Arm]) -> None:
+        self.study = study
+        self.arms = {arm.label: arm for arm in todo}
+        self.quarters: dict[str, int] = {}
+        self.ended = 0
+        self.began = time.perf_counter()
+        self.failures: dict[str, str] = {}
+
+    def __call__(self, event: Begun | Told | Ended, stopping: bool) -> None:
+        """Show one event."""
+        label = event.task.name
+        match event:
+            case Begun():
+                self.say(label, "begins")
+            case Told(line=line):
+                told = json.loads(line)
+                quarter = 4 * told["step"] // told["steps"]
+                if quarter != self.quarters.get(label, 0):
+                    self.quarters[label] = quarter
+                    self.say(label, f"step {told['step']}/{told['steps']}, {told['metric']} {told['value']:.4f}")
+            case Ended(code=0):
+                self.ended += 1
+                self.say(label, f"done, {self.score(label)}; {self.left()}")
+            case Ended(task=task, code=code):
+                if stopping:
+                    self.say(label, "stopped")
+                    return
+                self.ended += 1
+                self.failures[label] = last_line(task.log, code)
+                self.say(label, f"FAILED: {self.failures[label]}")
+
+    def say(self, label: str, what: str) -> None:
+        """One line, with how many arms have ended."""
+        print(f"[{self.ended}/{len(self.arms)}] {label}: {what}", file=sys.stderr, flush=True)
+
+    def score(self, label: str) -> str:
+        """The metric of a finished arm."""
+        result = self.study.folder.result(self.arms[label], self.study.other_data)
+        assert result is not None, "an arm that ends well leaves its figures"
+        return f"{result.metric} {figure([result.test], result.metric)}, {result.seconds:.0f} s of training"
+
+    def left(self) -> str:
+        """How long the others will take, by those that have ended."""
+        rest = (time.perf_counter() - self.began) / self.ended * (len(self.arms) - self.ended)
+        return f"about {duration(rest)} left" if rest else "that was the last"
+
+
+def last_line(log: Path, code: int) -> str:
+    """What a process said at its end."""
+    lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    said = lines[-1].removeprefix("glassformer: ") if lines else "it said nothing"
+    return f"exit code {code}: {said} (all it said: {shlex.quote(str(log))})"
+
+
+def finish(study: Study) -> None:
+    """Write results.jsonl, table.md and the pictures; print the table."""
+    found = [study.folder.result(arm, study.other_data) for arm in study.arms]
+    results: list[Result] = [each for each in found if each is not None]
+    text = table(results, [arm.values for arm in study.arms])
+    root = study.folder.root
+    write_results(results, root / "results.jsonl")
+    write_text_atomically(root / "table.md", text + "\n")
+    print(text)
+    if results:
+        try:
+            files = draw(results, root)
+            print(f"Pictures: {', '.join(map(str, files))}", file=sys.stderr)
+        except ConfigError as error:
+            print(f"No pictures: {error}", file=sys.stderr)
+    print(f"Figures of each run: {root / 'results.jsonl'}", file=sys.stderr)

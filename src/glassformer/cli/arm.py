@@ -1,0 +1,74 @@
+"""One arm of a study, in a process of its own: trained or resumed as any run is, then scored.
+
+`glassformer ablate` starts it with one line of JSON on its standard input and keeps that open: where the input ends,
+the study is gone, and the arm saves and stops. At each evaluation it writes a line of JSON on its standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import tomllib
+from pathlib import Path
+from typing import Any, TextIO
+
+from glassformer.cli.main import complain, debugging, explained
+from glassformer.store.files import write_text_atomically
+from glassformer.train.events import Evaluated, Event
+from glassformer.train.recipe import Recipe, read_table
+
+
+def main() -> int:
+    """Do what the message says; the exit code is that of the command line."""
+    message = json.loads(sys.stdin.readline())
+    study = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)  # whatever else writes on standard output is part of the log
+    threading.Thread(target=stop_with_the_study, daemon=True).start()
+    try:
+        return work(message, study)
+    except KeyboardInterrupt as stop:
+        return complain("Stopped.", getattr(stop, "exit_code", 130))
+    except Exception as error:
+        known = explained(error)
+        if known is None or debugging(()):
+            raise
+        return complain(*known)
+
+
+def stop_with_the_study() -> None:
+    """Wait for the end of the input, then behave as if told to stop."""
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def work(message: dict[str, Any], study: TextIO) -> int:
+    """Train to the end and score, telling the study of evaluations; an arm that is trained already is only scored."""
+    from glassformer.cli.follow import Signals, follow
+    from glassformer.study.score import score
+    from glassformer.train.session import resume, start
+
+    recipe = read_table(Recipe, tomllib.loads(message["recipe"]), "the arm's recipe")
+    run, metric = Path(message["run"]), recipe.training.metric
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Evaluated):
+            value = event.metrics[metric]
+            told = {"step": event.step, "steps": recipe.training.steps, "metric": metric, "value": value}
+            study.write(json.dumps(told) + "\n")
+
+    with Signals() as signals:
+        session = resume(run) if (run / "recipe.toml").is_file() else start(recipe, run)
+        code = follow(session, run, signals, tell)
+    if code:
+        return code
+    result = score(run, message["values"], message["other_data"])
+    write_text_atomically(Path(message["scores"]), result.as_json() + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The arms of a study: each combination of the values that are varied, for each seed. Imports no torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import product
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.train.recipe import Recipe, anchored, override
+
+Axes = Mapping[str, Sequence[object]]
+"""Setting -> the values it takes in turn."""
+
+LONGEST_NAME = 120
+"""Characters of a folder's name; some systems take no more than 143."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One run of a study."""
+
+    values: dict[str, object]
+    """What is varied, and the value it has here."""
+    seed: int
+    recipe: Recipe
+
+    @property
+    def label(self) -> str:
+        """As it is called in messages."""
+        return f"{combination(self.values)}, seed {self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """A name for its files: the same whatever the order of the settings; plain characters, of bounded length."""
+        parts = [f"{name}={shown(value)}" for name, value in sorted(self.values.items())]
+        whole = ",".join([*parts, f"seed={self.seed}"])
+        plain = re.sub(r"[^A-Za-z0-9._=,-]", "_", whole)
+        if plain == whole and len(plain) <= LONGEST_NAME:
+            return plain
+        return f"{plain[:LONGEST_NAME]}-{blake2b(whole.encode('utf-8', 'surrogateescape'), digest_size=4).hexdigest()}"
+
+
+def combination(values: Mapping[str, object]) -> str:
+    """Settings and their values in words."""
+    return ", ".join(f"{name}={shown(value)}" for name, value in values.items())
+
+
+def shown(value: object) -> str:
+    """A value as it is typed."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def arms(recipe: Recipe, changes: Mapping[str, object], axes: Axes, seeds: int) -> list[Arm]:
+    """Every combination, the last axis fastest, and each of them for `seeds` seeds from `training.seed` upwards.
+
+    All arms have one arithmetic and one number of threads where the recipe leaves that to the machine, as a choice by
+    measured speed could fall differently from arm to arm. Errors: `ConfigError` for axes that cannot be, and for a
+    combination that contradicts itself, which it names.
+    """
+    check_axes(axes, changes)
+    found: list[Arm] = []
+    refused: list[str] = []
+    for chosen in product(*axes.values()):
+        values = dict(zip(axes, chosen, strict=True))
+        try:
+            whole = settled(anchored(override(recipe, {**changes, **values})))
+            first = whole.training.seed
+            for seed in range(first, first + seeds):
+                found.append(Arm(values, seed, replace(whole, training=replace(whole.training, seed=seed))))
+        except ConfigError as error:
+            refused.append(f"{combination(values)}: {error}")
+    if refused:
+        more = f" ({len(refused) - 1} more combinations are refused.)" if len(refused) > 1 else ""
+        raise ConfigError(f"{refused[0]}{more} Nothing was trained.")
+    return found
+
+
+def settled(recipe: Recipe) -> Recipe:
+    """The recipe without what a run would choose by itself: float32 for "auto", one thread for 0."""
+    training = recipe.training
+    precision = "float32" if training.precision == "auto" else training.precision
+    return replace(recipe, training=replace(training, precision=precision, threads=training.threads or 1))
+
+
+def check_axes(axes: Axes, changes: Mapping[str, object]) -> None:
+    """Refuse what makes no grid: nothing varied, one value twice, the seed, a setting both varied and set."""
+    if not axes:
+        raise ConfigError("A study varies something. Give --vary SETTING=VALUE,VALUE, as in --vary model.n_layers=1,2.")
+    for name, values in axes.items():
+        if name == "training.seed":
+            raise ConfigError("Seeds are not varied but repeated. Use --seeds N, from --training.seed upwards.")
+        if name in changes:
+            raise ConfigError(f"{name} is both varied and set. Take it out of --vary, or take out the setting.")
+        twice = [value for value in values if values.count(value) > 1]
+        if twice:
+            raise ConfigError(f"--vary {name} has the value {shown(twice[0])} twice. Write each value once.")

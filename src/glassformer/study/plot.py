@@ -1,0 +1,182 @@
+"""Pictures of a study, as PNG and SVG: its figures, its learning curves, and exact match by length.
+
+The settings that are varied have two roles, by their order: the first stands across or has a colour for each of its
+values; each combination of the others is a colour or a panel of its own. Bars and bands reach from the lowest seed to
+the highest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.study.grid import shown
+from glassformer.study.result import SHARES, Result
+from glassformer.study.table import short_combination
+
+MOST_PANELS = 9
+MOST_BANDS = 4
+PANEL = (4.2, 3.2)
+"""Width and height, in inches."""
+MARKS = "os^Dv<>Ph*"
+
+Points = dict[float, list[float]]
+"""At each place across, the values of the seeds."""
+
+
+class Panel(NamedTuple):
+    """One diagram: a line, or a row of points, for each entry of `series`."""
+
+    title: str
+    series: dict[str, Points]
+    share: bool = False
+    """Whether its values are shares, whose axis goes from 0 to 1."""
+
+
+def draw(results: Sequence[Result], folder: Path) -> list[Path]:
+    """Write plot, curves and, where other data were scored, lengths; the files. Errors: `ConfigError`: no matplotlib.
+
+    Curves and lengths are left out where they would take more panels than can be read.
+    """
+    metric = results[0].metric
+    written = save(figure_of(summary(results), "points", names(results), ""), folder / "plot")
+    for name, panels, across in (
+        ("curves", faceted(results, curve, metric in SHARES), "step"),
+        ("lengths", faceted(results, lengths, True), "tokens of the source"),
+    ):
+        if any(panel.series for panel in panels) and len(panels) <= MOST_PANELS:
+            what = "exact_match" if name == "lengths" else f"{metric} on dev"
+            written += save(figure_of(panels, "lines", None, across, what), folder / name)
+    return written
+
+
+def summary(results: Sequence[Result]) -> list[Panel]:
+    """The metric on the test split, that on other data, and the steps to 99 %, at the places of the first setting."""
+    metric, share = results[0].metric, results[0].metric in SHARES
+    panels = [Panel(f"{metric} on the test split", across(results, lambda each: float(each.test[metric])), share)]
+    if other_data := results[0].other_data:
+        values = across(results, lambda each: float(each.other[metric]) if each.other else None)
+        panels.append(Panel(f"{metric}, {short_combination(other_data)}", values, share))
+    if share and any(each.steps_to_enough() for each in results):
+        panels.append(Panel("steps to 99 % on dev", across(results, lambda each: each.steps_to_enough())))
+    return panels
+
+
+def across(results: Sequence[Result], value: Callable[[Result], float | None]) -> dict[str, Points]:
+    """A series for each combination of the settings after the first."""
+    places = {name: float(place) for place, name in enumerate(names(results))}
+    series: dict[str, Points] = {}
+    for each in results:
+        first, *others = each.values.items()
+        points = series.setdefault(short_combination(dict(others)), {})
+        if (found := value(each)) is not None:
+            points.setdefault(places[shown(first[1])], []).append(float(found))
+    return series
+
+
+def names(results: Sequence[Result]) -> list[str]:
+    """The values of the first setting, in order."""
+    return list(dict.fromkeys(shown(next(iter(each.values.values()))) for each in results))
+
+
+def faceted(results: Sequence[Result], values: Callable[[Result], dict[float, float]], share: bool) -> list[Panel]:
+    """A panel for each combination of the settings after the first, a series for each value of the first."""
+    panels: dict[str, Panel] = {}
+    for each in results:
+        first, *others = each.values.items()
+        title = short_combination(dict(others))
+        series = panels.setdefault(title, Panel(title, {}, share)).series
+        for place, value in values(each).items():
+            series.setdefault(shown(first[1]), {}).setdefault(place, []).append(value)
+    return list(panels.values())
+
+
+def curve(result: Result) -> dict[float, float]:
+    """Step -> metric on the dev split."""
+    return {float(step): value for step, value in result.curve}
+
+
+def lengths(result: Result) -> dict[float, float]:
+    """Length of the source -> exact match, on test split and other data; none where there are no other data."""
+    tables = [each.get("by_length", {}) for each in (result.test, result.other) if each and result.other]
+    return {float(length): row["exact_match"] for table in tables for length, row in table.items()}
+
+
+def figure_of(panels: Sequence[Panel], kind: str, ticks: Sequence[str] | None, across: str, what: str = "") -> Any:
+    """A matplotlib figure of panels side by side, three in a row, with one legend for all."""
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    figure = matplotlib("figure").Figure(figsize=(PANEL[0] * columns + 1.6, PANEL[1] * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey="all" if kind == "lines" else False)
+    places = [axes for row in grid for axes in row]
+    for axes, panel in zip(places, panels, strict=False):
+        axes.set_title(panel.title, fontsize=10)
+        axes.set_xlabel(across)
+        axes.set_ylabel(what)
+        axes.grid(alpha=0.3)
+        if panel.share:
+            axes.set_ylim(-0.03, 1.03)
+        (lines if kind == "lines" else points)(axes, panel.series)
+        if ticks is not None:
+            axes.set_xticks(range(len(ticks)), ticks, rotation=30 if max(map(len, ticks)) > 5 else 0)
+    for axes in places[len(panels) :]:
+        axes.remove()
+    marks, titles = places[0].get_legend_handles_labels()
+    if any(titles):
+        figure.legend(marks, titles, loc="outside right upper", frameon=False, fontsize=9)
+    return figure
+
+
+def lines(axes: Any, series: dict[str, Points]) -> None:
+    """The mean as a line, lowest to highest as a band, unless there are so many that bands hide each other."""
+    for number, (name, values) in enumerate(series.items()):
+        places = sorted(values)
+        mark = {"marker": MARKS[number % len(MARKS)], "markersize": 3, "color": f"C{number % 10}"}
+        axes.plot(places, [fmean(values[each]) for each in places], label=name, linewidth=1.4, **mark)
+        if len(series) <= MOST_BANDS:
+            low, high = ([of(values[each]) for each in places] for of in (min, max))
+            axes.fill_between(places, low, high, alpha=0.15, color=f"C{number % 10}", linewidth=0)
+
+
+def points(axes: Any, series: dict[str, Points]) -> None:
+    """The mean as a mark, lowest to highest as a bar; series stand beside each other."""
+    for number, (name, values) in enumerate(series.items()):
+        shift = 0.5 * (number - (len(series) - 1) / 2) / len(series)
+        places = sorted(values)
+        means, low, high = ([of(values[each]) for each in places] for of in (fmean, min, max))
+        bars = [
+            [mean - lowest for mean, lowest in zip(means, low, strict=True)],
+            [highest - mean for mean, highest in zip(means, high, strict=True)],
+        ]
+        axes.errorbar(
+            [each + shift for each in places],
+            means,
+            bars,
+            fmt=MARKS[number % len(MARKS)],
+            color=f"C{number % 10}",
+            capsize=3,
+            markersize=5,
+            label=name,
+        )
+
+
+def save(figure: Any, path: Path) -> list[Path]:
+    """Write PATH.png and PATH.svg; the SVG keeps its text as text, and is the same for the same figures."""
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "glassformer"}
+    files = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
+    with import_module("matplotlib").rc_context(settings):
+        for file in files:
+            figure.savefig(file, dpi=120, metadata={"Date": None} if file.suffix == ".svg" else None)
+    return files
+
+
+def matplotlib(name: str) -> Any:
+    """A module of matplotlib. Errors: `ConfigError` with the remedy where it is not installed."""
+    try:
+        return import_module(f"matplotlib.{name}")
+    except ImportError:
+        raise ConfigError("Pictures need matplotlib: pip install 'glassformer[plot]', then the same command.") from None

@@ -1,0 +1,40 @@
+"""Scoring a finished arm, in its own process: on its test split, and on the other data that the study asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from glassformer.data.config import LABEL
+from glassformer.foundation.errors import CheckpointError
+from glassformer.store.folders import newest, read_state
+from glassformer.study.result import Result, learning_curve, training_seconds
+from glassformer.train.recipe import anchored, load_recipe, override
+from glassformer.train.use import evaluate, parameters
+
+
+def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -> Result:
+    """The figures of the run's best checkpoint and of its training. Errors: those of `evaluate`."""
+    recipe = load_recipe(run / "recipe.toml")
+    last = newest(run).folder
+    if last is None:
+        raise CheckpointError(
+            f"{run} has no intact checkpoint to score. Delete that folder, and the arm is trained anew."
+        )
+    state = read_state(last)
+    by_length = recipe.data.layout != LABEL  # labels have no length
+    elsewhere = anchored(override(recipe, other_data))
+    return Result(
+        values=dict(values),
+        seed=recipe.training.seed,
+        metric=recipe.training.metric,
+        test=evaluate(run, recipe, by_length=by_length),
+        other_data=dict(other_data),
+        other=evaluate(run, elsewhere, by_length=by_length) if other_data else None,
+        curve=learning_curve(run, recipe.training.metric),
+        parameters=parameters(run)[1],
+        steps=state["step"],
+        seconds=training_seconds(run),
+        data=state["data"]["train"],
+    )

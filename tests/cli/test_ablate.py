@@ -1,0 +1,286 @@
+"""`glassformer ablate`: what it refuses, what it trains, what it goes on from, and how it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli import ablate
+from glassformer.cli.ablate import jobs, read_study, task
+from glassformer.cli.arguments import read_arguments
+from glassformer.cli.main import main
+from glassformer.cli.verbs import VERBS
+from glassformer.foundation.errors import ConfigError
+from glassformer.store.folders import newest
+from glassformer.store.lock import refuse_in_training
+from glassformer.study.folder import StudyFolder
+from glassformer.study.pool import Told
+from glassformer.study.result import Result, read_results
+from glassformer.study.table import table
+from glassformer.train.recipe import load_recipe
+from study.examples import TINY
+
+OTHER = ("--test", "data.min_length=10", "--test", "data.max-length=12")
+LAYERS = ("--vary", "model.n_layers=1,2")
+
+
+def words(*more: str, out: Path | str = "study") -> list[str]:
+    return ["ablate", "reverse", *TINY, *more, "--out", str(out)]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A study of two depths and two seeds."""
+    out = tmp_path_factory.mktemp("study") / "study"
+    assert main(words(*LAYERS, "--seeds", "2", *OTHER, out=out)) == 0
+    return out
+
+
+@pytest.fixture
+def study(finished, tmp_path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(finished, tmp_path / "study")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def comparable(results: list[Result]) -> list[tuple]:
+    """All of a result but the clock's part."""
+    return [(each.values, each.seed, each.test, each.other, each.curve, each.parameters, each.data) for each in results]
+
+
+# --- what is refused, before anything is trained
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "--vary SETTING=VALUE,VALUE"),
+        (("--vary", "model.n_layer=1"), "Did you mean '--model.n-layers'?"),
+        (("--vary", "modle.n_layers=1"), "Did you mean 'model'?"),
+        (("--vary", "model.n_layers=1,two"), "takes a whole number; got 'two'"),
+        (("--vary", "model.n_layers=1,,2"), "--vary takes SECTION.SETTING=VALUE"),
+        (("--vary", "model.n_layers"), "--vary takes SECTION.SETTING=VALUE"),
+        (("--vary", "n_layers=1,2"), "--vary takes SECTION.SETTING=VALUE"),
+        (("--vary", "model.no_tie_embeddings=true"), "model.tie_embeddings=false"),
+        (("--vary", "model.n_layers=1", "--vary", "model.n-layers=2"), "given twice"),
+        (("--vary", "model.positions=rotary,rotery"), "model.positions=rotery: "),
+        (("--vary", "model.n_kv_heads=1,3"), "model.n_kv_heads=3: "),
+        (("--vary", "model.norm=layer,rsm"), "model.norm=rsm: "),
+        ((*LAYERS, "--model.n-layers", "3"), "both varied and set"),
+        ((*LAYERS, "--seeds", "0"), "--seeds takes a whole number from 1 to 1000"),
+        ((*LAYERS, "--jobs", "many"), "--jobs takes a whole number"),
+        ((*LAYERS, "--test", "model.d_ff=3"), "no section 'model' here"),
+        ((*LAYERS, "--test", "data.max_length=3,4"), "one value"),
+        ((*LAYERS, "--test", "data.min_length=99"), "data.max_length"),
+    ],
+    ids=lambda given: " ".join(given)[:40] if isinstance(given, tuple) else "",
+)
+def test_refused_before_anything_is_made(refused, given, said):
+    assert said in refused(*words(*given))
+    assert not Path("study").exists()
+
+
+def test_values_have_the_types_of_their_settings():
+    arguments = read_arguments(
+        "ablate",
+        VERBS["ablate"],
+        [*words("--vary", "model.dropout=0,0.5", "--vary", "model.tie_embeddings=true,false", "--seeds", "1")[1:]],
+    )
+    values = [arm.values for arm in read_study(arguments).arms]
+    assert values == [{"model.dropout": d, "model.tie_embeddings": tie} for d in (0.0, 0.5) for tie in (True, False)]
+    assert {type(each["model.dropout"]) for each in values} == {float}
+
+
+# --- threads and jobs
+
+
+@pytest.mark.parametrize(("processors", "threads", "expected"), [(8, 1, 8), (8, 3, 2), (2, 4, 1), (1, 1, 1)])
+def test_jobs_times_threads_fit_the_processors(monkeypatch, processors, threads, expected):
+    monkeypatch.setattr(ablate, "free_processors", lambda: processors)
+    assert jobs(None, threads) == expected
+
+
+def test_more_jobs_than_fit_are_refused(monkeypatch):
+    monkeypatch.setattr(ablate, "free_processors", lambda: 4)
+    assert (jobs("4", 1), jobs("2", 2), jobs("1", 9)) == (4, 2, 1)
+    with pytest.raises(ConfigError, match=r"would want 6 processors; 4 are free. Use --jobs 2"):
+        jobs("3", 2)
+
+
+def test_an_arm_has_its_threads_and_no_more(finished, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "16")
+    arguments = read_arguments("ablate", VERBS["ablate"], words(*LAYERS, "--seeds", "1")[1:])
+    asked = read_study(arguments)
+    assert {task(asked, arm).environment["OMP_NUM_THREADS"] for arm in asked.arms} == {"1"}
+    logs = [path.read_text() for path in finished.glob("runs/*/log.txt")]
+    assert len(logs) == 4
+    assert all("1 threads, as asked" in log for log in logs)
+
+
+# --- what is trained
+
+
+def test_arms_are_ordinary_runs(finished, run):
+    for path in finished.glob("runs/*"):
+        assert load_recipe(path / "recipe.toml").name == "reverse"
+        assert (path / "metrics.jsonl").is_file()
+    told = json.loads(run("evaluate", str(next(finished.glob("runs/*seed=1"))), "--json").out)
+    assert told["n"] == 6
+
+
+def test_results(finished):
+    results = read_results(finished / "results.jsonl")
+    assert [(each.values, each.seed) for each in results] == [
+        ({"model.n_layers": n}, seed) for n in (1, 2) for seed in (1, 2)
+    ]
+    assert [step for step, _ in results[0].curve] == [2, 4, 6, 8]
+    assert {each.steps for each in results} == {8}
+    assert results[0].parameters < results[2].parameters
+    assert {*results[0].test["by_length"]} <= {"8", "9"}
+    assert {*results[0].other["by_length"]} <= {"10", "11", "12"}
+    assert results[0].other_data == {"data.min_length": 10, "data.max_length": 12}
+
+
+def test_arms_of_a_seed_saw_the_same_data(finished):
+    data = {(each.seed, each.values["model.n_layers"]): each.data for each in read_results(finished / "results.jsonl")}
+    assert data[1, 1] == data[1, 2] != data[2, 1] == data[2, 2]
+
+
+def test_table_is_that_of_the_file(finished, run, tmp_path):
+    text = (finished / "table.md").read_text("utf-8")
+    assert text == table(read_results(finished / "results.jsonl")) + "\n"
+    assert "exact_match, min_length=10, max_length=12" in text
+
+
+# --- what it goes on from
+
+
+def test_finished_arms_are_not_trained_again(study, run, monkeypatch):
+    before = files(study / "runs")
+    monkeypatch.setattr(ablate, "task", lambda *_: pytest.fail("an arm was started"))
+    answer = run(*words(*LAYERS, "--seeds", "2", *OTHER, out=study))
+    assert answer.code == 0
+    assert files(study / "runs") == before
+    assert answer.out == (study / "table.md").read_text("utf-8")
+    assert "4 are finished already" in answer.err
+
+
+def test_interrupted_arm_is_resumed_to_the_same_end(study, finished, run):
+    """As a kill between two checkpoints leaves it."""
+    name = "model.n_layers=2,seed=1"
+    shutil.rmtree(study / "runs" / name / "checkpoints" / "step-000000008")
+    (study / "scores" / f"{name}.json").unlink()
+    assert run(*words(*LAYERS, "--seeds", "2", *OTHER, out=study)).code == 0
+    assert comparable(read_results(study / "results.jsonl")) == comparable(read_results(finished / "results.jsonl"))
+    assert "resumed from" in (study / "runs" / name / "log.txt").read_text()
+    others = [path for path in (study / "runs").glob("*/log.txt") if path.parent.name != name]
+    assert len(others) == 3
+    assert not any("resumed from" in path.read_text() for path in others)
+
+
+def test_new_values_are_added(study, run):
+    before = files(study / "runs")
+    answer = run(*words("--vary", "model.n_layers=2,3", "--seeds", "1", *OTHER, out=study))
+    assert answer.code == 0
+    after = files(study / "runs")
+    assert {name: after[name] for name in before} == before
+    assert [(each.values, each.seed) for each in read_results(study / "results.jsonl")] == [
+        ({"model.n_layers": 2}, 1),
+        ({"model.n_layers": 3}, 1),
+    ]
+
+
+def test_other_test_data_are_scored_without_training(study, run):
+    before = {name: text for name, text in files(study / "runs").items() if name.endswith(("metrics.jsonl", "tensors"))}
+    assert run(*words(*LAYERS, "--seeds", "1", "--test", "data.test_size=3", out=study)).code == 0
+    assert [each.other["n"] for each in read_results(study / "results.jsonl")] == [3, 3]
+    after = files(study / "runs")
+    assert {name: after[name] for name in before} == before
+
+
+def test_arm_of_other_settings_is_refused_with_the_difference(study, refused):
+    before = files(study)
+    said = refused(*words(*LAYERS, "--training.steps", "9", "--seeds", "2", out=study))
+    assert "training.steps is 8 there and 9 here" in said
+    assert "--out" in said
+    assert files(study) == before
+
+
+def test_dry_run_lists_and_trains_nothing(study, run):
+    (study / "scores" / "model.n_layers=1,seed=2.json").unlink()
+    before = files(study)
+    answer = run(*words("--vary", "model.n_layers=1,5", "--seeds", "2", "--dry-run", *OTHER, out=study))
+    assert answer.code == 0
+    assert [line.split()[0] for line in answer.out.splitlines()] == ["finished", "begun", "new", "new"]
+    assert files(study) == before
+
+
+# --- what fails
+
+
+def test_failing_arm_is_told_and_stops_nobody(run):
+    answer = run(*words("--vary", "model.max_len=4,40", "--seeds", "1"))
+    assert answer.code == 1
+    assert "Traceback" not in answer.err
+    assert "failed: model.max_len=4, seed 1: exit code 2: A sequence may have at most model.max_len=4" in answer.err
+    assert [each.values for each in read_results(Path("study/results.jsonl"))] == [{"model.max_len": 40}]
+    assert "| 4 " in answer.out
+    assert run(*words("--vary", "model.max_len=4,40", "--seeds", "1")).code == 1
+
+
+# --- how it stops
+
+
+@pytest.fixture
+def interrupting(monkeypatch) -> Callable[[signal.Signals, int], None]:
+    """Sends this process a signal once so many arms have told of an evaluation."""
+
+    def when(number: signal.Signals, arms: int) -> None:
+        heard: set[str] = set()
+
+        class Watching(ablate.Progress):
+            def __call__(self, event, stopping: bool) -> None:
+                super().__call__(event, stopping)
+                before = len(heard)
+                if isinstance(event, Told):
+                    heard.add(event.task.name)
+                if before < len(heard) == arms:
+                    os.kill(os.getpid(), number)
+
+        monkeypatch.setattr(ablate, "Progress", Watching)
+
+    return when
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_lets_all_arms_save_and_stop(run, interrupting, monkeypatch, number, code):
+    monkeypatch.setattr(ablate, "free_processors", lambda: 2)
+    interrupting(number, 2)
+    answer = run(*words("--vary", "model.n_layers=1,2,3", "--seeds", "1", "--training.steps", "1000000"))
+    assert answer.code == code
+    assert answer.out == ""
+    assert "The same command goes on" in answer.err
+    begun = sorted(Path("study/runs").iterdir())
+    assert [path.name for path in begun] == ["model.n_layers=1,seed=1", "model.n_layers=2,seed=1"]
+    for path in begun:
+        saved = newest(path).folder
+        assert saved is not None
+        last = json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])["step"]
+        assert saved.name == f"step-{last:09d}"
+        refuse_in_training(path)
+
+
+def test_folder_of_a_study_finds_nothing_where_nothing_is(tmp_path):
+    arguments = read_arguments("ablate", VERBS["ablate"], words(*LAYERS, "--seeds", "1")[1:])
+    [arm, _] = read_study(arguments).arms
+    assert StudyFolder(tmp_path).state(arm, {}) == "new"
+    assert StudyFolder(tmp_path).result(arm, {}) is None

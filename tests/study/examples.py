@@ -1,0 +1,41 @@
+"""Arms, results and settings for the tests of studies."""
+
+from __future__ import annotations
+
+from glassformer.study.result import Result
+
+TINY = (
+    *("--model.d-model", "16", "--model.n-heads", "2", "--model.d-ff", "16", "--training.device", "cpu"),
+    *("--training.steps", "8", "--training.batch-tokens", "256", "--training.evaluate-every", "2"),
+    *("--training.samples", "0", "--training.warmup", "2", "--checkpoint.every", "4", "--checkpoint.keep", "9"),
+    *("--data.train-size", "64", "--data.dev-size", "5", "--data.test-size", "6", "--data.max-length", "9"),
+)
+"""Of the recipe `reverse`: a second of training."""
+
+
+def result(values: dict[str, object], seed: int, score: float = 0.5, **changes: object) -> Result:
+    """A finished arm: its metric rises to `score` in four evaluations."""
+    told = {
+        "values": values,
+        "seed": seed,
+        "metric": "exact_match",
+        "test": {"exact_match": score, "loss": 1 - score, "n": 1000, "by_length": {"2": {"exact_match": 1.0, "n": 9}}},
+        "other_data": {},
+        "other": None,
+        "curve": [(50 * step, score * step / 4) for step in range(1, 5)],
+        "parameters": 1234567,
+        "steps": 200,
+        "seconds": 10.0 + seed,
+        "data": "0a",
+    }
+    return Result(**{**told, **changes})
+
+
+def grid(**changes: object) -> list[Result]:
+    """Two settings of two values each, two seeds."""
+    return [
+        result({"model.n_layers": layers, "model.norm": norm}, seed, 0.1 * layers + 0.01 * seed, **changes)
+        for layers in (1, 4)
+        for norm in ("layer", "rms")
+        for seed in (1, 2)
+    ]

@@ -1,0 +1,54 @@
+"""The shipped studies: the page gives the command of each, and has a place for its table."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from types import ModuleType
+
+import pytest
+
+import architecture
+from glassformer.cli.ablate import read_study
+from glassformer.cli.arguments import read_arguments
+from glassformer.cli.verbs import VERBS
+
+PAGE = architecture.ROOT / "docs" / "studies.md"
+
+
+@pytest.fixture
+def studies(monkeypatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(architecture.ROOT / "benchmarks"))
+    return importlib.import_module("studies")
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each `glassformer ablate` on a line of its own."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [shlex.split(line) for line in lines if line.startswith("glassformer ablate")]
+
+
+def test_commands_are_those_of_the_page(studies):
+    assert commands(PAGE.read_text("utf-8")) == [shlex.split(command) for command in studies.STUDIES.values()]
+
+
+def test_commands_of_the_documents_make_a_grid():
+    """README and page alike: nothing in them is refused before training."""
+    for path in (PAGE, architecture.ROOT / "README.md"):
+        found = commands(path.read_text("utf-8"))
+        assert found
+        for words in found:
+            assert read_study(read_arguments("ablate", VERBS["ablate"], words[2:])).arms
+
+
+def test_tables_have_their_places(studies):
+    page = PAGE.read_text("utf-8")
+    for name in studies.STUDIES:
+        page = studies.replaced(page, name, f"| {name} |")
+        assert page.count(f"| {name} |") == 1
+    assert studies.replaced(page, "depth", "| depth |") == page
+
+
+def test_unknown_study(studies, capsys):
+    assert studies.main(["deapth"]) == 2
+    assert "There is no study deapth" in capsys.readouterr().err
