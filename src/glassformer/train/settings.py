@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
+from glassformer.train.breaks.table import break_names
 from glassformer.train.schedule import SCHEDULES
 
 PRECISIONS = ("auto", "bfloat16", "float32")
@@ -67,6 +68,8 @@ class TrainingConfig:
     """What the best checkpoint is best by: exact_match, token_accuracy, bleu, chrf; accuracy, macro_f1; or loss."""
     samples: int = 3
     """Sample outputs shown at each evaluation."""
+    broken: str | None = None
+    """Classic mistakes made on purpose, by name and with commas between; see --break."""
 
     def __post_init__(self) -> None:
         at_least(self, "training", 1, "steps", "batch_tokens", "accumulate")
@@ -95,6 +98,7 @@ class TrainingConfig:
         lookup(SCHEDULES, self.schedule, "training.schedule")
         one_of(PRECISIONS, self.precision, "training.precision")
         one_of(METRICS, self.metric, "training.metric")
+        break_names(self.broken)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.runtime import choose_device, choose_threads
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
+from glassformer.train.build import as_recipe, objective_of
 from glassformer.train.evaluate import evaluate_model
 from glassformer.train.events import Metric
 from glassformer.train.passed_over import told
@@ -61,6 +62,7 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test") -> Figures:
         max_new_tokens=recipe.decode.max_new_tokens,
         batch_size=recipe.decode.batch_size,
         as_text=recipe.data.task == "pairs",
+        objective=objective_of(loaded.model, recipe),
     )
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     return {**scores.metrics, **skipped, **scores.details}
@@ -126,4 +128,6 @@ def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
 def _load(run: Path, recipe: Recipe) -> Loaded:
     device, _ = choose_device(recipe.training.device)
     choose_threads(recipe.training.threads)
-    return told(load(run, device=device))
+    loaded = told(load(run, device=device))
+    as_recipe(loaded.model, recipe)
+    return loaded
