@@ -15,6 +15,7 @@ from glassformer.data.vocabulary import SPECIALS
 from glassformer.foundation.errors import CheckpointError, GlassformerError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.heads import SequenceHead
+from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
 from glassformer.proof.check.table import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
@@ -163,6 +164,13 @@ def logits(model: Transformer, batch: Batch) -> Float[Tensor, "B *T V"]:
 def hidden(model: Transformer, batch: Batch) -> Float[Tensor, "B T D"]:
     """The vectors before the head."""
     return model.hidden(batch.tokens, keep=batch.keep, source=batch.source, source_keep=batch.source_keep)
+
+
+def stack_of(model: Transformer, name: str) -> Stack:
+    """The stack that a module stands in, by the module's name."""
+    stack = model.get_submodule(name.partition(".")[0])
+    assert isinstance(stack, Stack)
+    return stack
 
 
 def answers_once(model: Transformer) -> bool:

@@ -19,7 +19,7 @@ from glassformer.proof.check.equation import scales
 from glassformer.proof.check.reading import Choice, Reading, distance, read
 from glassformer.proof.check.split import MERGE, SPLIT
 from glassformer.proof.check.table import Mistake, NotTestedError
-from glassformer.proof.doctor.case import Case, logits
+from glassformer.proof.doctor.case import Case, logits, stack_of
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 
 SPLITS = [Choice("right", "heads split as documented"), Choice("reshaped", "a reshape to [B, H, T, K]", SPLIT)]
@@ -69,7 +69,7 @@ class Place(NamedTuple):
 def places(model: Transformer) -> list[Place]:
     """Every attention of the model, by a name such as "decoder.blocks.1.cross_attention"."""
     return [
-        Place(name.removesuffix(".branch"), module, model.get_submodule(name.partition(".")[0]).config)
+        Place(name.removesuffix(".branch"), module, stack_of(model, name).config)
         for name, module in model.named_modules()
         if isinstance(module, Attention)
     ]

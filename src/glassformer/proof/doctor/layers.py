@@ -16,7 +16,7 @@ from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Block, Embedding, Residual
 from glassformer.proof.check.table import NotTestedError
-from glassformer.proof.doctor.case import Case, logits
+from glassformer.proof.doctor.case import Case, logits, stack_of
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.proof.laws.law import apart
 
@@ -97,7 +97,7 @@ def residual(case: Case) -> Seen:
         if call is None or branch is None:
             continue
         tried += 1
-        scale = model.get_submodule(name.partition(".")[0]).config.residual_scale
+        scale = stack_of(model, name).config.residual_scale
         added = module.norm_out(branch.gave)
         gap = apart(call.gave, module.norm_sum(scale * call.given[0] + added))
         if gap > EQUAL:
