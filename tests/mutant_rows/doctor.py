@@ -47,7 +47,7 @@ ROWS: list[Mutant] = [
     Mutant("copies are one layer", "proof/doctor/layers.py", "SHARED if together else COPIES", "SHARED", FOUND),
     Mutant("the residual of the config is left out", "proof/doctor/layers.py", "scale * call.given[0] + added", "call.given[0] + added", HEALTHY),
     Mutant("a layer without gradient passes", "proof/doctor/learning.py", "if not size > 0:", "if size < 0:", f"{DOCTOR}::test_layer_without_a_gradient"),
-    Mutant("any first loss will do", "proof/doctor/learning.py", "NEAR, FAR = 0.3, 1.0", "NEAR, FAR = 30.0, 100.0", FOUND),
+    Mutant("any first loss will do", "proof/doctor/learning.py", "NEAR, FAR = 0.25, 0.4", "NEAR, FAR = 30.0, 100.0", FOUND),
     Mutant("what is never learned counts as slow", "proof/doctor/learning.py", "LEARNED, HARDLY = 0.1, 0.7", "LEARNED, HARDLY = 0.1, 7.0",
         f"{DOCTOR}::test_batch_that_cannot_be_learned"),
     Mutant("labels may stand anywhere", "proof/doctor/targets.py", "if found == {right}:", "if found:", FOUND),

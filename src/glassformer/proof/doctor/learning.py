@@ -20,7 +20,7 @@ from glassformer.train.objective import loss_of
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.schedule import Schedule
 
-NEAR, FAR = 0.1, 0.3
+NEAR, FAR = 0.25, 0.4
 """How far from guessing, in nats, a first loss may be, and from where on it is a failure."""
 PAIRS = 64
 FEW, STEPS, WARMUP, RATE = 8, 150, 10, 3e-3

@@ -46,7 +46,7 @@ def labels(case: Case) -> Seen:
     if answers_once(case.model):
         batch = Batch.labelled([[8], [9], [10]], [0, 2, 1])
         same = torch.equal(case.objective(batch).ids, torch.tensor([0, 2, 1]))
-        return Seen("three texts are asked for their own labels" if same else "", None if same else WRONG_LABEL)
+        return Seen(f"3 texts are asked for {'their own labels' if same else 'others'}", None if same else WRONG_LABEL)
     if case.layout == "encoder":
         batch = Batch.blanks([COUNTING], [[100 + each for each in COUNTING]])
         assert batch.labels is not None

@@ -29,7 +29,7 @@ def unshifted_labels(objective: Objective) -> Objective:
 
     def never(batch: Batch) -> Targets:
         asked = objective(batch)
-        return asked._replace(ids=asked.inputs, keep=asked.inputs_keep)
+        return asked._replace(ids=asked.inputs)
 
     return never
 
