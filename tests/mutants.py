@@ -10,7 +10,22 @@ from __future__ import annotations
 
 import sys
 
-from mutant_rows import attend, blocks, cli, data, doctor, labels, model, parts, positions, proof, rules, store, train, use
+from mutant_rows import (
+    attend,
+    blocks,
+    cli,
+    data,
+    doctor,
+    labels,
+    model,
+    parts,
+    positions,
+    proof,
+    rules,
+    store,
+    train,
+    use,
+)
 from mutant_runner import Mutant, main
 
 ROWS: list[Mutant] = [

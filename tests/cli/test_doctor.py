@@ -48,9 +48,17 @@ def test_text(run, probes, a_run):
     assert answer.out.splitlines() == [
         "ok          pulse: It beats: 60 a minute",
         "WARNING     warmth: it is ill",
-        *("            evidence: 38 degrees", "            likely cause: It caught something.", "            remedy: Rest."),
+        *(
+            "            evidence: 38 degrees",
+            "            likely cause: It caught something.",
+            "            remedy: Rest.",
+        ),
         "FAILURE     breath: it is ill",
-        *("            evidence: 0 a minute", "            likely cause: It caught something.", "            remedy: Rest."),
+        *(
+            "            evidence: 0 a minute",
+            "            likely cause: It caught something.",
+            "            remedy: Rest.",
+        ),
         "not probed  voice: It speaks: mend `breath` first",
         f"{a_run}: 1 ok, 1 warning, 1 failure, 1 not probed: it is ill.",
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
 import torch
 
 from glassformer.proof.doctor import PROBES
@@ -139,7 +138,6 @@ def test_heads_are_compared_as_they_begin(tmp_path):
         parameter.data += 0.1 * torch.randn_like(parameter)
     [failure] = [each for each in examine(case, QUICK) if each.state == FAILURE]
     assert (failure.probe, failure.evidence[:13]) == ("alike-heads", "as it begins,")
-
 
 
 def test_heads_that_do_nothing_or_are_stuck(tmp_path):

@@ -66,7 +66,7 @@ FINDINGS = {
 """What the doctor calls each mistake: the probe and its words."""
 CASES = [
     *((name, "encoder-decoder", {}) for name in FINDINGS if name != "pads-in-pooling"),
-    *((name, "label", {}) for name in FINDINGS if "mask" in name or "heads" in name and name != "leaky-mask"),
+    *((name, "label", {}) for name in FINDINGS if "mask" in name or ("heads" in name and name != "leaky-mask")),
     *((name, "label", {}) for name in ("pads-in-pooling", "no-positions", "unscaled-init", "no-residual", "no-scale")),
     *((name, "encoder", {}) for name in ("no-padding-mask", "shifted-labels", "pads-in-loss", "no-positions")),
     ("no-positions", "encoder-decoder", {"model__positions": "rotary"}),
@@ -100,7 +100,9 @@ def test_several_mistakes_are_found_together(tmp_path):
 
 def test_doctor_does_not_read_what_was_broken():
     texts = {path.name: path.read_text("utf-8") for path in SOURCES.glob("*.py")}
-    assert [name for name, text in texts.items() if re.search(r"broken\b\s*[\"'\]]|\.broken|breaks|break_names", text)] == []
+    assert [
+        name for name, text in texts.items() if re.search(r"broken\b\s*[\"'\]]|\.broken|breaks|break_names", text)
+    ] == []
 
 
 def test_mistake_without_a_name_is_found(tmp_path):

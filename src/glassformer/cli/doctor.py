@@ -25,7 +25,7 @@ def run(arguments: Arguments) -> int:
     from glassformer.proof.doctor.case import Case
     from glassformer.proof.doctor.finding import FAILURE, STATES, examine
 
-    choose_threads(recipe.training.threads)
+    choose_threads(1)  # what is probed with is too small for a second one to pay
     as_json, found = "json" in arguments.options, list["Finding"]()
     print(f"Looking at {folder}: {len(PROBES)} probes.", file=sys.stderr)
     for finding in examine(Case(folder, recipe), PROBES):

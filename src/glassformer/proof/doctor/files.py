@@ -1,4 +1,4 @@
-"""The checkpoints of the run: is each of them whole?"""
+"""The checkpoints of the run, and whether each of them is whole."""
 
 from __future__ import annotations
 

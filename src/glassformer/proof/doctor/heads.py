@@ -1,4 +1,4 @@
-"""Attention in each layer: does it compute its equation, are its heads different, and does each do something?"""
+"""Attention in each layer: whether it computes its equation, its heads differ, and each of them does something."""
 
 from __future__ import annotations
 
@@ -211,7 +211,9 @@ def idle(case: Case) -> Iterator[Seen]:
             if (wrong := IDLE if share < ADDS_NOTHING else ailment) is not None:
                 found.setdefault(wrong, []).append(f"head {head} of {place.name}")
     for ailment, heads in found.items():
-        yield Seen(f"{len(heads)} of {total}: {', '.join(heads[:3])}{', ...' if len(heads) > 3 else ''}", ailment, False)
+        yield Seen(
+            f"{len(heads)} of {total}: {', '.join(heads[:3])}{', ...' if len(heads) > 3 else ''}", ailment, False
+        )
     if not found:
         yield Seen(f"{total} heads all do something, and none is saturated")
 

@@ -25,7 +25,7 @@ NEAR, FAR = 0.25, 0.4
 PAIRS = 64
 FEW, STEPS, WARMUP, RATE = 8, 150, 10, 3e-3
 """One batch to be learned by heart: its rows, and the most steps that are given to it."""
-WORK, LEAST = 2e12, 20
+WORK, LEAST = 1e12, 20
 """Multiplications that may be spent on it, which takes a large model's steps away, and the steps it gets anyway."""
 LEARNED, HARDLY = 0.1, 0.7
 """Shares of guessing's loss: below the first one batch counts as learned, above the second as not learned at all."""

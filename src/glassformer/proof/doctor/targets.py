@@ -1,4 +1,4 @@
-"""What is predicted from what: is the label of position t the token t + 1, and does padding count?"""
+"""What is predicted from what: whether the label of position t is the token t + 1, and whether padding counts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COUNTED = Ailment(
 
 
 def labels(case: Case) -> Seen:
-    """A row that counts: which token is each position asked for?"""
+    """A row that counts, and which of its tokens each position is asked for."""
     if answers_once(case.model):
         batch = Batch.labelled([[8], [9], [10]], [0, 2, 1])
         same = torch.equal(case.objective(batch).ids, torch.tensor([0, 2, 1]))

@@ -1,4 +1,4 @@
-"""The data: can they be read, do they come back from ids, do splits overlap, and is anything too long?"""
+"""The data: whether they can be read, come back from ids, overlap between splits, or are too long."""
 
 from __future__ import annotations
 

@@ -119,6 +119,9 @@ def no_positions(model: Transformer) -> None:
 
         return zeros
 
+    def unturned(places: Tensor, like: Tensor) -> None:
+        del places, like
+
     def unrelated(relation: Relation) -> Callable[..., Mask]:
         def plain(q: Tensor, k: Tensor, mask: Mask, *, scale: float) -> Mask:
             bias = q.new_zeros(1, q.shape[-2], k.shape[-2])
@@ -130,7 +133,7 @@ def no_positions(model: Transformer) -> None:
         positions = stack.positions
         rewire(positions, "embedding", nothing(positions.embedding))
         rewire(positions, "score_bias", nothing(positions.score_bias))
-        rewire(positions, "rotation", lambda positions, like: None)
+        rewire(positions, "rotation", unturned)
     for attention in attentions(model):
         if attention.relation is not None:
             rewire(attention.relation, "forward", unrelated(attention.relation))
@@ -252,7 +255,9 @@ def identical_layers(model: Transformer) -> None:
 @torch.no_grad()
 def unscaled_init(model: Transformer) -> None:
     """What torch's own embedding and norm begin with."""
-    for weight in {id(each): each for each in (*(s.embedding.weight for s in stacks(model)), model.head.weight)}.values():
+    for weight in {
+        id(each): each for each in (*(s.embedding.weight for s in stacks(model)), model.head.weight)
+    }.values():
         weight.normal_()
     read = getattr(model.reader.last_norm, "weight", None)
     if read is not None:
