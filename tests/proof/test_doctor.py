@@ -142,11 +142,11 @@ def test_heads_are_compared_as_they_begin(tmp_path):
 
 def test_heads_that_do_nothing_or_are_stuck(tmp_path):
     case = case_of(trained(tmp_path))
-    idle, stuck, even = (case.model.decoder.blocks[i].self_attention.branch for i in (0, 1, 0))
+    idle, stuck = (block.self_attention.branch for block in case.model.decoder.blocks)
     even = case.model.encoder.blocks[0].self_attention.branch
     idle.output.weight.data[:, :8] = 0.0
     stuck.query.weight.data[:8] *= 1e5
-    even.query.weight.data[8:] = 0.0
+    even.query.weight.data[8:] = even.query.bias.data[8:] = 0.0
     found = [each for each in examine(case, QUICK) if each.probe == "idle-heads"]
     assert [(each.state, each.what) for each in found] == [
         (WARNING, "heads read everything alike"),

@@ -1,4 +1,4 @@
-"""The model of a run, new or as it was saved, and what it is asked, with the mistakes that the recipe makes on purpose."""
+"""The model of a run, new or as it was saved, and what it is asked; with the mistakes that its recipe wants."""
 
 from __future__ import annotations
 
