@@ -18,24 +18,24 @@ HEALTHY = {
     "encoder-decoder": {},
     "encoder": {"data__layout": "encoder"},
     "label": {},
-    "label, attention pooling": {"model__pooling": "attention"},
-    "equal lengths": {"data__min_length": 4, "model__dropout": 0.0},
-    "post-norm, learned": {"model__norm_placement": "post", "model__positions": "learned", "model__max_len": 8},
-    "rotary, grouped": {"model__positions": "rotary", "model__n_kv_heads": 1, "model__qk_norm": "rms"},
-    "shaw, rms": {"model__positions": "shaw", "model__norm": "rms", "model__tie_embeddings": False},
-    "t5, experts": {"model__positions": "t5", "model__feed_forward": "experts", "model__n_experts": 3},
-    "alibi, window": {"model__positions": "alibi", "model__window": 3, "model__norm_placement": "sandwich"},
+    "label-attention-pooling": {"model__pooling": "attention"},
+    "equal-lengths": {"data__min_length": 4, "model__dropout": 0.0},
+    "post-norm-learned": {"model__norm_placement": "post", "model__positions": "learned", "model__max_len": 8},
+    "rotary-grouped": {"model__positions": "rotary", "model__n_kv_heads": 1, "model__qk_norm": "rms"},
+    "shaw-rms": {"model__positions": "shaw", "model__norm": "rms", "model__tie_embeddings": False},
+    "t5-experts": {"model__positions": "t5", "model__feed_forward": "experts", "model__n_experts": 3},
+    "alibi-window": {"model__positions": "alibi", "model__window": 3, "model__norm_placement": "sandwich"},
     "linear": {"model__attention_rule": "linear"},
-    "softcap, deepnorm": {"model__attention_rule": "softcap", "model__deepnorm": True, "model__norm_placement": "post"},
-    "characters, two vocabularies": {"tokenizer__kind": "character", "tokenizer__shared": False},
-    "bytes, one layer": {"tokenizer__kind": "byte", "model__n_layers": 1, "model__n_heads": 1},
+    "softcap-deepnorm": {"model__attention_rule": "softcap", "model__deepnorm": True, "model__norm_placement": "post"},
+    "two-vocabularies-of-characters": {"tokenizer__kind": "character", "tokenizer__shared": False},
+    "one-layer-of-bytes": {"tokenizer__kind": "byte", "model__n_layers": 1, "model__n_heads": 1},
 }
 
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_healthy_run_has_no_failure(name, tmp_path):
-    layout = name.partition(",")[0]
-    run = trained(tmp_path, layout if layout in ("encoder", "label") else "encoder-decoder", **HEALTHY[name])
+    layout = {"encoder": "encoder", "label": "label", "label-attention-pooling": "label"}.get(name, "encoder-decoder")
+    run = trained(tmp_path, layout, **HEALTHY[name])
     findings = found(run, PROBES)
     assert [each for each in findings if each.state == FAILURE] == []
     assert len(named(findings, OK)) > 12
@@ -82,7 +82,11 @@ def test_every_mistake_has_its_finding():
     assert {*FINDINGS} == {*BREAKS} == {name for name, *_ in CASES}
 
 
-@pytest.mark.parametrize(("name", "layout", "changes"), CASES, ids=[" ".join(map(str, each)) for each in CASES])
+@pytest.mark.parametrize(
+    ("name", "layout", "changes"),
+    CASES,
+    ids=["-".join([name, layout, *map(str, changes.values())]) for name, layout, changes in CASES],
+)
 def test_mistake_is_found(name, layout, changes, tmp_path):
     findings = found(trained(tmp_path, layout, training__broken=name, **changes))
     failures = [(each.probe, each.what) for each in findings if each.state == FAILURE]
