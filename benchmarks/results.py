@@ -103,7 +103,11 @@ def reader() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="default: 1 2 3")
     parser.add_argument("--only", nargs="+", metavar="ROW", help="some rows, by the name in the table")
-    parser.add_argument("--data", metavar="FOLDER", help="where multi30k/, sst2/, trec/ and scan/ lie; without it their rows are left out")
+    parser.add_argument(
+        "--data",
+        metavar="FOLDER",
+        help="where multi30k/, sst2/, trec/ and scan/ lie; without it their rows are left out",
+    )
     parser.add_argument("--runs", metavar="FOLDER", help="where the runs go and stay (default: a temporary folder)")
     parser.add_argument("--out", metavar="FILE", help="also write all figures there, as JSON")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output instead of the table")

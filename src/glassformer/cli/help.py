@@ -11,6 +11,7 @@ from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, VERBS, Option, Verb
 from glassformer.foundation.errors import GlassformerError
 from glassformer.proof.check.signatures import DOCUMENTED
+from glassformer.train.breaks.table import BREAKS
 from glassformer.train.recipe import Recipe, known_recipes, load_recipe, read_recipe
 
 EXITS = (
@@ -23,6 +24,7 @@ EXAMPLES = {
         "glassformer train multi30k --data.train-source train.en --data.train-target train.de "
         "--data.dev-source val.en --data.dev-target val.de",
         "glassformer train classify --data.train train.tsv --data.dev dev.tsv",
+        "glassformer train reverse --break no-positions",
     ),
     "resume": ("glassformer resume runs/reverse",),
     "evaluate": (
@@ -40,6 +42,7 @@ EXAMPLES = {
         "--test data.min_length=17 --test data.max_length=32",
     ),
     "params": ("glassformer params runs/reverse",),
+    "doctor": ("glassformer doctor runs/reverse", "glassformer doctor runs/reverse --json"),
     "verify": ("glassformer verify", "glassformer verify --dtype float32 --json"),
     "demo": ("glassformer demo",),
     "check": ("glassformer check attention.py", "glassformer check attention.py --only scale,mask --json"),
@@ -70,6 +73,8 @@ def verb_help(name: str, target: str | None) -> str:
         parts.append(table("Recipes", recipe_lines()))
     if name == "check":
         parts.append(table("What the file may hold", [(each.signature, each.meaning) for each in DOCUMENTED.values()]))
+    if name == "train":
+        parts.append(table("Mistakes for --break", [(each, BREAKS[each].what) for each in BREAKS]))
     parts.append(table("Flags", list(map(flag_line, (*verb.options, *COMMON)))))
     if verb.sections:
         parts += section_tables(verb, target)

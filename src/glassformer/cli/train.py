@@ -9,7 +9,8 @@ from glassformer.train.recipe import anchored, load_recipe, override
 
 def run(arguments: Arguments) -> int:
     """Train what a recipe says, in a folder that does not exist yet."""
-    recipe = anchored(override(load_recipe(str(arguments.target)), arguments.changes))
+    broken = {"training.broken": arguments.options["break"]} if "break" in arguments.options else {}
+    recipe = anchored(override(load_recipe(str(arguments.target)), arguments.changes | broken))
     out = run_folder(arguments.options.get("out"), RUNS / recipe.name)
     overwrite = "overwrite" in arguments.options
     check_room(out, overwrite)

@@ -33,6 +33,7 @@ class Verb:
 
 OUT = Option("out", "FOLDER", "Run folder to make (default: runs/NAME).")
 OVERWRITE = Option("overwrite", None, "Delete an existing run folder and start over.")
+BREAK = Option("break", "NAME", "Make a classic mistake on purpose, to watch its symptom; several with commas.")
 JSON = Option("json", None, "One JSON object on standard output, for programs.")
 SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
 BY_LENGTH = Option("by-length", None, "Also exact match for each length of the source, in tokens.")
@@ -63,7 +64,7 @@ VERBS: dict[str, Verb] = {
         "learn from a recipe",
         "RECIPE",
         "Train a model in a new run folder. RECIPE is a name or a .toml file.",
-        (OUT, OVERWRITE),
+        (OUT, OVERWRITE, BREAK),
         SECTIONS,
     ),
     "resume": Verb("go on with a run", "RUN", "Continue an interrupted run from its newest intact checkpoint."),
@@ -103,6 +104,13 @@ VERBS: dict[str, Verb] = {
         SECTIONS,
     ),
     "params": Verb("show where the parameters are", "RUN", "List every tensor of a run's model.", (JSON,)),
+    "doctor": Verb(
+        "find out what is wrong with a run",
+        "RUN",
+        "Probe the data, the checkpoints and the model of a run, as it begins and as it was trained: what is found is "
+        "named with figures, a likely cause and a remedy. Exit code 3 if a probe fails; a warning is no failure.",
+        (JSON,),
+    ),
     "verify": Verb(
         "prove the library right on this machine",
         None,

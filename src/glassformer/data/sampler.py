@@ -20,8 +20,8 @@ Lengths = NDArray[np.int64] | Sequence[int]
 
 
 ROWS = 8
-"""Batches of different lengths have a multiple of so many rows: the fewer shapes there are, the less often a processor's
-library has to compile a matrix product for a new one, which for bfloat16 takes longer than the product itself."""
+"""Batches of different lengths have a multiple of so many rows: the fewer shapes there are, the less often a
+processor's library has to compile a matrix product for a new one, which for bfloat16 takes longer than the product."""
 
 
 class BatchSampler:

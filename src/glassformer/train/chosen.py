@@ -14,6 +14,7 @@ from glassformer.foundation.shapes import Tensor
 from glassformer.model.count import count_parameters
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attention
+from glassformer.train.build import broken_notes
 from glassformer.train.objective import loss_of, objective_for
 from glassformer.train.prepare import Prepared
 
@@ -21,7 +22,8 @@ from glassformer.train.prepare import Prepared
 def chosen(model: Transformer, prepared: Prepared) -> list[str]:
     """The lines that every start of a run has."""
     _, total = count_parameters(model)
-    return [f"attention: {attention(model, prepared)}", f"model: {total:,} parameters", *prepared.notes()]
+    lines = [f"attention: {attention(model, prepared)}", f"model: {total:,} parameters", *prepared.notes()]
+    return [*lines, *broken_notes(prepared.recipe)]
 
 
 def attention(model: Transformer, prepared: Prepared) -> str:

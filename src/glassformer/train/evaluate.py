@@ -16,7 +16,7 @@ from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.events import Metric
 from glassformer.train.labels import Details, evaluate_labels
-from glassformer.train.objective import loss_of, objective_for
+from glassformer.train.objective import Objective, loss_of, objective_for
 
 BY_LENGTH = "by_length"
 
@@ -40,6 +40,7 @@ def evaluate_model(
     max_new_tokens: int | None = None,
     batch_size: int = 128,
     as_text: bool = False,
+    objective: Objective | None = None,
 ) -> Scores:
     """Scores under free decoding: the model reads the source alone, and goes on from its own tokens.
 
@@ -51,7 +52,7 @@ def evaluate_model(
     """
     if len(encoded) == 0:
         raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")
-    loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size)
+    loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size, objective=objective)
     if layout == LABEL:
         return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size))
     lengths = encoded.target.lengths.tolist() if layout == "encoder" else None
@@ -90,11 +91,13 @@ def as_written(target: str, tokenizer: Tokenizer) -> str:
 
 
 @torch.no_grad()
-def mean_loss(model: Transformer, encoded: Encoded, *, layout: str, batch_size: int = 128) -> float:
-    """Negative log-likelihood a target token, in nats, over all pairs."""
+def mean_loss(
+    model: Transformer, encoded: Encoded, *, layout: str, batch_size: int = 128, objective: Objective | None = None
+) -> float:
+    """Negative log-likelihood a target token, in nats, over all pairs; `objective` None: what the head is for."""
     model.eval()
     device = next(model.parameters()).device
-    objective = objective_for(model)
+    objective = objective or objective_for(model)
     order = (encoded.source.lengths + encoded.target.lengths).argsort(kind="stable")
     total, count = 0.0, 0
     for first in range(0, len(order), batch_size):

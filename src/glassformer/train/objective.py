@@ -17,10 +17,9 @@ from glassformer.model.transformer import Transformer
 from glassformer.train.balance import routing_loss, watch_routers
 from glassformer.train.cross_entropy import cross_entropy
 
-
 ROWS = 64
 """The head reads a multiple of so many vectors. In bfloat16 a processor's library compiles a product for each new shape,
-which takes twenty times as long as the product (vectors [1024, 4000] times [4000, 256], Intel AMX: 19 ms beside 0.9)."""
+which takes twenty times as long as the product (1,024 x 4,000 times 4,000 x 256 on Intel AMX: 19 ms beside 0.9)."""
 
 
 class Loss(NamedTuple):

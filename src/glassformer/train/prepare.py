@@ -27,6 +27,8 @@ class Split:
     encoded: Encoded
     skipped: int
     """Pairs with an empty side, left out as asked."""
+    origin: Origin | None
+    """The file and line of a pair; None where a task made them."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,16 @@ class Prepared:
 
     def fingerprints(self) -> dict[str, str]:
         """A digest of the training ids, and one of the dev pairs as text, which the scores compare."""
-        digest = hashlib.sha256()
-        for side in (self.train.encoded.source, self.train.encoded.target):
-            digest.update(side.flat.tobytes())
-            digest.update(side.offsets.tobytes())
-        dev = hashlib.sha256(json.dumps(self.dev.pairs).encode("ascii"))
-        return {"train": digest.hexdigest(), "dev": dev.hexdigest()}
+        return fingerprints(self.train, self.dev)
+
+
+def fingerprints(train: Split, dev: Split) -> dict[str, str]:
+    """See `Prepared.fingerprints`."""
+    digest = hashlib.sha256()
+    for side in (train.encoded.source, train.encoded.target):
+        digest.update(side.flat.tobytes())
+        digest.update(side.offsets.tobytes())
+    return {"train": digest.hexdigest(), "dev": hashlib.sha256(json.dumps(dev.pairs).encode("ascii")).hexdigest()}
 
 
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
@@ -88,18 +94,23 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     return Prepared(
         recipe,
         tokenizers,
-        Split(train.pairs, encoded, train.skipped),
+        Split(train.pairs, encoded, train.skipped, train.origin),
         prepare_split(recipe, tokenizers, "dev"),
         BatchSampler(*encoded.lengths(layout), recipe.training.batch_tokens, seed, recipe.training.pool),
     )
 
 
 def prepare_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
-    """One split, encoded."""
+    """One split, encoded. Errors: those of reading, and `DataError` for a pair longer than the model takes."""
+    split = read_split(recipe, tokenizers, name)
+    check_lengths(split.encoded, recipe, name, split.origin)
+    return split
+
+
+def read_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
+    """One split, encoded, of whatever lengths."""
     loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))
-    encoded = encode_pairs(loaded.pairs, tokenizers)
-    check_lengths(encoded, recipe, name, loaded.origin)
-    return Split(loaded.pairs, encoded, loaded.skipped)
+    return Split(loaded.pairs, encode_pairs(loaded.pairs, tokenizers), loaded.skipped, loaded.origin)
 
 
 def known_labels(tokenizers: Tokenizers | None) -> Labels | None:

@@ -20,6 +20,7 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
 from glassformer.foundation.typed import annotations_of, check_types, types_in
 from glassformer.model.recipe import ModelRecipe
+from glassformer.train.breaks.table import break_names, check_possible
 from glassformer.train.settings import (
     ANSWER_METRICS,
     LABEL_METRICS,
@@ -55,7 +56,8 @@ class Recipe:
         if self.name in ("", ".", "..") or any(each in self.name for each in "/\\\0"):
             raise ConfigError(f"name must be a plain name without slashes, as it names a folder; got {self.name!r}.")
         labels = 2 if self.data.layout == LABEL else None
-        self.model.build(self.data.layout, vocab_size=1, n_labels=labels)  # a model that cannot be is refused at once
+        config = self.model.build(self.data.layout, vocab_size=1, n_labels=labels)  # what cannot be is refused at once
+        check_possible(break_names(self.training.broken), config)
         self._check_metric(self.training.metric)
         if self.data.layout == "encoder":
             self._check_blanks()

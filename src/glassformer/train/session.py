@@ -20,6 +20,7 @@ from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest, rotate, step_folder
 from glassformer.store.lock import RunLock
+from glassformer.train.build import as_recipe, new_model, objective_of
 from glassformer.train.chosen import chosen
 from glassformer.train.diverged import first_bad_weight
 from glassformer.train.evaluate import evaluate_model
@@ -54,6 +55,7 @@ class Session:
         self.recipe = prepared.recipe
         self.prepared = prepared
         self.model = model
+        self.objective = objective_of(model, prepared.recipe)
         self.notes = notes
         self.step = step
         self.best = best or Best()
@@ -113,6 +115,7 @@ class Session:
             max_new_tokens=recipe.decode.max_new_tokens,
             batch_size=recipe.decode.batch_size,
             as_text=recipe.data.task == "pairs",
+            objective=self.objective,
         )
         if not math.isfinite(loss := float(scores.metrics["loss"])):
             raise self._diverged(
@@ -141,6 +144,7 @@ class Session:
                 self._batches(),
                 self.optimizer,
                 schedule,
+                objective=self.objective,
                 start=self.step,
                 seed=training.seed,
                 accumulate=training.accumulate,
@@ -248,17 +252,17 @@ def resume(run: Path) -> Session:
         refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))
         refuse_other_data(run, so_far.data, prepared.fingerprints())
         notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
-        notes += [as_before, *chosen(loaded.model, prepared)]
-        session = Session(run, prepared, loaded.model, [*notes, *_unlocked(lock)], lock, so_far.step, so_far.best)
-        load_optimizer_state(session.optimizer, loaded.model, load_optimizer(found.folder, device=device))
+        model = as_recipe(loaded.model, recipe)
+        notes += [as_before, *chosen(model, prepared)]
+        session = Session(run, prepared, model, [*notes, *_unlocked(lock)], lock, so_far.step, so_far.best)
+        load_optimizer_state(session.optimizer, model, load_optimizer(found.folder, device=device))
         return session
 
 
 def _fresh(recipe: Recipe, device: torch.device) -> tuple[Prepared, Transformer]:
     """The data, and the model before its first step: a function of the recipe alone."""
     prepared = prepare(recipe)
-    torch.manual_seed(recipe.training.seed)
-    return prepared, Transformer(model_config(recipe, prepared.tokenizers)).to(device)
+    return prepared, new_model(recipe, prepared.tokenizers).to(device)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.typed import check_types
+from glassformer.train.breaks.table import break_names
 from glassformer.train.schedule import SCHEDULES
 
 PRECISIONS = ("auto", "bfloat16", "float32")
@@ -71,6 +72,8 @@ class TrainingConfig:
     """What the best checkpoint is best by: exact_match, token_accuracy, bleu, chrf; accuracy, macro_f1; or loss."""
     samples: int = 3
     """Sample outputs shown at each evaluation."""
+    broken: str | None = None
+    """Classic mistakes made on purpose, by name and with commas between; see --break."""
 
     def __post_init__(self) -> None:
         check_types(self, "training")
@@ -100,6 +103,7 @@ class TrainingConfig:
         lookup(SCHEDULES, self.schedule, "training.schedule")
         one_of(PRECISIONS, self.precision, "training.precision")
         one_of(METRICS, self.metric, "training.metric")
+        break_names(self.broken)
 
 
 @dataclass(frozen=True)

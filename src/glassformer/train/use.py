@@ -15,6 +15,7 @@ from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
+from glassformer.train.build import as_recipe, objective_of
 from glassformer.train.evaluate import BY_LENGTH, evaluate_model
 from glassformer.train.events import Metric
 from glassformer.train.passed_over import told
@@ -64,6 +65,7 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool 
         max_new_tokens=recipe.decode.max_new_tokens,
         batch_size=recipe.decode.batch_size,
         as_text=recipe.data.task == "pairs",
+        objective=objective_of(loaded.model, recipe),
     )
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}
@@ -157,4 +159,6 @@ def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded) -> str:
 def _load(run: Path, recipe: Recipe) -> Loaded:
     device, _ = choose_device(recipe.training.device)
     choose_threads(from_environment()[0] or recipe.training.threads)  # training alone must have as many as before
-    return told(load(run, device=device))
+    loaded = told(load(run, device=device))
+    as_recipe(loaded.model, recipe)
+    return loaded

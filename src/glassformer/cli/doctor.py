@@ -1,0 +1,52 @@
+"""`glassformer doctor RUN`: what is wrong with a run, finding by finding."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.check import wrapped
+from glassformer.cli.runs import existing_run, recipe_of
+
+if TYPE_CHECKING:
+    from glassformer.proof.doctor.finding import Finding
+
+FAILED = 3
+
+
+def run(arguments: Arguments) -> int:
+    """Print each finding as soon as it is made. Exit code 3 where one is a failure."""
+    folder = existing_run(str(arguments.target))
+    recipe = recipe_of(folder)
+    from glassformer.foundation.runtime import choose_threads
+    from glassformer.proof.doctor import PROBES
+    from glassformer.proof.doctor.case import Case
+    from glassformer.proof.doctor.finding import FAILURE, STATES, examine
+
+    choose_threads(1)  # what is probed with is too small for a second one to pay
+    as_json, found = "json" in arguments.options, list["Finding"]()
+    print(f"Looking at {folder}: {len(PROBES)} probes.", file=sys.stderr)
+    for finding in examine(Case(folder, recipe), PROBES):
+        found.append(finding)
+        if not as_json:
+            print("\n".join(lines(finding)), flush=True)
+    code = FAILED if any(each.state == FAILURE for each in found) else 0
+    if as_json:
+        print(json.dumps({"run": str(folder), "findings": [each._asdict() for each in found], "exit_code": code}))
+        return code
+    counts = {state: sum(each.state == state for each in found) for state in STATES}
+    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    failed = dict.fromkeys(each.what for each in found if each.state == FAILURE)
+    print(f"{folder}: {told}{': ' if failed else ''}{'; '.join(failed)}.")
+    return code
+
+
+def lines(finding: Finding) -> list[str]:
+    """A line for what is well or was not probed; of what is wrong also its cause and a remedy."""
+    head = f"{finding.state.upper() if finding.cause else finding.state:10}  {finding.probe}: "
+    if not finding.cause:
+        return wrapped(f"{head}{finding.what.removesuffix('.')}: {finding.evidence}", "")
+    told = (("evidence", finding.evidence), ("likely cause", finding.cause), ("remedy", finding.remedy))
+    return [f"{head}{finding.what}", *(x for what, text in told for x in wrapped(f"{what}: {text}", " " * 12))]

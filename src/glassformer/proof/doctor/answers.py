@@ -1,0 +1,228 @@
+"""What may change an answer and what may not: the future, padding, neighbours, order, the source, the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from glassformer.data.batch import Batch
+from glassformer.data.vocabulary import PAD
+from glassformer.foundation.shapes import Bool, Int, Tensor
+from glassformer.model.heads import SequenceHead
+from glassformer.model.transformer import Transformer
+from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.doctor.case import Case, answers_once, hidden, logits
+from glassformer.proof.doctor.finding import Ailment, Probe, Seen
+from glassformer.proof.laws.law import apart
+
+EQUAL = 1e-9
+"""Two answers in float64 that lie no further apart are the same: rounding is a thousandth of it, a mistake a million
+times as much."""
+PADS = 3
+
+NOISY = Ailment(
+    "two evaluations of the same text differ",
+    "Dropout, or another thing that draws random numbers, is active in evaluation.",
+    "Every module that drops something must look at `self.training`; call model.eval() before every evaluation.",
+)
+LEAK = Ailment(
+    "a position reads tokens after it",
+    "The causal mask of the decoder's self-attention is missing, inverted or one off.",
+    "Mask(causal=True) in every self-attention of the decoder: query t reads the keys 0 to t, itself included.",
+)
+PADDED = Ailment(
+    "padding changes the answer",
+    "A stack, or the cross-attention, reads places of padding like tokens.",
+    "Give keep= (and source_keep= for the memory) to every forward; it is True at real tokens.",
+)
+POOLED = Ailment(
+    "padding is pooled",
+    "The one vector of a text is made of its padding, too.",
+    "Give keep to the pooling, so that it averages over real tokens alone.",
+)
+MIXED = Ailment(
+    "batch-mates change the answer",
+    "Rows of a batch are mixed: an axis is taken for another, or something is normalised over the batch.",
+    "The batch comes first in every tensor; look at each reshape, transpose and mean.",
+)
+BLIND = Ailment(
+    "the source changes nothing",
+    "The decoder does not read the encoder's memory: cross-attention is missing, or given something else.",
+    "Each block of the decoder needs cross-attention whose keys and values come from the memory.",
+)
+UNORDERED = Ailment(
+    "order is not seen",
+    "Positions are not added, turned or biased where the source is read: it is a set to the model.",
+    "Add the positions to the embeddings, or give the rotation or the bias to every self-attention.",
+)
+BY_WISH = Ailment(
+    "order is not seen",
+    "model.positions is none, as the recipe asks.",
+    "Choose positions unless the task is about sets.",
+)
+STALE = Ailment(
+    "token by token the answer is another one",
+    "With the cache a new token stands at another position, or reads other keys, than without it.",
+    "Count the cached tokens into the position of the new one, and let it read all of them and itself.",
+)
+
+
+@torch.no_grad()
+def repeatable(case: Case) -> Seen:
+    """Two forwards in evaluation mode."""
+    batch = case.made([(5, 6), (3, 4)])
+    case.model.eval()
+    gap = apart(logits(case.model, batch), logits(case.model, batch))
+    return Seen(f"two forwards in evaluation mode differ by {gap:.2g}", NOISY if gap else None)
+
+
+@torch.no_grad()
+def causality(case: Case) -> Seen:
+    """A token is changed; what was answered before it must stay."""
+    if not case.model.config.stack.causal:
+        raise NotTestedError("this model reads both ways, as it should")
+    batch = case.made([(5, 8)])
+    before = logits(case.model, batch)
+    worst, told = 0.0, ""
+    for place in range(1, batch.tokens.shape[1]):
+        moved = (logits(case.model, replace(batch, tokens=other_token(case, batch.tokens, place))) - before).abs()
+        gap, where = moved[0, :place].amax(-1).max(0)
+        if gap > worst:
+            worst, told = gap.item(), f"another token at place {place} moves the logits at place {int(where)} by"
+    if worst <= EQUAL:
+        return Seen(f"{batch.tokens.shape[1] - 1} tokens changed in turn; earlier logits move by {worst:.1g} at most")
+    return Seen(f"{told} {worst:.2g}", LEAK)
+
+
+def other_token(case: Case, tokens: Int[Tensor, "B T"], place: int) -> Int[Tensor, "B T"]:
+    """The tokens with another one at a place."""
+    changed = tokens.clone()
+    _, ordinary = case.ids
+    changed[:, place] = next(id for id in (*ordinary, PAD) if id != int(tokens[0, place]))
+    return changed
+
+
+@torch.no_grad()
+def padding(case: Case) -> Seen:
+    """Pads behind a text; the vectors of its tokens must stay."""
+    batch = case.made([(4, 5)])
+    before = hidden(case.model, batch)
+    tokens, keep = with_pads(batch.tokens)
+    gaps = {"text": apart(hidden(case.model, replace(batch, tokens=tokens, keep=keep))[:, : before.shape[1]], before)}
+    if batch.source is not None:
+        source, keep = with_pads(batch.source)
+        gaps = {
+            "target": gaps["text"],
+            "source": apart(hidden(case.model, replace(batch, source=source, source_keep=keep)), before),
+        }
+    told = " and ".join(f"{gap:.2g} behind the {side}" for side, gap in gaps.items())
+    evidence = f"{PADS} pads move the vectors of real tokens by {told}"
+    return Seen(evidence, PADDED if max(gaps.values()) > EQUAL else None)
+
+
+def with_pads(tokens: Int[Tensor, "B T"]) -> tuple[Int[Tensor, "B U"], Bool[Tensor, "B U"]]:
+    """The tokens with padding behind them, and where they are real."""
+    longer = torch.nn.functional.pad(tokens, (0, PADS), value=PAD)
+    return longer, torch.arange(longer.shape[1]).expand(longer.shape) < tokens.shape[1]
+
+
+@torch.no_grad()
+def pooling(case: Case) -> Seen:
+    """Random vectors behind those of a text; the head must not see them."""
+    head = case.model.head
+    if not isinstance(head, SequenceHead):
+        raise NotTestedError("this model pools nothing")
+    x = torch.randn(1, 5 + PADS, case.model.config.stack.d_model, dtype=torch.float64)
+    keep = torch.arange(5 + PADS)[None] < 5
+    gap = apart(head(x, keep), head(x[:, :5]))
+    return Seen(f"{PADS} vectors of padding move the scores by {gap:.2g}", POOLED if gap > EQUAL else None)
+
+
+@torch.no_grad()
+def neighbours(case: Case) -> Seen:
+    """Rows of one length, together and alone."""
+    together = case.made([(4, 5)] * 3)
+    rows = together.split(3)
+    gap = apart(logits(case.model, together), torch.cat([logits(case.model, row) for row in rows]))
+    return Seen(f"{len(rows)} rows together and alone differ by {gap:.2g}", MIXED if gap > EQUAL else None)
+
+
+@torch.no_grad()
+def source(case: Case) -> Seen:
+    """Another source; the answer must not stay."""
+    batch = case.made([(6, 5)])
+    if batch.source is None:
+        raise NotTestedError("this model has no encoder beside its decoder")
+    before = logits(case.model, batch)
+    sources = [case.made([(6, 5)], seed).source for seed in range(1, 5)]
+    gap = max(apart(logits(case.model, replace(batch, source=each)), before) for each in sources)
+    return Seen(f"{len(sources)} other sources move the logits by {gap:.2g} at most", BLIND if gap <= EQUAL else None)
+
+
+@torch.no_grad()
+def order(case: Case) -> Seen:
+    """The source backwards; the answer must not stay."""
+    ordinary = case.ids[0]
+    n = min(len(ordinary), case.room, 6)
+    if n < 2:
+        raise NotTestedError("there are not two tokens to put in another order")
+    forwards, target = list(ordinary[:n]), [case.ids[1][0]] * (1 if case.layout == "label" else n)
+    given, turned = (case.batch([(each, target)]) for each in (forwards, forwards[::-1]))
+    gap = apart(asked(case, given), asked(case, turned))
+    evidence = f"{n} tokens backwards move the answer by {gap:.2g}"
+    if gap > EQUAL:
+        return Seen(evidence)
+    if case.model.config.stack.positions == "none":
+        return Seen(evidence, BY_WISH, serious=False)
+    return Seen(evidence, UNORDERED)
+
+
+def asked(case: Case, batch: Batch) -> Tensor:
+    """The logits where something is asked: not at the source itself, where it stands in the same sequence."""
+    found = logits(case.model, batch)
+    return found if batch.label_keep is None or answers_once(case.model) else found[batch.label_keep]
+
+
+@torch.no_grad()
+def cache(case: Case) -> Seen:
+    """One forward, and token by token."""
+    model = case.model
+    if not model.config.stack.causal:
+        raise NotTestedError("this model writes nothing token by token")
+    batch = case.made([(5, 7)])
+    memory = {"memory": model.encode(batch.source)} if batch.source is not None else {}
+    whole = model(batch.tokens, **memory)
+    gaps = {kind: apart(stepped(model, batch.tokens, memory, capacity), whole) for kind, capacity in KINDS.items()}
+    told = ", ".join(f"{gap:.2g} ({kind})" for kind, gap in gaps.items())
+    evidence = f"{batch.tokens.shape[1]} tokens one by one and at once: the logits differ by {told}"
+    return Seen(evidence, STALE if max(gaps.values()) > EQUAL else None)
+
+
+KINDS = {"growing": None, "fixed": 32}
+"""The two kinds of cache, by what `new_cache` takes."""
+
+
+def stepped(model: Transformer, tokens: Tensor, memory: dict[str, Tensor], capacity: int | None) -> Tensor:
+    """The logits, token by token."""
+    held = model.new_cache(capacity)
+
+    def steps() -> Iterator[Tensor]:
+        for token in tokens.split(1, dim=1):
+            yield model(token, cache=held, **memory)
+
+    return torch.cat(list(steps()), dim=1)
+
+
+BEFORE = ("repeatable", "heads")
+PROBES = (
+    Probe("causality", "No position reads a token after it.", causality, BEFORE),
+    Probe("padding", "Padding changes no answer.", padding, BEFORE),
+    Probe("pooling", "Padding is not pooled.", pooling, BEFORE),
+    Probe("neighbours", "Batch-mates change no answer.", neighbours, BEFORE),
+    Probe("source", "The answer depends on the source.", source, BEFORE),
+    Probe("order", "The answer depends on the order of the source.", order, (*BEFORE, "source")),
+    Probe("cache", "Token by token gives what one forward gives.", cache, (*BEFORE, "causality")),
+)
+REPEATABLE = Probe("repeatable", "In evaluation mode the same text gets the same answer.", repeatable)

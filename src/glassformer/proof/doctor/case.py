@@ -1,0 +1,178 @@
+"""The run that is looked at: its model as it was trained and as it began, its data, and small batches to probe with."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from glassformer.data.batch import Batch, collate
+from glassformer.data.config import FILES, LABEL
+from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, load_pairs
+from glassformer.data.sequences import Sequences
+from glassformer.data.vocabulary import SPECIALS
+from glassformer.foundation.errors import CheckpointError, GlassformerError
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.model.heads import SequenceHead
+from glassformer.model.stack import Stack
+from glassformer.model.transformer import Transformer
+from glassformer.proof.check.table import NotTestedError
+from glassformer.store.checkpoint import Loaded, load
+from glassformer.train.build import as_recipe, new_model, objective_of
+from glassformer.train.objective import Objective
+from glassformer.train.prepare import Split, read_split
+from glassformer.train.recipe import Recipe
+
+Pairs = list[tuple[list[int], list[int]]]
+"""(source, target) as ids, without special tokens."""
+
+LONGEST = 12
+"""Tokens on each side of what is probed with; more would only take longer."""
+
+
+class Case:
+    """One run. Everything is read when it is first asked for; what cannot be had raises `NotTestedError` with why.
+
+    All of it is computed on the processor, and all but learning in float64, so that equal means equal.
+    """
+
+    def __init__(self, run: Path, recipe: Recipe) -> None:
+        self.run, self.recipe = run, recipe
+        self.layout = recipe.data.layout
+        self._splits: dict[str, Split | str] = {}
+
+    # --- the model
+
+    @cached_property
+    def loaded(self) -> Loaded | CheckpointError:
+        """The best checkpoint, or why there is none."""
+        try:
+            return load(self.run)
+        except CheckpointError as error:
+            return error
+
+    @cached_property
+    def tokenizers(self) -> Tokenizers:
+        """Those of the checkpoint; without one, made of the training text as training makes them."""
+        if isinstance(self.loaded, Loaded):
+            return self.loaded.tokenizers
+        self._refuse_missing("train")
+        pairs = load_pairs(self.recipe.data, "train", self.recipe.training.seed).pairs
+        return build_tokenizers(self.recipe.tokenizer, pairs, labelled=self.layout == LABEL)
+
+    @cached_property
+    def model(self) -> Transformer:
+        """As it was trained, or where no checkpoint can be read as it begins; in evaluation mode."""
+        if isinstance(self.loaded, Loaded):
+            return as_recipe(self.loaded.model, self.recipe).double().eval()
+        return self.fresh
+
+    @cached_property
+    def fresh(self) -> Transformer:
+        """As it begins, before the first step; in evaluation mode."""
+        return self.begin().double().eval()
+
+    def begin(self) -> Transformer:
+        """A new model to do anything with, built as training builds it."""
+        return new_model(self.recipe, self.tokenizers)
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What the run is asked."""
+        return objective_of(self.model, self.recipe)
+
+    # --- the data
+
+    def split(self, name: str) -> Split:
+        """One split, read and encoded. Errors: `NotTestedError` where its files are gone or cannot be read."""
+        if name not in self._splits:
+            self._splits[name] = self._read(name)
+        found = self._splits[name]
+        if isinstance(found, str):
+            raise NotTestedError(found)
+        return found
+
+    def _read(self, name: str) -> Split | str:
+        try:
+            self._refuse_missing(name)
+            return read_split(self.recipe, self.tokenizers, name)
+        except GlassformerError as error:
+            return f"the {name} pairs cannot be read: {error}"
+
+    def _refuse_missing(self, name: str) -> None:
+        files = [file for file in self.recipe.data.files(name) if file is not None]
+        if self.recipe.data.task in FILES and not files:
+            raise NotTestedError(f"the recipe names no {name} file")
+        gone = [file for file in files if not Path(file).exists()]
+        if gone:
+            raise NotTestedError(f"the data are gone: there is no {gone[0]}")
+
+    # --- what is probed with
+
+    @property
+    def ids(self) -> tuple[range, range]:
+        """The ordinary ids of source and target."""
+        source, target = self.tokenizers
+        return range(len(SPECIALS), source.vocab_size), range(len(SPECIALS), target.vocab_size)
+
+    @property
+    def room(self) -> int:
+        """The tokens that a side may have here, special ones not counted."""
+        limit = self.model.config.stack.max_len
+        if limit is None:
+            return LONGEST
+        return max(1, min(LONGEST, (limit - 1) // 2 if self.layout == "encoder" else limit - 2))
+
+    def made(self, lengths: Sequence[tuple[int, int]], seed: int = 0) -> Batch:
+        """A batch of random tokens, of these lengths or as long as the model takes."""
+        draw = random.Random(seed)
+        source, target = self.ids
+        pairs: Pairs = []
+        for long, wide in lengths:
+            read = [draw.choice(source) for _ in range(min(long, self.room))]
+            many = 1 if self.layout == LABEL else len(read) if self.layout == "encoder" else min(wide, self.room)
+            pairs.append((read, [draw.choice(target) for _ in range(many)]))
+        return self.batch(pairs)
+
+    def batch(self, pairs: Pairs) -> Batch:
+        """These pairs in the layout of the run."""
+        encoded = Encoded(Sequences([source for source, _ in pairs]), Sequences([target for _, target in pairs]))
+        return collate(encoded, range(len(pairs)), self.layout)
+
+    def real(self, n: int) -> Batch:
+        """The first `n` training pairs of different sources, cut where they are long; random ones without data."""
+        try:
+            encoded = self.split("train").encoded
+        except NotTestedError:
+            return self.made([(3 + i % 6, 3 + i % 5) for i in range(n)])
+        found: dict[tuple[int, ...], list[int]] = {}
+        for source, target in zip(encoded.source, encoded.target, strict=True):
+            if source and target:
+                read = source[: self.room]
+                found.setdefault(tuple(read), target[: len(read) if self.layout == "encoder" else self.room])
+            if len(found) == n:
+                break
+        return self.batch([(list(source), target) for source, target in found.items()])
+
+
+def logits(model: Transformer, batch: Batch) -> Float[Tensor, "B *T V"]:
+    """What the model answers to all that is in the batch."""
+    return model(batch.tokens, keep=batch.keep, source=batch.source, source_keep=batch.source_keep)
+
+
+def hidden(model: Transformer, batch: Batch) -> Float[Tensor, "B T D"]:
+    """The vectors before the head."""
+    return model.hidden(batch.tokens, keep=batch.keep, source=batch.source, source_keep=batch.source_keep)
+
+
+def stack_of(model: Transformer, name: str) -> Stack:
+    """The stack that a module stands in, by the module's name."""
+    stack = model.get_submodule(name.partition(".")[0])
+    assert isinstance(stack, Stack)
+    return stack
+
+
+def answers_once(model: Transformer) -> bool:
+    """Whether the head gives one answer a sequence."""
+    return isinstance(model.head, SequenceHead)

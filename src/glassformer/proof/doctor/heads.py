@@ -1,0 +1,252 @@
+"""Attention in each layer: whether it computes its equation, its heads differ, and each of them does something."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import torch
+
+from glassformer.attend import Attend, Mask, choose
+from glassformer.attend.reference import dot_products
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.model.config import StackConfig
+from glassformer.model.transformer import Transformer
+from glassformer.parts import Attention
+from glassformer.proof.check.equation import scales
+from glassformer.proof.check.reading import Choice, Reading, distance, read
+from glassformer.proof.check.split import MERGE, SPLIT
+from glassformer.proof.check.table import Mistake, NotTestedError
+from glassformer.proof.doctor.case import Case, logits, stack_of
+from glassformer.proof.doctor.finding import Ailment, Probe, Seen
+
+SPLITS = [Choice("right", "heads split as documented"), Choice("reshaped", "a reshape to [B, H, T, K]", SPLIT)]
+MERGES = [Choice("right", "heads merged as documented"), Choice("reshaped", "a reshape from [B, H, T, K]", MERGE)]
+SAME, ADDS_NOTHING, DECIDED, EVEN = 1e-6, 1e-3, 1e-12, 1e-4
+"""Heads whose outputs differ by so little are one; a head's share of its layer below which it does nothing; the weight
+of the second key below which no gradient reaches the scores; and how near to even are weights that tell nothing."""
+ROWS = 24
+EXACTLY = "donot_use_mm_for_euclid_dist"
+
+OTHER = Ailment(
+    "an attention does not compute its equation",
+    "Its output is not that of softmax(q kᵀ/√K) v for its own weights, and no mistake known here explains it.",
+    "Compare it step by step with attend/reference.py: scores, scale, softmax, values, merging of the heads.",
+)
+ALIKE = Ailment(
+    "heads are alike",
+    "They began with the same weights, so they get the same gradients and never part.",
+    "Draw the whole projection at random at once, or each head with random numbers of its own.",
+)
+IDLE = Ailment(
+    "heads do nothing",
+    "What they add to their layer is lost beside the other heads.",
+    "It costs time and no accuracy; n_heads may be too many, or training too short.",
+)
+FROZEN = Ailment(
+    "heads are saturated",
+    "One key has all the weight whatever is read, so that no gradient reaches the scores any more.",
+    "Try a lower learning rate, a longer warm-up, or model.qk_norm='rms'.",
+)
+UNDECIDED = Ailment(
+    "heads read everything alike",
+    "Their weights are the same for every key, so they give a mean of the values.",
+    "They may not have learned yet; train longer, and see whether the probe `gradient` is ok.",
+)
+
+
+class Place(NamedTuple):
+    """One attention of the model."""
+
+    name: str
+    module: Attention
+    config: StackConfig
+    """Of its stack."""
+
+
+def places(model: Transformer) -> list[Place]:
+    """Every attention of the model, by a name such as "decoder.blocks.1.cross_attention"."""
+    return [
+        Place(name.removesuffix(".branch"), module, stack_of(model, name).config)
+        for name, module in model.named_modules()
+        if isinstance(module, Attention)
+    ]
+
+
+@torch.no_grad()
+def mixed(case: Case) -> Seen:
+    """Each module, for random vectors and without a mask, beside the equation for its own weights."""
+    found = places(case.model)
+    for place in found:
+        reading, gap = reading_of(place)
+        if reading is None:
+            return Seen(f"{place.name}: its output is {gap:.2g} off", OTHER)
+        if (fault := reading.fault("split") or reading.fault("merge")) is not None:
+            return Seen(f"{place.name}: {fault.evidence}", ailment_of(fault.mistake))
+    return Seen(f"{len(found)} attentions split and merge their heads as the equation does")
+
+
+@torch.no_grad()
+def scaled(case: Case) -> Seen:
+    """What each module multiplies its scores by, and how large they are as the run begins."""
+    found = places(case.model)
+    for place in found:
+        reading, _ = reading_of(place)
+        if reading is not None and (fault := reading.fault("scale")) is not None:
+            return Seen(f"{place.name}: {fault.evidence}", ailment_of(fault.mistake))
+    with working(case.fresh) as seen:
+        logits(case.fresh, case.real(ROWS))
+    widths = ", ".join(sorted({f"1/√{place.module.d_head}" for place in found}))
+    sizes = sorted(work.size for work in seen.values())
+    told = f"{sizes[0]:.2g} to {sizes[-1]:.2g}" if len(sizes) > 1 else f"{sizes[0]:.2g}"
+    return Seen(f"{len(found)} attentions multiply by {widths}; scores begin with a standard deviation of {told}")
+
+
+def reading_of(place: Place) -> tuple[Reading | None, float]:
+    """The reading that gives the module's numbers, none if it is no known one, and how far it is from the right one."""
+    module, D = place.module, place.module.query.in_features
+    draw = torch.Generator().manual_seed(7)
+    x, memory = (0.5 * torch.randn(2, n, D, generator=draw, dtype=torch.float64) for n in (6, 4))
+    source = memory if place.name.endswith("cross_attention") else x
+    seen = module(x, source=source, mask=Mask())
+    aspects = {"split": SPLITS, "merge": MERGES, "scale": scales(module.d_head, {"d_model": D})}
+    right = attended(place, x, source, split="right", merge="right", scale=module.d_head**-0.5)
+    return read(seen, aspects, partial(attended, place, x, source)), distance(seen, right)
+
+
+def ailment_of(mistake: Mistake) -> Ailment:
+    """A mistake of a learner's, in a run."""
+    return Ailment(mistake.name, mistake.cause, f"Mend the attention and train again. {mistake.hint}")
+
+
+def attended(place: Place, x: Tensor, source: Tensor, *, split: str, merge: str, scale: float) -> Tensor:
+    """The module's output under a reading, from its own weights."""
+    _, module, config = place
+    specified, _ = choose(config.attention_rule, "reference", cap=config.softcap)
+    q = module.query_norm(divided(module.query(x), module.d_head, split))
+    k = module.key_norm(divided(module.key(source), module.d_head, split))
+    v = divided(module.value(source), module.d_head, split)
+    mask = Mask() if module.relation is None else module.relation(q, k, Mask(), scale=scale)
+    output = specified(q, k, v, mask, scale=scale)
+    B, _, T, _ = output.shape
+    return module.output((output if merge == "reshaped" else output.transpose(1, 2)).reshape(B, T, -1))
+
+
+def divided(x: Float[Tensor, "B T HK"], d_head: int, how: str) -> Float[Tensor, "B H T K"]:
+    """One vector a position cut into one a head, or into what a reshape makes of it."""
+    B, T, _ = x.shape
+    return x.reshape(B, -1, T, d_head) if how == "reshaped" else x.reshape(B, T, -1, d_head).transpose(1, 2)
+
+
+class Work(NamedTuple):
+    """What the heads of one attention did in one forward."""
+
+    weights: Float[Tensor, "B H T S"]
+    output: Float[Tensor, "B H T K"]
+    size: float
+    """Standard deviation of the scores."""
+
+
+@contextmanager
+def working(model: Transformer) -> Generator[dict[str, Work]]:
+    """The work of every attention while the `with` lasts, by name: `observe`, and each head's output besides."""
+    seen: dict[str, Work] = {}
+    found = places(model)
+    before = [place.module.attend for place in found]
+
+    def watched(place: Place, attend: Attend) -> Attend:
+        def attending(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+            output = attend(q, k, v, mask, scale=scale, dropout=dropout)
+            weights, scores = place.module.weigh(q, k, mask, scale=scale), dot_products(q, k, scale=scale)
+            seen[place.name] = Work(weights, output, scores.std(correction=0).item())
+            return output
+
+        return attending
+
+    try:
+        for place, attend in zip(found, before, strict=True):
+            place.module.attend = watched(place, attend)
+        yield seen
+    finally:
+        for place, attend in zip(found, before, strict=True):
+            place.module.attend = attend
+
+
+@torch.no_grad()
+def alike(case: Case) -> Iterator[Seen]:
+    """The outputs of the heads of a layer, as the run begins and as it was trained."""
+    batch, pairs, models = case.real(ROWS), 0, {"as it begins": case.fresh, "as trained": case.model}
+    for when, model in models.items():
+        with working(model) as seen:
+            logits(model, batch)
+        for name, work in seen.items():
+            heads = work.output.transpose(0, 1).flatten(1)
+            gaps = torch.cdist(heads, heads, compute_mode=EXACTLY) / heads.norm(dim=1).clamp(min=1e-300)
+            same = (gaps < SAME).triu(1).nonzero().tolist()
+            pairs += len(heads) * (len(heads) - 1) // 2
+            if same:
+                one, other = same[0]
+                yield Seen(f"{when}, heads {one} and {other} of {name} differ by {gaps[one, other]:.1g}", ALIKE)
+                return
+    if not pairs:
+        raise NotTestedError("each layer has one head")
+    yield Seen(f"{pairs} pairs of heads all differ")
+
+
+@torch.no_grad()
+def idle(case: Case) -> Iterator[Seen]:
+    """What each head of the trained model adds to its layer, and how its weights are spread."""
+    with working(case.model) as seen:
+        logits(case.model, case.real(ROWS))
+    found: dict[Ailment, list[str]] = {}
+    total = 0
+    for place in places(case.model):
+        if place.name not in seen:
+            continue
+        shares, states = shares_of(place.module, seen[place.name]), spread(seen[place.name].weights)
+        total += len(shares)
+        for head, (share, ailment) in enumerate(zip(shares, states, strict=True)):
+            if (wrong := IDLE if share < ADDS_NOTHING else ailment) is not None:
+                found.setdefault(wrong, []).append(f"head {head} of {place.name}")
+    for ailment, heads in found.items():
+        yield Seen(
+            f"{len(heads)} of {total}: {', '.join(heads[:3])}{', ...' if len(heads) > 3 else ''}", ailment, False
+        )
+    if not found:
+        yield Seen(f"{total} heads all do something, and none is saturated")
+
+
+def shares_of(module: Attention, work: Work) -> list[float]:
+    """The size of what each head adds, as a share of what its layer adds."""
+    columns = module.output.weight.unflatten(1, (-1, module.d_head))  # [D, H, K]
+    added = torch.einsum("bhtk,dhk->hbtd", work.output, columns).flatten(1)
+    return (added.norm(dim=1) / added.sum(0).norm().clamp(min=1e-300)).tolist()
+
+
+def spread(weights: Float[Tensor, "B H T S"]) -> list[Ailment | None]:
+    """Of each head whether all its weight stands on one key, or is even, wherever it may read several."""
+    readable = weights > 0
+    several = readable.sum(-1) > 1
+    if not bool(several.any()):
+        return [None] * weights.shape[1]
+    second = weights.topk(2).values[..., 1]
+    largest, n = weights.amax(-1), readable.sum(-1).clamp(min=1)
+    found: list[Ailment | None] = []
+    for head in range(weights.shape[1]):
+        here = several[:, head]
+        frozen = bool((second[:, head][here] < DECIDED).all())
+        even = bool(((largest - weights.sum(-1) / n)[:, head][here].abs() < EVEN).all())
+        found.append(FROZEN if frozen else UNDECIDED if even else None)
+    return found
+
+
+EQUATION = (
+    Probe("heads", "Attention computes its equation, head by head.", mixed, ("repeatable",)),
+    Probe("scale", "Scores are divided by the root of the head's width.", scaled, ("repeatable", "heads")),
+)
+PROBES = (
+    Probe("alike-heads", "The heads of a layer differ.", alike, ("repeatable", "heads")),
+    Probe("idle-heads", "Every head does something.", idle, ("repeatable", "heads", "alike-heads")),
+)

@@ -1,0 +1,184 @@
+"""How the blocks are put together: residuals, layers that are one layer, and the scale of the embeddings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from glassformer.foundation.shapes import Tensor
+from glassformer.model.stack import Stack
+from glassformer.model.transformer import Transformer
+from glassformer.parts import Block, Embedding, Residual
+from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.doctor.case import Case, logits, stack_of
+from glassformer.proof.doctor.finding import Ailment, Probe, Seen
+from glassformer.proof.laws.law import apart
+
+EQUAL = 1e-9
+NUDGE = 0.1
+"""What is added to the first block's weights to see whether another one moves with it."""
+
+NO_RESIDUAL = Ailment(
+    "the residual is missing",
+    "The branch's output replaces the stream instead of being added to it.",
+    "x + branch(x): what goes into the branch must also go around it.",
+)
+OTHER_SUM = Ailment(
+    "a residual does not add up",
+    "The output is not the sum of the stream and the branch, with the norms where the recipe has them.",
+    "Compare the block's forward with parts/residual.py.",
+)
+SHARED = Ailment(
+    "layers are one layer",
+    "The same module runs again and again, so that the weights of the others are never used.",
+    "Make a new block for each layer, and run each of them: for block in blocks.",
+)
+COPIES = Ailment(
+    "layers begin as copies",
+    "One block was made and copied, so all begin with the same weights.",
+    "Make each block anew, so that its weights are drawn anew.",
+)
+SAME = Ailment(
+    "trained layers compute the same",
+    "They were copied, or the checkpoint was put together from another one.",
+    "Train again from layers of their own, or use fewer of them.",
+)
+UNSCALED = Ailment(
+    "embeddings are not scaled",
+    "The vectors of tokens are not multiplied as the recipe asks, so positions drown them or are drowned.",
+    "Multiply by √d_model once, right behind the lookup; or set model.scale_embeddings=false and mean it.",
+)
+
+
+class Called(NamedTuple):
+    """One call of a module in a forward."""
+
+    given: tuple[Any, ...]
+    named: dict[str, Any]
+    gave: Tensor
+
+
+@contextmanager
+def listening(modules: dict[str, nn.Module]) -> Generator[dict[str, Called]]:
+    """The last call of each module while the `with` lasts, by name; what is never called is missing."""
+    heard: dict[str, Called] = {}
+
+    def hook(name: str) -> Any:
+        def note(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any], gave: Tensor) -> None:
+            heard[name] = Called(given, named, gave)
+
+        return note
+
+    hooks = [module.register_forward_hook(hook(name), with_kwargs=True) for name, module in modules.items()]
+    try:
+        yield heard
+    finally:
+        for each in hooks:
+            each.remove()
+
+
+@torch.no_grad()
+def residual(case: Case) -> Seen:
+    """What comes out of each residual, beside what went in and what its branch gave."""
+    model = case.model
+    found = {name: module for name, module in model.named_modules() if isinstance(module, Residual)}
+    branches = {f"{name}.branch": module.branch for name, module in found.items()}
+    with listening(found | branches) as heard:
+        logits(model, case.made([(5, 6)]))
+    tried = 0
+    for name, module in found.items():
+        call, branch = heard.get(name), heard.get(f"{name}.branch")
+        if call is None or branch is None:
+            continue
+        tried += 1
+        scale = stack_of(model, name).config.residual_scale
+        added = module.norm_out(branch.gave)
+        gap = apart(call.gave, module.norm_sum(scale * call.given[0] + added))
+        if gap > EQUAL:
+            alone = apart(call.gave, module.norm_sum(added))
+            told = f"the output of {name} is {gap:.2g} from x + branch(x) and {alone:.2g} from branch(x)"
+            return Seen(told, NO_RESIDUAL if alone <= EQUAL else OTHER_SUM)
+    return Seen(f"{tried} residuals give the stream with their branch added")
+
+
+@torch.no_grad()
+def layers(case: Case) -> Iterator[Seen]:
+    """Every block on the input of its stack's first one."""
+    fresh = case.begin().double().eval()  # of its own, as its weights are moved
+    pairs = 0
+    for name, module in fresh.named_children():
+        if not isinstance(module, Stack):
+            continue
+        trained = same_as_first(case.model, name, case)
+        for number, gap in enumerate(same_as_first(fresh, name, case), 1):
+            pairs += 1
+            if gap <= EQUAL:
+                together = moves_together(fresh, name, number, case)
+                told = f"as it begins, blocks 0 and {number} of the {name} differ by {gap:.1g}"
+                yield Seen(told, SHARED if together else COPIES)
+                return
+            if trained[number - 1] <= EQUAL:
+                yield Seen(f"blocks 0 and {number} of the {name} differ by {trained[number - 1]:.1g}", SAME)
+                return
+    if not pairs:
+        raise NotTestedError("each stack has one layer")
+    yield Seen(f"{pairs} layers all differ from the first of their stack")
+
+
+def same_as_first(model: Transformer, name: str, case: Case) -> list[float]:
+    """How far the second block, the third and so on are from the first, on the first one's input."""
+    blocks = model.get_submodule(f"{name}.blocks")
+    outputs = on_first_input(model, blocks, case)
+    return [apart(each, outputs[0]) for each in outputs[1:]]
+
+
+def on_first_input(model: Transformer, blocks: nn.Module, case: Case) -> list[Tensor]:
+    """What each block makes of what the first one is given."""
+    first = blocks.get_submodule("0")
+    with listening({"first": first}) as heard:
+        logits(model, case.made([(5, 6)]))
+    call = heard["first"]
+    return [block(*call.given, **call.named) for block in blocks.children() if isinstance(block, Block)]
+
+
+def moves_together(model: Transformer, name: str, number: int, case: Case) -> bool:
+    """Whether a block changes when only the first one's weights do."""
+    blocks = model.get_submodule(f"{name}.blocks")
+    before = on_first_input(model, blocks, case)[number]
+    with listening({"first": blocks.get_submodule("0")}) as heard:
+        logits(model, case.made([(5, 6)]))
+    call = heard["first"]
+    for parameter in blocks.get_submodule("0").parameters():
+        parameter += NUDGE * torch.randn_like(parameter)
+    return apart(blocks.get_submodule(str(number))(*call.given, **call.named), before) > EQUAL
+
+
+@torch.no_grad()
+def embedding(case: Case) -> Seen:
+    """The vectors that a stack begins with, beside the rows of its matrix."""
+    config, told = case.model.config, list[str]()
+    wanted = math.sqrt(config.stack.d_model) if config.scale_embeddings else 1.0
+    for name in ("encoder", "decoder"):
+        stack = getattr(case.model, name)
+        if stack is None or not isinstance(stack.embedding, Embedding):
+            continue
+        tokens = torch.arange(len(stack.embedding.weight))[None, :64]
+        rows, vectors = F.embedding(tokens, stack.embedding.weight), stack.embedding(tokens)
+        scale = ((vectors * rows).sum() / rows.square().sum()).item()
+        told.append(f"{name}: {scale:.4g} times the matrix")
+        if apart(vectors, wanted * rows) > EQUAL:
+            return Seen(f"{told[-1]}, and the recipe asks for {wanted:.4g} times", UNSCALED)
+    return Seen("; ".join(told))
+
+
+PROBES = (
+    Probe("embedding", "Embeddings are scaled as the recipe says.", embedding, ("repeatable",)),
+    Probe("residual", "Each branch is added to the stream.", residual, ("repeatable",)),
+    Probe("layers", "Each layer is one of its own.", layers, ("repeatable",)),
+)

@@ -1,0 +1,134 @@
+"""How the run begins: its first loss, the gradient in each layer, and whether it can learn one batch by heart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import cast
+
+import torch
+
+from glassformer.foundation.errors import DivergedError
+from glassformer.model.stack import Stack
+from glassformer.model.transformer import Transformer
+from glassformer.parts import Block
+from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.doctor.case import Case
+from glassformer.proof.doctor.finding import Ailment, Probe, Seen
+from glassformer.train.loop import Update
+from glassformer.train.objective import loss_of
+from glassformer.train.optimizer import build_optimizer
+from glassformer.train.schedule import Schedule
+
+NEAR, FAR = 0.25, 0.4
+"""How far from guessing, in nats, a first loss may be, and from where on it is a failure."""
+PAIRS = 64
+FEW, STEPS, WARMUP, RATE = 8, 150, 10, 3e-3
+"""One batch to be learned by heart: its rows, and the most steps that are given to it."""
+WORK, LEAST = 1e12, 20
+"""Multiplications that may be spent on it, which takes a large model's steps away, and the steps it gets anyway."""
+LEARNED, HARDLY = 0.1, 0.7
+"""Shares of guessing's loss: below the first one batch counts as learned, above the second as not learned at all."""
+VANISHES = 1e-4
+
+FIRST = Ailment(
+    "the first loss is not that of guessing",
+    "Weights begin too large (an embedding or a head at N(0, 1)), or the head scores the token that it read.",
+    "Initialise embedding and head as model/initialize.py does; the first loss should be ln V.",
+)
+NEVER_LEARNS = Ailment(
+    "one batch cannot be learned by heart",
+    "Something keeps the answer from the model: a source, an order, a gradient, or labels that contradict each other.",
+    "Mend what else fails here first; then look at the batch itself, token by token.",
+)
+SLOW = Ailment(
+    "one batch is learned slowly",
+    "The model is small or deep for so few steps, or its norms and first weights make learning slow.",
+    "It may be right all the same; norm_placement='pre' and a longer warm-up learn more easily.",
+)
+CUT = Ailment(
+    "a layer gets no gradient",
+    "It is not used, or cut off: detached, frozen, or multiplied by 0.",
+    "Follow the layer's output to the loss; each of its numbers must count.",
+)
+FADES = Ailment(
+    "the gradient fades between layers",
+    "The layers' shares of the gradient lie far apart, as in a deep stack without residuals or with post-norm.",
+    "norm_placement='pre', a longer warm-up, or deepnorm for a deep post-norm stack.",
+)
+
+
+def guessing(model: Transformer) -> float:
+    """The loss of one who knows nothing: ln V, or the logarithm of the number of labels."""
+    return math.log(model.head.weight.shape[0])
+
+
+@torch.no_grad()
+def first_loss(case: Case) -> Seen:
+    """The loss of the model as it begins."""
+    batch = case.real(PAIRS)
+    loss = loss_of(case.fresh, batch, case.objective).nll.item() / case.objective(batch).n_targets
+    wanted = guessing(case.fresh)
+    gap = abs(loss - wanted)
+    told = f"{loss:.3f} nats; guessing among {case.fresh.head.weight.shape[0]:,} costs {wanted:.3f}"
+    return Seen(told, FIRST if gap > NEAR else None, serious=gap > FAR)
+
+
+def gradient(case: Case) -> Iterator[Seen]:
+    """The gradient of the first batch, block by block."""
+    model, batch = case.begin().double().eval(), case.real(PAIRS)
+    (loss_of(model, batch, case.objective).objective / case.objective(batch).n_targets).backward()
+    told: list[str] = []
+    faint = 1.0
+    for name, stack in model.named_children():
+        if not isinstance(stack, Stack):
+            continue
+        norms: list[float] = []
+        for number, block in enumerate(cast("list[Block]", list(stack.blocks))):
+            for branch, module in block.named_children():
+                size = norm(module)
+                if not size > 0:
+                    yield Seen(f"{name}.blocks.{number}.{branch} has a gradient of {size:g}", CUT)
+                    return
+            norms.append(norm(block))
+        told.append(f"{name} {norms[0]:.2g} in the first block" + (f", {norms[-1]:.2g} in the last" * (len(norms) > 1)))
+        faint = min(faint, min(norms) / max(norms))
+    yield Seen("; ".join(told), FADES if faint < VANISHES else None, serious=False)
+
+
+def norm(module: torch.nn.Module) -> float:
+    """The size of the gradient of all of a module's weights."""
+    found = [parameter.grad.norm() for parameter in module.parameters() if parameter.grad is not None]
+    return torch.stack(found).norm().item() if found else 0.0
+
+
+def by_heart(case: Case) -> Seen:
+    """A few pairs again and again, without dropout, in the run's own numbers."""
+    model, batch = case.begin().eval(), case.real(FEW)
+    if len(batch.tokens) < 2:
+        raise NotTestedError("there is only one training pair")
+    goal, update = guessing(model), Update(case.objective, 0, 1, 1.0, 0.0, "float32")
+    optimizer, schedule = build_optimizer(model, learning_rate=RATE), Schedule("constant", RATE, STEPS, WARMUP, 0.0)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    most = max(LEAST, min(STEPS, int(WORK / (6 * size * batch.n_tokens))))
+    loss, step = math.inf, 0
+    for step in range(1, most + 1):
+        for group in optimizer.param_groups:
+            group["lr"] = schedule(step)
+        try:
+            loss, _ = update(model, batch, optimizer, step)
+        except DivergedError as error:
+            return Seen(f"step {step}: {error}", NEVER_LEARNS)
+        if loss < LEARNED * goal:
+            break
+    told = f"{len(batch.tokens)} pairs: {loss:.3f} nats after {step} steps; guessing costs {goal:.3f}"
+    if loss >= HARDLY * goal and most == STEPS:
+        return Seen(told, NEVER_LEARNS)
+    return Seen(told, SLOW if loss >= LEARNED * goal else None, serious=False)
+
+
+PROBES = (
+    Probe("first-loss", "The first loss is that of guessing.", first_loss, ("repeatable", "labels")),
+    Probe("gradient", "Every layer gets a gradient.", gradient, ("layers", "source")),
+    Probe("overfit", "One batch can be learned by heart.", by_heart),
+)

@@ -1,0 +1,91 @@
+"""What is predicted from what: whether the label of position t is the token t + 1, and whether padding counts."""
+
+from __future__ import annotations
+
+import torch
+
+from glassformer.data.batch import Batch
+from glassformer.data.vocabulary import BOS, EOS
+from glassformer.foundation.shapes import Tensor
+from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.doctor.case import Case, answers_once
+from glassformer.proof.doctor.finding import Ailment, Probe, Seen
+
+COUNTING = [*range(11, 18)]
+"""Tokens that are told apart by their ids; an objective looks at no vocabulary."""
+
+UNSHIFTED = Ailment(
+    "labels are not shifted",
+    "Each position is asked for the token that it reads.",
+    "Read tokens[:, :-1] and predict tokens[:, 1:], in one place.",
+)
+TWICE = Ailment(
+    "labels are shifted twice",
+    "Each position is asked for the token after the next: the data shift, and the loss shifts again.",
+    "Shift in one place alone.",
+)
+ASKEW = Ailment(
+    "labels belong to other places",
+    "A position is asked for what belongs elsewhere.",
+    "Print inputs and labels of one row side by side.",
+)
+WRONG_LABEL = Ailment(
+    "a text is asked for another label than its own",
+    "Labels and texts of a batch are not in the same order.",
+    "Sort texts and labels together.",
+)
+COUNTED = Ailment(
+    "padding counts in the loss",
+    "Places of padding are among the targets, so the loss looks better the more padding there is.",
+    "Leave out targets where keep is False, and divide by the number of those that are left.",
+)
+
+
+def labels(case: Case) -> Seen:
+    """A row that counts, and which of its tokens each position is asked for."""
+    if answers_once(case.model):
+        batch = Batch.labelled([[8], [9], [10]], [0, 2, 1])
+        same = torch.equal(case.objective(batch).ids, torch.tensor([0, 2, 1]))
+        return Seen(f"3 texts are asked for {'their own labels' if same else 'others'}", None if same else WRONG_LABEL)
+    if case.layout == "encoder":
+        batch = Batch.blanks([COUNTING], [[100 + each for each in COUNTING]])
+        assert batch.labels is not None
+        return offset(case, batch, batch.labels, 0)
+    return offset(case, counting_batch(case), counting_batch(case).tokens, 1)
+
+
+def counting_batch(case: Case) -> Batch:
+    """One row of tokens that are all different."""
+    tokens = torch.tensor([[BOS, *COUNTING, EOS]])
+    return Batch(tokens, source=tokens)
+
+
+def offset(case: Case, batch: Batch, asked_for: Tensor, right: int) -> Seen:
+    """How many places the label of each position stands behind it."""
+    asked = case.objective(batch)
+    keep = torch.ones_like(asked.ids, dtype=torch.bool) if asked.keep is None else asked.keep
+    positions = keep[0].nonzero().flatten().tolist()
+    row = asked_for[0].tolist()
+    found = {row.index(int(asked.ids[0, place])) - place for place in positions}
+    told = f"{len(positions)} positions are each asked for the token {' or '.join(map(str, sorted(found)))} places on"
+    if found == {right}:
+        return Seen(told)
+    one = found.pop() if len(found) == 1 else None
+    return Seen(told, {right - 1: UNSHIFTED, right + 1: TWICE}.get(one, ASKEW) if one is not None else ASKEW)
+
+
+def padded(case: Case) -> Seen:
+    """The targets of rows in one batch, and of each alone."""
+    together = case.made([(3, 3), (6, 7), (1, 2)])
+    if together.pad_share == 0:
+        raise NotTestedError("the model takes too few tokens for rows of unequal length")
+    alone = [case.objective(row).n_targets for row in together.split(3)]
+    counted = case.objective(together).n_targets
+    told = f"rows of {', '.join(map(str, alone))} targets are {counted} targets in one batch"
+    return Seen(told, COUNTED if counted != sum(alone) else None)
+
+
+PROBES = (
+    Probe("labels", "The label of each position is the one that belongs to it.", labels),
+    Probe("padding-in-loss", "Padding does not count in the loss.", padded),
+)

@@ -1,0 +1,163 @@
+"""The data: whether they can be read, come back from ids, overlap between splits, or are too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from glassformer.data.config import SPLITS
+from glassformer.data.vocabulary import UNK, Tokenizer
+from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.doctor.case import Case
+from glassformer.proof.doctor.finding import Ailment, Probe, Seen
+from glassformer.store.checkpoint import Loaded
+from glassformer.train.prepare import Split, fingerprints
+
+SAMPLE = 1000
+"""Texts of a side that are sent through the tokenizer and back."""
+OFTEN_UNKNOWN, LEAKS, LONGER = 0.05, 0.1, 1.25
+"""Shares of unknown tokens and of known pairs from which on they are named or fail, and how much longer is too long."""
+
+CHANGED = Ailment(
+    "the data are not those of the training",
+    "A file was changed, or replaced, since the checkpoint was saved.",
+    "Put the old file back, or train again; figures of before and after do not compare.",
+)
+UNREADABLE = Ailment(
+    "the data cannot be read",
+    "A file was changed since the training, as it could be read then.",
+    "Mend the line that is named, or put the old file back.",
+)
+NOT_BACK = Ailment(
+    "a text does not come back from its ids",
+    "The tokenizer writes another text than it read, so that no answer can be right.",
+    "Take tokenizer.kind='bpe' or 'byte', which keep every character, or clean the text.",
+)
+UNKNOWN = Ailment(
+    "many tokens are unknown",
+    "The vocabulary was made of other text, or tokenizer.min_count is high.",
+    "Take tokenizer.kind='bpe', or lower tokenizer.min_count.",
+)
+LEAKED = Ailment(
+    "pairs of the training text are asked again",
+    "The splits were cut from text that repeats itself.",
+    "Take from the training text what stands in dev and test; scores on what was learned by heart mean little.",
+)
+TOO_LONG = Ailment(
+    "a sequence is longer than the model takes",
+    "model.max_len is below the longest sequence.",
+    "Raise model.max_len and train again, or take the long pairs out.",
+)
+LONGER_THAN_EVER = Ailment(
+    "sequences are longer than any in training",
+    "The model never saw the last places in training.",
+    "Train on longer sequences, or expect worse answers there; positions='rotary' or 'alibi' bear it better.",
+)
+
+
+def readable(case: Case) -> Iterator[Seen]:
+    """The splits that the recipe names, and whether they are those of the training."""
+    told, missing = list[str](), list[str]()
+    for name in SPLITS:
+        try:
+            told.append(f"{len(case.split(name).pairs):,} {name}")
+        except NotTestedError as reason:
+            if "cannot be read" in str(reason):
+                yield Seen(str(reason), UNREADABLE)
+                return
+            missing.append(str(reason))
+    if not told:
+        raise NotTestedError(missing[0])
+    found = ", ".join(told)
+    state = case.loaded.state if isinstance(case.loaded, Loaded) else {}
+    saved = state.get("data")
+    if isinstance(saved, dict) and {"train", "dev"} <= {each.split()[-1] for each in told}:
+        now = fingerprints(case.split("train"), case.split("dev"))
+        changed = [name for name in now if saved.get(name) != now[name]]
+        if changed:
+            yield Seen(f"the digest of {' and '.join(changed)} is another one; {found} pairs now", CHANGED)
+            return
+        found += ", with the digests of the training"
+    yield Seen(found + (f"; {missing[0]}" if missing and "names no" not in missing[0] else ""))
+
+
+def round_trip(case: Case) -> Iterator[Seen]:
+    """Training and dev texts to ids and back."""
+    told, unknown = list[str](), list[str]()
+    for name, split in known_splits(case, ("train", "dev")):
+        for side, tokenizer in zip(("source", "target"), case.tokenizers, strict=True):
+            texts = [getattr(pair, side) for pair in split.pairs[:: max(1, len(split.pairs) // SAMPLE)]]
+            share, broken = there_and_back(tokenizer, texts)
+            if broken is not None:
+                yield Seen(f"a {name} {side}, {broken[0][:60]!r}, comes back as {broken[1][:60]!r}", NOT_BACK)
+                return
+            told.append(f"{len(texts):,} {name} {side}s")
+            if share > OFTEN_UNKNOWN:
+                unknown.append(f"{share:.1%} of the tokens of {name} {side}s are <unk>")
+    yield Seen("; ".join(unknown) or f"{', '.join(told)} come back", UNKNOWN if unknown else None, serious=False)
+
+
+def there_and_back(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[float, tuple[str, str] | None]:
+    """The share of unknown tokens, and the first text that comes back as another one.
+
+    White space may come back as single spaces; a text with unknown tokens cannot come back.
+    """
+    unknown = total = 0
+    for text in texts:
+        ids = tokenizer.encode(text)
+        unknown, total = unknown + ids.count(UNK), total + len(ids)
+        back = tokenizer.decode(ids)
+        if UNK not in ids and back.split() != text.split():
+            return unknown / max(total, 1), (text, back)
+    return unknown / max(total, 1), None
+
+
+def leakage(case: Case) -> Iterator[Seen]:
+    """Sources of dev and test that stand in the training text."""
+    known = {" ".join(pair.source.split()) for pair in case.split("train").pairs}
+    told, worst = list[str](), 0.0
+    for name, split in known_splits(case, ("dev", "test")):
+        found = sum(" ".join(pair.source.split()) in known for pair in split.pairs)
+        told.append(f"{found:,} of {len(split.pairs):,} {name} sources stand in the training text")
+        worst = max(worst, found / len(split.pairs))
+    if not told:
+        raise NotTestedError("there are neither dev nor test pairs")
+    yield Seen("; ".join(told), LEAKED if worst > 0 else None, serious=worst >= LEAKS)
+
+
+def lengths(case: Case) -> Seen:
+    """The longest sequence of each split, beside what the model takes and what it was trained on."""
+    limit = case.model.config.stack.max_len
+    longest = {
+        name: max(int(side.max(initial=0)) for side in split.encoded.lengths(case.layout))
+        for name, split in known_splits(case, SPLITS)
+    }
+    shown = ", ".join(f"{name} {length}" for name, length in longest.items())
+    told = f"longest: {shown} tokens; the model takes {'any number' if limit is None else limit}"
+    if limit is not None and max(longest.values()) > limit:
+        return Seen(told, TOO_LONG)
+    beyond = "train" in longest and max(longest.values()) > LONGER * longest["train"]
+    return Seen(told, LONGER_THAN_EVER if beyond else None, serious=False)
+
+
+def known_splits(case: Case, names: Sequence[str]) -> Iterator[tuple[str, Split]]:
+    """The splits that can be read. Errors: `NotTestedError` where it is all of them that cannot."""
+    found = 0
+    reason = NotTestedError("there are no data")
+    for name in names:
+        try:
+            split = case.split(name)
+        except NotTestedError as error:
+            reason = error
+            continue
+        found += 1
+        yield name, split
+    if not found:
+        raise reason
+
+
+PROBES = (
+    Probe("data", "The data can be read and are those of the training.", readable),
+    Probe("round-trip", "Text comes back from its ids.", round_trip),
+    Probe("leakage", "No dev or test pair stands in the training text.", leakage),
+    Probe("length", "No sequence is longer than the model takes.", lengths),
+)

@@ -1,0 +1,53 @@
+"""The mistakes about what is predicted from what: an objective around the right one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from glassformer.data.batch import Batch
+from glassformer.train.objective import Objective, Targets
+
+
+def shifted_labels(objective: Objective) -> Objective:
+    """Each place is asked for the label of the place after it."""
+
+    def twice(batch: Batch) -> Targets:
+        asked = objective(batch)
+        return Targets(
+            asked.inputs[:, :-1],
+            None if asked.inputs_keep is None else asked.inputs_keep[:, :-1],
+            asked.ids[:, 1:],
+            None if asked.keep is None else asked.keep[:, 1:],
+            None if asked.counted is None else asked.counted[:, :-1],
+        )
+
+    return twice
+
+
+def unshifted_labels(objective: Objective) -> Objective:
+    """Each place is asked for what it reads."""
+
+    def never(batch: Batch) -> Targets:
+        asked = objective(batch)
+        return asked._replace(ids=asked.inputs)
+
+    return never
+
+
+def pads_in_loss(objective: Objective) -> Objective:
+    """Every place of padding is asked for <pad>."""
+
+    def counted(batch: Batch) -> Targets:
+        asked = objective(batch)
+        if asked.keep is None or batch.keep is None:
+            return asked
+        return asked._replace(keep=None if batch.labels is None else asked.keep | ~batch.keep)
+
+    return counted
+
+
+OBJECTIVE: dict[str, Callable[[Objective], Objective]] = {
+    "shifted-labels": shifted_labels,
+    "unshifted-labels": unshifted_labels,
+    "pads-in-loss": pads_in_loss,
+}

@@ -1,0 +1,289 @@
+"""The mistakes, made in a model that was built right: an attribute or a method of one of its modules is replaced.
+
+Names and shapes of the weights stay as they are, so that a broken run is saved, loaded and resumed like any other. To
+that end a weight that is no longer used still gets a gradient, of zero: the optimizer keeps a state for every weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from glassformer.attend import Attend, Mask
+from glassformer.foundation.shapes import Tensor
+from glassformer.model.heads import SequenceHead
+from glassformer.model.stack import Stack
+from glassformer.model.transformer import Transformer
+from glassformer.parts import Attention, Block, Cache, Dropout, Embedding, Relation, Residual
+
+Surgery = Callable[[Transformer], None]
+
+
+def rewire(module: object, name: str, method: Callable[..., Any]) -> None:
+    """Put a function in the place of one method of one object."""
+    setattr(module, name, method)
+
+
+def stacks(model: Transformer) -> list[Stack]:
+    """The one or two that there are."""
+    return [each for each in (model.encoder, model.decoder) if each is not None]
+
+
+def blocks(stack: Stack) -> list[Block]:
+    """The stack's blocks, in order."""
+    return cast("list[Block]", list(stack.blocks))
+
+
+def attentions(model: nn.Module) -> list[Attention]:
+    """Every attention in the model."""
+    return [module for module in model.modules() if isinstance(module, Attention)]
+
+
+def unused(output: Tensor, tensors: Iterable[Tensor | None]) -> Tensor:
+    """The output as it is, with a gradient of zero for tensors that have no part in it."""
+    return output + 0.0 * sum(each.sum() for each in tensors if each is not None)
+
+
+def no_scale(model: Transformer) -> None:
+    """Scores as they are."""
+    for attention in attentions(model):
+        attention.scale = 1.0
+
+
+def wrong_scale(model: Transformer) -> None:
+    """Scores over the root of the whole width."""
+    for attention in attentions(model):
+        attention.scale = attention.query.in_features**-0.5
+
+
+def swapped_heads(model: Transformer) -> None:
+    """[B, H, T, K] is taken for [B, T, H K] as it lies in memory."""
+
+    def mixing(attend: Attend) -> Attend:
+        def mixed(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+            output = attend(q, k, v, mask, scale=scale, dropout=dropout)
+            B, H, T, K = output.shape
+            return output.reshape(B, T, H, K).transpose(1, 2)  # which the attention's own transpose takes back
+
+        return mixed
+
+    for attention in attentions(model):
+        attention.attend = mixing(attention.attend)
+
+
+def leaky_mask(model: Transformer) -> None:
+    """Self-attention of a causal stack reads both ways."""
+
+    def leaking(attend: Attend) -> Attend:
+        def leaked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+            return attend(q, k, v, replace(mask, causal=False), scale=scale, dropout=dropout)
+
+        return leaked
+
+    for attention in attentions(model):
+        attention.attend = leaking(attention.attend)  # the masks of the others are not causal anyway
+
+
+def no_padding_mask(model: Transformer) -> None:
+    """No stack is told where padding stands."""
+
+    def untold(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def told(
+            tokens: Tensor,
+            *,
+            keep: Tensor | None = None,
+            memory: Tensor | None = None,
+            memory_keep: Tensor | None = None,
+            cache: Cache | None = None,
+        ) -> Tensor:
+            del keep, memory_keep
+            return forward(tokens, memory=memory, cache=cache)
+
+        return told
+
+    for stack in stacks(model):
+        rewire(stack, "forward", untold(stack.forward))
+
+
+def no_positions(model: Transformer) -> None:
+    """Nothing of order is added, turned or biased."""
+
+    def nothing(method: Callable[..., Tensor | None]) -> Callable[..., Tensor | None]:
+        def zeros(*inputs: Any) -> Tensor | None:
+            found = method(*inputs)
+            return None if found is None else 0.0 * found
+
+        return zeros
+
+    def unturned(places: Tensor, like: Tensor) -> None:
+        del places, like
+
+    def unrelated(relation: Relation) -> Callable[..., Mask]:
+        def plain(q: Tensor, k: Tensor, mask: Mask, *, scale: float) -> Mask:
+            bias = q.new_zeros(1, q.shape[-2], k.shape[-2])
+            return replace(mask, bias=unused(bias, relation.parameters()))
+
+        return plain
+
+    for stack in stacks(model):
+        positions = stack.positions
+        rewire(positions, "embedding", nothing(positions.embedding))
+        rewire(positions, "score_bias", nothing(positions.score_bias))
+        rewire(positions, "rotation", unturned)
+    for attention in attentions(model):
+        if attention.relation is not None:
+            rewire(attention.relation, "forward", unrelated(attention.relation))
+
+
+def no_residual(model: Transformer) -> None:
+    """What goes around the branch is multiplied by 0."""
+    for module in model.modules():
+        if isinstance(module, Residual):
+            module.scale = 0.0
+
+
+def no_cross_attention(model: Transformer) -> None:
+    """The branch is passed by."""
+
+    def passing(branch: Residual) -> Callable[..., Tensor]:
+        def passed(x: Tensor, *, source: Tensor | None = None, **rest: Any) -> Tensor:
+            return unused(x, [source, *branch.parameters()])
+
+        return passed
+
+    for stack in stacks(model):
+        for block in blocks(stack):
+            if block.cross_attention is not None:
+                rewire(block.cross_attention, "forward", passing(block.cross_attention))
+
+
+def shared_layers(model: Transformer) -> None:
+    """Every block of a stack computes what its first one does."""
+
+    def again(first: Callable[..., Tensor], block: Block) -> Callable[..., Tensor]:
+        def forward(x: Tensor, **inputs: Any) -> Tensor:
+            return unused(first(x, **inputs), block.parameters())
+
+        return forward
+
+    for stack in stacks(model):
+        first, *others = blocks(stack)
+        for block in others:
+            rewire(block, "forward", again(first.forward, block))
+
+
+def no_embedding_scale(model: Transformer) -> None:
+    """The vectors as they are."""
+    for stack in stacks(model):
+        if isinstance(stack.embedding, Embedding):
+            stack.embedding.scale = 1.0
+
+
+def dropout_in_evaluation(model: Transformer) -> None:
+    """What drops something takes no notice of eval()."""
+
+    def stuck(module: nn.Module) -> Callable[..., nn.Module]:
+        train = module.train
+
+        def always(mode: bool = True) -> nn.Module:
+            train(mode)  # the modules inside it hear of it
+            module.training = True
+            return module
+
+        return always
+
+    for module in model.modules():
+        if isinstance(module, Dropout | Attention | Stack):
+            rewire(module, "train", stuck(module))
+    model.train(model.training)
+
+
+def pads_in_pooling(model: Transformer) -> None:
+    """The pooling is not told where padding stands."""
+    assert isinstance(model.head, SequenceHead)
+    forward = model.head.pooling.forward
+
+    def untold(x: Tensor, keep: Tensor | None = None) -> Tensor:
+        del keep
+        return forward(x)
+
+    rewire(model.head.pooling, "forward", untold)
+
+
+def cache_off_by_one(model: Transformer) -> None:
+    """Of what comes through a cache all but the first tokens stand one place too early."""
+
+    def late(new_cache: Callable[..., Cache]) -> Callable[..., Cache]:
+        def made(capacity: int | None = None) -> Cache:
+            cache = new_cache(capacity)
+            step = cache.step
+
+            def shifted(tokens: Tensor, keep: Tensor | None = None) -> Any:
+                found = step(tokens, keep)
+                return found if cache.length == 0 else found._replace(positions=found.positions - 1)
+
+            rewire(cache, "step", shifted)
+            return cache
+
+        return made
+
+    rewire(model, "new_cache", late(model.new_cache))
+
+
+@torch.no_grad()
+def alike_heads(model: Transformer) -> None:
+    """Every head gets the first one's rows of the projections, and its columns of the output."""
+    for attention in attentions(model):
+        for linear in (attention.query, attention.key, attention.value):
+            rows = linear.weight.unflatten(0, (-1, attention.d_head))
+            rows.copy_(rows[:1].expand_as(rows).clone())
+        columns = attention.output.weight.unflatten(1, (-1, attention.d_head))
+        columns.copy_(columns[:, :1].expand_as(columns).clone())
+
+
+def identical_layers(model: Transformer) -> None:
+    """Every block gets the weights of its stack's first one."""
+    for stack in stacks(model):
+        for block in blocks(stack)[1:]:
+            block.load_state_dict(blocks(stack)[0].state_dict())
+
+
+@torch.no_grad()
+def unscaled_init(model: Transformer) -> None:
+    """What torch's own embedding and norm begin with."""
+    for weight in {
+        id(each): each for each in (*(s.embedding.weight for s in stacks(model)), model.head.weight)
+    }.values():
+        weight.normal_()
+    read = getattr(model.reader.last_norm, "weight", None)
+    if read is not None:
+        read.fill_(1.0)
+
+
+WEIGHTS: dict[str, Surgery] = {
+    "alike-heads": alike_heads,
+    "identical-layers": identical_layers,
+    "unscaled-init": unscaled_init,
+}
+"""Done once, to the weights of a new model."""
+
+SURGERY: dict[str, Surgery] = {
+    "no-scale": no_scale,
+    "wrong-scale": wrong_scale,
+    "swapped-heads": swapped_heads,
+    "leaky-mask": leaky_mask,
+    "no-padding-mask": no_padding_mask,
+    "no-positions": no_positions,
+    "no-residual": no_residual,
+    "no-cross-attention": no_cross_attention,
+    "shared-layers": shared_layers,
+    "no-embedding-scale": no_embedding_scale,
+    "dropout-in-evaluation": dropout_in_evaluation,
+    "pads-in-pooling": pads_in_pooling,
+    "cache-off-by-one": cache_off_by_one,
+}
+"""Done each time that the model is built, new or from a checkpoint."""

@@ -1,0 +1,241 @@
+"""The classic mistakes that a run can be trained with: what is broken, and what symptom to watch. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.registry import lookup
+from glassformer.model.config import ModelConfig, StackConfig
+from glassformer.model.outputs import Lm
+
+
+def anywhere(config: ModelConfig) -> str | None:
+    """No reason against it."""
+    return None
+
+
+class Break(NamedTuple):
+    """One mistake. Why it cannot be made in a model stands in words; none: it can."""
+
+    what: str
+    symptom: str
+    against: Callable[[ModelConfig], str | None] = anywhere
+
+
+def stacks(config: ModelConfig) -> list[StackConfig]:
+    """The one or two that there are."""
+    return [each for each in (config.encoder, config.decoder) if each is not None]
+
+
+def one_head(config: ModelConfig) -> str | None:
+    """A mistake among heads takes two of them."""
+    return "it takes two heads" if all(each.n_heads == 1 for each in stacks(config)) else None
+
+
+def one_layer(config: ModelConfig) -> str | None:
+    """A mistake among layers takes two of them in one stack."""
+    return "it takes a stack of two layers" if all(each.n_layers == 1 for each in stacks(config)) else None
+
+
+def unscaled_scores(config: ModelConfig) -> str | None:
+    """Linear attention gives shares of a sum, which no scale changes."""
+    return "linear attention has no scale" if config.stack.attention_rule == "linear" else None
+
+
+def same_width(config: ModelConfig) -> str | None:
+    """With one head there is one width."""
+    same = all(each.head_width == each.d_model for each in stacks(config))
+    return unscaled_scores(config) or ("a head is as wide as the model" if same else None)
+
+
+def heads_with_a_bias(config: ModelConfig) -> str | None:
+    """ALiBi and T5 give each head a bias of its own, which alone makes heads differ."""
+    biased = any(each.positions in ("alibi", "t5") for each in stacks(config))
+    return one_head(config) or (f"positions={config.stack.positions!r} makes heads differ" if biased else None)
+
+
+def not_causal(config: ModelConfig) -> str | None:
+    """Only a causal mask can leak."""
+    if not config.stack.causal:
+        return "no stack is causal"
+    try:
+        if config.stack.pattern is not None:
+            config.stack.pattern.check_causal(False)
+    except ConfigError:
+        return "its pattern is one of causal attention"
+    return None
+
+
+def no_order(config: ModelConfig) -> str | None:
+    """Order that is not there cannot be lost."""
+    return "model.positions is 'none' already" if config.stack.positions == "none" else None
+
+
+def no_memory(config: ModelConfig) -> str | None:
+    """Only an encoder-decoder has cross-attention."""
+    return "there is no cross-attention" if len(stacks(config)) == 1 else None
+
+
+def no_scale_there(config: ModelConfig) -> str | None:
+    """Embeddings that are not scaled cannot lose it."""
+    return None if config.scale_embeddings else "model.scale_embeddings is false already"
+
+
+def no_dropout(config: ModelConfig) -> str | None:
+    """Dropout that is not there cannot be forgotten."""
+    names = ("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth")
+    chances = [getattr(each, name) for each in stacks(config) for name in names]
+    return None if any((*chances, getattr(config.head, "dropout", 0.0))) else "the recipe has no dropout"
+
+
+def no_token_labels(config: ModelConfig) -> str | None:
+    """A mistake about the labels of tokens takes such labels."""
+    return None if isinstance(config.head, Lm) else "a text has one label, not one for each token"
+
+
+def no_next_token(config: ModelConfig) -> str | None:
+    """Only a model that writes from left to right has a next token."""
+    return no_token_labels(config) or (None if config.stack.causal else "blanks are filled in place, nothing is next")
+
+
+def no_pooling(config: ModelConfig) -> str | None:
+    """Only a head that pools can pool padding, and the first place is never padding."""
+    pooling = getattr(config.head, "pooling", None)
+    return "the head pools nothing" if pooling is None else "pooling='first' reads one" if pooling == "first" else None
+
+
+def no_cache_places(config: ModelConfig) -> str | None:
+    """A place that nobody reads, or that only adds the same to all scores of a query, cannot be wrong."""
+    if not config.stack.causal:
+        return "there is no cache"
+    unread = config.stack.positions in ("none", "alibi", "shaw")
+    return f"positions={config.stack.positions!r} gives what hangs on distances alone" if unread else None
+
+
+BREAKS: dict[str, Break] = {
+    "no-scale": Break(
+        "The scores of attention are not divided by the root of the head's width.",
+        "The softmax is sharp from the start: the loss falls more slowly, the more so the wider the heads.",
+        unscaled_scores,
+    ),
+    "wrong-scale": Break(
+        "The scores are divided by the root of d_model in place of the head's width.",
+        "Attention stays near its mean for long: little to see on a small model, and that is the trouble.",
+        same_width,
+    ),
+    "swapped-heads": Break(
+        "Heads are merged by a reshape without a transpose, so that a position gets pieces of other positions.",
+        "The training loss falls all the same, even too well; what the model writes by itself is wrong.",
+        one_head,
+    ),
+    "alike-heads": Break(
+        "All heads of a layer begin with the same weights.",
+        "They get the same gradients and stay the same for ever: many heads learn what one would.",
+        heads_with_a_bias,
+    ),
+    "leaky-mask": Break(
+        "The causal mask is missing: a position reads the tokens that it is to predict.",
+        "The loss falls to nearly 0 in no time, and nothing that the model writes by itself is right.",
+        not_causal,
+    ),
+    "no-padding-mask": Break(
+        "Padding is read like any token.",
+        "The same sentence gets another answer in another batch. With no padding in the data there is nothing to see.",
+    ),
+    "no-positions": Break(
+        "Order does not enter: a sequence is a set.",
+        "The loss stops at what can be known without order; of reverse and copy that is little.",
+        no_order,
+    ),
+    "no-residual": Break(
+        "A branch replaces the stream instead of being added to it.",
+        "The loss hardly falls, the less the deeper the stack.",
+    ),
+    "no-cross-attention": Break(
+        "The decoder never reads the encoder.",
+        "The loss stops at that of a language model; every source gets nearly the same answer.",
+        no_memory,
+    ),
+    "shared-layers": Break(
+        "All layers of a stack are the first one, run again.",
+        "The loss stops higher than that of so many layers; most weights never move.",
+        one_layer,
+    ),
+    "identical-layers": Break(
+        "All layers of a stack begin as copies of the first one.",
+        "It learns, somewhat more slowly; the copies part only little by little.",
+        one_layer,
+    ),
+    "unscaled-init": Break(
+        "Embedding and head begin at N(0, 1), and the norm before the head at weight 1.",
+        "The first loss is far above that of guessing, ln V, and the first hundreds of steps go into unlearning it.",
+    ),
+    "no-embedding-scale": Break(
+        "Embeddings are not multiplied by the root of d_model.",
+        "Sinusoidal positions drown the tokens: a slow start.",
+        no_scale_there,
+    ),
+    "dropout-in-evaluation": Break(
+        "Dropout stays on in evaluation.",
+        "Dev figures lie below what the weights can do, and two evaluations of the same weights differ.",
+        no_dropout,
+    ),
+    "shifted-labels": Break(
+        "Labels are shifted twice: a position predicts the token after the next.",
+        "The loss falls more slowly; what the model writes leaves out every second token, or repeats itself.",
+        no_token_labels,
+    ),
+    "unshifted-labels": Break(
+        "Labels are not shifted: a position predicts the token that it reads.",
+        "The loss falls to 0 in a few steps, and the model writes <bos> or the same token for ever.",
+        no_next_token,
+    ),
+    "pads-in-loss": Break(
+        "Padding counts as a target.",
+        "The loss looks better the more padding there is. With no padding in the data there is nothing to see.",
+        no_token_labels,
+    ),
+    "pads-in-pooling": Break(
+        "The vector of a text is a mean over its padding, too.",
+        "The same text gets another label in another batch.",
+        no_pooling,
+    ),
+    "cache-off-by-one": Break(
+        "While decoding, a new token is placed where the one before it stands.",
+        "The loss is as good as ever, and what the model writes is wrong from the second token on.",
+        no_cache_places,
+    ),
+}
+"""By the name that `--break` takes; most of them are named in the field's issue threads again and again."""
+
+CONTRARY = (
+    {"no-scale", "wrong-scale"},
+    {"shifted-labels", "unshifted-labels"},
+    {"shared-layers", "identical-layers"},
+)
+"""Mistakes of which only one can be made at a time."""
+
+
+def break_names(text: str | None) -> list[str]:
+    """The mistakes in `training.broken`, each once. Errors: `ConfigError` for an unknown name, with the nearest."""
+    names = [each.strip() for each in (text or "").split(",")]
+    found = list(dict.fromkeys(each for each in names if each))
+    for name in found:
+        lookup(BREAKS, name, "training.broken (--break)")
+    if text is not None and not found:
+        raise ConfigError(f"training.broken (--break) names mistakes, with commas between; got {text!r}. Leave it out.")
+    for two in CONTRARY:
+        if two <= {*found}:
+            one, other = sorted(two)
+            raise ConfigError(f"{one} and {other} are two mistakes in one place, so only one can be made. Drop one.")
+    return found
+
+
+def check_possible(names: list[str], config: ModelConfig) -> None:
+    """Refuse a mistake that this model cannot have, before any training. Errors: `ConfigError` saying why."""
+    for name in names:
+        if (reason := BREAKS[name].against(config)) is not None:
+            possible = ", ".join(each for each in BREAKS if BREAKS[each].against(config) is None)
+            raise ConfigError(f"{name} cannot be broken here, as {reason}. Possible here: {possible}.")

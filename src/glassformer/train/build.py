@@ -1,0 +1,55 @@
+"""The model of a run, new or as it was saved, and what it is asked; with the mistakes that its recipe wants."""
+
+from __future__ import annotations
+
+import torch
+
+from glassformer.data.dataset import Tokenizers
+from glassformer.model.transformer import Transformer
+from glassformer.train.breaks.table import BREAKS, break_names
+from glassformer.train.objective import Objective, objective_for
+from glassformer.train.prepare import model_config
+from glassformer.train.recipe import Recipe
+
+
+def new_model(recipe: Recipe, tokenizers: Tokenizers) -> Transformer:
+    """The model before its first step, on the processor: a function of the recipe and the vocabularies alone."""
+    torch.manual_seed(recipe.training.seed)
+    model = Transformer(model_config(recipe, tokenizers))
+    if names := break_names(recipe.training.broken):
+        from glassformer.train.breaks.surgery import WEIGHTS  # here, as a run without mistakes needs none of it
+
+        for name in names:
+            if name in WEIGHTS:
+                WEIGHTS[name](model)
+    return as_recipe(model, recipe)
+
+
+def as_recipe(model: Transformer, recipe: Recipe) -> Transformer:
+    """A model that was built right, with the mistakes that the recipe asks for made in it."""
+    if names := break_names(recipe.training.broken):
+        from glassformer.train.breaks.surgery import SURGERY
+
+        for name in names:
+            if name in SURGERY:
+                SURGERY[name](model)
+    return model
+
+
+def objective_of(model: Transformer, recipe: Recipe) -> Objective:
+    """What the head is for, with the mistakes that the recipe asks for."""
+    objective = objective_for(model)
+    if names := break_names(recipe.training.broken):
+        from glassformer.train.breaks.objectives import OBJECTIVE
+
+        for name in names:
+            objective = OBJECTIVE[name](objective) if name in OBJECTIVE else objective
+    return objective
+
+
+def broken_notes(recipe: Recipe) -> list[str]:
+    """Lines for the user: each mistake that the run makes on purpose, and the symptom to watch."""
+    return [
+        f"broken on purpose ({name}): {BREAKS[name].what} Watch: {BREAKS[name].symptom}"
+        for name in break_names(recipe.training.broken)
+    ]

@@ -1,0 +1,180 @@
+"""What the doctor finds in files, data, heads and learning, where each is damaged by hand."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import torch
+
+from glassformer.proof.doctor import PROBES
+from glassformer.proof.doctor.finding import FAILURE, NOT_PROBED, OK, WARNING, Finding, examine
+from glassformer.store.folders import checkpoints
+from proof.doctor_runs import QUICK, case_of, found, named, settings, trained
+
+# --- files
+
+
+def test_every_checkpoint_has_a_finding(tmp_path):
+    run = trained(tmp_path, training__steps=3, checkpoint__every=1)
+    folders = [*checkpoints(run).values()]
+    weights = folders[0] / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    findings = [each for each in found(run) if each.probe == "checkpoints"]
+    assert [each.state for each in findings] == [FAILURE, OK, OK]
+    assert str(weights) in findings[0].evidence
+    assert folders[1].name in findings[1].evidence
+
+
+def test_run_without_a_checkpoint_is_looked_at_as_it_begins(tmp_path):
+    run = trained(tmp_path)
+    shutil.rmtree(run / "checkpoints")
+    findings = found(run)
+    assert named(findings, WARNING)[:1] == ["checkpoints"]
+    assert named(findings, FAILURE) == []
+    assert "causality" in named(findings, OK)
+
+
+def test_run_whose_checkpoints_are_all_damaged(tmp_path):
+    run = trained(tmp_path)
+    for folder in checkpoints(run).values():
+        (folder / "config.json").unlink()
+    findings = found(run)
+    assert {*named(findings, FAILURE)} == {"checkpoints"}
+    assert "causality" in named(findings, OK)
+
+
+# --- data
+
+
+def test_data_that_are_gone(tmp_path):
+    run = trained(tmp_path, "label")
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.tsv").unlink()
+    findings = found(run, PROBES)
+    missing = {each.probe: each.evidence for each in findings if each.state == NOT_PROBED}
+    assert {"data", "round-trip", "leakage", "length"} <= {*missing}
+    assert f"there is no {tmp_path / 'train.tsv'}" in missing["data"]
+    assert {"padding", "pooling", "scale", "first-loss", "gradient"} <= {*named(findings, OK)}
+    assert named(findings, FAILURE) == []
+
+
+def test_one_file_that_is_gone(tmp_path):
+    run = trained(tmp_path, "label")
+    (tmp_path / "test.tsv").unlink()
+    data = next(each for each in found(run) if each.probe == "data")
+    assert data.state == OK
+    assert "there is no" in data.evidence
+
+
+def test_neither_data_nor_checkpoint(tmp_path):
+    run = trained(tmp_path, "label")
+    shutil.rmtree(run / "checkpoints")
+    (tmp_path / "train.tsv").unlink()
+    findings = found(run, PROBES)
+    assert {each.state for each in findings if each.probe != "checkpoints"} == {NOT_PROBED}
+
+
+def planted(tmp_path: Path, name: str, rows: list[str]) -> list[Finding]:
+    """What is found where a file was changed after the training."""
+    run = trained(tmp_path, "label")
+    with (tmp_path / f"{name}.tsv").open("a", encoding="utf-8") as file:
+        file.writelines(rows)
+    return found(run)
+
+
+def test_changed_data(tmp_path):
+    findings = planted(tmp_path, "train", ["p s\tno\n"])
+    assert named(findings, FAILURE) == ["data"]
+    assert "digest of train" in findings[1].evidence
+
+
+def test_unreadable_data(tmp_path):
+    findings = planted(tmp_path, "dev", ["no label\n"])
+    assert named(findings, FAILURE) == ["data"]
+    assert "dev.tsv:4" in next(each for each in findings if each.probe == "data").evidence
+
+
+def test_leak(tmp_path):
+    lines = (settings("label", tmp_path), (tmp_path / "train.tsv").read_text("utf-8").splitlines())[1]
+    findings = planted(tmp_path, "test", [f"{lines[0]}\n", f"{lines[4]}\n"])
+    [leak] = [each for each in findings if each.probe == "leakage"]
+    assert (leak.state, leak.what) == (FAILURE, "pairs of the training text are asked again")
+    assert "0 of 3 dev" in leak.evidence
+    assert "2 of 5 test" in leak.evidence
+
+
+def test_unknown_words_and_longer_texts(tmp_path):
+    findings = planted(tmp_path, "test", ["p p p p p p p p p p p p\tyes\n"])
+    assert [each.what for each in findings if each.probe == "length"] == ["sequences are longer than any in training"]
+    findings = planted(tmp_path, "dev", ["a b c d e f g h\tyes\n"])
+    assert [each.what for each in findings if each.probe == "round-trip"] == ["many tokens are unknown"]
+
+
+def test_text_that_is_too_long(tmp_path):
+    run = trained(tmp_path, "label", model__max_len=9)
+    (tmp_path / "test.tsv").write_text("p s u v x y p p p p p\tyes\n", "utf-8")
+    [length] = [each for each in found(run) if each.probe == "length"]
+    assert (length.state, length.what) == (FAILURE, "a sequence is longer than the model takes")
+    assert "test 12 tokens; the model takes 9" in length.evidence
+
+
+def test_text_that_does_not_come_back(tmp_path, monkeypatch):
+    case = case_of(trained(tmp_path))
+    monkeypatch.setattr(type(case.tokenizers.source), "decode", lambda self, ids: "other")
+    [trip] = [each for each in examine(case, QUICK) if each.probe == "round-trip"]
+    assert (trip.state, trip.what) == (FAILURE, "a text does not come back from its ids")
+
+
+# --- heads
+
+
+def test_heads_are_compared_as_they_begin(tmp_path):
+    """In training, rounding and dropout of weights may part what began alike."""
+    case = case_of(trained(tmp_path, training__broken="alike-heads"))
+    for parameter in case.model.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    [failure] = [each for each in examine(case, QUICK) if each.state == FAILURE]
+    assert (failure.probe, failure.evidence[:13]) == ("alike-heads", "as it begins,")
+
+
+def test_heads_that_do_nothing_or_are_stuck(tmp_path):
+    case = case_of(trained(tmp_path))
+    idle, stuck = (block.self_attention.branch for block in case.model.decoder.blocks)
+    even = case.model.encoder.blocks[0].self_attention.branch
+    idle.output.weight.data[:, :8] = 0.0
+    stuck.query.weight.data[:8] *= 1e5
+    even.query.weight.data[8:] = even.query.bias.data[8:] = 0.0
+    found = [each for each in examine(case, QUICK) if each.probe == "idle-heads"]
+    assert [(each.state, each.what) for each in found] == [
+        (WARNING, "heads read everything alike"),
+        (WARNING, "heads do nothing"),
+        (WARNING, "heads are saturated"),
+    ]
+    assert "head 1 of encoder.blocks.0.self_attention" in found[0].evidence
+    assert "head 0 of decoder.blocks.0.self_attention" in found[1].evidence
+
+
+def test_layer_without_a_gradient(tmp_path, monkeypatch):
+    case = case_of(trained(tmp_path))
+    begin = case.begin
+
+    def frozen():
+        model = begin()
+        for parameter in model.encoder.blocks[1].feed_forward.parameters():
+            parameter.requires_grad_(False)
+        return model
+
+    monkeypatch.setattr(case, "begin", frozen)
+    [failure] = [each for each in examine(case, QUICK) if each.state == FAILURE]
+    assert (failure.probe, failure.what) == ("gradient", "a layer gets no gradient")
+    assert "encoder.blocks.1.feed_forward" in failure.evidence
+
+
+def test_batch_that_cannot_be_learned(tmp_path, monkeypatch):
+    case = case_of(trained(tmp_path))
+    monkeypatch.setattr("glassformer.proof.doctor.learning.RATE", 1e-9)
+    [overfit] = [each for each in examine(case, PROBES) if each.probe == "overfit"]
+    assert (overfit.state, overfit.what) == (FAILURE, "one batch cannot be learned by heart")

@@ -1,0 +1,153 @@
+"""The classic mistakes on purpose: each is told, refused where it cannot be, and no obstacle to a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.store.checkpoint import load
+from glassformer.train.breaks.objectives import OBJECTIVE
+from glassformer.train.breaks.surgery import SURGERY, WEIGHTS
+from glassformer.train.breaks.table import BREAKS, CONTRARY, break_names
+from glassformer.train.build import broken_notes, new_model, objective_of
+from glassformer.train.events import Evaluated
+from glassformer.train.prepare import prepare
+from glassformer.train.recipe import dumps_recipe, read_recipe
+from glassformer.train.session import resume, start
+from glassformer.train.use import evaluate, translate
+from train.examples import assert_same_end, follow, killed_after, recipe
+
+RANDOM = "dropout-in-evaluation"
+"""Its dev figures are random, so that no two runs have the same."""
+TOKENS = [name for name in BREAKS if name != "pads-in-pooling"]
+
+
+def broken(name: str | None, **changes):
+    return recipe(**{"model__n_layers": 2, "training__broken": name, "training__accumulate": 1, **changes})
+
+
+def test_every_mistake_is_made_in_one_place():
+    assert sorted([*SURGERY, *WEIGHTS, *OBJECTIVE]) == sorted(BREAKS)
+    assert {name for two in CONTRARY for name in two} <= {*BREAKS}
+    assert all(each.what.endswith(".") and each.symptom.endswith(".") for each in BREAKS.values())
+
+
+def test_names():
+    assert break_names(None) == []
+    assert break_names(" no-scale,leaky-mask ,no-scale,") == ["no-scale", "leaky-mask"]
+    with pytest.raises(ConfigError, match=r"'no-scales' is not known.*'leaky-mask'.*Did you mean 'no-scale'"):
+        break_names("no-scales")
+    with pytest.raises(ConfigError, match="Leave it out"):
+        break_names(" , ")
+    for two in CONTRARY:
+        with pytest.raises(ConfigError, match="only one"):
+            break_names(",".join(two))
+
+
+IMPOSSIBLE = {
+    "no-scale": {"model__attention_rule": "linear"},
+    "wrong-scale": {"model__n_heads": 1},
+    "swapped-heads": {"model__n_heads": 1},
+    "alike-heads": {"model__positions": "alibi"},
+    "leaky-mask": {"data__layout": "encoder"},
+    "no-positions": {"model__positions": "none"},
+    "no-cross-attention": {"data__layout": "encoder"},
+    "shared-layers": {"model__n_layers": 1},
+    "identical-layers": {"model__n_layers": 1},
+    "no-embedding-scale": {"model__scale_embeddings": False},
+    "dropout-in-evaluation": {"model__dropout": 0.0},
+    "unshifted-labels": {"data__layout": "encoder"},
+    "pads-in-pooling": {},
+    "cache-off-by-one": {"model__positions": "shaw"},
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_what_cannot_be_broken_is_refused(name):
+    with pytest.raises(ConfigError, match=rf"{name} cannot be broken here, as .*\. Possible here: .*no-residual"):
+        broken(name, **IMPOSSIBLE[name])
+
+
+def test_labels_of_tokens_are_refused_of_a_classifier():
+    files = {"data__task": "labelled", "data__layout": "label", "training__metric": "accuracy"}
+    for name in ("shifted-labels", "unshifted-labels", "pads-in-loss"):
+        with pytest.raises(ConfigError, match="one label"):
+            broken(name, **files)
+
+
+def test_recipe_keeps_it(tmp_path):
+    ready = broken("no-scale,leaky-mask")
+    (tmp_path / "tiny.toml").write_text(dumps_recipe(ready), "utf-8")
+    assert read_recipe(tmp_path / "tiny.toml") == ready
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_broken_run_is_told_of_resumed_and_used(name, tmp_path):
+    whole = tmp_path / "whole"
+    first, *_, last = follow(start(broken(name, checkpoint__every=1, training__label_smoothing=0.0), whole))
+    [note] = [each for each in first.notes if each.startswith("broken on purpose")]
+    assert note == f"broken on purpose ({name}): {BREAKS[name].what} Watch: {BREAKS[name].symptom}"
+    assert note in (whole / "log.txt").read_text("utf-8")
+
+    run = killed_after(whole, 5, tmp_path / "run")
+    events = follow(resume(run))
+    assert note in events[0].notes
+    if name == RANDOM:
+        return
+    assert_same_end(run, whole)
+    scores = evaluate(run, read_recipe(run / "recipe.toml"), "dev")
+    assert {key: pytest.approx(value) for key, value in last.best_metrics.items()} == scores
+    assert len([*translate(run, ["a b", "b a d"], 2)]) == 2
+
+
+def test_evaluation_is_as_broken_as_training(tmp_path):
+    """A position that is asked for what it reads has learned that, and not the next token."""
+    run = tmp_path / "run"
+    events = follow(start(broken("unshifted-labels", training__steps=60, training__learning_rate=3e-2), run))
+    [*_, last] = [event for event in events if isinstance(event, Evaluated)]
+    assert last.metrics["loss"] < 0.5
+    assert last.metrics["exact_match"] == 0.0
+
+
+def test_two_at_once():
+    ready = broken("no-residual,no-scale,alike-heads,shifted-labels")
+    prepared = prepare(ready)
+    model = new_model(ready, prepared.tokenizers)
+    block = model.decoder.blocks[0]
+    assert block.self_attention.scale == 0.0
+    assert block.self_attention.branch.scale == 1.0
+    rows = block.self_attention.branch.query.weight.unflatten(0, (2, 4))
+    assert torch.equal(rows[0], rows[1])
+    batch = next(prepared.batches(0))[1]
+    assert torch.equal(objective_of(model, ready)(batch).ids, batch.tokens[:, 2:])
+    assert len(broken_notes(ready)) == 4
+
+
+def test_weights_have_the_names_of_a_right_run(tmp_path):
+    follow(start(broken("shared-layers", training__steps=1), tmp_path / "one"))
+    follow(start(broken(None, training__steps=1), tmp_path / "other"))
+    one, other = (load(tmp_path / name).model.state_dict() for name in ("one", "other"))
+    assert {name: each.shape for name, each in one.items()} == {name: each.shape for name, each in other.items()}
+
+
+def test_a_right_run_pays_nothing():
+    """Neither the surgery nor an object of the model that is not as its class has it."""
+    body = (
+        "import sys; from glassformer.data.config import DataConfig; from glassformer.train.recipe import Recipe;"
+        "from glassformer.train.prepare import prepare; from glassformer.train.build import new_model, objective_of;"
+        "from glassformer.train.objective import next_token;"
+        "recipe = Recipe('x', data=DataConfig(task='copy', train_size=9, dev_size=2));"
+        "model = new_model(recipe, prepare(recipe).tokenizers);"
+        "assert objective_of(model, recipe) is next_token;"
+        "assert not any('forward' in vars(each) or 'train' in vars(each) for each in model.modules());"
+        "assert not {'glassformer.train.breaks.surgery', 'glassformer.train.breaks.objectives'} & {*sys.modules}"
+    )
+    source = str(Path(sys.modules["glassformer"].__file__).parents[1])
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r}); {body}"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
