@@ -177,6 +177,7 @@ def test_the_head_reads_few_numbers_of_vectors(rows, monkeypatch):
     monkeypatch.setattr(module, "ROWS", rows)
     more, found = learned(network, data)
     asked = next_token(data).n_targets
-    assert read[0] == asked < read[1] < asked + rows and read[1] % rows == 0
+    assert read[0] == asked < read[1] < asked + rows
+    assert read[1] % rows == 0
     assert_close(more._asdict(), loss._asdict())
     assert_close(found, expected)
