@@ -34,7 +34,7 @@ EXAMPLES = {
         "glassformer classify runs/classify < lines.txt > labels.txt",
         "glassformer classify runs/classify --json < lines.txt",
     ),
-    "params": ("glassformer params runs/reverse",),
+    "params": ("glassformer params runs/reverse", "glassformer params gpt2"),
     "verify": ("glassformer verify", "glassformer verify --dtype float32 --json"),
     "demo": ("glassformer demo",),
     "check": ("glassformer check attention.py", "glassformer check attention.py --only scale,mask --json"),

@@ -77,7 +77,13 @@ VERBS: dict[str, Verb] = {
         "is cut.",
         (PROBABILITIES, JSON_LINES, BATCH_SIZE),
     ),
-    "params": Verb("show where the parameters are", "RUN", "List every tensor of a run's model.", (JSON,)),
+    "params": Verb(
+        "show where the parameters are",
+        "RUN|PRESET",
+        "List every tensor of a run's model, or of a published one's shape (gpt2, bert-base, t5-small, llama-3-8b, "
+        "notebook-004, ...), which takes no memory.",
+        (JSON,),
+    ),
     "verify": Verb(
         "prove the library right on this machine",
         None,
