@@ -34,11 +34,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ATTEND",
+    "PRESETS",
     "Attention",
     "Batch",
     "Block",
     "Mask",
-    "PRESETS",
     "ModelConfig",
     "Schedule",
     "StackConfig",

@@ -122,7 +122,7 @@ def test_a_recipe_says_all_of_it():
     assert all(each.embedding_norm and each.attention_scale == 1.0 for each in (made.encoder, made.decoder))
     assert (made.scale_head, made.head) == (True, Lm(transform="gelu"))
     assert ModelRecipe().build("encoder", 9).head == Lm()
-    with pytest.raises(ConfigError, match="a classifier pools its vectors. Got 'gelu'. Leave it out"):
+    with pytest.raises(ConfigError, match=r"a classifier pools its vectors\. Got 'gelu'\. Leave it out"):
         ModelRecipe(head_transform="gelu").build("label", 9, n_labels=2)
 
 

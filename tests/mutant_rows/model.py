@@ -82,7 +82,7 @@ ROWS: list[Mutant] = [
     Mutant("a name in the state dict changes", "model/transformer.py",
         "self.head = lookup(", "self.lm_head = self.head = lookup(", f"{MODEL}::test_names_in_the_state_dict"),
     Mutant("the decoder reads the padding of the source", "model/transformer.py",
-        "memory=memory, memory_keep=source_keep, cache=cache)", "memory=memory, cache=cache)",
+        "memory=memory, memory_keep=source_keep, segments=segments", "memory=memory, segments=segments",
         f"{TORCH}::test_model_equals_transformer"),
     Mutant("the encoder reads padding", "model/transformer.py",
         "memory = self.encoder(source, keep=source_keep)", "memory = self.encoder(source)",

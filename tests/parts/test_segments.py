@@ -87,7 +87,7 @@ def test_wrong_segments_are_refused():
         made(ids, segments=torch.full((2, 4), -1))
     with production(), pytest.raises(DataError, match=r"the tokens' shape \[2, 4\]; got \[2, 3\]"):
         made(ids, segments=parts(2, 3))
-    with pytest.raises(ConfigError, match="this one has none. Leave them out"):
+    with pytest.raises(ConfigError, match=r"this one has none\. Leave them out"):
         model("encoder")(ids, segments=parts(2, 4))
 
 

@@ -147,9 +147,7 @@ def _notebook_004() -> ModelConfig:
     """The translator of numbers, over two vocabularies of 103 tokens."""
     drops = {"attention_dropout": 0.1, "feed_forward_dropout": 0.1}
     stack = StackConfig(d_model=128, n_heads=4, n_layers=2, d_ff=256, norm_placement="post", **drops)
-    return ModelConfig(
-        103, encoder=stack, decoder=stack, tie_embeddings=False, share_embeddings=False, head_bias=True
-    )
+    return ModelConfig(103, encoder=stack, decoder=stack, tie_embeddings=False, share_embeddings=False, head_bias=True)
 
 
 PRESETS: dict[str, ModelConfig] = {
