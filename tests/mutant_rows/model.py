@@ -42,7 +42,7 @@ ROWS: list[Mutant] = [
         "total = sum(parameter.numel() for parameter in model.parameters())",
         "total = sum(parameter.numel() for _, parameter in named)", COUNT),
     Mutant("a tied head scores its own token", "model/initialize.py",
-        "min(1.0, 1.0 / (D * laws.embedding(D) * head.scale))", "1.0", LOSS),
+        "min(1.0, 1.0 / (D * laws.embedding(D) * scale))", "1.0", LOSS),
     Mutant("a head of its own starts loud", "model/initialize.py",
         "std=HEAD / D**0.5", "std=1 / D**0.5", LOSS),
     Mutant("layers start alike", "model/initialize.py",

@@ -86,17 +86,17 @@ def initialize(encoder: Stack | None, decoder: Stack | None, head: AnyHead, conf
             _fill_stack(stack, laws, constants.beta if config.deepnorm else 1.0)
     D, reader = config.stack.d_model, decoder if decoder is not None else encoder
     assert reader is not None
-    read = getattr(reader.last_norm, "weight", None)
-    if isinstance(head, Head) and head.transform is not None:
-        laws.linear(head.transform.dense.weight)
-        nn.init.zeros_(head.transform.dense.bias)
-        read = head.transform.norm.weight
+    scale, transform = (head.scale, head.transform) if isinstance(head, Head) else (1.0, None)
+    if transform is not None:
+        laws.linear(transform.dense.weight)
+        nn.init.zeros_(transform.dense.bias)
+    read = getattr(reader.last_norm if transform is None else transform.norm, "weight", None)
     if read is None:
         nn.init.normal_(head.weight, std=min(laws.embedding(D), HEAD / (D * reader.n_branches) ** 0.5))
     elif not (config.tie_embeddings and isinstance(config.head, Lm)):
         nn.init.normal_(head.weight, std=HEAD / D**0.5)
     else:
-        nn.init.constant_(read, min(1.0, 1.0 / (D * laws.embedding(D) * head.scale)))
+        nn.init.constant_(read, min(1.0, 1.0 / (D * laws.embedding(D) * scale)))
 
 
 def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:

@@ -42,14 +42,26 @@ def _vaswani(**sizes: Any) -> ModelConfig:
 
 def _gpt2(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
     """Radford et al. 2019, section 2.3: norms before the branches, learned positions, a tied head."""
-    sizes = {"d_model": d_model, "n_heads": n_heads, "n_layers": n_layers, "d_ff": 4 * d_model, "max_len": 1024}
+    sizes: dict[str, Any] = {
+        "d_model": d_model,
+        "n_heads": n_heads,
+        "n_layers": n_layers,
+        "d_ff": 4 * d_model,
+        "max_len": 1024,
+    }
     stack = StackConfig(positions="learned", activation="gelu_tanh", attention_dropout=0.1, causal=True, **sizes)
     return ModelConfig(50_257, decoder=stack, scale_embeddings=False, init="normal")
 
 
 def _bert(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
     """Devlin et al. 2019: two segments, learned positions, norms after the sum; the head for masked tokens."""
-    sizes = {"d_model": d_model, "n_heads": n_heads, "n_layers": n_layers, "d_ff": 4 * d_model, "max_len": 512}
+    sizes: dict[str, Any] = {
+        "d_model": d_model,
+        "n_heads": n_heads,
+        "n_layers": n_layers,
+        "d_ff": 4 * d_model,
+        "max_len": 512,
+    }
     stack = StackConfig(
         n_segments=2,
         embedding_norm=True,
@@ -70,7 +82,13 @@ def _t5(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
     The vocabulary is the published weights': 32,000 pieces and 100 sentinels, filled up to 32,128. T5 also has dropout
     behind the last norm of a stack, which is not done here.
     """
-    sizes = {"d_model": d_model, "n_heads": n_heads, "d_head": 64, "n_layers": n_layers, "d_ff": 4 * d_model}
+    sizes: dict[str, Any] = {
+        "d_model": d_model,
+        "n_heads": n_heads,
+        "d_head": 64,
+        "n_layers": n_layers,
+        "d_ff": 4 * d_model,
+    }
     stack = StackConfig(
         norm="rms",
         norm_eps=1e-6,
@@ -119,33 +137,33 @@ def _llama(vocab_size: int, **sizes: Any) -> ModelConfig:
 
 
 def _notebook_000() -> ModelConfig:
-    sizes = {"d_model": 512, "n_heads": 8, "n_layers": 6, "d_ff": 2048, "max_len": 512}
+    sizes: dict[str, Any] = {"d_model": 512, "n_heads": 8, "n_layers": 6, "d_ff": 2048, "max_len": 512}
     stack = StackConfig(norm_placement="post", final_norm=True, feed_forward_dropout=0.1, **sizes)
     return ModelConfig(10_000, encoder=stack)
 
 
 def _notebook_001() -> ModelConfig:
-    sizes = {"d_model": 32, "n_heads": 4, "n_layers": 2, "d_ff": 64, "max_len": 100}
+    sizes: dict[str, Any] = {"d_model": 32, "n_heads": 4, "n_layers": 2, "d_ff": 64, "max_len": 100}
     return ModelConfig(50, encoder=StackConfig(norm_placement="post", dropout=0.0, **sizes), scale_embeddings=False)
 
 
 def _notebook_002() -> ModelConfig:
     """The model of the reverse task; that of the copy task has two layers."""
-    drops = {"dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1}
+    drops: dict[str, Any] = {"dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1}
     stack = StackConfig(d_model=64, n_heads=4, n_layers=3, d_ff=256, activation="gelu", **drops)
     return ModelConfig(20, encoder=stack, tie_embeddings=False, head_bias=True)
 
 
 def _notebook_003() -> ModelConfig:
     """The stack of four encoder blocks over vectors."""
-    sizes = {"d_model": 32, "n_heads": 4, "n_layers": 4, "d_ff": 64, "n_features": 32}
+    sizes: dict[str, Any] = {"d_model": 32, "n_heads": 4, "n_layers": 4, "d_ff": 64, "n_features": 32}
     stack = StackConfig(norm_placement="post", final_norm=True, feed_forward_dropout=0.1, **sizes)
     return ModelConfig(encoder=stack, tie_embeddings=False, head=Tag(2))
 
 
 def _notebook_004() -> ModelConfig:
     """The translator of numbers, over two vocabularies of 103 tokens."""
-    drops = {"attention_dropout": 0.1, "feed_forward_dropout": 0.1}
+    drops: dict[str, Any] = {"attention_dropout": 0.1, "feed_forward_dropout": 0.1}
     stack = StackConfig(d_model=128, n_heads=4, n_layers=2, d_ff=256, norm_placement="post", **drops)
     return ModelConfig(103, encoder=stack, decoder=stack, tie_embeddings=False, share_embeddings=False, head_bias=True)
 

@@ -62,14 +62,15 @@ def bart(setting: Setting) -> Iterator[float]:
 
 def marian(setting: Setting) -> Iterator[float]:
     """MarianMTModel; its table of sinusoids, which is in float32, is compared first and then replaced by ours."""
-    ours = model(setting, "encoder-decoder", **{**POST, "activation": "silu"}, positions="sinusoidal_halves")
+    settings: dict[str, Any] = {**POST, "activation": "silu", "positions": "sinusoidal_halves"}
+    ours = model(setting, "encoder-decoder", **settings)
     sizes = {"d_model": 16, "max_position_embeddings": 24, "activation_function": "swish", "scale_embedding": True}
     theirs = tiny(setting, "Marian", "MTModel", **sizes, **SIDES)
     carry_over(ours, theirs, "marian")
     for side in ("encoder", "decoder"):
         table = cast(Tensor, theirs.get_submodule(f"model.{side}.embed_positions").weight)
-        scheme = cast(Transformer, ours).get_submodule(f"{side}.positions")
-        exact = cast(Any, scheme).embedding(torch.arange(24, device=setting.device), table)
+        scheme = cast(Any, ours.get_submodule(f"{side}.positions"))
+        exact = scheme.embedding(torch.arange(24, device=setting.device), table)
         yield apart(exact, table) * in_float32(setting)
         with torch.no_grad():
             table.copy_(exact)
