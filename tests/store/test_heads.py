@@ -16,8 +16,8 @@ from glassformer.store.checkpoint import load, save
 from store import examples
 
 HEADS = [
-    *[Lm(), Lm(transform="gelu"), Classify(3), Classify(3, "attention", 0.1), Classify(3, "first"), Tag(4, 0.2)],
-    Regress(2, "attention"),
+    *[Lm(), Classify(3), Classify(3, "attention", 0.1), Classify(3, "first"), Tag(4, 0.2)],
+    *[Regress(2, "attention"), Lm(transform="gelu")],
 ]
 STACK = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=12)
 FEATURES = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=12, n_features=5)
