@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from glassformer import ATTEND, ModelConfig, Transformer
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
+from glassformer.model.outputs import Lm
 from glassformer.model.recipe import DEFAULTS, LOOK_BACK
 from glassformer.parts import ACTIVATIONS, EXPERTS, FEED_FORWARDS, NORMS, PLACEMENTS, POSITIONS
 from glassformer.parts.positions import ROTARY_LAYOUTS, ROTARY_SCALINGS
@@ -54,8 +55,18 @@ INSIDES = [
     {"residual_scale": 1.7},
     {"deepnorm": True, "norm_placement": "post"},
     {"n_kv_heads": 1},
+    {"attention_scale": 1.0},
 ]
 """What may stand inside a block, by settings: the contract tests run each through every law."""
+
+ENDS = [
+    {"embedding_norm": True},
+    {"embedding_norm": True, "norm": "rms"},
+    {"scale_head": True},
+    {"head": Lm(transform="gelu")},
+    {"head": Lm(transform="relu"), "head_bias": True, "scale_head": True},
+]
+"""What may stand before the first block and behind the last: the contract tests run each through every law."""
 
 SCALED = {
     "none": {},

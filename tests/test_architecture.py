@@ -129,6 +129,7 @@ WITHOUT_TORCH = (
     "glassformer.foundation.errors",
     "glassformer.foundation.registry",
     "glassformer.model.config",
+    "glassformer.model.presets",
     "glassformer.train.recipe",
 )
 

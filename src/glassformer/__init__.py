@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # what `_HOMES` says, in the words of type checkers and edito
     from glassformer.lens.picture import sharpest_head as sharpest_head
     from glassformer.model.config import ModelConfig as ModelConfig
     from glassformer.model.config import StackConfig as StackConfig
+    from glassformer.model.presets import PRESETS as PRESETS
+    from glassformer.model.presets import preset as preset
     from glassformer.model.transformer import Transformer as Transformer
     from glassformer.parts.attention import Attention as Attention
     from glassformer.parts.block import Block as Block
@@ -32,6 +34,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ATTEND",
+    "PRESETS",
     "Attention",
     "Batch",
     "Block",
@@ -46,6 +49,7 @@ __all__ = [
     "heat_map",
     "load",
     "observe",
+    "preset",
     "save",
     "sharpest_head",
     "train_steps",
@@ -58,6 +62,7 @@ _HOMES = {
     "Block": "glassformer.parts.block",
     "Mask": "glassformer.attend.mask",
     "ModelConfig": "glassformer.model.config",
+    "PRESETS": "glassformer.model.presets",
     "Schedule": "glassformer.train.schedule",
     "StackConfig": "glassformer.model.config",
     "Tokenizer": "glassformer.data.tokenizer",
@@ -67,6 +72,7 @@ _HOMES = {
     "heat_map": "glassformer.lens.picture",
     "load": "glassformer.store.checkpoint",
     "observe": "glassformer.lens.observe",
+    "preset": "glassformer.model.presets",
     "save": "glassformer.store.checkpoint",
     "sharpest_head": "glassformer.lens.picture",
     "train_steps": "glassformer.train.loop",

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer import ATTEND
-from specimens import INSIDES, ORDERS, PATTERNS, RULES, close, model, padded, tokens
+from specimens import ENDS, INSIDES, ORDERS, PATTERNS, RULES, close, model, padded, tokens
 
 T = 7
 CUTS = [(1,) * T, (3, 1, 2, 1), (T,)]
@@ -18,6 +18,7 @@ VARIANTS = [
     *({**each, "window": 3, "n_kv_heads": 2} for each in ORDERS if "rotary" not in each),
     *({"attention": name} for name in ATTEND["softmax"]),
     *INSIDES,
+    *ENDS,
     *RULES,
     *PATTERNS,
     {"window": 1},

@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from glassformer import ATTEND
-from specimens import INSIDES, ORDERS, PATTERNS, RULES, VOCAB, close, model, tokens
+from specimens import ENDS, INSIDES, ORDERS, PATTERNS, RULES, VOCAB, close, model, tokens
 
 VARIANTS = [
     *ORDERS,
     *({"attention": name} for name in ATTEND["softmax"]),
     *INSIDES,
+    *ENDS,
     *RULES,
     *PATTERNS,
     {"window": 2},

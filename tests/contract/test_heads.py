@@ -16,6 +16,7 @@ from specimens import PADDINGS, close, config, gradients, model, normal, scrambl
 
 HEAD_SPECIMENS = [
     Lm(),
+    Lm(transform="gelu"),
     Tag(5),
     *(Classify(3, pooling) for pooling in POOLINGS),
     *(Regress(2, pooling) for pooling in POOLINGS),
@@ -100,7 +101,10 @@ def test_a_head_is_a_linear_map(head):
     last = nn.Linear(16, len(network.head.weight)).double()
     bias = torch.zeros_like(last.bias) if network.head.bias is None else network.head.bias
     last.load_state_dict({"weight": network.head.weight, "bias": bias})
-    close(network.head(x), last(network.head.pooling(x) if hasattr(head, "pooling") else x))
+    if getattr(head, "transform", None) is not None:
+        close(network.head(x), last(network.head.transform(x)))
+    else:
+        close(network.head(x), last(network.head.pooling(x) if hasattr(head, "pooling") else x))
 
 
 @heads

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from glassformer import Transformer
 from glassformer.model.initialize import INITS
 from glassformer.parts import PLACEMENTS
-from specimens import INSIDES, ORDERS, PATTERNS, RULES, SHAPES, config
+from specimens import ENDS, INSIDES, ORDERS, PATTERNS, RULES, SHAPES, config
 
 SEEDS = 2
 variants = pytest.mark.parametrize(("init", "placement"), list(itertools.product(INITS, PLACEMENTS)))
@@ -54,10 +54,12 @@ def test_with_a_large_vocabulary(init, placement, tied):
 
 OTHERS = [
     *ORDERS,
+    *ENDS,
     *RULES,
     *PATTERNS,
     {"scale_embeddings": False},
     {"share_embeddings": False},
+    {"scale_embeddings": False, "scale_head": True, "attention_scale": 1.0, "positions": "t5", "norm": "rms"},
     {"head_bias": True},
     {"n_layers": 8},
     {"n_layers": 8, "norm": "rms", "feed_forward": "gated", "activation": "silu", "qk_norm": "rms"},

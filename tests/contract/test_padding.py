@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from glassformer import ATTEND
 from glassformer.parts import PLACEMENTS, POSITIONS
-from specimens import INSIDES, ORDERS, PADDINGS, PATTERNS, RULES, SHAPES, close, gradients, model, padded, tokens
+from specimens import ENDS, INSIDES, ORDERS, PADDINGS, PATTERNS, RULES, SHAPES, close, gradients, model, padded, tokens
 
 VARIANTS = [
     *ORDERS,
     *({"attention": name} for name in ATTEND["softmax"]),
     *INSIDES,
+    *ENDS,
     *RULES,
     *PATTERNS,
     *({**each, "window": 2, "n_kv_heads": 2} for each in ORDERS if "rotary" not in each),

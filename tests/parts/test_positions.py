@@ -10,7 +10,7 @@ import torch
 from glassformer.parts import POSITIONS
 from glassformer.parts.positions import Room
 from glassformer.parts.positions.bias import alibi_slopes
-from specimens import ORDERS, close, model, tokens
+from specimens import ORDERS, close, model, scramble, tokens
 
 LIKE = torch.zeros((), dtype=torch.float64)
 PLACES = torch.tensor([[0, 1, 2, 63, 64, 511, 10_000], [7, 7, 3, 0, 9_999, 1, 0]])
@@ -32,6 +32,14 @@ def test_sinusoidal_is_the_papers_formula(D):
     close(scheme("sinusoidal", d_model=D).embedding(PLACES, LIKE), expected)
 
 
+@pytest.mark.parametrize("D", [1, 2, 7, 16, 33])
+def test_sinusoidal_halves_are_the_same_numbers_in_another_order(D):
+    """All even columns, which are sines, and then all odd ones."""
+    paper = scheme("sinusoidal", d_model=D).embedding(PLACES, LIKE)
+    halves = scheme("sinusoidal_halves", d_model=D).embedding(PLACES, LIKE)
+    close(halves, torch.cat([paper[..., 0::2], paper[..., 1::2]], dim=-1))
+
+
 def test_sinusoidal_in_narrow_numbers():
     """bfloat16 holds no position above 256 exactly: the angle must be computed wider, then rounded once."""
     places = torch.arange(2000)
@@ -41,7 +49,7 @@ def test_sinusoidal_in_narrow_numbers():
 
 
 def test_learned_positions_are_looked_up():
-    learned = scheme("learned")
+    learned = scramble(scheme("learned"))
     assert learned.weight.shape == (32, 16)
     places = torch.tensor([[0, 31, 4], [4, 4, 0]])
     added = learned.embedding(places, LIKE)

@@ -15,7 +15,10 @@ from glassformer.model.outputs import Classify, Lm, Regress, Tag, output_from_di
 from glassformer.store.checkpoint import load, save
 from store import examples
 
-HEADS = [Lm(), Classify(3), Classify(3, "attention", 0.1), Classify(3, "first"), Tag(4, 0.2), Regress(2, "attention")]
+HEADS = [
+    *[Lm(), Classify(3), Classify(3, "attention", 0.1), Classify(3, "first"), Tag(4, 0.2)],
+    *[Regress(2, "attention"), Lm(transform="gelu")],
+]
 STACK = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=12)
 FEATURES = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=12, n_features=5)
 LABELS = Tokenizers(Labels(["a", "b", "c"]), Labels(["a", "b", "c"]))

@@ -1,19 +1,22 @@
-"""`glassformer params RUN`: where the parameters are."""
+"""`glassformer params RUN|PRESET`: where the parameters are."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run
+from glassformer.model.presets import PRESETS
+
+if TYPE_CHECKING:
+    from glassformer.model.count import Row
 
 
 def run(arguments: Arguments) -> int:
     """Print a row for each tensor, and the total; a tensor that is used in two places stands once."""
-    folder = existing_run(str(arguments.target))
-    from glassformer.train.use import parameters
-
-    rows, total = parameters(folder)
+    rows, total = counted(str(arguments.target))
     if "json" in arguments.options:
         told = [{"module": row.name, "shape": row.shape, "count": row.numbers, "share": row.share} for row in rows]
         print(json.dumps({"rows": told, "total": total}))
@@ -25,6 +28,18 @@ def run(arguments: Arguments) -> int:
     for row in cells:
         print(f"{row[0]:{name}}  {row[1]:{shape}}  {row[2]:>{size}}  {row[3]:>6}")
     return 0
+
+
+def counted(target: str) -> tuple[list[Row], int]:
+    """Those of a run's best checkpoint, or of a preset, which is not allocated; where both have the name, the run's."""
+    if target in PRESETS and not Path(target, "recipe.toml").is_file():
+        from glassformer.model.count import count_config
+
+        return count_config(PRESETS[target])
+    folder = existing_run(target, PRESETS)
+    from glassformer.train.use import parameters
+
+    return parameters(folder)
 
 
 def shown(shape: tuple[int, ...]) -> str:

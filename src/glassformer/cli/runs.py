@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -34,15 +34,20 @@ DEEPEST = 100
 """Bytes that the longest path inside a run folder adds to the folder's own."""
 
 
-def existing_run(target: str) -> Path:
-    """The run folder that a user named. Errors: `CheckpointError` saying what is there instead, and the nearest run."""
+def existing_run(target: str, presets: Collection[str] = ()) -> Path:
+    """The run folder that a user named. Errors: `CheckpointError` saying what is there instead, and the nearest run.
+
+    `presets` are what the verb takes as well; who calls has looked, and the target is none of them.
+    """
     path = Path(target)
     if (path / "recipe.toml").is_file():
         return path
     what = "has no recipe.toml" if path.is_dir() else "is a file" if path.exists() else "does not exist"
     runs = {str(each.parent) for folder in {RUNS, path.parent} for each in folder.glob("*/recipe.toml")}
-    hint = suggestion(target, runs) if runs else "Make one with `glassformer train RECIPE`."
-    raise CheckpointError(f"{target} is not a run folder: it {what}. {hint}")
+    known = [*runs, *presets]
+    hint = suggestion(target, known) if known else "Make one with `glassformer train RECIPE`."
+    nor = ", and no preset has that name" if presets else ""
+    raise CheckpointError(f"{target} is not a run folder: it {what}{nor}. {hint}")
 
 
 def recipe_of(run: Path) -> Recipe:

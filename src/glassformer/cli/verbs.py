@@ -103,7 +103,13 @@ VERBS: dict[str, Verb] = {
         (VARY, SEEDS, ALSO, STUDY, JOBS, DRY_RUN),
         SECTIONS,
     ),
-    "params": Verb("show where the parameters are", "RUN", "List every tensor of a run's model.", (JSON,)),
+    "params": Verb(
+        "show where the parameters are",
+        "RUN|PRESET",
+        "List every tensor of a run's model, or of a published one's shape (gpt2, bert-base, t5-small, llama-3-8b, "
+        "notebook-004, ...), which takes no memory.",
+        (JSON,),
+    ),
     "doctor": Verb(
         "find out what is wrong with a run",
         "RUN",

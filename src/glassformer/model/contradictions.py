@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
-    from glassformer.model.config import StackConfig
+    from glassformer.model.stack_config import StackConfig
 
 ADDS_TO_SCORES = ("alibi", "t5", "shaw")
 """Position schemes that need scores to add to."""
+
+
+def check_input(config: StackConfig) -> None:
+    """A norm behind the embedding is a norm."""
+    if config.embedding_norm and config.norm == "none":
+        raise ConfigError("embedding_norm=True wants a norm; got norm='none'. Leave it out, or try norm='layer'.")
 
 
 def check_experts(config: StackConfig) -> None:
@@ -52,8 +58,18 @@ def check_attention_rule(config: StackConfig) -> None:
     """A rule gets what it needs, and nothing that it cannot honour."""
     if config.attention_rule == "softcap" and not config.softcap > 0.0:
         raise ConfigError(f"softcap must be above 0, as scores are kept within it; got {config.softcap}. Try 50.0.")
+    if config.attention_scale is not None and not 0.0 < config.attention_scale < float("inf"):
+        raise ConfigError(
+            f"attention_scale must be above 0 and finite; got {config.attention_scale}. Leave it out for "
+            "1 / sqrt(head width), or try 1.0."
+        )
     if config.attention_rule != "linear":
         return
+    if config.attention_scale is not None:
+        raise ConfigError(
+            "Linear attention divides products by their sum, so that a scale of them would change nothing; got "
+            f"attention_scale={config.attention_scale}. Leave it out, or take attention_rule='softmax'."
+        )
     if config.positions in ADDS_TO_SCORES:
         raise ConfigError(
             f"Linear attention has no scores that positions={config.positions!r} could add to. "

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import nn
+
+from glassformer.model.config import ModelConfig
+from glassformer.model.transformer import Transformer
 
 
 class Row(NamedTuple):
@@ -31,3 +35,10 @@ def count_parameters(model: nn.Module) -> tuple[list[Row], int]:
             Row(name, tuple(parameter.shape), numbers, numbers / max(total, 1), None if same_as == name else same_as)
         )
     return rows, total
+
+
+def count_config(config: ModelConfig) -> tuple[list[Row], int]:
+    """The same of the model that a config describes, each tensor once. Nothing is allocated: it is made on `meta`."""
+    with torch.device("meta"):
+        rows, total = count_parameters(Transformer(config))
+    return [row for row in rows if row.same_as is None], total

@@ -12,8 +12,8 @@ from torch import nn
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Tensor
 from glassformer.model.config import ModelConfig
-from glassformer.model.outputs import Classify, Regress, Tag
-from glassformer.parts import POOLINGS, Dropout, Embedding, FeatureMap, Head
+from glassformer.model.outputs import Classify, Lm, Regress, Tag
+from glassformer.parts import ACTIVATIONS, NORMS, POOLINGS, Dropout, Embedding, FeatureMap, Head, HeadTransform
 
 
 class SequenceHead(nn.Module):
@@ -51,7 +51,17 @@ AnyHead = Head | SequenceHead | PlaceHead
 def _lm(config: ModelConfig, embedding: Embedding | FeatureMap) -> Head:
     assert config.vocab_size is not None
     tied = embedding if config.tie_embeddings and isinstance(embedding, Embedding) else None
-    return Head(config.vocab_size, config.stack.d_model, bias=config.head_bias, tied=tied)
+    D = config.stack.d_model
+    scale = D**-0.5 if config.scale_head else 1.0
+    return Head(config.vocab_size, D, bias=config.head_bias, tied=tied, scale=scale, transform=_transform(config, D))
+
+
+def _transform(config: ModelConfig, d_model: int) -> HeadTransform | None:
+    activation = cast(Lm, config.head).transform
+    if activation is None:
+        return None
+    norm = lookup(NORMS, config.stack.norm, "norm")(d_model, config.stack.norm_eps)
+    return HeadTransform(d_model, lookup(ACTIVATIONS, activation, "head.transform"), norm)
 
 
 def _classify(config: ModelConfig, embedding: Embedding | FeatureMap) -> SequenceHead:

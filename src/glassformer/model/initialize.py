@@ -2,11 +2,14 @@
 
     role                            xavier                          normal
     ------------------------------  ------------------------------  -----------------------------------
-    embedding, learned positions    N(0, 1/sqrt(D))                 N(0, 0.02)
+    embedding, learned positions,   N(0, 1/sqrt(D))                 N(0, 0.02)
+    segments
     map of features, of I numbers   N(0, 1/sqrt(I))                 N(0, 1/sqrt(I))
     T5's buckets                    N(0, 1/sqrt(D))                 N(0, 0.02)
     query key                       uniform, variance 2/(in + out)  N(0, 0.02)
+    query under an attention_scale  the same, times 1/(attention_scale sqrt(K)), at most 1
     Shaw's keys and values          uniform, variance 2/(in + out)  N(0, 0.02)
+    dense map of a head             uniform, variance 2/(in + out)  N(0, 0.02)
     value up gate                   the same, times beta            N(0, 0.02)
     output down                     the same, times beta            N(0, 0.02/sqrt(branches in stack))
     router                          N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
@@ -15,6 +18,7 @@
     norms                           weight 1, bias 0                weight 1, bias 0
     the norm that a tied head       weight 1/(D sd), at most 1,     weight 1/(D sd), at most 1,
     reads                           where sd is the embedding's     where sd is the embedding's
+                                    times the head's scale          times the head's scale
     head (or embedding tied to it)  N(0, 0.1/sqrt(D branches)), at  N(0, 0.1/sqrt(D branches)), at
     that reads no norm              most the first row's            most the first row's
 
@@ -40,7 +44,7 @@ from glassformer.model.config import ModelConfig
 from glassformer.model.heads import AnyHead
 from glassformer.model.outputs import Lm
 from glassformer.model.stack import Stack
-from glassformer.parts import Block, FeatureMap, Relation
+from glassformer.parts import Block, FeatureMap, Head, Relation
 
 
 @dataclass(frozen=True)
@@ -82,13 +86,17 @@ def initialize(encoder: Stack | None, decoder: Stack | None, head: AnyHead, conf
             _fill_stack(stack, laws, constants.beta if config.deepnorm else 1.0)
     D, reader = config.stack.d_model, decoder if decoder is not None else encoder
     assert reader is not None
-    read = getattr(reader.last_norm, "weight", None)
+    scale, transform = (head.scale, head.transform) if isinstance(head, Head) else (1.0, None)
+    if transform is not None:
+        laws.linear(transform.dense.weight)
+        nn.init.zeros_(transform.dense.bias)
+    read = getattr(reader.last_norm if transform is None else transform.norm, "weight", None)
     if read is None:
         nn.init.normal_(head.weight, std=min(laws.embedding(D), HEAD / (D * reader.n_branches) ** 0.5))
     elif not (config.tie_embeddings and isinstance(config.head, Lm)):
         nn.init.normal_(head.weight, std=HEAD / D**0.5)
     else:
-        nn.init.constant_(read, min(1.0, 1.0 / (D * laws.embedding(D))))
+        nn.init.constant_(read, min(1.0, 1.0 / (D * laws.embedding(D) * scale)))
 
 
 def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:
@@ -96,8 +104,8 @@ def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:
     sd = laws.embedding(config.d_model)
     features = isinstance(stack.embedding, FeatureMap)  # whose vectors begin with the variance of what is read
     nn.init.normal_(stack.embedding.weight, std=stack.embedding.weight.shape[1] ** -0.5 if features else sd)
-    for parameter in stack.positions.parameters():
-        nn.init.normal_(parameter, std=sd)
+    for table in (*stack.positions.parameters(), *([] if stack.segments is None else stack.segments.parameters())):
+        nn.init.normal_(table, std=sd)
     for block in stack.blocks:
         assert isinstance(block, Block)
         writers = {id(writer) for writer in block.writers}
@@ -114,6 +122,8 @@ def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:
                 laws.writer(module.weight, stack.n_branches, config.norm != "none")
             else:
                 laws.linear(module.weight)
+            if role == "query" and config.attention_scale is not None:
+                module.weight.data.mul_(min(1.0, config.head_width**-0.5 / config.attention_scale))
             if role not in ("query", "key", "router"):
                 module.weight.data.mul_(beta)
             if (bias := getattr(module, "bias", None)) is not None:

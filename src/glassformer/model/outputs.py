@@ -16,6 +16,7 @@ class Lm:
     """A score for each token of the vocabulary, at each place."""
 
     kind: ClassVar[str] = "lm"
+    transform: str | None = None  # activation of a dense map before a norm and the scores (BERT); None: no such map
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,9 @@ class ModelRecipe:
     router_z_loss: float = 0.0
     """Weight of the loss that keeps the router's logits small."""
     positions: str = "sinusoidal"
-    """How order enters: sinusoidal, learned, rotary, alibi, t5, shaw or none."""
+    """How order enters: sinusoidal, sinusoidal_halves, learned, rotary, alibi, t5, shaw or none."""
+    embedding_norm: bool = False
+    """A norm behind the embedding and its positions, before the first block, as in BERT and BART."""
     rotary_base: float = 10000.0
     """Rotary positions: pair i turns by base^(-2i/width) a token."""
     rotary_scaling: str = "none"
@@ -88,6 +90,10 @@ class ModelRecipe:
     """One matrix for both embeddings, where source and target share a vocabulary."""
     scale_embeddings: bool = True
     """Embeddings times sqrt(d_model), as in the paper."""
+    scale_head: bool = False
+    """A tied head reads its vectors over sqrt(d_model), as in T5."""
+    head_transform: str | None = None
+    """Activation of a dense map and a norm before a head over tokens, as in BERT; none: no such map."""
     pooling: str = "mean"
     """How a classifier makes one vector of a text: first (that of the token <bos>), mean or attention."""
     head_dropout: float = 0.0
@@ -98,6 +104,8 @@ class ModelRecipe:
     """What attention computes: softmax, softmax_plus_one, sigmoid, softcap or linear."""
     attention: str = "auto"
     """Attention backend: auto, reference, matmul, sdpa or sparse; linear has auto, reference and sums."""
+    attention_scale: float | None = None
+    """What multiplies the scores; none: 1/sqrt(head width). T5 has 1.0."""
     softcap: float = 50.0
     """What scores are kept within under attention_rule softcap."""
     window: int | None = None
@@ -142,10 +150,21 @@ class ModelRecipe:
             tie_embeddings=self.tie_embeddings,
             share_embeddings=self.share_embeddings,
             scale_embeddings=self.scale_embeddings,
+            scale_head=self.scale_head,
             init=self.init,
             deepnorm=self.deepnorm,
-            head=Lm() if n_labels is None else Classify(n_labels, self.pooling, self.head_dropout),
+            head=self._head(n_labels),
         )
+
+    def _head(self, n_labels: int | None) -> Lm | Classify:
+        if n_labels is None:
+            return Lm(self.head_transform)
+        if self.head_transform is not None:
+            raise ConfigError(
+                f"model.head_transform belongs to a head over tokens; a classifier pools its vectors. Got "
+                f"{self.head_transform!r}. Leave it out."
+            )
+        return Classify(n_labels, self.pooling, self.head_dropout)
 
     def _layers(self, name: str) -> int:
         """Blocks of the stack that has a number of its own by that name."""

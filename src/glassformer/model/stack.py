@@ -10,10 +10,10 @@ from torch import nn
 
 from glassformer.attend import Mask, choose
 from glassformer.attend.mask import check_keep
-from glassformer.foundation.errors import DataError
+from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.model.config import StackConfig
+from glassformer.model.stack_config import StackConfig
 from glassformer.parts import (
     ACTIVATIONS,
     EXPERTS,
@@ -27,6 +27,7 @@ from glassformer.parts import (
     Embedding,
     FeatureMap,
     Residual,
+    Segments,
     drop_chance,
 )
 from glassformer.parts.cache import Step
@@ -46,6 +47,8 @@ class Stack(nn.Module):
         self.embedding = build_input(config, vocab_size, scale)
         self.token_dropout = Dropout(config.token_dropout)
         self.positions = lookup(POSITIONS, config.positions, "positions")(room_of(config))
+        self.segments = None if config.n_segments is None else Segments(config.n_segments, config.d_model)
+        self.embedding_norm = build_norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             build_block(
@@ -66,13 +69,15 @@ class Stack(nn.Module):
         keep: Bool[Tensor, "B T"] | None = None,
         memory: Float[Tensor, "B M D"] | None = None,
         memory_keep: Bool[Tensor, "B M"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """The vectors. `keep` is False at padding, which may stand anywhere: positions count real tokens.
 
-        A stack with `n_features` reads vectors in place of ids. Errors: `DataError` for an id outside the vocabulary,
-        for features that are not finite, for a sequence longer than max_len and for a `keep` of another shape than
-        what it marks: stretched over it, a key would count as another's.
+        A stack with `n_features` reads vectors in place of ids; one with `n_segments` takes the part that each token
+        belongs to. Errors: `DataError` for an id outside the vocabulary, for features that are not finite, for a
+        sequence longer than max_len and for a `keep` of another shape than what it marks: stretched over it, a key
+        would count as another's; `ConfigError` for segments where the stack has none.
         """
         check_keep(keep)
         check_shape("keep", keep, "tokens", tokens)
@@ -81,6 +86,7 @@ class Stack(nn.Module):
         x = self.embedding(tokens)
         if self.token_dropout.p and self.training:
             x = x * self.token_dropout(x.new_ones(*x.shape[:2], 1))
+        x = self._marked(x, segments)
         places = tokens[:, :, 0] if tokens.ndim == 3 else tokens  # only their number and their device matter
         step = whole(places, keep) if cache is None else cache.step(places, keep)
         self._check_length(step)
@@ -88,7 +94,7 @@ class Stack(nn.Module):
             cache.advance(step)
         if (added := self.positions.embedding(step.positions, x)) is not None:
             x = x + added
-        x = self.dropout(x)
+        x = self.dropout(self.embedding_norm(x))
         mask = self._mask(step, x)
         memory_mask = Mask(keep=memory_keep)
         rotation = self.positions.rotation(step.positions, x)
@@ -103,6 +109,14 @@ class Stack(nn.Module):
                 cross_cache=cache and cache.cross[i],
             )
         return self.norm(x)
+
+    def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
+        """x with the vectors of the segments, where the stack has any."""
+        if self.segments is not None:
+            return self.segments(segments, x)
+        if segments is not None:
+            raise ConfigError("segments belong to a stack with n_segments; this one has none. Leave them out.")
+        return x
 
     def _mask(self, step: Step, like: Tensor) -> Mask:
         config = self.config
@@ -229,6 +243,7 @@ def build_block(
             bias=config.bias,
             qk_norm=lambda width: qk_norm(width, config.norm_eps),
             relation=relation,
+            scale=config.attention_scale,
         )
 
     def residual(branch: nn.Module) -> Residual:

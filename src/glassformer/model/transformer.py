@@ -68,12 +68,14 @@ class Transformer(nn.Module):
         source: Int[Tensor, "B S"] | Float[Tensor, "B S I"] | None = None,
         source_keep: Bool[Tensor, "B S"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """The last vectors, before the head. `keep` and `source_keep` are True at real tokens; None: no padding.
 
         An encoder-decoder takes the source, or the memory that `encode` made of it. With a cache, `tokens` are only
-        the new ones. A stack with `n_features` reads vectors of so many numbers in place of ids.
+        the new ones. A stack with `n_features` reads vectors of so many numbers in place of ids; one with `n_segments`
+        is told by `segments` to which part of the text each token belongs (None: all to the first).
         """
         if self.decoder is None or self.encoder is None:
             if source is not None or memory is not None or source_keep is not None:
@@ -81,7 +83,7 @@ class Transformer(nn.Module):
                     "source, source_keep and memory belong to an encoder-decoder; this model has one stack. "
                     "Give tokens and keep."
                 )
-            return self._read(self.reader, "tokens", tokens, keep=keep, cache=cache)
+            return self._read(self.reader, "tokens", tokens, keep=keep, segments=segments, cache=cache)
         if (source is None) == (memory is None):
             got = "neither" if source is None else "both"
             raise ConfigError(
@@ -89,9 +91,8 @@ class Transformer(nn.Module):
             )
         if source is not None:
             memory = self._read(self.encoder, "source", source, keep=source_keep)
-        return self._read(
-            self.decoder, "tokens", tokens, keep=keep, memory=memory, memory_keep=source_keep, cache=cache
-        )
+        told = {"keep": keep, "memory": memory, "memory_keep": source_keep, "segments": segments, "cache": cache}
+        return self._read(self.decoder, "tokens", tokens, **told)
 
     @staticmethod
     def _read(stack: Stack, name: str, given: Tensor, **more: Any) -> Tensor:
@@ -107,10 +108,12 @@ class Transformer(nn.Module):
         source: Int[Tensor, "B S"] | Float[Tensor, "B S I"] | None = None,
         source_keep: Bool[Tensor, "B S"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B *T V"]:
         """The logits: `head(hidden(...))`, [B, T, V]; [B, V] of a head that answers once a sequence."""
-        x = self.hidden(tokens, keep=keep, source=source, source_keep=source_keep, memory=memory, cache=cache)
+        given = {"source": source, "source_keep": source_keep, "memory": memory, "segments": segments}
+        x = self.hidden(tokens, keep=keep, cache=cache, **given)
         return self.head(x, keep) if isinstance(self.head, SequenceHead) else self.head(x)
 
     def new_cache(self, capacity: int | None = None) -> Cache:

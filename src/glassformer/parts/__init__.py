@@ -21,9 +21,10 @@ from glassformer.parts.norm import LayerNorm, RMSNorm
 from glassformer.parts.pooling import POOLINGS
 from glassformer.parts.positions import POSITIONS, Positions, Relation
 from glassformer.parts.residual import PLACEMENTS, Residual
+from glassformer.parts.segments import Segments
 from glassformer.parts.state import StateCache
 from glassformer.parts.stochastic_depth import drop_chance
-from glassformer.parts.vocabulary import Embedding, Head, check_tokens
+from glassformer.parts.vocabulary import Embedding, Head, HeadTransform, check_tokens
 
 __all__ = [
     "ACTIVATIONS",
@@ -43,9 +44,11 @@ __all__ = [
     "FeedForward",
     "GatedFeedForward",
     "Head",
+    "HeadTransform",
     "Positions",
     "Relation",
     "Residual",
+    "Segments",
     "StateCache",
     "check_tokens",
     "drop_chance",

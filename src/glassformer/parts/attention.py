@@ -20,6 +20,8 @@ class Attention(nn.Module):
     `weigh` says which weights it uses. `qk_norm` makes a norm of a head's width for queries and one for keys, before
     they are turned, so that no score grows without bound (Henry et al. 2020, section 3; with a norm's own weights,
     Dehghani et al. 2023, section 2.1). `relation` is what a position scheme adds in this layer alone.
+    `scale` multiplies the scores, by default with 1/sqrt(K); T5 leaves it to the first weights and takes 1 (Raffel et
+    al. 2020, the code of its models).
     """
 
     def __init__(
@@ -35,10 +37,11 @@ class Attention(nn.Module):
         bias: bool = True,
         qk_norm: Callable[[int], nn.Module] = nn.Identity,
         relation: Relation | None = None,
+        scale: float | None = None,
     ) -> None:
         super().__init__()
         self.d_head = d_head if d_head is not None else d_model // n_heads
-        self.scale = self.d_head**-0.5
+        self.scale = self.d_head**-0.5 if scale is None else scale
         self.dropout = dropout
         self.attend = attend
         self.weigh = weigh

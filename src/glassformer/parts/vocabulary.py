@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -26,16 +28,49 @@ class Embedding(nn.Module):
         return vectors if self.scale == 1.0 else vectors * self.scale
 
 
-class Head(nn.Module):
-    """logits = x W^T + b; W may be the embedding's matrix (Press and Wolf 2017)."""
+class HeadTransform(nn.Module):
+    """norm(activation(x W^T + b)), which a head reads in place of x: BERT's, for masked tokens (Devlin et al. 2019)."""
 
-    def __init__(self, vocab_size: int, d_model: int, *, bias: bool = False, tied: Embedding | None = None) -> None:
+    def __init__(self, d_model: int, activation: Callable[[Tensor], Tensor], norm: nn.Module) -> None:
         super().__init__()
+        self.dense = nn.Linear(d_model, d_model)
+        self.activation = activation
+        self.norm = norm
+
+    def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
+        """The map at each position."""
+        return self.norm(self.activation(self.dense(x)))
+
+
+class Head(nn.Module):
+    """logits = scale t(x) W^T + b; W may be the embedding's matrix (Press and Wolf 2017).
+
+    `transform` is t, none by default. `scale` is 1/sqrt(d_model) in T5, whose tied matrix is as large as an embedding
+    wants to be (Raffel et al. 2020, the code of its models).
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        *,
+        bias: bool = False,
+        tied: Embedding | None = None,
+        scale: float = 1.0,
+        transform: HeadTransform | None = None,
+    ) -> None:
+        super().__init__()
+        self.transform = transform
+        self.scale = scale
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model)) if tied is None else tied.weight
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if bias else None
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where V"]:
         """A score for each token of the vocabulary."""
+        if self.transform is not None:
+            x = self.transform(x)
+        if self.scale != 1.0:
+            x = x * self.scale
         return F.linear(x, self.weight, self.bias)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.parts.positions.absolute import Learned, Sinusoidal
+from glassformer.parts.positions.absolute import Learned, Sinusoidal, SinusoidalHalves
 from glassformer.parts.positions.bias import Alibi
 from glassformer.parts.positions.buckets import Buckets
 from glassformer.parts.positions.frequencies import ROTARY_SCALINGS
@@ -14,6 +14,7 @@ __all__ = ["POSITIONS", "ROTARY_LAYOUTS", "ROTARY_SCALINGS", "Positions", "Relat
 
 POSITIONS: dict[str, type[Positions]] = {
     "sinusoidal": Sinusoidal,
+    "sinusoidal_halves": SinusoidalHalves,
     "learned": Learned,
     "rotary": Rotary,
     "alibi": Alibi,

@@ -22,8 +22,23 @@ class Sinusoidal(Positions):
         wide = torch.promote_types(like.dtype, torch.float32)
         even = torch.arange(0, self.room.d_model, 2, device=positions.device, dtype=wide)
         angle = positions[..., None].to(wide) * torch.exp(even * (-math.log(10_000.0) / self.room.d_model))
-        pairs = torch.stack([angle.sin(), angle.cos()], dim=-1)  # [..., T, ceil(D/2), 2]
-        return pairs.flatten(-2)[..., : self.room.d_model].to(like.dtype)
+        return self.laid_out(angle.sin(), angle.cos())[..., : self.room.d_model].to(like.dtype)
+
+    def laid_out(self, sin: Float[Tensor, "*where P"], cos: Float[Tensor, "*where P"]) -> Float[Tensor, "*where Q"]:
+        """Sines and cosines of all P = ceil(D/2) speeds in one vector, sine and cosine of a speed side by side."""
+        return torch.stack([sin, cos], dim=-1).flatten(-2)
+
+
+class SinusoidalHalves(Sinusoidal):
+    """The same numbers in another order, first all sines and then all cosines, as Marian has them.
+
+    So does the code that Vaswani et al. 2017 published (tensor2tensor), at slightly other speeds. What is learned from
+    either order is the same but for the order of the numbers in a vector.
+    """
+
+    def laid_out(self, sin: Float[Tensor, "*where P"], cos: Float[Tensor, "*where P"]) -> Float[Tensor, "*where Q"]:
+        """All sines, then all cosines."""
+        return torch.cat([sin, cos], dim=-1)
 
 
 class Learned(Positions):

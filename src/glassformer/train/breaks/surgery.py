@@ -93,15 +93,10 @@ def no_padding_mask(model: Transformer) -> None:
 
     def untold(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def told(
-            tokens: Tensor,
-            *,
-            keep: Tensor | None = None,
-            memory: Tensor | None = None,
-            memory_keep: Tensor | None = None,
-            cache: Cache | None = None,
+            tokens: Tensor, *, keep: Tensor | None = None, memory_keep: Tensor | None = None, **rest: Any
         ) -> Tensor:
             del keep, memory_keep
-            return forward(tokens, memory=memory, cache=cache)
+            return forward(tokens, **rest)
 
         return told
 

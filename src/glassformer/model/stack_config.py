@@ -1,0 +1,152 @@
+"""What a stack is: frozen values, checked when made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.order import RelativeConfig, RotaryConfig
+from glassformer.foundation.pattern import Pattern
+from glassformer.foundation.typed import check_types
+from glassformer.model.contradictions import check_attention_rule, check_experts, check_input, check_residual
+from glassformer.model.order import check_order
+
+COUNTS = (
+    *("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "stride", "block"),
+    *("n_experts", "experts_per_token", "n_features", "n_segments"),
+)
+"""Settings that count something, and begin at 1."""
+PLACES, MOST_PLACES = ("max_len", "window", "stride", "block"), 2**31 - 1
+MOST_WIDE = 2**20
+"""Of widths, heads, blocks and experts: one matrix twice as wide would have 16 TB."""
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """One stack of blocks: an encoder, or a decoder (causal, and reading the memory of an encoder if there is one).
+
+    Widths are counts of numbers, `max_len` a count of positions. Errors: `ConfigError` for values that contradict
+    each other; names (`norm`, `activation`, `positions`, `attention_rule`, ...) are looked up when the stack is built.
+    """
+
+    d_model: int = 256
+    n_heads: int = 4
+    n_layers: int = 3
+    d_ff: int = 1024
+    n_features: int | None = None  # None: the stack reads tokens; else vectors of so many numbers
+    n_segments: int | None = None  # parts of a text that are told apart (BERT: 2); None: none are
+    embedding_norm: bool = False  # a norm behind embedding, segments and positions, before the first block
+    n_kv_heads: int | None = None  # None: as many as n_heads; fewer is grouped-query attention
+    d_head: int | None = None  # None: d_model / n_heads
+    dropout: float = 0.1  # on the embedding and on the output of each branch (Vaswani et al. 2017, section 5.4)
+    attention_dropout: float = 0.0  # on attention weights; above 0 it leaves the fused kernel
+    feed_forward_dropout: float = 0.0  # between the two maps of the feed-forward; the paper has none there
+    token_dropout: float = 0.0  # on whole tokens, whose embedding is then zero (Gal and Ghahramani 2016, section 4)
+    norm: str = "layer"
+    norm_eps: float = 1e-5
+    norm_placement: str = "pre"
+    final_norm: bool | None = None  # None: as the placement asks (post: no, all others: yes)
+    qk_norm: str = "none"  # norm of each head's queries and keys, by the names of `norm`
+    residual_scale: float = 1.0  # what multiplies x where a branch is added to it; ModelConfig.deepnorm sets it
+    stochastic_depth: float = 0.0  # chance that a sequence skips a branch of the last block; linear from the first
+    activation: str = "relu"
+    feed_forward: str = "plain"
+    n_experts: int | None = None  # of feed_forward="experts", each d_ff wide; the next four are theirs, too
+    experts_per_token: int = 2
+    expert: str = "plain"  # or "gated"
+    balance_loss: float = 0.01  # weight of the load-balancing loss (Fedus et al. 2022, alpha of equation 4)
+    router_z_loss: float = 0.0  # weight of the router's z-loss (Zoph et al. 2022, equation 5)
+    positions: str = "sinusoidal"
+    rotary: RotaryConfig = field(default_factory=RotaryConfig)  # of positions="rotary"
+    relative: RelativeConfig = field(default_factory=RelativeConfig)  # of positions="t5" and "shaw"
+    max_len: int | None = None  # positions the stack accepts; None: any length (learned positions need a number)
+    causal: bool = False
+    window: int | None = None  # a query reads this many positions up to its own; None: all
+    dilation: int = 1  # positions from one key of the window to the next
+    stride: int | None = None  # the last `stride` keys, and before them each stride-th; causal
+    block: int | None = None  # the keys of a query's own block, and the last `summary` of each block; causal
+    summary: int = 1
+    global_tokens: int = 0  # the first tokens, which read everything and are read by all, beside a window
+    sinks: int = 0  # the first keys, which stay readable beside a causal window
+    bias: bool = True
+    attention_rule: str = "softmax"  # what is computed; `attention` is how
+    attention: str = "auto"  # backend of the rule
+    attention_scale: float | None = None  # what multiplies q k^T; None: 1 / sqrt(head width)
+    softcap: float = 50.0  # what scores are kept within under attention_rule="softcap"
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in COUNTS:
+            check_count(name, getattr(self, name))
+        for name in ("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ConfigError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}.")
+        if self.d_head is None and self.d_model % self.n_heads:
+            raise ConfigError(
+                f"d_model ({self.d_model}) must be a multiple of n_heads ({self.n_heads}) unless d_head is given; "
+                f"try n_heads={nearest_divisor(self.d_model, self.n_heads)}, "
+                f"or d_model={round_to_multiple(self.d_model, self.n_heads)}."
+            )
+        if self.n_heads % self.kv_heads:
+            raise ConfigError(
+                f"n_heads ({self.n_heads}) must be a multiple of n_kv_heads ({self.kv_heads}); "
+                f"try n_kv_heads={nearest_divisor(self.n_heads, self.kv_heads)}."
+            )
+        if self.positions == "learned" and self.max_len is None:
+            raise ConfigError("positions='learned' needs max_len, the number of positions to learn; try max_len=512.")
+        check_input(self)
+        check_experts(self)
+        check_residual(self)
+        if self.pattern is not None:
+            self.pattern.check_causal(self.causal)
+        check_attention_rule(self)
+        check_order(
+            self.positions,
+            d_head=self.head_width,
+            causal=self.causal,
+            attention=self.attention,
+            rotary=self.rotary,
+            relative=self.relative,
+        )
+
+    @property
+    def routing(self) -> dict[str, Any]:
+        """What a mixture of experts wants to know beyond any feed-forward; empty for the others."""
+        names = ("n_experts", "experts_per_token", "expert")
+        return {} if self.n_experts is None else {name: getattr(self, name) for name in names}
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """The keys that a query may read by its place, where that is less than all. Errors: `ConfigError`."""
+        names = (field.name for field in fields(Pattern))
+        pattern = Pattern(**{name: getattr(self, name) for name in names})
+        return None if pattern.reads_everything else pattern
+
+    @property
+    def head_width(self) -> int:
+        """K, the width of one head."""
+        return self.d_head if self.d_head is not None else self.d_model // self.n_heads
+
+    @property
+    def kv_heads(self) -> int:
+        """G, the number of key/value heads."""
+        return self.n_kv_heads if self.n_kv_heads is not None else self.n_heads
+
+
+def check_count(name: str, value: int | None) -> None:
+    """Raises `ConfigError` for a count that is below 1, or larger than any machine could hold."""
+    if value is not None and value < 1:
+        raise ConfigError(f"{name} must be at least 1; got {value}.")
+    if value is not None and value > (most := MOST_PLACES if name in PLACES else MOST_WIDE):
+        raise ConfigError(f"{name} must be at most {most}; got one of {value.bit_length()} bits.")
+
+
+def nearest_divisor(whole: int, wanted: int) -> int:
+    """The divisor of `whole` that is nearest to `wanted`."""
+    return min((n for n in range(1, whole + 1) if whole % n == 0), key=lambda n: (abs(n - wanted), n))
+
+
+def round_to_multiple(value: int, of: int) -> int:
+    """`value` rounded to a positive multiple of `of`."""
+    return max(of, round(value / of) * of)

@@ -1,0 +1,124 @@
+"""Encoder-decoders: T5, BART and Marian."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.data.batch import Batch
+from glassformer.foundation.order import RelativeConfig
+from glassformer.model.transformer import Transformer
+from glassformer.proof.laws.hugging_face.theirs import blanked, carry_over, compared, in_float32, tiny
+from glassformer.proof.laws.law import Law, Setting, apart
+from glassformer.proof.laws.specimens import model, padded, tokens
+from glassformer.train.objective import loss_of, objective_for
+
+B, T, S = 3, 12, 11
+BUCKETS = RelativeConfig(n_buckets=8, max_distance=10)
+SIDES = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in
+         (("layers", 2), ("ffn_dim", 24), ("attention_heads", 4))}  # fmt: skip
+Rows = tuple[Tensor, Tensor | None]
+"""Ids, and which of them are real; None: all."""
+POST = {"norm_placement": "post", "activation": "gelu"}
+
+
+def t5(setting: Setting) -> Iterator[float]:
+    """T5ForConditionalGeneration: 1.0 (relu, tied) and 1.1 (gated gelu, a head of its own).
+
+    Theirs take the mean square of a norm in float32 whatever the numbers, so each is compared twice: as it is, and
+    with torch's own RMSNorm in the place of each norm.
+    """
+    for gated in (False, True):
+        kind = {"feed_forward": "gated", "activation": "gelu_tanh"} if gated else {}
+        own = {"scale_embeddings": False, "tie_embeddings": not gated, "scale_head": not gated}
+        settings = {"norm": "rms", "norm_eps": 1e-6, "bias": False, "positions": "t5", "attention_scale": 1.0}
+        ours = model(setting, "encoder-decoder", own=own, relative=BUCKETS, d_head=6, **settings, **kind)
+        sizes = {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 4}
+        buckets = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}
+        projection = {"feed_forward_proj": "gated-gelu" if gated else "relu", "tie_word_embeddings": not gated}
+        theirs = tiny(setting, "T5", "ForConditionalGeneration", **sizes, **buckets, **projection)
+        if gated:  # transformers 5 ties the head of every T5, whatever its config says
+            head = cast(Any, theirs).lm_head
+            head.weight = nn.Parameter(head.weight.detach().clone())
+        family = "t5_gated" if gated else "t5"
+        carry_over(ours, theirs, family)
+        for error in translation(setting, ours, theirs, family, ("right", "left")):
+            yield error * in_float32(setting)
+        take_wide_norms(theirs)
+        yield from translation(setting, ours, theirs, family, ("right", "left"))
+
+
+def bart(setting: Setting) -> Iterator[float]:
+    """BartForConditionalGeneration; the first two rows of its tables of positions are read by no token."""
+    settings = {**POST, "positions": "learned", "embedding_norm": True}
+    ours = model(setting, "encoder-decoder", own={"scale_embeddings": False}, **settings)
+    theirs = tiny(setting, "Bart", "ForConditionalGeneration", d_model=16, max_position_embeddings=24, **SIDES)
+    carry_over(ours, theirs, "bart")
+    yield from translation(setting, ours, theirs, "bart")
+
+
+def marian(setting: Setting) -> Iterator[float]:
+    """MarianMTModel; its table of sinusoids, which is in float32, is compared first and then replaced by ours."""
+    settings: dict[str, Any] = {**POST, "activation": "silu", "positions": "sinusoidal_halves"}
+    ours = model(setting, "encoder-decoder", **settings)
+    sizes = {"d_model": 16, "max_position_embeddings": 24, "activation_function": "swish", "scale_embedding": True}
+    theirs = tiny(setting, "Marian", "MTModel", **sizes, **SIDES)
+    carry_over(ours, theirs, "marian")
+    for side in ("encoder", "decoder"):
+        table = cast(Tensor, theirs.get_submodule(f"model.{side}.embed_positions").weight)
+        scheme = cast(Any, ours.get_submodule(f"{side}.positions"))
+        exact = scheme.embedding(torch.arange(24, device=setting.device), table)
+        yield apart(exact, table) * in_float32(setting)
+        with torch.no_grad():
+            table.copy_(exact)
+    yield from translation(setting, ours, theirs, "marian")
+
+
+def translation(
+    setting: Setting, ours: Transformer, theirs: nn.Module, family: str, paddings: tuple[str, ...] = ("right",)
+) -> Iterator[float]:
+    """Logits, gradients and loss over whole rows and over rows and sources of unequal length.
+
+    `paddings` are those of the source; that of a decoder stands on the right, where its labels are read.
+    """
+    cases: list[tuple[Rows, Rows]] = [((tokens(setting, B, T), None), (tokens(setting, B, S), None))]
+    for where in paddings:
+        rows, sources = ([tokens(setting, n) for n in lengths] for lengths in ((12, 3, 7), (5, 11, 2)))
+        cases.append((padded(setting, rows, T, "right"), padded(setting, sources, S, where)))
+    for (ids, keep), (source, source_keep) in cases:
+        real = keep if keep is not None else ids >= 0
+        read = source_keep if source_keep is not None else source >= 0
+        expected = theirs(
+            input_ids=source,
+            attention_mask=read.long(),
+            decoder_input_ids=ids[:, :-1],
+            labels=blanked(ids, real)[:, 1:].contiguous(),
+            use_cache=False,
+        )
+        asked = real[:, 1:]
+        answer = ours(ids[:, :-1], source=source, source_keep=source_keep)
+        yield compared(answer[asked], ours, expected.logits[asked], theirs, family)
+        if source_keep is None or source_keep[:, 0].all():  # a batch has its padding on the right
+            loss = loss_of(ours, Batch(ids, keep, source, source_keep), objective_for(ours)).nll / asked.sum()
+            yield apart(loss, expected.loss)
+
+
+def take_wide_norms(theirs: nn.Module) -> None:
+    """torch.nn.RMSNorm, with the same weight, in the place of each norm of a T5."""
+    for name, norm in [*theirs.named_modules()]:
+        if hasattr(norm, "variance_epsilon"):
+            weight = cast(nn.Parameter, norm.weight)
+            wide = nn.RMSNorm(len(weight), eps=cast(float, norm.variance_epsilon))
+            wide.weight = weight
+            parent, _, own = name.rpartition(".")
+            setattr(theirs.get_submodule(parent), own, wide)
+
+
+LAWS = [
+    Law("Hugging Face", "T5, 1.0 and 1.1", t5),
+    Law("Hugging Face", "BART", bart),
+    Law("Hugging Face", "Marian", marian),
+]

@@ -1,0 +1,40 @@
+"""`glassformer params` of a preset: its tensors and their sum; a run of the same name comes first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer import PRESETS
+from glassformer.train.recipe import dumps_recipe, load_recipe
+
+
+def test_params_of_a_preset(run):
+    answer = run("params", "notebook-001")
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0].split() == ["module", "shape", "count", "share"]
+    assert lines[1].split() == ["encoder.embedding.weight", "50", "x", "32", "1,600", "8.56%"]
+    assert lines[-1].split() == ["total", "18,688", "100%"]
+    assert not [line for line in lines if "head" in line], "a tied matrix stands once"
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5-small", "llama-3-8b"])
+def test_params_of_a_preset_for_programs(run, name):
+    told = json.loads(run("params", name, "--json").out)
+    assert told["total"] == sum(row["count"] for row in told["rows"])
+    assert (told["total"] > 5e7, name in PRESETS) == (True, True)
+
+
+def test_a_run_comes_before_a_preset_of_its_name(run, session):
+    Path("gpt2").mkdir()
+    Path("gpt2", "recipe.toml").write_text(dumps_recipe(load_recipe("reverse")), "utf-8")
+    assert "2,500" in run("params", "gpt2").out
+    assert session.calls == [("parameters", Path("gpt2"))]
+
+
+def test_a_folder_that_is_no_run_hides_no_preset(run):
+    Path("notebook-001").mkdir()
+    assert "18,688" in run("params", "notebook-001").out
