@@ -15,7 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -48,6 +48,8 @@ class Row:
     milliseconds: dict[str, Spread]
     times_as_fast: dict[str, Spread]
     """Peer -> its time over ours: above 1 ours is faster."""
+    mebibytes: dict[str, float] = field(default_factory=dict)
+    """Name -> what one run holds at most; empty where memory is not the question."""
 
 
 def compare(case: dict[str, str | int], contestants: Contestants, rounds: int, at_least: float = 0.02) -> Row:
