@@ -77,7 +77,9 @@ def repeatable(learner: Network) -> Fault | None:
 def rows(learner: Network) -> Fault | None:
     """A row does not know its neighbours."""
     gap = distance(learner.logits(TOKENS[:1]), learner.seen[:1])
-    return Fault(ROWS, f"Alone, row 0 gets logits up to {gap:.2g} away from those in the batch.") if gap > SAME else None
+    return (
+        Fault(ROWS, f"Alone, row 0 gets logits up to {gap:.2g} away from those in the batch.") if gap > SAME else None
+    )
 
 
 def first_loss(learner: Network) -> Fault | None:
@@ -86,7 +88,7 @@ def first_loss(learner: Network) -> Fault | None:
     tokens, targets = (torch.randint(VOCAB, (16, MAX_LEN), generator=draw) for _ in range(2))
     with torch.no_grad():
         logits = first(ask(learner.fresh, tokens)).float()
-    loss = cross_entropy(logits.flatten(0, 1), targets.flatten()).mean().item()
+    loss = cross_entropy(logits.flatten(0, 1), targets.flatten())[0].item() / targets.numel()
     if loss <= math.log(VOCAB) + FAR:
         return None
     told = f"The first loss on random tokens is {loss:.1f} nats; ln {VOCAB} is {math.log(VOCAB):.1f}."
@@ -112,7 +114,9 @@ def causal(learner: Network) -> Fault | None:
     if gaps[place] <= SAME:
         return None
     # In one layer a mask that is one too open lets a token reach the position before it, and none further back.
-    only_next = reach(learner, learner.one_layer, T - 1, T - 2) <= SAME < reach(learner, learner.one_layer, T - 1, T - 1)
+    only_next = (
+        reach(learner, learner.one_layer, T - 1, T - 2) <= SAME < reach(learner, learner.one_layer, T - 1, T - 1)
+    )
     told = f"Another token at position {place} moves a logit before it by {gaps[place]:.2g}."
     return Fault(NEXT if only_next else FUTURE, told)
 

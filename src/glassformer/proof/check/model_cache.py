@@ -20,7 +20,7 @@ UNREAD = Mistake(
 )
 TOP_LEFT = Mistake(
     "the mask of a cached step counts from the first key",
-    "Queries are the last of the keys, but the mask takes them for the first ones, so keys are hidden that may be read.",
+    "Queries are the last of the keys, but the mask takes them for the first, so it hides keys that may be read.",
     "With 3 keys in the cache and 1 new token, which row of the 4 x 4 mask is its row?",
 )
 RESTART = Mistake(
@@ -65,8 +65,7 @@ def mistake_of(learner: Network) -> Mistake:
 
 
 def skips_its_row(learner: Network, step: Tensor) -> bool:
-    """Whether some table of positions is not read at the row of the token: changed there, it changes a whole forward
-    and not the step."""
+    """Whether a table of positions is not read at the token's row: changed there, it changes the whole, not the step."""
     tables = [each for each in (*learner.module.parameters(), *learner.module.buffers()) if MAX_LEN in each.shape]
     for table in tables:
         row = table.data.select(list(table.shape).index(MAX_LEN), PLACE)

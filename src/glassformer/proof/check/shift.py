@@ -1,4 +1,4 @@
-"""A learner's `shift_labels(tokens)` and `shift_right(labels, start_id)`, probed: what is read and what is asked for."""
+"""A learner's `shift_labels(tokens)` and `shift_right(labels, start_id)`, probed: what is read, what is asked for."""
 
 from __future__ import annotations
 

@@ -69,7 +69,11 @@ def begins(learner: Translate) -> Fault | None:
     first = learner.model.asked[0][1].flatten().tolist()
     if first == [BOS]:
         return None
-    meaning = {END: ", which is eos_id", 0: ", which is often padding", SOURCE[0, -1].item(): ", the source's last token"}
+    meaning = {
+        END: ", which is eos_id",
+        0: ", which is often padding",
+        SOURCE[0, -1].item(): ", the source's last token",
+    }
     told = meaning.get(first[0], "") if len(first) == 1 else ""
     return Fault(OTHER_START, f"bos_id is {BOS}, and the model first reads {first}{told}.")
 

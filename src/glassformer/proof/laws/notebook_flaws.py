@@ -40,7 +40,7 @@ LIMIT = 8
 """max_len, one less than the length that is tried."""
 ODD = 7
 """A width with one sine more than cosines."""
-VISIBLE = 1e-3
+VISIBLE = 1e-5
 """A difference far above any rounding."""
 
 
@@ -124,7 +124,9 @@ def trained_on_padding(setting: Setting) -> Iterator[float]:
     carry_over(setting, ours, theirs, names)
     sources, targets = [[6, 7, 8, 9, 10], [7], [9, 6, 8]], [[10, 9, 8], [7, 6], [8]]
     batch = Batch.pairs(sources, targets).to(setting.device)
-    alone = [Batch.pairs([source], [target]).to(setting.device) for source, target in zip(sources, targets, strict=True)]
+    alone = [
+        Batch.pairs([source], [target]).to(setting.device) for source, target in zip(sources, targets, strict=True)
+    ]
     apiece = [as_004_trains(setting, theirs, each) for each in alone]
     together = as_004_trains(setting, theirs, batch)
     yield shows(apart(together, sum(apiece, torch.zeros_like(together))) > VISIBLE)

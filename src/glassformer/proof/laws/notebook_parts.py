@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -59,9 +60,9 @@ def attentions(setting: Setting) -> Iterator[float]:
 def one_head(setting: Setting) -> Iterator[float]:
     """001's equation as a function, and its attention of one head."""
     q, k, v = (normal(setting, B, T, D) for _ in range(3))
-    theirs = notebook(setting, "001")["scaled_dot_product_attention"](q, k, v)
+    equation = cast(Any, notebook(setting, "001")["scaled_dot_product_attention"])
     answer = ATTEND["softmax"]["reference"](q[:, None], k[:, None], v[:, None], Mask(), scale=D**-0.5)
-    yield apart(answer[:, 0], theirs)
+    yield apart(answer[:, 0], equation(q, k, v))
     module = notebook(setting, "001")["SelfAttention"](D)
     ours = scramble(Attention(D, 1, ATTEND["softmax"]["auto"]), setting)
     names: Table = [("^output", "out")]
