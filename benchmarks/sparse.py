@@ -16,12 +16,13 @@ import json
 import math
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import linear_regression
 
 import torch
-from common import Row, arguments, begin, compare, finish, markdown
+from common import Row, arguments, begin, compare, fail, finish, markdown
 from torch.profiler import ProfilerActivity, profile
 
 from glassformer.attend import ATTEND, Mask, Pattern
@@ -43,11 +44,20 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=1, help="sequences (default: %(default)s)")
     parser.add_argument("--heads", type=int, default=4, help="heads (default: %(default)s)")
     parser.add_argument("--width", type=int, default=64, help="width of a head (default: %(default)s)")
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="the processor's time instead of the clock's, for a busy machine; with --threads 1",
+    )
     options = parser.parse_args(words)
+    if options.processor_time and (options.threads != 1 or options.device != "cpu"):
+        return fail("--processor-time adds up the time of all threads and of a processor alone. Add --threads 1.")
+    clock = time.process_time if options.processor_time else time.perf_counter
     begin("sparse: patterns and linear attention against full, forward + backward, float32", options)
     rows: list[Row] = []
     for T in options.lengths:
-        timed = compare({"T": T}, contestants(options, T), options.rounds if T < MANY else min(options.rounds, 2))
+        rounds = options.rounds if T < MANY else min(options.rounds, 2)
+        timed = compare({"T": T}, contestants(options, T), rounds, clock=clock)
         # Made anew, so that masks are lowered once more: their tables are memory, too.
         memory = {name: peak(run, options.device) for name, run in contestants(options, T).items()}
         rows.append(Row(timed.case, timed.milliseconds, {}, memory))
@@ -89,7 +99,7 @@ def peak(run: Callable[[], object], device: str) -> float:
         torch.accelerator.reset_peak_memory_stats()
         run()
         return (torch.accelerator.max_memory_allocated() - before) / 2**20
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # else the profiler talks on standard error
+    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # else the profiler talks on standard error
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         run()
     with tempfile.TemporaryDirectory() as folder:

@@ -65,7 +65,7 @@ def mistake_of(learner: Network) -> Mistake:
 
 
 def skips_its_row(learner: Network, step: Tensor) -> bool:
-    """Whether a table of positions is not read at the token's row: changed there, it changes the whole, not the step."""
+    """Whether a table of positions is read at another row: changed at the token's, it changes the whole alone."""
     tables = [each for each in (*learner.module.parameters(), *learner.module.buffers()) if MAX_LEN in each.shape]
     for table in tables:
         row = table.data.select(list(table.shape).index(MAX_LEN), PLACE)
