@@ -15,7 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -25,6 +25,8 @@ import glassformer
 from glassformer.foundation.runtime import choose_threads
 from glassformer.study.table import markdown
 
+LONG = 1.0
+"""Seconds of a run from which warming up once is enough."""
 Contestants = Mapping[str, Callable[[], object]]
 """Name -> one run of it. The first is ours; the others are compared with it."""
 
@@ -49,15 +51,23 @@ class Row:
     milliseconds: dict[str, Spread]
     times_as_fast: dict[str, Spread]
     """Peer -> its time over ours: above 1 ours is faster."""
+    mebibytes: dict[str, float] = field(default_factory=dict)
+    """Name -> what one run holds at most; empty where memory is not the question."""
 
 
-def compare(case: dict[str, str | int], contestants: Contestants, rounds: int, at_least: float = 0.02) -> Row:
+def compare(
+    case: dict[str, str | int],
+    contestants: Contestants,
+    rounds: int,
+    at_least: float = 0.02,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Row:
     """Time the contestants in turn. A run shorter than `at_least` seconds is repeated until it is that long."""
     repeats = {name: warm_up(run, at_least) for name, run in contestants.items()}
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():
-            seconds[name].append(timed(run, repeats[name]))
+            seconds[name].append(timed(run, repeats[name], clock))
     ours, *peers = contestants
     ratios = {
         peer: spread([theirs / own for theirs, own in zip(seconds[peer], seconds[ours], strict=True)]) for peer in peers
@@ -67,18 +77,19 @@ def compare(case: dict[str, str | int], contestants: Contestants, rounds: int, a
 
 def warm_up(run: Callable[[], object], at_least: float) -> int:
     """Run a few times, so that nothing is timed that happens only once; how many runs take `at_least` seconds."""
-    timed(run, 1)
+    if timed(run, 1) > LONG:
+        return 1
     return max(1, round(at_least / max(timed(run, 2), 1e-9)))
 
 
-def timed(run: Callable[[], object], repeat: int) -> float:
+def timed(run: Callable[[], object], repeat: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds of one run, as the mean of `repeat`; work that an accelerator still does is waited for."""
-    began = time.perf_counter()
+    began = clock()
     for _ in range(repeat):
         run()
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()
-    return (time.perf_counter() - began) / repeat
+    return (clock() - began) / repeat
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -2,10 +2,11 @@
 
 Full attention compares every pair, so its time should grow with the square of the length (slope 2 of log time over log
 length). A window, dilated or not, reads as many keys at any length: slope 1; linear attention too. Stride and block
-are about the root of the length, so a query meets some multiple of that root: slope 1.5. Memory is what forward and
-backward hold at once, as torch's profiler counts it: slope 1 for what never forms all scores, the fused kernel among
-it, but not where it is handed a window as a mask. Lengths of 256 to 2,048 by default; the whole range is
-`--lengths 256 512 1024 2048 4096 8192`.
+are about the root of the length, so a query meets some multiple of that root: slope 1.5. Full attention is run twice,
+by the fused kernel and as the equation is written out. Memory is what forward and backward hold at once, the mask's own
+table among it, as torch's allocator reports it: slope 1 for what never forms all scores, the fused kernel among it, but
+not where it is handed a window as a mask. Lengths go from 256 to 8,192, which takes minutes on two cores; the output of
+one such run stands in docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -15,17 +16,24 @@ import json
 import math
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import linear_regression
 
 import torch
-from common import Row, arguments, begin, compare, finish, markdown
+from common import Row, arguments, begin, compare, fail, finish, markdown
 from torch.profiler import ProfilerActivity, profile
 
 from glassformer.attend import ATTEND, Mask, Pattern
 
-LENGTHS = (256, 512, 1024, 2048)
+LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 WINDOW = 128
+FULL, EQUATION = "full", "equation"
+MANY = 4096
+"""Length from which a run is repeated twice at most: it takes seconds, and its time hardly varies."""
+SLOPE_FROM = 1024
+"""Shortest length that a slope is fitted to, where there are three: short runs cost what calls cost at any length."""
 Runs = Mapping[str, Callable[[], object]]
 
 
@@ -36,22 +44,32 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=1, help="sequences (default: %(default)s)")
     parser.add_argument("--heads", type=int, default=4, help="heads (default: %(default)s)")
     parser.add_argument("--width", type=int, default=64, help="width of a head (default: %(default)s)")
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="the processor's time instead of the clock's, for a busy machine; with --threads 1",
+    )
     options = parser.parse_args(words)
+    if options.processor_time and (options.threads != 1 or options.device != "cpu"):
+        return fail("--processor-time adds up the time of all threads and of a processor alone. Add --threads 1.")
+    clock = time.process_time if options.processor_time else time.perf_counter
     begin("sparse: patterns and linear attention against full, forward + backward, float32", options)
     rows: list[Row] = []
-    memory: list[dict[str, float]] = []
     for T in options.lengths:
-        runs = contestants(options, T)
-        rows.append(compare({"T": T}, runs, options.rounds))
-        memory.append({name: peak(run, options.device) for name, run in runs.items()})
-    return finish("sparse", rows, options, notes(rows, memory))
+        rounds = options.rounds if T < MANY else min(options.rounds, 2)
+        timed = compare({"T": T}, contestants(options, T), rounds, clock=clock)
+        # Made anew, so that masks are lowered once more: their tables are memory, too.
+        memory = {name: peak(run, options.device) for name, run in contestants(options, T).items()}
+        rows.append(Row(timed.case, timed.milliseconds, {}, memory))
+    return finish("sparse", rows, options, notes(rows))
 
 
 def contestants(options: argparse.Namespace, T: int) -> Runs:
     """Name -> forward and backward at one length; all causal but for global tokens, which look both ways."""
     root = math.isqrt(T)
     masks = {
-        "full": ("softmax", "sdpa", Mask(causal=True)),
+        FULL: ("softmax", "sdpa", Mask(causal=True)),
+        EQUATION: ("softmax", "reference", Mask(causal=True)),
         "window by sdpa": ("softmax", "sdpa", Mask(causal=True, window=WINDOW)),
         "window": ("softmax", "sparse", Mask(causal=True, window=WINDOW)),
         "dilated": ("softmax", "sparse", Mask(causal=True, pattern=Pattern(window=WINDOW // 4, dilation=4))),
@@ -81,7 +99,7 @@ def peak(run: Callable[[], object], device: str) -> float:
         torch.accelerator.reset_peak_memory_stats()
         run()
         return (torch.accelerator.max_memory_allocated() - before) / 2**20
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # else the profiler talks on standard error
+    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # else the profiler talks on standard error
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         run()
     with tempfile.TemporaryDirectory() as folder:
@@ -101,23 +119,44 @@ def accumulated(numbers: Iterator[int]) -> Iterator[int]:
         yield total
 
 
-def notes(rows: Sequence[Row], memory: Sequence[Mapping[str, float]]) -> list[str]:
-    """The table of memory, and one line for each contestant: its slopes."""
-    head = ["T", *(f"{name}, MiB" for name in memory[0])]
-    body = [
-        [str(row.case["T"]), *(f"{each:.1f}" for each in held.values())] for row, held in zip(rows, memory, strict=True)
-    ]
-    if len(rows) == 1:
-        return [markdown(head, body)]
-    lengths = [int(row.case["T"]) for row in rows]
-    lines = [f"Slopes of log over log between the lengths {lengths[len(lengths) // 2 - 1]} and {lengths[-1]}:"]
-    for name in memory[0]:
-        time = slope(lengths, [row.milliseconds[name].median for row in rows])
-        lines.append(f"- {name}: time {time:.2f}, memory {slope(lengths, [held[name] for held in memory]):.2f}")
-    return [markdown(head, body), "\n".join(lines)]
+def notes(rows: Sequence[Row]) -> list[str]:
+    """Memory, times and memory as ratios to full attention by the fused kernel, and a line for each contestant."""
+    names = [*rows[0].mebibytes]
+    others = [name for name in names if name != FULL]
+    body = [[str(row.case["T"]), *(f"{row.mebibytes[name]:.1f}" for name in names)] for row in rows]
+    found = [markdown(["T", *(f"{name}, MiB" for name in names)], body)]
+    body = [[str(row.case["T"]), *(f"{faster(row, name):.2f} ×" for name in others)] for row in rows]
+    found.append(
+        "How many times as fast as full attention by the fused kernel (above 1: faster):\n\n"
+        + markdown(["T", *others], body)
+    )
+    if len(rows) > 1:
+        found.append("\n".join(f"- {line_of(name, rows)}" for name in names))
+    return found
+
+
+def faster(row: Row, name: str, than: str = FULL) -> float:
+    """How many times as fast a contestant is as another."""
+    return row.milliseconds[than].median / row.milliseconds[name].median
+
+
+def line_of(name: str, rows: Sequence[Row]) -> str:
+    """A contestant in words: its slopes, and from which length on it beats full attention, if at all."""
+    fitted = [row for row in rows if int(row.case["T"]) >= SLOPE_FROM]
+    fitted = fitted if len(fitted) > 2 else list(rows)
+    lengths, last = [int(row.case["T"]) for row in fitted], rows[-1]
+    time = slope(lengths, [row.milliseconds[name].median for row in fitted])
+    memory = slope(lengths, [row.mebibytes[name] for row in fitted])
+    told = f"{name}: slope of time {time:.2f}, of memory {memory:.2f}"
+    if name in (FULL, EQUATION):
+        return told
+    for than, words in ((FULL, "the fused kernel"), (EQUATION, "the equation")):
+        won = [int(row.case["T"]) for row in rows if all(faster(r, name, than) > 1 for r in rows[rows.index(row) :])]
+        ratio = f"{faster(last, name, than):.2f} × at {last.case['T']:,}"
+        told += f"; against {words} " + (f"faster from {won[0]:,} on ({ratio})" if won else f"SLOWER ({ratio})")
+    return f"{told}; {last.mebibytes[name] / last.mebibytes[FULL]:.2f} × the fused kernel's memory there"
 
 
 def slope(lengths: Sequence[int], values: Sequence[float]) -> float:
-    """The exponent that the longer half grows by: short runs cost what calls cost, whatever the length."""
-    first = len(lengths) // 2 - 1
-    return math.log(values[-1] / values[first]) / math.log(lengths[-1] / lengths[first])
+    """The exponent of the length, by least squares over logarithms."""
+    return linear_regression([math.log(each) for each in lengths], [math.log(each) for each in values]).slope

@@ -9,6 +9,7 @@ PLANTED, RIGHT = (
     "tests/proof/test_check_planted.py::test_right_code_passes",
 )
 FILE, OTHER = "tests/proof/test_check_file.py", "tests/proof/test_check_notebooks.py"
+FLAWS = "tests/proof/test_laws.py::test_a_notebook_without_its_flaw_is_seen"
 
 # One row on two to four lines; the layout is a table's, not code's.
 # fmt: off
@@ -34,5 +35,25 @@ ROWS: list[Mutant] = [
     Mutant("code that ends Python passes", "proof/check/child_process.py",
         'raise DataError(f"{path}: its code ended', 'return {"pieces": [], "left_out": []}\n        raise DataError(f"{path}: its code ended', FILE),
     Mutant("a failure is as bad as a bad file", "proof/check/child_process.py", "return 3 if fails else 0", "return 2 if fails else 0", FILE),
+    Mutant("large first logits pass", "proof/check/language_model.py", "FAR = 1.0", "FAR = 1e9", PLANTED),
+    Mutant("a tied matrix is a head of its own", "proof/check/language_model.py",
+        "any(maps[-1].weight is table.weight for table in tables)", "False", PLANTED),
+    Mutant("a leak of one token is any leak", "proof/check/language_model.py", "NEXT if only_next else FUTURE", "FUTURE", PLANTED),
+    Mutant("the cache is tried a token at a time", "proof/check/model_cache.py",
+        "gap = distance(learner.in_parts(CHUNKS), learner.seen)", "gap = 0.0", PLANTED),
+    Mutant("a table of positions is read anywhere", "proof/check/model_cache.py",
+        "if distance(whole, learner.seen[:, PLACE]) > SAME >= distance(again, step):", "if True:", PLANTED),
+    Mutant("sines in float32 are a mistake", "proof/check/rotary.py", "TOLERANCE = 1e-4", "TOLERANCE = 1e-12", RIGHT),
+    Mutant("only one pairing is right", "proof/check/rotary.py", 'Choice(("halves", "halves")),', "", OTHER),
+    Mutant("positions of padding are taken as they are", "proof/check/packing.py",
+        "if low >= 0 and high < KEEP.shape[1]:", "if True:", PLANTED),
+    Mutant("documents stand in order", "proof/check/packing.py",
+        "[[2, 2, 0, 0, 0, 1], [5, 3, 3, 3, 4, 4]]", "[[0, 0, 1, 1, 1, 2], [3, 4, 4, 4, 5, 5]]", PLANTED),
+    Mutant("any first token is a start", "proof/check/translate.py", "if first == [BOS]:", "if len(first) == 1:", PLANTED),
+    Mutant("a flaw that is gone is still shown", "proof/laws/notebook_flaws.py",
+        "return 0.0 if flaw else math.inf", "return 0.0", FLAWS),
+    Mutant("ours at an empty row is not looked at", "proof/laws/notebook_flaws.py",
+        "yield apart(answer[1], ours.output.bias.expand(T, D))  # zeros, mapped",
+        "yield apart(answer[1], ours.output.bias.expand(T, D) + 1)", FLAWS),
     Mutant("imported functions are the learner's", "proof/check/inside.py", '("torch", "glassformer")', "()", FILE),
 ]

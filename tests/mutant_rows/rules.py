@@ -90,7 +90,7 @@ ROWS: list[Mutant] = [
 
     # linear attention
     Mutant("features can be negative", "attend/linear.py",
-        "torch.where(x > 0, x + 1, x.clamp(max=0).exp())", "x + 1", f"{LINEAR}::test_features_and_back"),
+        "x.relu() + x.clamp(max=0).exp()", "x + 1", f"{LINEAR}::test_features_and_back"),
     Mutant("a chunk reads ahead", "attend/linear.py",
         "(q @ k.mT).tril()", "q @ k.mT", EQUAL),
     Mutant("a chunk counts itself twice", "attend/linear.py",

@@ -1,6 +1,8 @@
-"""A learner's code, right, and the mistakes planted in it: (kind, mistakes that must be named, text, text instead)."""
+"""A learner's code, right; the mistakes planted in it stand in planted.py."""
 
 from __future__ import annotations
+
+from proof.learners_models import SOURCES as MODELS
 
 ATTENTION = """
 import math
@@ -198,4 +200,5 @@ SOURCES = {
     "accuracy": ACCURACY,
     "mean_pool": POOL,
     "greedy_decode": GREEDY,
+    **MODELS,
 }

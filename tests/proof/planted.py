@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from proof.planted_models import PLANTED as MODELS
+
 GUARD = "        scores = torch.where(mask.any(-1, keepdim=True), scores, torch.zeros_like(scores))\n"
 GUARDED = (
     """~mask, float("-inf"))
@@ -273,6 +275,7 @@ PLANTED = [
         "accuracy": ACCURACY,
         "mean_pool": POOL,
         "greedy_decode": GREEDY,
+        **MODELS,
     }.items()
     for row in rows
 ]

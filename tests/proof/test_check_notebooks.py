@@ -6,7 +6,9 @@ import pytest
 
 from glassformer.proof.check.inside import report_on
 from proof.learners import BLOCK, HEADS
+from proof.learners_models import MODEL, ROTARY
 from proof.planted import ATTEND, FEED
+from proof.planted_models import HALVES, OTHER, START, STD, TIE
 
 ONE_INPUT = HEADS.replace(
     "def forward(self, query, key, value, mask=None):", "def forward(self, x, mask=None):"
@@ -99,3 +101,36 @@ def test_other_ways_to_write_it_right(tmp_path, kind, text):
     assert {each["state"] for each in piece["properties"] if each["property"] in ("scale", "split", "mask")} == {
         "holds"
     }
+
+
+WIDE = "angles.sin().repeat_interleave(2, -1), angles.cos().repeat_interleave(2, -1)"
+DOUBLED = "torch.cat([angles, angles], -1).sin(), torch.cat([angles, angles], -1).cos()"
+UNCACHED = (
+    MODEL.replace("tokens, cache=None", "tokens")
+    .replace(START, "start = 0")
+    .replace("None if cache is None else cache[number]", "None")
+    .replace("(self.norm(x)), kept", "(self.norm(x))")
+)
+OTHER_ORDER = MODEL.replace(
+    "vocab_size, d_model, n_heads, n_layers, max_len", "max_len, n_layers, num_heads, embed_dim, vocab_size"
+).replace("        super().__init__()\n        self.token", "        d_model, n_heads = embed_dim, num_heads\n"
+    "        super().__init__()\n        self.token")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "untested"),
+    [
+        ("apply_rotary", ROTARY.replace(WIDE, DOUBLED).replace(OTHER, HALVES), []),
+        ("LanguageModel", UNCACHED, ["cache"]),
+        ("LanguageModel", OTHER_ORDER, []),
+        ("LanguageModel", MODEL.replace(TIE, "").replace(STD, ""), []),
+    ],
+    ids=["halves", "no cache", "arguments by name", "torch's own start"],
+)
+def test_other_models_and_rotations(tmp_path, kind, text, untested):
+    path = tmp_path / "learner.py"
+    path.write_text(text, "utf-8")
+    [piece] = report_on(path, [kind])["pieces"]
+    assert piece["problem"] is None
+    assert [each["mistake"] for each in piece["properties"] if each["state"] == "fails"] == []
+    assert [each["property"] for each in piece["properties"] if each["state"] == "not tested"] == untested

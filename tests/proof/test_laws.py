@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.proof.laws import LAWS, hugging_face
+from glassformer.proof.laws import LAWS, hugging_face, notebook_flaws, notebook_parts
 from glassformer.proof.laws.law import Law, NotHere, Setting, apart, judge, same_gradients
 
 NOTEBOOKS = Path(__file__).parents[2].parent / "shared" / "notebooks"
@@ -59,6 +59,72 @@ def test_law_that_cannot_be_tried_says_what_is_missing():
 
     verdict = judge(Law("group", "claim", errors), SETTING)
     assert (verdict.missing, verdict.holds, verdict.cases) == ("the moon is not here", True, 0)
+
+
+# --- notebooks that are not here are stood in for: one with the flaw, and one that was mended
+
+
+class Encoding(torch.nn.Module):
+    """A table of positions of even width and a fixed length."""
+
+    def __init__(self, d_model, max_len):
+        super().__init__()
+        angles = torch.arange(max_len)[:, None] * torch.exp(torch.arange(0, d_model, 2) * (-math.log(10_000) / d_model))
+        pe = torch.zeros(max_len, d_model)
+        pe[:, 0::2], pe[:, 1::2] = angles.sin(), angles.cos()
+        self.register_buffer("pe", pe[None])
+
+    def forward(self, x):
+        return x + self.pe[:, : x.shape[1]]
+
+
+class MendedEncoding(Encoding):
+    """It takes odd widths, and any length."""
+
+    def __init__(self, d_model, max_len):
+        super().__init__(d_model + d_model % 2, max_len)
+
+    def forward(self, x):
+        return x
+
+
+class Heads(torch.nn.Module):
+    """Attention of 4 heads, in the names of notebook 000."""
+
+    zeros = False
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (torch.nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x, mask=None):
+        q, k, v = (each(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for each in (self.W_q, self.W_k, self.W_v))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -1e9 if self.zeros else -math.inf)
+        return self.W_o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class MendedHeads(Heads):
+    """A row that may read nothing reads something."""
+
+    zeros = True
+
+
+@pytest.mark.parametrize("mended", [False, True], ids=["flawed", "mended"])
+@pytest.mark.parametrize("law", ["odd_width", "nothing_to_read"])
+def test_a_notebook_without_its_flaw_is_seen(law, mended, monkeypatch):
+    classes = {
+        "PositionalEncoding": MendedEncoding if mended else Encoding,
+        "MultiHeadSelfAttention": MendedHeads if mended else Heads,
+    }
+    for module in (notebook_parts, notebook_flaws):
+        monkeypatch.setattr(module, "notebook", lambda setting, number: classes)
+    monkeypatch.setattr(notebook_flaws, "ATTENTIONS", {"000": notebook_parts.ATTENTIONS["000"]})
+    verdict = judge(Law("notebooks", law, getattr(notebook_flaws, law)), SETTING)
+    assert verdict.holds == (not mended), verdict
+    assert verdict.cases > 3
 
 
 def test_errors_are_seen():

@@ -21,7 +21,7 @@ ROWS = 256
 
 def features(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """elu(x) + 1: x + 1 above 0, exp(x) below (Katharopoulos et al. 2020, equation 7); exact for small values."""
-    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
+    return x.relu() + x.clamp(max=0).exp()
 
 
 def from_features(y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:

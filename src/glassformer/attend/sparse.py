@@ -44,7 +44,8 @@ def sparse(
     if pattern is None or mask.placed or q.shape[2] != S:
         return by_rows(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
     parts = parts_of(pattern, S, causal=mask.causal)
-    scores = torch.cat([part.scores(q * scale, k) for part in parts], dim=-1)
+    found = [part.scores(q * scale, k) for part in parts]
+    scores = found[0] if len(found) == 1 else torch.cat(found, dim=-1)
     lowered = _lowered(mask, parts, scores)
     weights = F.dropout(normalise(scores, lowered).to(v.dtype), dropout)
     shares = weights.split([part.met for part in parts], dim=-1)

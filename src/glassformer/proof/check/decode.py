@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from glassformer.foundation.shapes import Tensor
 from glassformer.proof.check.attention import accepts
@@ -58,17 +59,22 @@ OTHER = Mistake(
 )
 
 
-def model(ids: Tensor) -> Tensor:
-    """Logits whose largest, at each position, is (id + ids up to there - 1) modulo the vocabulary."""
-    reads = torch.arange(ids.shape[1])
-    following = (ids + reads) % VOCAB
-    return torch.nn.functional.one_hot(following, VOCAB).float()
+class Counting(nn.Module):
+    """A model that is known: the likeliest id, at each position, is (id + ids up to there - 1) modulo the vocabulary.
+
+    A module, so that a learner may put it in evaluation mode.
+    """
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Logits [1, T, V]."""
+        following = (ids + torch.arange(ids.shape[1])) % VOCAB
+        return nn.functional.one_hot(following, VOCAB).float()
 
 
-def greedy(limit: int, eos: int = EOS, how: str = "right") -> list[int]:
+def greedy(limit: int, eos: int = EOS, how: str = "right", prompt: Sequence[int] = PROMPT) -> list[int]:
     """The documented result, and those of the known mistakes."""
-    ids, new = [*PROMPT], 0
-    most = {"one more": limit + 1, "one less": limit - 1, "total": limit - len(PROMPT)}.get(how, limit)
+    ids, new = [*prompt], 0
+    most = {"one more": limit + 1, "one less": limit - 1, "total": limit - len(prompt)}.get(how, limit)
     while new < most:
         given = ids[-1:] if how == "last only" else ids
         place = 0 if how == "first" else len(given) - 1
@@ -77,7 +83,7 @@ def greedy(limit: int, eos: int = EOS, how: str = "right") -> list[int]:
         if ids[-1] == eos and how != "endless":
             break
     if how == "no prompt":
-        return ids[len(PROMPT) :]
+        return ids[len(prompt) :]
     return ids[:-1] if how == "no end" and ids[-1] == eos else ids
 
 
@@ -101,7 +107,7 @@ class Greedy:
 
     def ids(self, limit: int, eos: int) -> list[int]:
         """What it writes."""
-        answer = ask(self.function, model, torch.tensor([PROMPT]), eos, limit)
+        answer = ask(self.function, Counting(), torch.tensor([PROMPT]), eos, limit)
         return [int(each) for each in torch.as_tensor(answer).flatten()]
 
 

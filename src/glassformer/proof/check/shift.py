@@ -1,4 +1,4 @@
-"""A learner's `shift_labels(tokens)`, probed: which token each position is asked for."""
+"""A learner's `shift_labels(tokens)` and `shift_right(labels, start_id)`, probed: what is read, what is asked for."""
 
 from __future__ import annotations
 
@@ -35,6 +35,27 @@ UNCUT = Mistake(
     "the inputs keep their last token",
     "The last token has nothing after it, so inputs and labels differ in length.",
     "Of the two ends of the sequence, which one is cut from the inputs?",
+)
+UNMOVED = Mistake(
+    "the decoder reads the token that it must say",
+    "Labels go in as they are, so each position copies its input, and at the first step of decoding nothing is known.",
+    "When the first label is to be said, what has the decoder read?",
+)
+AHEAD = Mistake(
+    "labels are shifted the wrong way",
+    "Each position reads the token after the one that it must say.",
+    "Which neighbour of a label has been written when the label is to be said?",
+)
+OTHER_START = Mistake(
+    "decoding starts from another token than training",
+    "In training the decoder begins with another token than start_id, so at the first step of decoding it reads what "
+    "it never saw there, and repeats itself.",
+    "Which token stands first in training, and which one does your decoding begin with?",
+)
+NOT_CUT = Mistake(
+    "the last label is kept",
+    "There is one input more than there are labels.",
+    "Does anything have to be said after the last label?",
 )
 SHIFTS = [
     Choice((slice(0, -1), slice(1, None))),
@@ -93,4 +114,40 @@ def joined(inputs: Tensor, labels: Tensor) -> Tensor:
 
 SHIFT = Subject(
     Shift, (KNOWN, Property("shift", "Label t is the token after input t.", aspect("shift"), ("equation",)))
+)
+
+START = 11
+RIGHT = [
+    Choice("right"),
+    Choice("unmoved", "the labels themselves", UNMOVED),
+    Choice("ahead", "labels one ahead", AHEAD),
+    Choice("rolled", "the last label in front", OTHER_START),
+    Choice("zero", "0 in front", OTHER_START),
+    Choice("last id", "the last label's id in front of every row", OTHER_START),
+    Choice("first twice", "the first label twice", OTHER_START),
+    Choice("kept", "start_id and all labels", NOT_CUT),
+]
+
+
+def moved(shift: str) -> Tensor:
+    """The decoder's input under a reading."""
+    front, most = torch.full((len(TOKENS), 1), START), TOKENS[:, :-1]
+    return {
+        "right": torch.cat([front, most], 1),
+        "unmoved": TOKENS,
+        "ahead": torch.cat([TOKENS[:, 1:], front], 1),
+        "rolled": TOKENS.roll(1, 1),
+        "zero": torch.cat([front * 0, most], 1),
+        "last id": torch.cat([front * 0 + TOKENS[0, -1], most], 1),
+        "first twice": torch.cat([TOKENS[:, :1], most], 1),
+        "kept": torch.cat([front, TOKENS], 1),
+    }[shift]
+
+
+SHIFT_RIGHT = Subject(
+    lambda function: Answered(function, (TOKENS, START), {"shift": RIGHT}, moved),
+    (
+        KNOWN,
+        Property("shift", "Input 0 is start_id, input t + 1 is label t.", aspect("shift"), ("equation",)),
+    ),
 )

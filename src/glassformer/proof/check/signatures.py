@@ -38,6 +38,11 @@ DOCUMENTED: dict[str, Documented] = {
         "An nn.Module that gives x [B, T, d_model] plus the sinusoidal table.",
         ("SinusoidalPositionalEncoding", "PositionEncoding"),
     ),
+    "apply_rotary": Documented(
+        "apply_rotary(x, positions)",
+        "x [B, H, T, K], positions [T]; gives x turned by position / 10000^(2i / K), neighbours or halves as pairs.",
+        ("rotate_by_position",),
+    ),
     "TransformerBlock": Documented(
         "TransformerBlock(d_model, n_heads, d_ff) with forward(x, mask=None)",
         f"Attention and feed-forward, each with residual and norm (before the branch or after the sum); {MASK}.",
@@ -47,6 +52,12 @@ DOCUMENTED: dict[str, Documented] = {
         "TransformerEncoder(n_layers, d_model, n_heads, d_ff) with forward(x, mask=None)",
         "A stack of such blocks over [B, T, d_model].",
         ("TransformerStack", "Encoder"),
+    ),
+    "LanguageModel": Documented(
+        "LanguageModel(vocab_size, d_model, n_heads, n_layers, max_len) with forward(tokens) or "
+        "forward(tokens, cache=None)",
+        "A causal nn.Module: ids [B, T] to logits [B, T, vocab_size], or to (logits, cache for the ids that follow).",
+        ("TransformerLanguageModel",),
     ),
     "causal_mask": Documented(
         "causal_mask(n)",
@@ -58,10 +69,25 @@ DOCUMENTED: dict[str, Documented] = {
         "lengths [B]; boolean with B*n values ([B, n], [B, 1, n] or [B, 1, 1, n]), True at real tokens.",
         ("create_padding_mask", "make_padding_mask", "lengths_to_mask"),
     ),
+    "document_mask": Documented(
+        "document_mask(documents)",
+        "documents [B, n], the number of each token's text in a packed row; boolean [B, n, n] or [B, 1, n, n], causal.",
+        ("packing_mask", "create_document_mask"),
+    ),
+    "position_ids": Documented(
+        "position_ids(keep)",
+        "keep [B, T] boolean, True at real tokens, padding anywhere; each real token's position, counted from 0.",
+        ("make_position_ids", "create_position_ids"),
+    ),
     "shift_labels": Documented(
         "shift_labels(tokens)",
         "tokens [B, T]; gives (inputs, labels), both [B, T-1], or labels alone: label t is the token after input t.",
         ("inputs_and_labels", "make_labels"),
+    ),
+    "shift_right": Documented(
+        "shift_right(labels, start_id)",
+        "labels [B, T]; gives what the decoder reads in training, [B, T]: start_id, then all labels but the last.",
+        ("decoder_inputs",),
     ),
     "cross_entropy": Documented(
         "cross_entropy(logits, targets, pad_id)",
@@ -81,6 +107,11 @@ DOCUMENTED: dict[str, Documented] = {
     "greedy_decode": Documented(
         "greedy_decode(model, prompt, eos_id, max_new_tokens)",
         "model: ids [1, T] to logits [1, T, V]; prompt [1, T]. Gives the prompt and what follows, eos_id included.",
+        (),
+    ),
+    "greedy_translate": Documented(
+        "greedy_translate(model, source, bos_id, eos_id, max_new_tokens)",
+        "model: ids [1, S] and [1, T] to logits [1, T, V]; gives bos_id and what follows, eos_id included.",
         (),
     ),
 }

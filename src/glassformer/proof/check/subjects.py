@@ -6,26 +6,36 @@ from glassformer.proof.check.attention import ATTENTION
 from glassformer.proof.check.block import BLOCK
 from glassformer.proof.check.decode import GREEDY
 from glassformer.proof.check.labels import ACCURACY, LOSS, POOL
+from glassformer.proof.check.language_model import LANGUAGE_MODEL
 from glassformer.proof.check.mask_makers import CAUSAL, PADDING
 from glassformer.proof.check.multi_head import MULTI_HEAD
+from glassformer.proof.check.packing import DOCUMENT_MASK, POSITION_IDS
 from glassformer.proof.check.positions import ENCODING, TABLE
-from glassformer.proof.check.shift import SHIFT
+from glassformer.proof.check.rotary import ROTARY
+from glassformer.proof.check.shift import SHIFT, SHIFT_RIGHT
 from glassformer.proof.check.stack import STACK
 from glassformer.proof.check.table import Subject
+from glassformer.proof.check.translate import TRANSLATE
 
 SUBJECTS: dict[str, Subject] = {
     "attention": ATTENTION,
     "MultiHeadAttention": MULTI_HEAD,
     "positional_encoding": TABLE,
     "PositionalEncoding": ENCODING,
+    "apply_rotary": ROTARY,
     "TransformerBlock": BLOCK,
     "TransformerEncoder": STACK,
+    "LanguageModel": LANGUAGE_MODEL,
     "causal_mask": CAUSAL,
     "padding_mask": PADDING,
+    "document_mask": DOCUMENT_MASK,
+    "position_ids": POSITION_IDS,
     "shift_labels": SHIFT,
+    "shift_right": SHIFT_RIGHT,
     "cross_entropy": LOSS,
     "accuracy": ACCURACY,
     "mean_pool": POOL,
     "greedy_decode": GREEDY,
+    "greedy_translate": TRANSLATE,
 }
-"""A new kind is a line here and one in check_signatures.py; a new property is an entry of its `Subject`."""
+"""A new kind is a line here and one in signatures.py; a new property is an entry of its `Subject`."""

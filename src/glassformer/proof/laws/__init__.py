@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from glassformer.proof.laws import hugging_face, notebooks, ours, torch_nn
+from glassformer.proof.laws import hugging_face, notebook_flaws, notebook_parts, notebooks, ours, torch_nn
 from glassformer.proof.laws.law import Law
 
 __all__ = ["LAWS", "Law"]
 
-LAWS: list[Law] = [*ours.LAWS, *torch_nn.LAWS, *hugging_face.LAWS, *notebooks.LAWS]
+LAWS: list[Law] = [
+    *ours.LAWS,
+    *torch_nn.LAWS,
+    *hugging_face.LAWS,
+    *notebooks.LAWS,
+    *notebook_parts.LAWS,
+    *notebook_flaws.LAWS,
+]

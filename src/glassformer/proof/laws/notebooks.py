@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.attend import Mask
-from glassformer.model.stack import Stack, build_block
+from glassformer.model.stack import Stack, build_block, build_norm
 from glassformer.parts import POSITIONS
 from glassformer.parts.positions import Room
 from glassformer.proof.laws.law import Law, NotHere, Setting, apart, gradients, same_gradients
@@ -46,6 +46,9 @@ NAMES: dict[str, Table] = {
     "004": [*SPLIT, *LINEAR, (r"(encoder_layers\.\d+\.)feed_forward\.norm_sum", r"\1norm2"), *NORMS,
             (r"feed_forward\.norm_sum", "norm3"), ("(self|cross)_attention", r"\1_attn"), ("feed_forward", "ffn")],
 }  # fmt: skip
+NAMES["004 whole"] = [(r"encoder\.blocks", "encoder_layers"), (r"decoder\.blocks", "decoder_layers"),
+                      (r"encoder\.embedding", "src_embed"), (r"decoder\.embedding", "tgt_embed"),
+                      (r"^head\.", "output_proj."), *NAMES["004"]]  # fmt: skip
 
 
 def tables(setting: Setting) -> Iterator[float]:
@@ -58,7 +61,12 @@ def tables(setting: Setting) -> Iterator[float]:
 
 
 def encoders(setting: Setting) -> Iterator[float]:
-    """000, 001 and 002 from ids to vectors or logits: split and fused projections, post- and pre-norm."""
+    """000, 001 and 002 from ids to vectors or logits: split and fused projections, post- and pre-norm.
+
+    000 and 002 once more with padding, whose own vectors nobody reads; and 003's stack, over vectors.
+    """
+    keep = torch.ones(B, T, dtype=torch.bool, device=setting.device)
+    keep[0, 4:] = False
     own = {"head_bias": True, "tie_embeddings": False}
     full = model(setting, "encoder", own=own, **PRE)
     cases: list[tuple[str, nn.Module, dict[str, Any]]] = [
@@ -74,32 +82,56 @@ def encoders(setting: Setting) -> Iterator[float]:
         carry_over(setting, ours, theirs, names, fused="qkv." if number == "001" else None)
         ids = tokens(setting, B, T)
         yield compared(ours(ids), ours, theirs(ids), theirs, names, "qkv." if number == "001" else None)
+        if number != "001":  # it takes no mask
+            expected = theirs(ids, keep[:, None, None, :])
+            yield compared(ours(ids, keep=keep)[keep], ours, expected[keep], theirs, names)
+    yield from stack_of_vectors(setting)
+
+
+def stack_of_vectors(setting: Setting) -> Iterator[float]:
+    """003's stack: two blocks and a norm."""
+    config = stack(**POST)
+    layers = nn.ModuleList(build_block(config, reads_memory=False) for _ in range(2))
+    ours = scramble(nn.ModuleDict({"layers": layers, "norm": build_norm(config)}), setting)
+    theirs = notebook(setting, "003")["TransformerEncoder"](2, D, H, F)
+    names = [*TWO_NORMS, *NAMES["003"]]
+    carry_over(setting, ours, theirs, names, "qkv_proj.")
+    answer = x = normal(setting, B, T, D)
+    for layer in layers:
+        answer = layer(answer, mask=Mask())
+    yield compared(ours["norm"](answer), ours, theirs(x), theirs, names, "qkv_proj.")
 
 
 def blocks(setting: Setting) -> Iterator[float]:
-    """Encoder blocks with a causal mask and padding, and 003's stack of them over vectors."""
+    """Encoder blocks, without a mask and causal with padding; 001's takes no mask."""
     keep = torch.ones(B, T, dtype=torch.bool, device=setting.device)
     keep[0, 4:] = False
     readable = torch.ones(T, T, dtype=torch.bool, device=setting.device).tril() & keep[:, None, None, :]
     for number, name, placement in (
         ("000", "TransformerBlock", POST),
+        ("001", "TransformerBlock", POST),
         ("002", "TransformerBlock", PRE),
         ("003", "TransformerEncoderBlock", POST),
         ("004", "EncoderLayer", POST),
     ):
-        theirs = notebook(setting, number)[name](D, H, F, dropout=0.0)
+        theirs = notebook(setting, number)[name](D, H, F)
         ours = scramble(build_block(stack(**placement), reads_memory=False), setting)
-        names = [*TWO_NORMS, *NAMES[number]]
-        fused = "qkv_proj." if number == "003" else None
+        names = [*NAMES[number]] if number == "001" else [*TWO_NORMS, *NAMES[number]]
+        fused = {"001": "qkv.", "003": "qkv_proj."}.get(number)
         carry_over(setting, ours, theirs, names, fused)
         x = normal(setting, B, T, D)
         yield compared(ours(x, mask=Mask()), ours, theirs(x), theirs, names, fused)
+        if number == "001":
+            continue
         answer = ours(x, mask=Mask(causal=True, keep=keep))
         yield compared(answer, ours, theirs(x, readable), theirs, names, fused)
 
 
 def decoder_blocks(setting: Setting) -> Iterator[float]:
-    """003's decoder block (positions first, as it is written) and 004's, causal, over a memory with padding."""
+    """003's decoder block (positions first, as it is written) and 004's, causal, over a memory with padding.
+
+    A mask says what is hidden in 003's decoder, and what may be read everywhere else.
+    """
     future = torch.ones(T, T, dtype=torch.bool, device=setting.device).triu(1)
     x, memory = normal(setting, B, T, D), normal(setting, B, S, D)
     ours = scramble(build_block(stack(**POST), reads_memory=True), setting)
@@ -108,6 +140,12 @@ def decoder_blocks(setting: Setting) -> Iterator[float]:
     carry_over(setting, ours, theirs, names, "in_proj_")
     expected = theirs(x.transpose(0, 1), memory.transpose(0, 1), tgt_mask=future).transpose(0, 1)
     yield compared(ours(x, mask=Mask(causal=True), memory=memory), ours, expected, theirs, names, "in_proj_")
+    keep = torch.ones(B, S, dtype=torch.bool, device=setting.device)
+    keep[:, 3:] = False  # it has one mask for all rows
+    hidden = (~keep[0]).expand(T, S)
+    expected = theirs(x.transpose(0, 1), memory.transpose(0, 1), future, hidden).transpose(0, 1)
+    answer = ours(x, mask=Mask(causal=True), memory=memory, memory_mask=Mask(keep=keep))
+    yield compared(answer, ours, expected, theirs, names, "in_proj_")
 
     keep = torch.ones(B, S, dtype=torch.bool, device=setting.device)
     keep[1, 3:] = False
@@ -122,9 +160,7 @@ def whole(setting: Setting) -> Iterator[float]:
     own = {"head_bias": True, "tie_embeddings": False, "share_embeddings": False, "source_vocab_size": VOCAB + 2}
     ours = model(setting, "encoder-decoder", own=own, **POST)
     theirs = notebook(setting, "004")["Transformer"](VOCAB + 2, VOCAB, D, H, 2, 2, F, dropout=0.0)
-    names = [(r"encoder\.blocks", "encoder_layers"), (r"decoder\.blocks", "decoder_layers"),
-             (r"encoder\.embedding", "src_embed"), (r"decoder\.embedding", "tgt_embed"),
-             (r"^head\.", "output_proj."), *NAMES["004"]]  # fmt: skip
+    names = NAMES["004 whole"]
     carry_over(setting, ours, theirs, names)
     ids, source = tokens(setting, B, T), tokens(setting, B, S)
     readable = torch.ones(T, T, dtype=torch.bool, device=setting.device).tril()
@@ -174,8 +210,8 @@ def compared(
 
 LAWS = [
     Law("notebooks", "000-004: the table of positions", tables),
-    Law("notebooks", "000-002: encoders, split and fused projections", encoders),
-    Law("notebooks", "000, 002-004: encoder blocks, with masks", blocks),
+    Law("notebooks", "000-003: encoders, split and fused projections", encoders),
+    Law("notebooks", "000-004: encoder blocks, with masks", blocks),
     Law("notebooks", "003, 004: decoder blocks", decoder_blocks),
     Law("notebooks", "004: the whole encoder-decoder", whole),
 ]

@@ -1,0 +1,149 @@
+"""A learner's `LanguageModel(vocab_size, d_model, n_heads, n_layers, max_len)`, probed from outside."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from glassformer.foundation.shapes import Tensor
+from glassformer.proof.check.attention import first
+from glassformer.proof.check.model_cache import cached
+from glassformer.proof.check.network import MAX_LEN, SAME, TOKENS, VOCAB, B, Network, T, changed
+from glassformer.proof.check.reading import distance
+from glassformer.proof.check.table import Fault, Mistake, Property, Subject, ask
+from glassformer.train.cross_entropy import cross_entropy
+
+FAR = 1.0
+"""Nats above ln V: torch's own starting numbers stay within half of one, N(0, 1) in a head is tens of them off."""
+
+SHAPE = Mistake(
+    "the output has the wrong shape",
+    "There must be one logit for each id of the vocabulary, at each position.",
+    "What is the last map of a language model for?",
+)
+RANDOM = Mistake(
+    "dropout is active in evaluation",
+    "Two calls with the same input give different output: something random runs although nothing is trained.",
+    "Who tells your dropout whether the model is training?",
+)
+ROWS = Mistake(
+    "rows of the batch are mixed",
+    "A row gets another answer when it stands alone.",
+    "Which axis of your tensors is the batch, at each step?",
+)
+TIED = Mistake(
+    "the tied embedding starts too large",
+    "Embedding and head are one matrix, and torch draws an embedding from N(0, 1): as a head it gives logits as large "
+    "as the root of d_model, and a first loss of many times ln V.",
+    "With which standard deviation must a matrix begin that is to give logits near 0?",
+)
+HEAD = Mistake(
+    "the head starts too large",
+    "The first logits are large: the model begins by being sure of nonsense, with a loss of many times ln V.",
+    "How large are the logits of a model that knows nothing?",
+)
+FUTURE = Mistake(
+    "queries read the future",
+    "A later token changes an earlier logit, so in training the answer is read off.",
+    "Where does the causal mask enter, and is it given to every layer?",
+)
+NEXT = Mistake(
+    "off by one: a query may read the next token",
+    "Each position sees the very token that it must predict.",
+    "What is the last key that the first query may read?",
+)
+UNORDERED = Mistake(
+    "the order of the tokens is not seen",
+    "In a model of one layer, two earlier tokens exchanged change nothing: positions are missing.",
+    "What tells attention that one key stands before another?",
+)
+
+
+def shape(learner: Network) -> Fault | None:
+    """A logit for each id, at each position."""
+    wanted = (B, T, VOCAB)
+    got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
+    return None if got == wanted else Fault(SHAPE, f"It is {got} and must be {wanted}, for {B} rows of {T} tokens.")
+
+
+def repeatable(learner: Network) -> Fault | None:
+    """The same output for the same input."""
+    gap = max(distance(learner.logits(TOKENS), learner.seen) for _ in range(4))
+    return Fault(RANDOM, f"Five calls with one input lie up to {gap:.2g} apart.") if gap > 0 else None
+
+
+def rows(learner: Network) -> Fault | None:
+    """A row does not know its neighbours."""
+    gap = distance(learner.logits(TOKENS[:1]), learner.seen[:1])
+    return (
+        Fault(ROWS, f"Alone, row 0 gets logits up to {gap:.2g} away from those in the batch.") if gap > SAME else None
+    )
+
+
+def first_loss(learner: Network) -> Fault | None:
+    """A model that knows nothing gives every token the same chance."""
+    draw = torch.Generator().manual_seed(10)
+    tokens, targets = (torch.randint(VOCAB, (16, MAX_LEN), generator=draw) for _ in range(2))
+    with torch.no_grad():
+        logits = first(ask(learner.fresh, tokens)).float()
+    loss = cross_entropy(logits.flatten(0, 1), targets.flatten())[0].item() / targets.numel()
+    if loss <= math.log(VOCAB) + FAR:
+        return None
+    told = f"The first loss on random tokens is {loss:.1f} nats; ln {VOCAB} is {math.log(VOCAB):.1f}."
+    matrix, tied = head_of(learner.fresh)
+    if matrix is not None:
+        told += f" The head's matrix begins with a standard deviation of {matrix.std():.2g}."
+    return Fault(TIED if tied else HEAD, told)
+
+
+def head_of(module: nn.Module) -> tuple[Tensor | None, bool]:
+    """The matrix that gives the logits, and whether it is the embedding's; None where no map has that shape."""
+    maps = [each for each in module.modules() if isinstance(each, nn.Linear) and each.weight.shape[0] == VOCAB]
+    tables = [each for each in module.modules() if isinstance(each, nn.Embedding) and each.weight.shape[0] == VOCAB]
+    if maps:
+        return maps[-1].weight, any(maps[-1].weight is table.weight for table in tables)
+    return (tables[-1].weight, True) if tables else (None, False)
+
+
+def causal(learner: Network) -> Fault | None:
+    """A token changes no logit before it."""
+    gaps = {place: reach(learner, learner.module, place, place) for place in range(1, T)}
+    place = max(gaps, key=lambda each: gaps[each])
+    if gaps[place] <= SAME:
+        return None
+    # In one layer a mask that is one too open lets a token reach the position before it, and none further back.
+    only_next = (
+        reach(learner, learner.one_layer, T - 1, T - 2) <= SAME < reach(learner, learner.one_layer, T - 1, T - 1)
+    )
+    told = f"Another token at position {place} moves a logit before it by {gaps[place]:.2g}."
+    return Fault(NEXT if only_next else FUTURE, told)
+
+
+def reach(learner: Network, module: nn.Module, place: int, before: int) -> float:
+    """How far another token at a place moves the logits of the positions before `before`."""
+    seen, other = (learner.logits(tokens, module)[:, :before] for tokens in (TOKENS, changed(TOKENS, place)))
+    return distance(other, seen)
+
+
+def ordered(learner: Network) -> Fault | None:
+    """Two earlier tokens exchanged change the last logit, also in one layer."""
+    exchanged = TOKENS[:, [1, 0, *range(2, T)]]
+    seen, other = (learner.logits(tokens, learner.one_layer)[:, -1] for tokens in (TOKENS, exchanged))
+    gap = distance(other, seen)
+    return None if gap > SAME else Fault(UNORDERED, f"Tokens 0 and 1 exchanged move the last logit by {gap:.1g}.")
+
+
+LANGUAGE_MODEL = Subject(
+    Network,
+    (
+        Property("shape", "There is one logit for each id at each position.", shape),
+        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
+        Property("rows", "No row of a batch touches another.", rows, ("repeatable",)),
+        Property("first-loss", "An untrained model's loss is near ln vocab_size.", first_loss, ("shape",)),
+        Property("causal", "No token changes a logit before it.", causal, ("repeatable",)),
+        Property("order", "The order of the tokens matters.", ordered, ("repeatable", "causal")),
+        Property("cache", "Part by part through the cache, logits are the same.", cached, ("rows", "causal")),
+    ),
+)

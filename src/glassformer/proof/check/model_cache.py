@@ -1,0 +1,78 @@
+"""The cache of a learner's language model, probed: the same tokens through it and without it give the same logits."""
+
+from __future__ import annotations
+
+import torch
+
+from glassformer.foundation.shapes import Tensor
+from glassformer.proof.check.network import MAX_LEN, SAME, TOKENS, Network, changed
+from glassformer.proof.check.reading import distance
+from glassformer.proof.check.table import CrashError, Fault, Mistake, crash_of
+
+PLACE = 3
+"""The first token that is read by itself; those before it are read at once."""
+SINGLE, CHUNKS = (PLACE, 1, 1, 1, 1), (PLACE, 2, 2)
+
+UNREAD = Mistake(
+    "the cache is not read",
+    "A cached step gives the same logits whatever stood before.",
+    "Which keys does the query of a single new token meet?",
+)
+TOP_LEFT = Mistake(
+    "the mask of a cached step counts from the first key",
+    "Queries are the last of the keys, but the mask takes them for the first, so it hides keys that may be read.",
+    "With 3 keys in the cache and 1 new token, which row of the 4 x 4 mask is its row?",
+)
+RESTART = Mistake(
+    "positions begin again at 0 in a cached step",
+    "A new token gets the position that it has in its own short input, not the one that it has in the sequence.",
+    "How does your model know how many tokens came before?",
+)
+OTHER = Mistake(
+    "a cached step differs from a whole forward",
+    "Something of a step depends on how many tokens are read at once: the order or shape of the kept keys and values, "
+    "or a bias by distance.",
+    "Print keys, values and scores of the same token in both ways of reading.",
+)
+
+
+def cached(learner: Network) -> Fault | None:
+    """Part by part through the cache, and whole."""
+    try:
+        gap = distance(learner.in_parts(SINGLE), learner.seen)
+        if gap > SAME:
+            told = f"Token by token after the first {PLACE}, logits are up to {gap:.2g} off."
+            return Fault(mistake_of(learner), told)
+        gap = distance(learner.in_parts(CHUNKS), learner.seen)
+    except CrashError as crash:
+        return Fault(OTHER, f"With a cache: {crash_of(crash)}")
+    return Fault(TOP_LEFT, f"Two tokens at a time, logits are up to {gap:.2g} off.") if gap > SAME else None
+
+
+def mistake_of(learner: Network) -> Mistake:
+    """Which one explains what a single step reads."""
+    step = learner.in_parts(SINGLE)[:, PLACE]
+
+    def reads(*places: int) -> bool:
+        return distance(learner.in_parts(SINGLE, changed(TOKENS, *places))[:, PLACE], step) > SAME
+
+    before = range(PLACE)
+    if not reads(*before):
+        return UNREAD
+    if not reads(*before[1:]):
+        return TOP_LEFT
+    return RESTART if skips_its_row(learner, step) else OTHER
+
+
+def skips_its_row(learner: Network, step: Tensor) -> bool:
+    """Whether a table of positions is read at another row: changed at the token's, it changes the whole alone."""
+    tables = [each for each in (*learner.module.parameters(), *learner.module.buffers()) if MAX_LEN in each.shape]
+    for table in tables:
+        row = table.data.select(list(table.shape).index(MAX_LEN), PLACE)
+        before = row.clone()
+        row.add_(torch.linspace(0.5, 1.5, row.numel(), dtype=row.dtype).view_as(row))
+        whole, again = learner.logits(TOKENS)[:, PLACE], learner.in_parts(SINGLE)[:, PLACE]
+        row.copy_(before)
+        if distance(whole, learner.seen[:, PLACE]) > SAME >= distance(again, step):
+            return True
+    return False

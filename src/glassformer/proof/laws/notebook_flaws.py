@@ -1,0 +1,159 @@
+"""Where a tutorial notebook has a flaw: both sides are run, theirs must show it and ours must be right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from glassformer.attend import Mask
+from glassformer.data.batch import Batch
+from glassformer.data.vocabulary import PAD
+from glassformer.foundation.errors import DataError
+from glassformer.model.stack import Stack
+from glassformer.parts import POSITIONS
+from glassformer.parts.positions import Room
+from glassformer.proof.laws.law import Law, Setting, apart, gradients, same_gradients
+from glassformer.proof.laws.notebook_parts import ATTENTIONS, pair, read
+from glassformer.proof.laws.notebooks import (
+    NAMES,
+    NUMBERS,
+    POST,
+    B,
+    D,
+    F,
+    H,
+    T,
+    carry_over,
+    compared,
+    notebook,
+    translated,
+)
+from glassformer.proof.laws.specimens import VOCAB, model, normal, scramble, stack, tokens
+from glassformer.train.objective import loss_of, next_token
+
+LIMIT = 8
+"""max_len, one less than the length that is tried."""
+ODD = 7
+"""A width with one sine more than cosines."""
+VISIBLE = 1e-5
+"""A difference far above any rounding."""
+
+
+def shows(flaw: bool) -> float:
+    """The error of a case about the notebook: 0 where the flaw is there, infinite where there is nothing to show."""
+    return 0.0 if flaw else math.inf
+
+
+def stops(call: Callable[[], object]) -> bool:
+    """Whether torch itself refuses it, in words about sizes."""
+    try:
+        call()
+    except RuntimeError:
+        return True
+    return False
+
+
+def nothing_to_read(setting: Setting) -> Iterator[float]:
+    """A sequence that is all padding: NaN in theirs, and in every gradient of the batch; ours gives zeros.
+
+    What ours answers for the other sequence, and the gradients of that answer, are theirs for this sequence alone.
+    """
+    keep = torch.ones(B, T, dtype=torch.bool, device=setting.device)
+    keep[1] = False
+    for number, (_, names, fused) in ATTENTIONS.items():
+        if number == "001":
+            continue  # its attention takes no mask
+        ours, theirs = pair(setting, number)
+        x = normal(setting, B, T, D)
+        expected, alone = read(number, theirs, x, keep[:, None, None]), read(number, theirs, x[:1])
+        yield shows(bool(expected[1].isnan().all()))
+        yield shows(any(bool(slope.isnan().any()) for slope in gradients(expected[:1], theirs).values()))
+        answer = ours(x, mask=Mask(keep=keep))
+        yield apart(answer[1], ours.output.bias.expand(T, D))  # zeros, mapped
+        yield compared(answer[:1], ours, alone, theirs, names, fused)
+
+
+def odd_width(setting: Setting) -> Iterator[float]:
+    """The table of an odd width: theirs stops in torch; ours is the paper's, number by number."""
+    for number in NUMBERS:
+        yield shows(stops(lambda number=number: notebook(setting, number)["PositionalEncoding"](ODD, LIMIT)))
+    ours = sinusoidal(ODD, LIMIT, setting.dtype)
+    for place in range(LIMIT):
+        for i in range(ODD):
+            angle = place / 10_000 ** (i // 2 * 2 / ODD)
+            wanted = torch.tensor(math.cos(angle) if i % 2 else math.sin(angle), dtype=setting.dtype)
+            yield apart(ours[place, i], wanted)
+
+
+def past_max_len(setting: Setting) -> Iterator[float]:
+    """A sequence longer than max_len: theirs stops in torch; ours goes on, or names the limit where one was set."""
+    for number in NUMBERS:
+        table = cast(Any, notebook(setting, number)["PositionalEncoding"])
+        theirs, longer = table(D, LIMIT).eval(), table(D, LIMIT + 1)
+        yield shows(stops(lambda theirs=theirs: theirs(torch.zeros(1, LIMIT + 1, D))))
+        yield apart(sinusoidal(D, LIMIT + 1), longer.pe[0])
+    ids, names = tokens(setting, B, LIMIT + 1), NAMES["001"]
+    short, long = (notebook(setting, "001")["TransformerEncoder"](VOCAB, D, H, F, 2, n) for n in (LIMIT, LIMIT + 1))
+    yield shows(stops(lambda: short.to(setting.device)(ids)))
+    free, limited = (Stack(stack(**POST, max_len=n), VOCAB, scale_embeddings=False) for n in (None, LIMIT))
+    scramble(free, setting)
+    carry_over(setting, free, long, names, "qkv.")
+    yield compared(free(ids), free, long(ids), long, names, "qkv.")
+    try:
+        limited.to(setting.device)(ids)
+    except DataError as refused:
+        yield 0.0 if f"max_len={LIMIT}" in str(refused) else math.inf
+    else:
+        yield math.inf
+
+
+def trained_on_padding(setting: Setting) -> Iterator[float]:
+    """004's loop hides no padding, so a pair's loss depends on its batch-mates. Ours is the sum of the pairs alone.
+
+    Alone, a pair has no padding, and 004 is right: ours on the batch equals that, in loss and gradients.
+    """
+    own = {"head_bias": True, "tie_embeddings": False, "share_embeddings": False, "source_vocab_size": VOCAB + 2}
+    ours = model(setting, "encoder-decoder", own=own, **POST)
+    theirs = notebook(setting, "004")["Transformer"](VOCAB + 2, VOCAB, D, H, 2, 2, F, dropout=0.0)
+    names = NAMES["004 whole"]
+    carry_over(setting, ours, theirs, names)
+    sources, targets = [[6, 7, 8, 9, 10], [7], [9, 6, 8]], [[10, 9, 8], [7, 6], [8]]
+    batch = Batch.pairs(sources, targets).to(setting.device)
+    alone = [
+        Batch.pairs([source], [target]).to(setting.device) for source, target in zip(sources, targets, strict=True)
+    ]
+    apiece = [as_004_trains(setting, theirs, each) for each in alone]
+    together = as_004_trains(setting, theirs, batch)
+    yield shows(apart(together, sum(apiece, torch.zeros_like(together))) > VISIBLE)
+    loss = loss_of(ours, batch, next_token).objective
+    expected = sum(apiece, torch.zeros_like(loss))
+    yield apart(loss, expected)
+    yield same_gradients(translated(gradients(loss, ours), names, None), gradients(expected, theirs))
+
+
+def as_004_trains(setting: Setting, theirs: Callable[..., Tensor], batch: Batch) -> Tensor:
+    """The sum of the loss as 004's loop has it: source and causal target, no mask for padding, pads not counted."""
+    readable = cast(Any, notebook(setting, "004")["create_causal_mask"])(batch.tokens.shape[1] - 1)
+    logits = theirs(batch.source, batch.tokens[:, :-1], tgt_mask=readable.to(setting.device))
+    return cross_entropy(logits.flatten(0, 1), batch.tokens[:, 1:].flatten(), ignore_index=PAD, reduction="sum")
+
+
+def sinusoidal(width: int, length: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Our table, in the notebooks' float32 unless another is asked for."""
+    scheme, like = POSITIONS["sinusoidal"](Room(width, 1, width, None)), torch.zeros((), dtype=dtype)
+    table = scheme.embedding(torch.arange(length), like)
+    assert table is not None
+    return table
+
+
+LAWS = [
+    Law("notebooks", "000, 002-004 give NaN where nothing may be read, ours zeros", nothing_to_read),
+    Law("notebooks", "000-004 stop at an odd d_model, ours drops a cosine", odd_width),
+    Law("notebooks", "000-004 break past max_len, ours goes on or names it", past_max_len),
+    Law("notebooks", "004 trains on padding, ours counts each pair as alone", trained_on_padding),
+]
