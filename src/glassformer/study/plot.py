@@ -20,6 +20,8 @@ from glassformer.study.table import short_combination, short_names
 
 MOST_PANELS = 9
 MOST_BANDS = 4
+MOST_MARKS = 24
+"""On one line; each takes its place in the SVG."""
 PANEL = (4.2, 3.2)
 """Width and height, in inches."""
 MARKS = "os^Dv<>Ph*"
@@ -136,8 +138,10 @@ def lines(axes: Any, series: dict[str, Points]) -> None:
     """The mean as a line, lowest to highest as a band, unless there are so many that bands hide each other."""
     for number, (name, values) in enumerate(series.items()):
         places = sorted(values)
-        mark = {"marker": MARKS[number % len(MARKS)], "markersize": 3, "color": f"C{number % 10}"}
-        axes.plot(places, [fmean(values[each]) for each in places], label=name, linewidth=1.4, **mark)
+        mark = {"marker": MARKS[number % len(MARKS)], "markersize": 3} if len(places) <= MOST_MARKS else {}
+        axes.plot(
+            places, [fmean(values[each]) for each in places], label=name, linewidth=1.4, color=f"C{number % 10}", **mark
+        )
         if len(series) <= MOST_BANDS:
             low, high = ([of(values[each]) for each in places] for of in (min, max))
             axes.fill_between(places, low, high, alpha=0.15, color=f"C{number % 10}", linewidth=0)
