@@ -66,13 +66,14 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def publish(name: str, folder: Path) -> None:
-    """Put the table between its marks in docs/studies.md, and the pictures beside it."""
-    table = (folder / "table.md").read_text("utf-8")
-    page = PAGE.read_text("utf-8")
-    PAGE.write_text(replaced(page, name, table), "utf-8")
+    """Put the table and the pictures between the study's marks in docs/studies.md."""
+    text = (folder / "table.md").read_text("utf-8")
     PICTURES.mkdir(exist_ok=True)
-    for picture in sorted(folder.glob("*.svg")):
-        shutil.copyfile(picture, PICTURES / f"{name}-{picture.name}")
+    for kind in ("plot", "curves", "lengths"):
+        if (picture := folder / f"{kind}.svg").is_file():
+            shutil.copyfile(picture, PICTURES / f"{name}-{kind}.svg")
+            text += f"\n![{name}: {kind}]({PICTURES.name}/{name}-{kind}.svg)\n"
+    PAGE.write_text(replaced(PAGE.read_text("utf-8"), name, text), "utf-8")
 
 
 def replaced(page: str, name: str, text: str) -> str:

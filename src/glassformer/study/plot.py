@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 from glassformer.foundation.errors import ConfigError
 from glassformer.study.grid import shown
 from glassformer.study.result import SHARES, Result
-from glassformer.study.table import short_combination
+from glassformer.study.table import short_combination, short_names
 
 MOST_PANELS = 9
 MOST_BANDS = 4
+MOST_MARKS = 24
+"""On one line; each takes its place in the SVG."""
 PANEL = (4.2, 3.2)
 """Width and height, in inches."""
 MARKS = "os^Dv<>Ph*"
@@ -42,15 +44,15 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
 
     Curves and lengths are left out where they would take more panels than can be read.
     """
-    metric = results[0].metric
-    written = save(figure_of(summary(results), "points", names(results), ""), folder / "plot")
+    metric, first = results[0].metric, short_names(results[0].values)[0]
+    written = save(figure_of(summary(results), "points", names(results), first), folder / "plot")
     for name, panels, across in (
         ("curves", faceted(results, curve, metric in SHARES), "step"),
         ("lengths", faceted(results, lengths, True), "tokens of the source"),
     ):
         if any(panel.series for panel in panels) and len(panels) <= MOST_PANELS:
             what = "exact_match" if name == "lengths" else f"{metric} on dev"
-            written += save(figure_of(panels, "lines", None, across, what), folder / name)
+            written += save(figure_of(panels, "lines", None, across, what, first), folder / name)
     return written
 
 
@@ -106,7 +108,9 @@ def lengths(result: Result) -> dict[float, float]:
     return {float(length): row["exact_match"] for table in tables for length, row in table.items()}
 
 
-def figure_of(panels: Sequence[Panel], kind: str, ticks: Sequence[str] | None, across: str, what: str = "") -> Any:
+def figure_of(
+    panels: Sequence[Panel], kind: str, ticks: Sequence[str] | None, across: str, what: str = "", legend: str = ""
+) -> Any:
     """A matplotlib figure of panels side by side, three in a row, with one legend for all."""
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
@@ -118,16 +122,15 @@ def figure_of(panels: Sequence[Panel], kind: str, ticks: Sequence[str] | None, a
         axes.set_xlabel(across)
         axes.set_ylabel(what)
         axes.grid(alpha=0.3)
-        if panel.share:
-            axes.set_ylim(-0.03, 1.03)
         (lines if kind == "lines" else points)(axes, panel.series)
+        axes.set_ylim(*((-0.03, 1.03) if panel.share else (0, None)))
         if ticks is not None:
             axes.set_xticks(range(len(ticks)), ticks, rotation=30 if max(map(len, ticks)) > 5 else 0)
     for axes in places[len(panels) :]:
         axes.remove()
     marks, titles = places[0].get_legend_handles_labels()
     if any(titles):
-        figure.legend(marks, titles, loc="outside right upper", frameon=False, fontsize=9)
+        figure.legend(marks, titles, title=legend, loc="outside right upper", frameon=False, fontsize=9)
     return figure
 
 
@@ -135,8 +138,10 @@ def lines(axes: Any, series: dict[str, Points]) -> None:
     """The mean as a line, lowest to highest as a band, unless there are so many that bands hide each other."""
     for number, (name, values) in enumerate(series.items()):
         places = sorted(values)
-        mark = {"marker": MARKS[number % len(MARKS)], "markersize": 3, "color": f"C{number % 10}"}
-        axes.plot(places, [fmean(values[each]) for each in places], label=name, linewidth=1.4, **mark)
+        mark = {"marker": MARKS[number % len(MARKS)], "markersize": 3} if len(places) <= MOST_MARKS else {}
+        axes.plot(
+            places, [fmean(values[each]) for each in places], label=name, linewidth=1.4, color=f"C{number % 10}", **mark
+        )
         if len(series) <= MOST_BANDS:
             low, high = ([of(values[each]) for each in places] for of in (min, max))
             axes.fill_between(places, low, high, alpha=0.15, color=f"C{number % 10}", linewidth=0)
