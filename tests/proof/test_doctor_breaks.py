@@ -112,7 +112,7 @@ def test_doctor_does_not_read_what_was_broken():
 def test_mistake_without_a_name_is_found(tmp_path):
     """In the model alone, where no recipe says it."""
     case = case_of(trained(tmp_path))
-    case.model.decoder.blocks[1].cross_attention.branch.scale *= 2
+    case.model.decoder.blocks[1].cross_attention.branch.scale = 1.0
     [failure] = [each for each in examine(case, QUICK) if each.state == FAILURE]
     assert failure.probe == "scale"
     assert "decoder.blocks.1.cross_attention" in failure.evidence

@@ -107,7 +107,7 @@ def other_token(case: Case, tokens: Int[Tensor, "B T"], place: int) -> Int[Tenso
 @torch.no_grad()
 def padding(case: Case) -> Seen:
     """Pads behind a text; the vectors of its tokens must stay."""
-    batch = case.made([(4, 5)])
+    batch = replace(case.made([(4, 5)]), labels=None, label_keep=None)  # which would have to grow with the tokens
     before = hidden(case.model, batch)
     tokens, keep = with_pads(batch.tokens)
     gaps = {"text": apart(hidden(case.model, replace(batch, tokens=tokens, keep=keep))[:, : before.shape[1]], before)}

@@ -174,12 +174,11 @@ def working(model: Transformer) -> Generator[dict[str, Work]]:
             place.module.attend = attend
 
 
-@torch.no_grad()
 def alike(case: Case) -> Iterator[Seen]:
     """The outputs of the heads of a layer, as the run begins and as it was trained."""
     batch, pairs, models = case.real(ROWS), 0, {"as it begins": case.fresh, "as trained": case.model}
     for when, model in models.items():
-        with working(model) as seen:
+        with working(model) as seen, torch.no_grad():
             logits(model, batch)
         for name, work in seen.items():
             heads = work.output.transpose(0, 1).flatten(1)
@@ -195,10 +194,9 @@ def alike(case: Case) -> Iterator[Seen]:
     yield Seen(f"{pairs} pairs of heads all differ")
 
 
-@torch.no_grad()
 def idle(case: Case) -> Iterator[Seen]:
     """What each head of the trained model adds to its layer, and how its weights are spread."""
-    with working(case.model) as seen:
+    with working(case.model) as seen, torch.no_grad():
         logits(case.model, case.real(ROWS))
     found: dict[Ailment, list[str]] = {}
     total = 0
@@ -218,6 +216,7 @@ def idle(case: Case) -> Iterator[Seen]:
         yield Seen(f"{total} heads all do something, and none is saturated")
 
 
+@torch.no_grad()
 def shares_of(module: Attention, work: Work) -> list[float]:
     """The size of what each head adds, as a share of what its layer adds."""
     columns = module.output.weight.unflatten(1, (-1, module.d_head))  # [D, H, K]

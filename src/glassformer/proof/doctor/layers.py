@@ -107,7 +107,6 @@ def residual(case: Case) -> Seen:
     return Seen(f"{tried} residuals give the stream with their branch added")
 
 
-@torch.no_grad()
 def layers(case: Case) -> Iterator[Seen]:
     """Every block on the input of its stack's first one."""
     fresh = case.begin().double().eval()  # of its own, as its weights are moved
@@ -131,6 +130,7 @@ def layers(case: Case) -> Iterator[Seen]:
     yield Seen(f"{pairs} layers all differ from the first of their stack")
 
 
+@torch.no_grad()
 def same_as_first(model: Transformer, name: str, case: Case) -> list[float]:
     """How far the second block, the third and so on are from the first, on the first one's input."""
     blocks = model.get_submodule(f"{name}.blocks")
@@ -147,6 +147,7 @@ def on_first_input(model: Transformer, blocks: nn.Module, case: Case) -> list[Te
     return [block(*call.given, **call.named) for block in blocks.children() if isinstance(block, Block)]
 
 
+@torch.no_grad()
 def moves_together(model: Transformer, name: str, number: int, case: Case) -> bool:
     """Whether a block changes when only the first one's weights do."""
     blocks = model.get_submodule(f"{name}.blocks")
