@@ -112,7 +112,8 @@ def model(shape: str = "encoder-decoder", *, dtype: torch.dtype = torch.float64,
 
 def scramble(module: nn.Module) -> nn.Module:
     """The module with every parameter drawn from N(0, 0.4)."""
-    return library.scramble(module, HERE._replace(dtype=next(module.parameters()).dtype))
+    dtype = next((each.dtype for each in module.parameters()), HERE.dtype)
+    return library.scramble(module, HERE._replace(dtype=dtype))
 
 
 def tokens(*shape: int) -> Tensor:

@@ -26,7 +26,7 @@ ROWS: list[Mutant] = [
         "        if segments is not None:\n            raise", "        if False:\n            raise",
         f"{SEGMENTS}::test_wrong_segments_are_refused"),
     Mutant("segments do not reach the stack", "model/transformer.py",
-        "self.reader(tokens, keep=keep, segments=segments, cache=cache)", "self.reader(tokens, keep=keep, cache=cache)",
+        '"tokens", tokens, keep=keep, segments=segments, cache=cache)', '"tokens", tokens, keep=keep, cache=cache)',
         f"{SEGMENTS}::test_a_segment_tells_and_a_later_one_does_not"),
     Mutant("segments begin otherwise than positions", "model/initialize.py",
         "nn.init.normal_(table, std=sd)", "nn.init.normal_(table)", f"{SEGMENTS}::test_begin_as_learned_positions_do"),

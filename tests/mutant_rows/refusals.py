@@ -18,7 +18,7 @@ ROWS: list[Mutant] = [
     Mutant("True is a number", "foundation/typed.py", "if isinstance(value, bool):", "if False:", TYPED),
     Mutant("a whole number is no float", "foundation/typed.py",
         "or (isinstance(value, int) and float in allowed)", "or False", TYPED),
-    Mutant("a stack takes any type", "model/config.py",
+    Mutant("a stack takes any type", "model/stack_config.py",
         "check_types(self)\n        for name in COUNTS:", "for name in COUNTS:", TYPED),
     Mutant("a long number breaks its own message", "foundation/bounds.py",
         "value.bit_length() > 99", "value.bit_length() > 99999", TYPED),

@@ -25,13 +25,10 @@ def settings(layout: str, folder: Path) -> dict[str, object]:
         "training__steps": 2,
         "training__batch_tokens": 256,
         "training__accumulate": 1,
-        "data__train_size": 60,
-        "data__dev_size": 12,
-        "data__test_size": 12,
-        "data__symbols": 8,
     }
+    sizes = {"data__train_size": 60, "data__dev_size": 12, "data__test_size": 12, "data__symbols": 8}
     if layout != "label":
-        return common | {"data__layout": layout}
+        return common | sizes | {"data__layout": layout}
     texts = [f"{a} {b} {c}{d}" for a in "pqr" for b in "st" for c in ("u v", "w") for d in ("", " x y")]
     rows = [f"{text}\t{'yes' if 'p' in text else 'no'}\n" for text in texts]
     for name, part in (("train", rows[:18]), ("dev", rows[18:21]), ("test", rows[21:])):

@@ -115,7 +115,7 @@ def recipe(**changes: object) -> Recipe:
         model=ModelRecipe(d_model=8, n_heads=2, n_layers=1, d_ff=12, dropout=0.2),
         training=TrainingConfig(
             steps=STEPS,
-            batch_tokens=128,
+            batch_tokens=176,
             accumulate=2,
             learning_rate=1e-2,
             schedule="cosine",

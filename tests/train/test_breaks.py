@@ -102,7 +102,7 @@ def test_broken_run_is_told_of_resumed_and_used(name, tmp_path):
     assert_same_end(run, whole)
     scores = evaluate(run, read_recipe(run / "recipe.toml"), "dev")
     assert {key: pytest.approx(value) for key, value in last.best_metrics.items()} == scores
-    assert len([*translate(run, ["a b", "b a d"], 2)]) == 2
+    assert len([*translate(run, enumerate(["a b", "b a d"], 1), 2)]) == 2
 
 
 def test_evaluation_is_as_broken_as_training(tmp_path):

@@ -23,7 +23,7 @@ from glassformer.train.recipe import (
 )
 from glassformer.train.settings import LABEL_METRICS, METRICS, CheckpointConfig, DecodeConfig, TrainingConfig
 
-NAMES = ("classify", "copy", "multi30k", "numbers", "reverse", "sort", "spell")
+NAMES = ("classify", "copy", "multi30k", "numbers", "reverse", "seq2seq", "sort", "spell")
 
 
 def recipe_file(folder: Path, text: str, name: str = "mine.toml") -> Path:

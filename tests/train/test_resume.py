@@ -132,7 +132,7 @@ def test_arithmetic_is_chosen_once(tmp_path, monkeypatch):
 def test_notes_say_what_was_chosen(tmp_path):
     notes = "\n".join(start(recipe(), tmp_path / "run").notes)
     for words in (
-        "device: cpu, as asked; 1 threads",
+        "device: cpu, as asked; 1 thread, as asked",
         "arithmetic: float32",
         " parameters",
         "training pairs",
@@ -219,6 +219,7 @@ def test_what_fails_keeps_no_lock(whole, tmp_path):
 
 
 def test_threads_are_chosen_once(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     processors, before = [set(range(3))], torch.get_num_threads()
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: processors[0], raising=False)
     session = start(recipe(training__threads=0), tmp_path / "run")
