@@ -12,6 +12,9 @@ POSITIONS, HEADS, PARAMS = "tests/parts/test_positions.py", "tests/contract/test
 # One row on two to four lines; the layout is a table's, not code's.
 # fmt: off
 ROWS: list[Mutant] = [
+    # the laws themselves
+    Mutant("every law has the bound of float32", "proof/laws/law.py",
+        "if law.narrow else setting", "if True else setting", "tests/proof/test_laws.py::test_bound_is_that_of_the_numbers"),
     # segments
     Mutant("the first part has no vector", "parts/segments.py",
         "return x + self.weight[0]", "return x", f"{SEGMENTS}::test_the_vector_of_its_part_is_added_to_each_token"),

@@ -52,6 +52,23 @@ def test_verdict(errors, exact, holds):
     assert judge(Law("group", "claim", lambda setting: iter(errors), exact), SETTING).holds == holds
 
 
+def test_bound_is_that_of_the_numbers():
+    """Where the other side computes in float32, an error of float32 is none; elsewhere it is."""
+    one = Law("group", "claim", lambda setting: iter([1e-7]))
+    assert not judge(one, SETTING).holds
+    assert judge(one._replace(narrow=True), SETTING).holds
+    assert judge(one._replace(narrow=True), SETTING).bound == judge(one, SETTING._replace(dtype=torch.float32)).bound
+
+
+@named(hugging_face.LAWS)
+def test_law_beside_hugging_face_sees_a_wrong_loss_and_a_wrong_logit(law, monkeypatch):
+    """No error is scaled away: with every difference taken a thousandfold too large, each law is broken."""
+    pytest.importorskip("transformers")
+    for module in (hugging_face.bert, hugging_face.decoders, hugging_face.encoder_decoders, hugging_face.theirs):
+        monkeypatch.setattr(module, "apart", lambda ours, theirs: apart(ours, theirs * 1.01))
+    assert not judge(law, SETTING).holds
+
+
 def test_law_that_cannot_be_tried_says_what_is_missing():
     def errors(setting):
         yield 0.0

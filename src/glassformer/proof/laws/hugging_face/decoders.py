@@ -3,61 +3,112 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, cast
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from glassformer.data.batch import Batch
 from glassformer.foundation.order import RotaryConfig
 from glassformer.model.transformer import Transformer
-from glassformer.proof.laws.hugging_face.theirs import blanked, carry_over, compared, in_float32, tiny
+from glassformer.proof.laws.hugging_face.theirs import blanked, carry_over, compared, take_wide_norms, tiny
 from glassformer.proof.laws.law import Law, Setting, apart
 from glassformer.proof.laws.specimens import model, padded, tokens
 from glassformer.train.objective import loss_of, objective_for
 
 B, T = 3, 7
+SCALINGS = ("none", "llama3")
 LLAMA3 = RotaryConfig(scaling="llama3", factor=4.0, original_max_len=12, slow_turns=1.0, fast_turns=2.0)
 
 
-def gpt2(setting: Setting) -> Iterator[float]:
-    """GPT2LMHeadModel, without padding and with it."""
+Pair = tuple[Transformer, nn.Module, str]
+"""Our model, theirs with our weights, and the family."""
+
+
+def gpt2(setting: Setting) -> Pair:
+    """GPT2LMHeadModel."""
     ours = model(setting, "decoder", own={"scale_embeddings": False}, positions="learned", activation="gelu_tanh")
     sizes = {"n_embd": 16, "n_head": 4, "n_layer": 2, "n_inner": 24, "n_positions": 24, "n_ctx": 24}
     theirs = tiny(setting, "GPT2", "LMHeadModel", **sizes)
     carry_over(ours, theirs, "gpt2")
-    yield from language_model(setting, ours, theirs, "gpt2")
+    return ours, theirs, "gpt2"
 
 
-def llama(setting: Setting) -> Iterator[float]:
-    """LlamaForCausalLM with grouped heads, without padding and with it, plain and with Llama 3's rotary scaling."""
+def llama(setting: Setting, scaling: str, attention: str = "eager") -> Pair:
+    """LlamaForCausalLM with grouped heads, plain ("none") and with Llama 3's rotary scaling ("llama3")."""
     bands = {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 2.0, "original_max_position_embeddings": 12}
-    for scaling in (None, bands):
-        kind = {"rope_type": "default"} if scaling is None else {"rope_type": "llama3"} | scaling
-        rotary = RotaryConfig() if scaling is None else LLAMA3
-        settings = {"norm": "rms", "feed_forward": "gated", "activation": "silu", "positions": "rotary", "bias": False}
-        own = {"scale_embeddings": False, "tie_embeddings": False}
-        ours = model(setting, "decoder", own=own, rotary=rotary, n_kv_heads=2, norm_eps=1e-6, **settings)
-        sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "max_position_embeddings": 24}
-        heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-6}
-        turns = {"rope_theta": 10_000.0} | kind
-        theirs = tiny(setting, "Llama", "ForCausalLM", rope_parameters=turns, **sizes, **heads)
-        carry_over(ours, theirs, "llama")
-        for error in language_model(setting, ours, theirs, "llama"):
-            yield error * in_float32(setting)
+    kind = {"rope_type": "default"} if scaling == "none" else {"rope_type": scaling} | bands
+    rotary = RotaryConfig() if scaling == "none" else LLAMA3
+    settings = {"norm": "rms", "feed_forward": "gated", "activation": "silu", "positions": "rotary", "bias": False}
+    own = {"scale_embeddings": False, "tie_embeddings": False}
+    ours = model(setting, "decoder", own=own, rotary=rotary, n_kv_heads=2, norm_eps=1e-6, **settings)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "max_position_embeddings": 24}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-6}
+    turns = {"rope_parameters": {"rope_theta": 10_000.0} | kind, "attn_implementation": attention}
+    theirs = tiny(setting, "Llama", "ForCausalLM", **turns, **sizes, **heads)
+    carry_over(ours, theirs, "llama")
+    return ours, theirs, "llama"
 
 
-def language_model(setting: Setting, ours: Transformer, theirs: nn.Module, family: str) -> Iterator[float]:
-    """Logits, gradients and loss of a decoder, over whole rows and over rows of unequal length."""
+def take_wide_angles(ours: Transformer, theirs: nn.Module) -> None:
+    """Our cosines and sines in the place of theirs, whose angles are in float32."""
+    assert ours.decoder is not None
+    positions = ours.decoder.positions
+
+    def angles(x: Tensor, position_ids: Tensor) -> tuple[Tensor, ...]:
+        turned = positions.rotation(position_ids, x)
+        assert turned is not None
+        return tuple(torch.cat([each, each], dim=-1) for each in turned[:2])
+
+    cast(Any, theirs).model.rotary_emb.forward = angles
+
+
+def gpt2_values(setting: Setting) -> Iterator[float]:
+    """Logits and gradients."""
+    yield from values(setting, *gpt2(setting))
+
+
+def llama_values(setting: Setting) -> Iterator[float]:
+    """Logits and gradients, their norms, angles and softmax taken in the setting's own numbers."""
+    for scaling in SCALINGS:
+        ours, theirs, family = llama(setting, scaling, "sdpa")  # the eager softmax is in float32, too
+        take_wide_norms(theirs)
+        take_wide_angles(ours, theirs)
+        yield from values(setting, ours, theirs, family)
+
+
+def llama_as_it_is(setting: Setting) -> Iterator[float]:
+    """Logits and gradients."""
+    for scaling in SCALINGS:
+        yield from values(setting, *llama(setting, scaling))
+
+
+def losses(setting: Setting) -> Iterator[float]:
+    """The loss, which theirs take of logits in float32."""
+    for ours, theirs, _ in (gpt2(setting), *(llama(setting, scaling) for scaling in SCALINGS)):
+        for ids, keep, real in rows(setting):
+            expected = theirs(input_ids=ids, attention_mask=real.long(), labels=blanked(ids, real)).loss
+            loss = loss_of(ours, Batch(ids, keep), objective_for(ours)).nll / real[:, 1:].sum()
+            yield apart(loss, expected)
+
+
+def values(setting: Setting, ours: Transformer, theirs: nn.Module, family: str) -> Iterator[float]:
+    """Logits and gradients of a decoder, over whole rows and over rows of unequal length."""
+    for ids, keep, real in rows(setting):
+        expected = theirs(input_ids=ids, attention_mask=real.long()).logits
+        yield compared(ours(ids, keep=keep)[real], ours, expected[real], theirs, family)
+
+
+def rows(setting: Setting) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
+    """Ids, what to keep of them, and which are real."""
     whole = (tokens(setting, B, T), None)
     for ids, keep in (whole, padded(setting, [tokens(setting, n) for n in (7, 2, 5)], T, "right")):
-        real = keep if keep is not None else ids >= 0
-        expected = theirs(input_ids=ids, attention_mask=real.long(), labels=blanked(ids, real))
-        answer = ours(ids, keep=keep)
-        yield compared(answer[real], ours, expected.logits[real], theirs, family)
-        loss = loss_of(ours, Batch(ids, keep), objective_for(ours)).nll / real[:, 1:].sum()
-        yield apart(loss, expected.loss) * in_float32(setting)
+        yield ids, keep, keep if keep is not None else ids >= 0
 
 
 LAWS = [
-    Law("Hugging Face", "GPT-2", gpt2),
-    Law("Hugging Face", "Llama, grouped heads, Llama 3's rotary scaling", llama),
+    Law("Hugging Face", "GPT-2", gpt2_values),
+    Law("Hugging Face", "Llama, also with Llama 3's rotary scaling, as it is", llama_as_it_is, narrow=True),
+    Law("Hugging Face", "Llama, what theirs takes in float32 taken wide", llama_values),
+    Law("Hugging Face", "GPT-2 and Llama, the loss", losses, narrow=True),
 ]

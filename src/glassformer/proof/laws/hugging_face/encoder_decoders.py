@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from glassformer.data.batch import Batch
 from glassformer.foundation.order import RelativeConfig
 from glassformer.model.transformer import Transformer
-from glassformer.proof.laws.hugging_face.theirs import blanked, carry_over, compared, in_float32, tiny
+from glassformer.proof.laws.hugging_face.theirs import blanked, carry_over, compared, take_wide_norms, tiny
 from glassformer.proof.laws.law import Law, Setting, apart
 from glassformer.proof.laws.specimens import model, padded, tokens
 from glassformer.train.objective import loss_of, objective_for
@@ -22,31 +22,39 @@ SIDES = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, siz
          (("layers", 2), ("ffn_dim", 24), ("attention_heads", 4))}  # fmt: skip
 Rows = tuple[Tensor, Tensor | None]
 """Ids, and which of them are real; None: all."""
+Pair = tuple[Transformer, nn.Module, str]
+"""Our model, theirs with our weights, and the family."""
 POST = {"norm_placement": "post", "activation": "gelu"}
 
 
-def t5(setting: Setting) -> Iterator[float]:
-    """T5ForConditionalGeneration: 1.0 (relu, tied) and 1.1 (gated gelu, a head of its own).
+def t5(setting: Setting, gated: bool) -> Pair:
+    """T5ForConditionalGeneration: 1.0 (relu, tied) or 1.1 (gated gelu, a head of its own)."""
+    kind = {"feed_forward": "gated", "activation": "gelu_tanh"} if gated else {}
+    own = {"scale_embeddings": False, "tie_embeddings": not gated, "scale_head": not gated}
+    settings = {"norm": "rms", "norm_eps": 1e-6, "bias": False, "positions": "t5", "attention_scale": 1.0}
+    ours = model(setting, "encoder-decoder", own=own, relative=BUCKETS, d_head=6, **settings, **kind)
+    sizes = {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 4}
+    buckets = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}
+    projection = {"feed_forward_proj": "gated-gelu" if gated else "relu", "tie_word_embeddings": not gated}
+    theirs = tiny(setting, "T5", "ForConditionalGeneration", **sizes, **buckets, **projection)
+    if gated:  # transformers 5 ties the head of every T5, whatever its config says
+        head = cast(Any, theirs).lm_head
+        head.weight = nn.Parameter(head.weight.detach().clone())
+    family = "t5_gated" if gated else "t5"
+    carry_over(ours, theirs, family)
+    return ours, theirs, family
 
-    Theirs take the mean square of a norm in float32 whatever the numbers, so each is compared twice: as it is, and
-    with torch's own RMSNorm in the place of each norm.
-    """
+
+def t5_as_it_is(setting: Setting) -> Iterator[float]:
+    """Both, with norms that take their mean square in float32 whatever the numbers."""
     for gated in (False, True):
-        kind = {"feed_forward": "gated", "activation": "gelu_tanh"} if gated else {}
-        own = {"scale_embeddings": False, "tie_embeddings": not gated, "scale_head": not gated}
-        settings = {"norm": "rms", "norm_eps": 1e-6, "bias": False, "positions": "t5", "attention_scale": 1.0}
-        ours = model(setting, "encoder-decoder", own=own, relative=BUCKETS, d_head=6, **settings, **kind)
-        sizes = {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 4}
-        buckets = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}
-        projection = {"feed_forward_proj": "gated-gelu" if gated else "relu", "tie_word_embeddings": not gated}
-        theirs = tiny(setting, "T5", "ForConditionalGeneration", **sizes, **buckets, **projection)
-        if gated:  # transformers 5 ties the head of every T5, whatever its config says
-            head = cast(Any, theirs).lm_head
-            head.weight = nn.Parameter(head.weight.detach().clone())
-        family = "t5_gated" if gated else "t5"
-        carry_over(ours, theirs, family)
-        for error in translation(setting, ours, theirs, family, ("right", "left")):
-            yield error * in_float32(setting)
+        yield from translation(setting, *t5(setting, gated), ("right", "left"))
+
+
+def t5_wide(setting: Setting) -> Iterator[float]:
+    """Both, with torch's own RMSNorm in the place of each norm."""
+    for gated in (False, True):
+        ours, theirs, family = t5(setting, gated)
         take_wide_norms(theirs)
         yield from translation(setting, ours, theirs, family, ("right", "left"))
 
@@ -61,20 +69,36 @@ def bart(setting: Setting) -> Iterator[float]:
 
 
 def marian(setting: Setting) -> Iterator[float]:
-    """MarianMTModel; its table of sinusoids, which is in float32, is compared first and then replaced by ours."""
+    """MarianMTModel, its table of sinusoids, which is in float32, replaced by ours."""
+    ours, theirs = marian_pair(setting)
+    for exact, table in tables(setting, ours, theirs):
+        with torch.no_grad():
+            table.copy_(exact)
+    yield from translation(setting, ours, theirs, "marian")
+
+
+def marian_tables(setting: Setting) -> Iterator[float]:
+    """Both tables of sinusoids."""
+    for exact, table in tables(setting, *marian_pair(setting)):
+        yield apart(exact, table)
+
+
+def marian_pair(setting: Setting) -> tuple[Transformer, nn.Module]:
+    """Ours, and theirs with our weights."""
     settings: dict[str, Any] = {**POST, "activation": "silu", "positions": "sinusoidal_halves"}
     ours = model(setting, "encoder-decoder", **settings)
     sizes = {"d_model": 16, "max_position_embeddings": 24, "activation_function": "swish", "scale_embedding": True}
     theirs = tiny(setting, "Marian", "MTModel", **sizes, **SIDES)
     carry_over(ours, theirs, "marian")
+    return ours, theirs
+
+
+def tables(setting: Setting, ours: Transformer, theirs: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    """Our sinusoids and theirs, of the encoder and of the decoder."""
     for side in ("encoder", "decoder"):
         table = cast(Tensor, theirs.get_submodule(f"model.{side}.embed_positions").weight)
         scheme = cast(Any, ours.get_submodule(f"{side}.positions"))
-        exact = scheme.embedding(torch.arange(24, device=setting.device), table)
-        yield apart(exact, table) * in_float32(setting)
-        with torch.no_grad():
-            table.copy_(exact)
-    yield from translation(setting, ours, theirs, "marian")
+        yield scheme.embedding(torch.arange(24, device=setting.device), table), table
 
 
 def translation(
@@ -106,19 +130,10 @@ def translation(
             yield apart(loss, expected.loss)
 
 
-def take_wide_norms(theirs: nn.Module) -> None:
-    """torch.nn.RMSNorm, with the same weight, in the place of each norm of a T5."""
-    for name, norm in [*theirs.named_modules()]:
-        if hasattr(norm, "variance_epsilon"):
-            weight = cast(nn.Parameter, norm.weight)
-            wide = nn.RMSNorm(len(weight), eps=cast(float, norm.variance_epsilon))
-            wide.weight = weight
-            parent, _, own = name.rpartition(".")
-            setattr(theirs.get_submodule(parent), own, wide)
-
-
 LAWS = [
-    Law("Hugging Face", "T5, 1.0 and 1.1", t5),
+    Law("Hugging Face", "T5, 1.0 and 1.1, as it is", t5_as_it_is, narrow=True),
+    Law("Hugging Face", "T5, 1.0 and 1.1, its float32 norms taken wide", t5_wide),
     Law("Hugging Face", "BART", bart),
     Law("Hugging Face", "Marian", marian),
+    Law("Hugging Face", "Marian, its table of sinusoids", marian_tables, narrow=True),
 ]

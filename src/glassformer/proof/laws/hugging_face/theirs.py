@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +18,13 @@ SIZES = {"vocab_size": VOCAB, "bos_token_id": 1, "eos_token_id": 2, "pad_token_i
 
 
 def tiny(setting: Setting, family: str, task: str, **sizes: Any) -> nn.Module:
-    """A small model of theirs, eager and without dropout. Errors: `NotHere` where transformers is not installed."""
+    """A small model of theirs, without dropout; eager, unless the sizes name another attention. Errors: `NotHere` where transformers is not installed."""
     try:
         library: Any = importlib.import_module("transformers")
     except ImportError:
         raise NotHere("transformers is not installed; pip install transformers") from None
     library.logging.set_verbosity_error()  # it advises on every model that is made
-    config = getattr(library, f"{family}Config")(**(SIZES | sizes), attn_implementation="eager")
+    config = getattr(library, f"{family}Config")(**(SIZES | {"attn_implementation": "eager"} | sizes))
     return getattr(library, f"{family}{task}")(config).to(setting.device, setting.dtype).eval()
 
 
@@ -44,9 +44,15 @@ def compared(answer: Tensor, ours: Transformer, expected: Tensor, theirs: nn.Mod
     return max(apart(answer, expected), same_gradients(mine, gradients(expected, theirs)))
 
 
-def in_float32(setting: Setting) -> float:
-    """What makes an error comparable where theirs compute in float32 in any case, as many losses and angles."""
-    return min(1.0, torch.finfo(setting.dtype).eps / torch.finfo(torch.float32).eps)
+def take_wide_norms(theirs: nn.Module) -> None:
+    """torch.nn.RMSNorm, with the same weight, in the place of each norm that takes its mean square in float32."""
+    for name, norm in [*theirs.named_modules()]:
+        if hasattr(norm, "variance_epsilon"):
+            weight = cast(nn.Parameter, norm.weight)
+            wide = nn.RMSNorm(len(weight), eps=cast(float, norm.variance_epsilon))
+            wide.weight = weight
+            parent, _, own = name.rpartition(".")
+            setattr(theirs.get_submodule(parent), own, wide)
 
 
 def blanked(labels: Tensor, counted: Tensor) -> Tensor:
