@@ -12,6 +12,8 @@ PLOT = "tests/study/test_plot.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
+    Mutant("arms are compared by several metrics", "study/grid.py",
+        'if name == "training.metric":', "if False:", f"{GRID}::test_no_grid"),
     Mutant("all seeds of a study are one", "study/grid.py",
         "replace(whole, training=replace(whole.training, seed=seed))", "whole", f"{GRID}::test_every_combination_with_every_seed"),
     Mutant("arms choose their arithmetic by measured speed", "study/grid.py",

@@ -23,6 +23,7 @@ HEALTHY = {
     "post-norm-learned": {"model__norm_placement": "post", "model__positions": "learned", "model__max_len": 8},
     "rotary-grouped": {"model__positions": "rotary", "model__n_kv_heads": 1, "model__qk_norm": "rms"},
     "shaw-rms": {"model__positions": "shaw", "model__norm": "rms", "model__tie_embeddings": False},
+    "t5-scale": {"model__positions": "t5", "model__attention_scale": 1.0},
     "t5-experts": {"model__positions": "t5", "model__feed_forward": "experts", "model__n_experts": 3},
     "alibi-window": {"model__positions": "alibi", "model__window": 3, "model__norm_placement": "sandwich"},
     "linear": {"model__attention_rule": "linear"},

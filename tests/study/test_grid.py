@@ -78,10 +78,11 @@ def test_nothing_is_left_to_the_machine():
     [
         ({}, {}, "--vary SETTING=VALUE,VALUE"),
         ({"training.seed": [1, 2]}, {}, "Use --seeds N"),
+        ({"training.metric": ["loss", "exact_match"]}, {}, "One metric compares all arms"),
         ({"model.n_layers": [1, 2]}, {"model.n_layers": 3}, "both varied and set"),
         ({"model.n_layers": [1, 2, 1]}, {}, "the value 1 twice"),
     ],
-    ids=["nothing", "seed", "varied and set", "twice"],
+    ids=["nothing", "seed", "metric", "varied and set", "twice"],
 )
 def test_no_grid(axes, changes, said):
     with pytest.raises(ConfigError, match=said):

@@ -67,10 +67,21 @@ IMPOSSIBLE = {
 }
 
 
-@pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_what_cannot_be_broken_is_refused(name):
+AS_IT_IS = [
+    ("no-scale", "attention_scale", 1.0),
+    ("wrong-scale", "attention_scale", 8**-0.5),
+    ("leaky-mask", "window", 1),
+]
+"""Mistakes that these settings make no mistake."""
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [*IMPOSSIBLE.items(), *((name, {f"model__{key}": value}) for name, key, value in AS_IT_IS)],
+)
+def test_what_cannot_be_broken_is_refused(name, settings):
     with pytest.raises(ConfigError, match=rf"{name} cannot be broken here, as .*\. Possible here: .*no-residual"):
-        broken(name, **IMPOSSIBLE[name])
+        broken(name, **settings)
 
 
 def test_labels_of_tokens_are_refused_of_a_classifier():

@@ -246,6 +246,12 @@ def test_override_is_checked_as_a_file_is():
         override(load_recipe("reverse"), {"training.steps": 0})
 
 
+@pytest.mark.parametrize("name", ["model.nlayers", "modle.n_layers", "n_layers", "name", "model", ""])
+def test_override_knows_its_settings(name):
+    with pytest.raises(ConfigError, match=f"^{name} is not a setting. Known: "):
+        override(load_recipe("reverse"), {name: 3})
+
+
 def test_new_files_replace_the_old_ones():
     pair = override(Recipe("x"), {"data.test_source": "a", "data.test_target": "b", "data.dev": "d"})
     one = override(pair, {"data.test": "c"})

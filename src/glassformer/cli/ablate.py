@@ -51,9 +51,11 @@ def run(arguments: Arguments) -> int:
         for arm in study.arms:
             print(f"{states[arm.label]:8}  {arm.label}  {study.folder.run(arm)}")
         return 0
-    from glassformer.study.models import refuse_impossible_models  # here, as importing torch takes a second
+    from glassformer.study.models import on_accelerator, refuse_impossible_models  # importing torch takes a second
 
     refuse_impossible_models(study.arms)
+    if "jobs" not in arguments.options and on_accelerator(study.arms):
+        study = study._replace(jobs=1)
     todo = [arm for arm in study.arms if states[arm.label] != "finished"]
     begin(study, todo)
     stopped, failures = train_all(study, todo)

@@ -24,7 +24,7 @@ class Verb:
 
     summary: str
     target: str | None
-    """What stands after the verb: RECIPE or RUN."""
+    """What stands after the verb: RECIPE, RUN, RUN|PRESET or FILE; none: nothing does."""
     about: str
     options: tuple[Option, ...] = ()
     sections: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ def at_least(config: object, section: str, least: int, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and not least <= value < math.inf:
             raise ConfigError(
-                f"{section}.{name} must be at least {least}; got {in_digits(value)}. Try {name}={least or 0}."
+                f"{placed(section, name)} must be at least {least}; got {in_digits(value)}. Try {name}={least or 0}."
             )
 
 
@@ -22,7 +22,14 @@ def at_most(config: object, section: str, most: int, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         if value is not None and value > most:
-            raise ConfigError(f"{section}.{name} must be at most {most}; got {in_digits(value)}. Give a smaller one.")
+            raise ConfigError(
+                f"{placed(section, name)} must be at most {most:,}; got {in_digits(value)}. Give a smaller one."
+            )
+
+
+def placed(section: str, name: str) -> str:
+    """A setting as a user finds it; a config that belongs to no section has none."""
+    return f"{section}.{name}" if section else name
 
 
 def in_digits(value: int | float) -> str:

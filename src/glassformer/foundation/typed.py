@@ -5,12 +5,14 @@ The annotations of a frozen config are read once a class; nothing here imports t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+from glassformer.foundation.bounds import placed
 from glassformer.foundation.errors import ConfigError
 
 WORDS: Mapping[type, str] = {
@@ -43,9 +45,9 @@ def check_types(config: object, section: str = "") -> None:
     for name, annotation in annotations_of(type(config)).items():
         value, allowed = getattr(config, name), types_in(annotation)
         if not is_of(value, allowed):
-            place = f"{section}.{name}" if section else name
+            place = placed(section, name)
             wanted = " or ".join(in_words(each) for each in allowed)
-            raise ConfigError(f"{place} must be {wanted}; got {came(value)}. {remedy(name, value, allowed)}")
+            raise ConfigError(f"{place} must be {wanted}; got {came(value)}. {remedy(place, value, allowed)}")
 
 
 def expect(value: object, kind: type, what: str, then: str) -> None:
@@ -81,7 +83,7 @@ def remedy(name: str, value: object, allowed: tuple[type, ...]) -> str:
             number = float("nan")
         if number.is_integer() and (int in allowed):
             return f"Try {name}={int(number)}."
-        if number == number and float in allowed:
+        if math.isfinite(number) and float in allowed:
             return f"Try {name}={number}."
     made = next((each for each in allowed if each not in WORDS), None)
     if made is not None:

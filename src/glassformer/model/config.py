@@ -12,7 +12,7 @@ from glassformer.foundation.registry import suggestion
 from glassformer.foundation.typed import check_types
 from glassformer.model.deepnorm import DeepNorm, deepnorm
 from glassformer.model.outputs import Lm, Output, output_from_dict, output_to_dict
-from glassformer.model.stack_config import StackConfig, check_count
+from glassformer.model.stack_config import StackConfig, check_counts
 
 __all__ = ["ModelConfig", "StackConfig"]
 
@@ -38,8 +38,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("vocab_size", "source_vocab_size"):
-            check_count(name, getattr(self, name))
+        check_counts(self, "vocab_size", "source_vocab_size")
         if self.encoder is None and self.decoder is None:
             raise ConfigError(
                 "A model needs an encoder, a decoder or both; got neither. Give encoder=StackConfig(...)."

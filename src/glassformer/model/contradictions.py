@@ -36,7 +36,7 @@ def check_experts(config: StackConfig) -> None:
             )
     for name in ("balance_loss", "router_z_loss"):
         if not 0.0 <= getattr(config, name) < float("inf"):
-            raise ConfigError(f"{name} must be at least 0 and finite; got {getattr(config, name)}.")
+            raise ConfigError(f"{name} must be at least 0 and finite; got {getattr(config, name)}. Try {name}=0.01.")
     if config.n_experts is not None and config.experts_per_token > config.n_experts:
         raise ConfigError(
             f"experts_per_token ({config.experts_per_token}) must be at most n_experts ({config.n_experts}); "
@@ -56,8 +56,10 @@ def check_residual(config: StackConfig) -> None:
 
 def check_attention_rule(config: StackConfig) -> None:
     """A rule gets what it needs, and nothing that it cannot honour."""
-    if config.attention_rule == "softcap" and not config.softcap > 0.0:
-        raise ConfigError(f"softcap must be above 0, as scores are kept within it; got {config.softcap}. Try 50.0.")
+    if config.attention_rule == "softcap" and not 0.0 < config.softcap < float("inf"):
+        raise ConfigError(
+            f"softcap must be above 0 and finite, as scores are kept within it; got {config.softcap}. Try 50.0."
+        )
     if config.attention_scale is not None and not 0.0 < config.attention_scale < float("inf"):
         raise ConfigError(
             f"attention_scale must be above 0 and finite; got {config.attention_scale}. Leave it out for "

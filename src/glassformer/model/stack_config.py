@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.foundation.pattern import Pattern
@@ -77,11 +78,12 @@ class StackConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in COUNTS:
-            check_count(name, getattr(self, name))
+        check_counts(self, *COUNTS)
         for name in ("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ConfigError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}.")
+                raise ConfigError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}. Try {name}=0.1.")
+        if not 0.0 < self.norm_eps < float("inf"):
+            raise ConfigError(f"norm_eps must be above 0 and finite; got {self.norm_eps}. Try norm_eps=1e-5.")
         if self.d_head is None and self.d_model % self.n_heads:
             raise ConfigError(
                 f"d_model ({self.d_model}) must be a multiple of n_heads ({self.n_heads}) unless d_head is given; "
@@ -134,12 +136,11 @@ class StackConfig:
         return self.n_kv_heads if self.n_kv_heads is not None else self.n_heads
 
 
-def check_count(name: str, value: int | None) -> None:
+def check_counts(config: object, *names: str) -> None:
     """Raises `ConfigError` for a count that is below 1, or larger than any machine could hold."""
-    if value is not None and value < 1:
-        raise ConfigError(f"{name} must be at least 1; got {value}.")
-    if value is not None and value > (most := MOST_PLACES if name in PLACES else MOST_WIDE):
-        raise ConfigError(f"{name} must be at most {most}; got one of {value.bit_length()} bits.")
+    at_least(config, "", 1, *names)
+    for name in names:
+        at_most(config, "", MOST_PLACES if name in PLACES else MOST_WIDE, name)
 
 
 def nearest_divisor(whole: int, wanted: int) -> int:

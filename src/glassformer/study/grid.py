@@ -92,6 +92,8 @@ def check_axes(axes: Axes, changes: Mapping[str, object]) -> None:
     for name, values in axes.items():
         if name == "training.seed":
             raise ConfigError("Seeds are not varied but repeated. Use --seeds N, from --training.seed upwards.")
+        if name == "training.metric":
+            raise ConfigError("One metric compares all arms. Set it for all of them: --training.metric NAME.")
         if name in changes:
             raise ConfigError(f"{name} is both varied and set. Take it out of --vary, or take out the setting.")
         twice = [value for value in values if values.count(value) > 1]

@@ -8,6 +8,7 @@ import torch
 
 from glassformer.data.config import LABEL
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.runtime import choose_device
 from glassformer.model.transformer import Transformer
 from glassformer.study.grid import Arm, combination
 
@@ -25,3 +26,8 @@ def refuse_impossible_models(arms: Sequence[Arm]) -> None:
                 Transformer(config)
         except ConfigError as error:
             raise ConfigError(f"{combination(arm.values)}: {error} Nothing was trained.") from None
+
+
+def on_accelerator(arms: Sequence[Arm]) -> bool:
+    """Whether some of them would be trained on an accelerator, which side by side they would share."""
+    return any(choose_device(each)[0].type != "cpu" for each in {arm.recipe.training.device for arm in arms})

@@ -18,8 +18,9 @@ from glassformer.train.balance import routing_loss, watch_routers
 from glassformer.train.cross_entropy import cross_entropy
 
 ROWS = 64
-"""The head reads a multiple of so many vectors. In bfloat16 a processor's library compiles a product for each new
-shape, which takes longer than the product (1,024 x 4,000 times 4,000 x 256 on Intel AMX: 19 ms beside 0.9)."""
+"""Where there is padding the head reads a multiple of so many vectors. In bfloat16 a processor's library compiles a
+product for each new shape, which takes longer than the product (1,024 x 4,000 times 4,000 x 256 on Intel AMX: 19 ms
+beside 0.9)."""
 
 
 class Loss(NamedTuple):

@@ -163,7 +163,10 @@ def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     `decoder_layers`, which would hide it.
     """
     sections: dict[str, dict[str, object]] = {}
+    known = settings_of(recipe)
     for name, value in changes.items():
+        if name not in known:
+            raise ConfigError(f"{name} is not a setting. {suggestion(name, known)}")
         section, _, key = name.partition(".")
         sections.setdefault(section, {})[key] = value
     data = sections.get("data", {})
@@ -177,6 +180,12 @@ def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
         sections["model"] = {"encoder_layers": None, "decoder_layers": None} | sections["model"]
     new = {name: replace(getattr(recipe, name), **values) for name, values in sections.items() if values}
     return replace(recipe, **new)
+
+
+def settings_of(recipe: Recipe) -> list[str]:
+    """Every setting of a recipe, as in `model.n_layers`."""
+    parts = {name: type(getattr(recipe, name)) for name in annotations_of(Recipe)}
+    return [f"{name}.{key}" for name, part in parts.items() if is_dataclass(part) for key in annotations_of(part)]
 
 
 def anchored(recipe: Recipe) -> Recipe:

@@ -42,9 +42,10 @@ OTHER_SCALE = Mistake(
 )
 
 
-def scales(K: int, others: dict[str, int]) -> list[Choice]:
-    """What scores may be multiplied by, `others` being sizes that may be mistaken for K."""
-    right = Choice(K**-0.5, f"scores times {K**-0.5:.4g} = 1/√{K}")
+def scales(K: int, others: dict[str, int], set_to: float | None = None) -> list[Choice]:
+    """What scores may be multiplied by, `others` being sizes that may be mistaken for K; 1/√K is right unless set."""
+    usual = Choice(K**-0.5, f"scores times {K**-0.5:.4g} = 1/√{K}")
+    right = usual if set_to is None else Choice(set_to, f"scores times {set_to:.4g}, as set")
     wrong = [
         (1.0, "scores times 1", NO_SCALE),
         (1.0 / K, f"scores times {1 / K:.4g} = 1/{K}", TWICE),

@@ -98,10 +98,10 @@ def scaled(case: Case) -> Seen:
             return Seen(f"{place.name}: {fault.evidence}", ailment_of(fault.mistake))
     with working(case.fresh) as seen:
         logits(case.fresh, case.real(ROWS))
-    widths = ", ".join(sorted({f"1/√{place.module.d_head}" for place in found}))
+    factors = ", ".join(sorted({scale_of(place)[1] for place in found}))
     sizes = sorted(work.size for work in seen.values())
     told = f"{sizes[0]:.2g} to {sizes[-1]:.2g}" if len(sizes) > 1 else f"{sizes[0]:.2g}"
-    return Seen(f"{len(found)} attentions multiply by {widths}; scores begin with a standard deviation of {told}")
+    return Seen(f"{len(found)} attentions multiply by {factors}; scores begin with a standard deviation of {told}")
 
 
 def reading_of(place: Place) -> tuple[Reading | None, float]:
@@ -111,9 +111,19 @@ def reading_of(place: Place) -> tuple[Reading | None, float]:
     x, memory = (0.5 * torch.randn(2, n, D, generator=draw, dtype=torch.float64) for n in (6, 4))
     source = memory if place.name.endswith("cross_attention") else x
     seen = module(x, source=source, mask=Mask())
-    aspects = {"split": SPLITS, "merge": MERGES, "scale": scales(module.d_head, {"d_model": D})}
-    right = attended(place, x, source, split="right", merge="right", scale=module.d_head**-0.5)
+    aspects = {
+        "split": SPLITS,
+        "merge": MERGES,
+        "scale": scales(module.d_head, {"d_model": D}, place.config.attention_scale),
+    }
+    right = attended(place, x, source, split="right", merge="right", scale=scale_of(place)[0])
     return read(seen, aspects, partial(attended, place, x, source)), distance(seen, right)
+
+
+def scale_of(place: Place) -> tuple[float, str]:
+    """What scores should be multiplied by, and in words: 1/√K, or as the recipe has set it."""
+    K, set_to = place.module.d_head, place.config.attention_scale
+    return (K**-0.5, f"1/√{K}") if set_to is None else (set_to, f"{set_to:.4g}, as set")
 
 
 def ailment_of(mistake: Mistake) -> Ailment:

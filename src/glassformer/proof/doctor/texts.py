@@ -85,7 +85,7 @@ def round_trip(case: Case) -> Iterator[Seen]:
     told, unknown = list[str](), list[str]()
     for name, split in known_splits(case, ("train", "dev")):
         for side, tokenizer in zip(("source", "target"), case.tokenizers, strict=True):
-            texts = [getattr(pair, side) for pair in split.pairs[:: max(1, len(split.pairs) // SAMPLE)]]
+            texts = [getattr(pair, side) for pair in split.pairs[:: max(1, -(-len(split.pairs) // SAMPLE))]]
             share, broken = there_and_back(tokenizer, texts)
             if broken is not None:
                 yield Seen(f"a {name} {side}, {broken[0][:60]!r}, comes back as {broken[1][:60]!r}", NOT_BACK)
@@ -158,6 +158,6 @@ def known_splits(case: Case, names: Sequence[str]) -> Iterator[tuple[str, Split]
 PROBES = (
     Probe("data", "The data can be read and are those of the training.", readable),
     Probe("round-trip", "Text comes back from its ids.", round_trip),
-    Probe("leakage", "No dev or test pair stands in the training text.", leakage),
+    Probe("leakage", "No dev or test source stands in the training text.", leakage),
     Probe("length", "No sequence is longer than the model takes.", lengths),
 )

@@ -40,14 +40,19 @@ def one_layer(config: ModelConfig) -> str | None:
 
 
 def unscaled_scores(config: ModelConfig) -> str | None:
-    """Linear attention gives shares of a sum, which no scale changes."""
+    """Linear attention gives shares of a sum, which no scale changes; and a scale of 1 is none."""
+    if all(each.attention_scale == 1.0 for each in stacks(config)):
+        return "model.attention_scale is 1 already"
     return "linear attention has no scale" if config.stack.attention_rule == "linear" else None
 
 
 def same_width(config: ModelConfig) -> str | None:
     """With one head there is one width."""
-    same = all(each.head_width == each.d_model for each in stacks(config))
-    return unscaled_scores(config) or ("a head is as wide as the model" if same else None)
+    if config.stack.attention_rule == "linear":
+        return unscaled_scores(config)
+    roots = [each.head_width**-0.5 if each.attention_scale is None else each.attention_scale for each in stacks(config)]
+    same = all(root == each.d_model**-0.5 for root, each in zip(roots, stacks(config), strict=True))
+    return "scores are divided by the root of the model's width already" if same else None
 
 
 def heads_with_a_bias(config: ModelConfig) -> str | None:
@@ -60,6 +65,8 @@ def not_causal(config: ModelConfig) -> str | None:
     """Only a causal mask can leak."""
     if not config.stack.causal:
         return "no stack is causal"
+    if config.stack.window == 1:
+        return "with model.window = 1 a query reads itself alone"
     try:
         if config.stack.pattern is not None:
             config.stack.pattern.check_causal(False)

@@ -18,7 +18,10 @@ SIZES = {"vocab_size": VOCAB, "bos_token_id": 1, "eos_token_id": 2, "pad_token_i
 
 
 def tiny(setting: Setting, family: str, task: str, **sizes: Any) -> nn.Module:
-    """A small model of theirs, without dropout; eager, unless the sizes name another attention. Errors: `NotHere` where transformers is not installed."""
+    """A small model of theirs without dropout; eager, unless the sizes name another attention.
+
+    Errors: `NotHere` where transformers is not installed.
+    """
     try:
         library: Any = importlib.import_module("transformers")
     except ImportError:
