@@ -89,6 +89,27 @@ def test_refused_before_anything_is_made(refused, given, said):
     assert not Path("study").exists()
 
 
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [("study/notes.txt", "holds no study"), ("study/recipe.toml", "holds no study"), ("study", "no folder that could")],
+    ids=["notes", "run", "file"],
+)
+def test_what_is_no_study_is_left_alone(refused, there, said):
+    path = Path(there)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine", "utf-8")
+    if there == "study":
+        assert said in refused(*[each if each != "study" else "study/below" for each in words(*LAYERS)])
+    else:
+        assert said in refused(*words(*LAYERS))
+    assert path.read_text("utf-8") == "mine"
+    assert list(path.parent.rglob("*")) == [path] or there == "study"
+
+
+def test_a_test_setting_is_given_once(refused):
+    assert "given twice" in refused(*words(*LAYERS, "--test", "data.max_length=9", "--test", "data.max_length=10"))
+
+
 def test_values_have_the_types_of_their_settings():
     arguments = read_arguments(
         "ablate",

@@ -85,7 +85,7 @@ def test_what_contradicts_it(wrong, message):
 def test_a_scale_is_positive(value):
     with pytest.raises(ConfigError, match="residual_scale must be above 0 and finite"):
         stack(residual_scale=value)
-    with pytest.raises(ConfigError, match="norm_eps must be above 0 and finite.*Try norm_eps=1e-5"):
+    with pytest.raises(ConfigError, match=r"norm_eps must be above 0 and finite.*Try norm_eps=1e-5"):
         stack(norm_eps=value)
     with pytest.raises(ConfigError, match=r"softcap must be above 0 and finite.*Try 50\.0"):
         stack(attention_rule="softcap", softcap=value)

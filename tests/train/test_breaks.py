@@ -69,6 +69,7 @@ IMPOSSIBLE = {
 
 AS_IT_IS = [
     ("no-scale", "attention_scale", 1.0),
+    ("no-scale", "n_heads", 8),
     ("wrong-scale", "attention_scale", 8**-0.5),
     ("leaky-mask", "window", 1),
 ]

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.follow import Signals
-from glassformer.cli.runs import RUNS
+from glassformer.cli.runs import RUNS, check_place, run_folder
 from glassformer.cli.settings import converted, is_switch, kind_of
 from glassformer.cli.verbs import SECTIONS
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.processors import free_processors
 from glassformer.store.files import write_text_atomically
-from glassformer.study.folder import StudyFolder
+from glassformer.study.folder import LOGS, StudyFolder
 from glassformer.study.grid import Arm, arms
 from glassformer.study.plot import draw
 from glassformer.study.pool import Begun, Ended, Pool, Task, Told, with_threads
@@ -54,6 +54,7 @@ def run(arguments: Arguments) -> int:
     from glassformer.study.models import on_accelerator, refuse_impossible_models  # importing torch takes a second
 
     refuse_impossible_models(study.arms)
+    make(study.folder.root)
     if "jobs" not in arguments.options and on_accelerator(study.arms):
         study = study._replace(jobs=1)
     todo = [arm for arm in study.arms if states[arm.label] != "finished"]
@@ -66,6 +67,14 @@ def run(arguments: Arguments) -> int:
     for label, reason in failures.items():
         print(f"failed: {label}: {reason}", file=sys.stderr)
     return FAILED if failures else 0
+
+
+def make(root: Path) -> None:
+    """The folder of a study. Errors: `CheckpointError`."""
+    try:
+        (root / LOGS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"{root} cannot be made: {error.strerror}. Choose another with --out.") from None
 
 
 def read_study(arguments: Arguments) -> Study:
@@ -82,13 +91,25 @@ def read_study(arguments: Arguments) -> Study:
         place, values = read_values("test", text, ("data", "decode"))
         if len(values) > 1:
             raise ConfigError(f"--test takes one value for a setting; got {text!r}.")
+        if place in other:
+            raise ConfigError(f"--test {place} is given twice. Give it once.")
         other[place] = values[0]
     found = arms(recipe, arguments.changes, axes, whole("seeds", arguments.options.get("seeds", "3"), MOST_SEEDS))
     for arm in found if other else []:
         override(arm.recipe, other)  # data that contradict themselves are refused at once
     threads = max(arm.recipe.training.threads for arm in found)
-    out = Path(arguments.options.get("out", RUNS / f"ablate-{recipe.name}"))
+    out = run_folder(arguments.options.get("out"), RUNS / f"ablate-{recipe.name}")
+    check_place(out)
+    refuse_foreign(out)
     return Study(found, other, StudyFolder(out), jobs(arguments.options.get("jobs"), threads))
+
+
+def refuse_foreign(out: Path) -> None:
+    """Refuse what is there and is no study. Errors: `CheckpointError`."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (out / LOGS).is_dir() or (out / "recipe.toml").exists():
+        raise CheckpointError(f"{out} is there and holds no study. Name another folder with --out, or a new one.")
 
 
 def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, list[object]]:

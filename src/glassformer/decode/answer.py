@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.generate import check_sources, check_writes, fill_blanks, generate
+from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.typed import expect
 from glassformer.model.transformer import Transformer
 
@@ -46,6 +47,14 @@ def answer(
     check_writes(model)
     if max_new_tokens is not None:
         expect(max_new_tokens, int, "max_new_tokens", "Try max_new_tokens=64.")
+    expect(batch_size, int, "batch_size", "Try batch_size=128.")
+    if batch_size < 1:
+        raise ConfigError(f"batch_size must be at least 1; got {batch_size}. Try batch_size=128.")
+    if lengths is not None and (len(lengths) != len(sources) or min(lengths, default=0) < 0):
+        raise DataError(
+            f"lengths has one number from 0 on for each source; got {len(lengths)} for {len(sources)} sources, the "
+            f"smallest {min(lengths, default=0)}. Leave it out for answers as long as their sources."
+        )
     check_sources(model, sources)  # before sorting: an error names the caller's row
     if lengths is None and not model.config.stack.causal:
         lengths = [len(source) for source in sources]

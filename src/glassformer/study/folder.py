@@ -13,6 +13,9 @@ from glassformer.study.result import Result, result_from
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.resumable import flat
 
+LOGS = "logs"
+"""Made first, so that a folder that has it is known as a study."""
+
 
 class StudyFolder:
     """`runs/` has a run folder for each arm, `scores/` its figures once it is finished, `logs/` what it said."""
@@ -30,7 +33,7 @@ class StudyFolder:
 
     def log(self, arm: Arm) -> Path:
         """What its process wrote on standard error."""
-        return self.root / "logs" / f"{arm.folder}.txt"
+        return self.root / LOGS / f"{arm.folder}.txt"
 
     def result(self, arm: Arm, other: Mapping[str, object]) -> Result | None:
         """Its figures, if it is finished and was scored on these other data too.

@@ -102,7 +102,7 @@ def refuse_other_model(run: Path, built: ModelConfig, asked: ModelConfig) -> Non
     if differing:
         told = "; ".join(f"{name} is {ours.get(name)!r}, the recipe says {theirs.get(name)!r}" for name in differing)
         raise CheckpointError(
-            f"A run goes on with the model that it began with, but {run / 'recipe.toml'} was changed: {told}. "
+            f"A run has the model that it began with, but {run / 'recipe.toml'} was changed: {told}. "
             "Change it back, or train the new model in another folder with --out."
         )
 

@@ -21,8 +21,9 @@ from glassformer.proof.check.table import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.build import as_recipe, new_model, objective_of
 from glassformer.train.objective import Objective
-from glassformer.train.prepare import Split, read_split
+from glassformer.train.prepare import Split, model_config, read_split
 from glassformer.train.recipe import Recipe
+from glassformer.train.resumable import refuse_other_model
 
 Pairs = list[tuple[list[int], list[int]]]
 """(source, target) as ids, without special tokens."""
@@ -63,8 +64,12 @@ class Case:
 
     @cached_property
     def model(self) -> Transformer:
-        """As it was trained, or where no checkpoint can be read as it begins; in evaluation mode."""
+        """As it was trained, or where no checkpoint can be read as it begins; in evaluation mode.
+
+        Errors: `CheckpointError` where the recipe was changed and asks for another model.
+        """
         if isinstance(self.loaded, Loaded):
+            refuse_other_model(self.run, self.loaded.model.config, model_config(self.recipe, self.loaded.tokenizers))
             return as_recipe(self.loaded.model, self.recipe).double().eval()
         return self.fresh
 

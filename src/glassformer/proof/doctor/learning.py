@@ -36,6 +36,8 @@ FIRST = Ailment(
     "Weights begin too large (an embedding or a head at N(0, 1)), or the head scores the token that it read.",
     "Initialise embedding and head as model/initialize.py does; the first loss should be ln V.",
 )
+WIDE_ENOUGH = 16
+"""A narrower model may be too small for a batch, with nothing wrong in it."""
 NEVER_LEARNS = Ailment(
     "one batch cannot be learned by heart",
     "Something keeps the answer from the model: a source, an order, a gradient, or labels that contradict each other.",
@@ -122,7 +124,8 @@ def by_heart(case: Case) -> Seen:
         if loss < LEARNED * goal:
             break
     told = f"{len(batch.tokens)} pairs: {loss:.3f} nats after {step} steps; guessing costs {goal:.3f}"
-    if loss >= HARDLY * goal and most == STEPS:
+    narrow = case.model.config.stack.d_model < WIDE_ENOUGH
+    if loss >= HARDLY * goal and most == STEPS and not narrow:
         return Seen(told, NEVER_LEARNS)
     return Seen(told, SLOW if loss >= LEARNED * goal else None, serious=False)
 

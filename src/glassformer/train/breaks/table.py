@@ -39,10 +39,15 @@ def one_layer(config: ModelConfig) -> str | None:
     return "it takes a stack of two layers" if all(each.n_layers == 1 for each in stacks(config)) else None
 
 
+def scale_of(stack: StackConfig) -> float:
+    """What multiplies q k^T."""
+    return stack.head_width**-0.5 if stack.attention_scale is None else stack.attention_scale
+
+
 def unscaled_scores(config: ModelConfig) -> str | None:
     """Linear attention gives shares of a sum, which no scale changes; and a scale of 1 is none."""
-    if all(each.attention_scale == 1.0 for each in stacks(config)):
-        return "model.attention_scale is 1 already"
+    if all(scale_of(each) == 1.0 for each in stacks(config)):
+        return "scores are multiplied by 1 already"
     return "linear attention has no scale" if config.stack.attention_rule == "linear" else None
 
 
@@ -50,8 +55,7 @@ def same_width(config: ModelConfig) -> str | None:
     """With one head there is one width."""
     if config.stack.attention_rule == "linear":
         return unscaled_scores(config)
-    roots = [each.head_width**-0.5 if each.attention_scale is None else each.attention_scale for each in stacks(config)]
-    same = all(root == each.d_model**-0.5 for root, each in zip(roots, stacks(config), strict=True))
+    same = all(scale_of(each) == each.d_model**-0.5 for each in stacks(config))
     return "scores are divided by the root of the model's width already" if same else None
 
 
