@@ -154,7 +154,7 @@ def test_results_are_those_of_the_benchmark(monkeypatch):
     assert [row[:2] for row in rows] == [[f"`{each.name}`", each.measures] for each in results.EXPERIMENTS]
     assert [cell.strip() for cell in re.search(r"^\| (recipe .*) \|$", README, re.M)[1].split("|")] == [*results.HEAD]
     [given] = [word for _, words in MADE for word in words if word.startswith("ARGS=results")]
-    assert results.reader().parse_args(shlex.split(given.removeprefix("ARGS="))[1:]).data == "multi30k"
+    assert results.reader().parse_args(shlex.split(given.removeprefix("ARGS="))[1:]).data == "data"
 
 
 TINY = {
