@@ -51,7 +51,7 @@ def test_no_field_takes_what_its_annotation_does_not(kind):
                 if wrong == 3 and wrong is not True and float in allowed:
                     continue
                 place = SECTIONS.get(kind, "") + each.name
-                with pytest.raises(ConfigError, match=rf"^{place} must be .*; got .*\. (Try|Give) {each.name}="):
+                with pytest.raises(ConfigError, match=rf"^{place} must be .*; got .*\. (Try|Give) {place}="):
                     kind(**{**WHOLE[kind], each.name: wrong})
 
 

@@ -29,14 +29,14 @@ def offers(error, name):
 @pytest.mark.parametrize("name", COUNTS)
 @pytest.mark.parametrize("value", [0, -1])
 def test_counts_begin_at_one(name, value):
-    with pytest.raises(ConfigError, match=rf"^{name} must be at least 1; got {value}\.$"):
+    with pytest.raises(ConfigError, match=rf"^{name} must be at least 1; got {value}\. Try {name}=1\.$"):
         StackConfig(**{name: value})
 
 
 @pytest.mark.parametrize("name", CHANCES)
 @pytest.mark.parametrize("value", [-0.1, 1.0, 2.0, float("nan")])
 def test_chances_are_below_one(name, value):
-    with pytest.raises(ConfigError, match=rf"^{name} must be at least 0 and below 1; got {value}\.$"):
+    with pytest.raises(ConfigError, match=rf"^{name} must be at least 0 and below 1; got {value}\. Try {name}=0.1\.$"):
         StackConfig(**{name: value})
 
 

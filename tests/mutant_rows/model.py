@@ -33,7 +33,7 @@ ROWS: list[Mutant] = [
     Mutant("dropout of 1 is taken", "model/stack_config.py",
         "if not 0.0 <= getattr(self, name) < 1.0:", "if not 0.0 <= getattr(self, name) <= 1.0:", CONFIG),
     Mutant("a source vocabulary of nothing is taken for none", "model/config.py",
-        'for name in ("vocab_size", "source_vocab_size"):', 'for name in ("vocab_size",):', CONFIG),
+        'check_counts(self, "vocab_size", "source_vocab_size")', 'check_counts(self, "vocab_size")', CONFIG),
     Mutant("one stack may have two vocabularies", "model/config.py",
         "if not self.one_vocabulary and not (self.encoder and self.decoder):", "if False:", CONFIG),
 

@@ -19,7 +19,7 @@ ROWS: list[Mutant] = [
     Mutant("a whole number is no float", "foundation/typed.py",
         "or (isinstance(value, int) and float in allowed)", "or False", TYPED),
     Mutant("a stack takes any type", "model/stack_config.py",
-        "check_types(self)\n        for name in COUNTS:", "for name in COUNTS:", TYPED),
+        "check_types(self)\n        check_counts(self, *COUNTS)", "check_counts(self, *COUNTS)", TYPED),
     Mutant("a norm may divide by nothing", "model/stack_config.py",
         "if not 0.0 < self.norm_eps < float", "if not -9.0 < self.norm_eps < float", "tests/model/test_deepnorm.py"),
     Mutant("a setting that there is not ends in an error of Python", "train/recipe.py",

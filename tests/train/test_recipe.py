@@ -48,7 +48,7 @@ def test_named_recipe(name, tmp_path):
     recipe = load_recipe(name)
     assert recipe.name == name
     assert recipe.description.endswith(".")
-    assert recipe.data.task == {"multi30k": "pairs", "classify": "labelled"}.get(name, name)
+    assert recipe.data.task == {"multi30k": "pairs", "seq2seq": "pairs", "classify": "labelled"}.get(name, name)
     assert read_recipe(recipe_file(tmp_path, dumps_recipe(recipe))) == recipe
 
 

@@ -23,7 +23,7 @@ def at_most(config: object, section: str, most: int, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and value > most:
             raise ConfigError(
-                f"{placed(section, name)} must be at most {most:,}; got {in_digits(value)}. Give a smaller one."
+                f"{placed(section, name)} must be at most {most}; got {in_digits(value)}. Give a smaller one."
             )
 
 

@@ -19,9 +19,8 @@ from glassformer.train.build import as_recipe, objective_of
 from glassformer.train.evaluate import BY_LENGTH, evaluate_model
 from glassformer.train.events import Metric
 from glassformer.train.passed_over import told
-from glassformer.train.prepare import model_config, prepare_split
+from glassformer.train.prepare import prepare_split
 from glassformer.train.recipe import Recipe, load_recipe
-from glassformer.train.resumable import refuse_other_model
 
 Line = TypeVar("Line")
 
@@ -161,6 +160,5 @@ def _load(run: Path, recipe: Recipe) -> Loaded:
     device, _ = choose_device(recipe.training.device)
     choose_threads(from_environment()[0] or recipe.training.threads)  # training alone must have as many as before
     loaded = told(load(run, device=device))
-    refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))
     as_recipe(loaded.model, recipe)
     return loaded
