@@ -54,6 +54,7 @@ def test_interrupted_after_every_step(whole, tmp_path):
 VARIANTS = {
     "encoder": {"data__layout": "encoder"},
     "two vocabularies": {"tokenizer__shared": False, "data__task": "numbers", "decode__max_new_tokens": 2},
+    "two equal vocabularies": {"tokenizer__shared": False},
     "untied": {"model__tie_embeddings": False, "model__share_embeddings": False, "model__norm_placement": "post"},
     "bfloat16": {"training__precision": "bfloat16"},
     "best by accuracy": {"training__metric": "token_accuracy", "training__evaluate_every": 1},

@@ -190,15 +190,14 @@ def flattened(optimizer: Moments, model: Transformer) -> dict[str, Tensor]:
 def texts_of(model: Transformer, tokenizers: Tokenizers, state: Mapping[str, Any]) -> dict[str, bytes]:
     """The JSON files of a checkpoint."""
     refuse_small(model.config, tokenizers, "The model to be saved")
-    source, target = tokenizers.source.to_json(), tokenizers.target.to_json()
     versions = {"format": FORMAT, "glassformer": __version__, "torch": torch.__version__}
     texts = {
         CONFIG: json.dumps(model.config.to_dict(), indent=2),
-        TOKENIZER: target,
+        TOKENIZER: tokenizers.target.to_json(),
         STATE: json.dumps({**versions, "state": plain(state)}, indent=2),
     }
-    if source != target:
-        texts[SOURCE_TOKENIZER] = source
+    if tokenizers.source is not tokenizers.target:  # two that hold the same are two, as their embeddings are
+        texts[SOURCE_TOKENIZER] = tokenizers.source.to_json()
     files = {name: text.encode("utf-8") for name, text in texts.items()}
     for name, data in files.items():
         if len(data) > LARGEST:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -70,10 +69,7 @@ class Case:
         Errors: `CheckpointError` where the recipe was changed and asks for another model.
         """
         if isinstance(self.loaded, Loaded):
-            built = self.loaded.model.config
-            asked = model_config(self.recipe, self.loaded.tokenizers)
-            vocabulary = {"source_vocab_size": built.source_vocab_size, "share_embeddings": built.share_embeddings}
-            refuse_other_model(self.run, built, replace(asked, **vocabulary))
+            refuse_other_model(self.run, self.loaded.model.config, model_config(self.recipe, self.loaded.tokenizers))
             return as_recipe(self.loaded.model, self.recipe).double().eval()
         return self.fresh
 
