@@ -21,6 +21,7 @@ from glassformer import Batch, ModelConfig, StackConfig, Transformer, train_step
 from glassformer.data.vocabulary import SPECIALS
 from glassformer.train.objective import loss_of, next_token
 from glassformer.train.optimizer import build_optimizer
+from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.schedule import Schedule
 
 RATE, CLIP, SMOOTHING = 1e-4, 1.0, 0.1
@@ -99,7 +100,7 @@ def our_loss(model: Transformer, batch: Batch) -> torch.Tensor:
 def our_step(model: Transformer, batch: Batch, precision: str) -> Callable[[], object]:
     """One update, through the public `train_steps`."""
     schedule = Schedule("constant", peak=RATE, steps=10**9)
-    optimizer = build_optimizer(model, learning_rate=RATE)
+    optimizer = build_optimizer(model, OptimizerConfig(), learning_rate=RATE)
     steps = train_steps(
         model, repeat(batch), optimizer, schedule, clip=CLIP, label_smoothing=SMOOTHING, precision=precision
     )

@@ -36,7 +36,7 @@ SMALL = {
     "training__learning_rate": 1e-2,
     "training__warmup": 20,
     "training__label_smoothing": 0.0,
-    "training__weight_decay": 0.0,
+    "optimizer__weight_decay": 0.0,
     "training__evaluate_every": 0,
     "training__metric": "exact_match",
 }

@@ -85,8 +85,8 @@ ROWS: list[Mutant] = [
     Mutant("linear attention picks one thing and says another", "attend/linear.py",
         'return "reference", f"{T} x {S}', 'return "sums", f"{T} x {S}', CHOSEN),
     # golden losses
-    Mutant("the optimizer forgets as torch's own does", "train/session.py",
-        "betas=(training.beta1, training.beta2)", "betas=(training.beta1, 0.999)", GOLDEN),
+    Mutant("the optimizer forgets as torch's own does", "train/optimizer.py",
+        "[*matrices, *others], lr=rate, betas=betas", "[*matrices, *others], lr=rate, betas=(0.9, 0.999)", GOLDEN),
     Mutant("the warm-up is a step longer", "train/session.py",
         "training.steps, training.warmup, training", "training.steps, training.warmup + 1, training", GOLDEN),
     Mutant("the embedding begins a little smaller", "model/initialize.py",

@@ -8,6 +8,7 @@ CROSS = "tests/train/test_cross_entropy.py"
 OBJECTIVE = "tests/train/test_objective.py"
 SCHEDULE = "tests/train/test_schedule.py"
 OPTIMIZER = "tests/train/test_optimizer.py"
+MUON = "tests/train/test_muon.py"
 LOOP = "tests/train/test_loop.py"
 DIVERGED = "tests/train/test_diverged.py"
 PRECISION = "tests/train/test_precision.py"
@@ -58,6 +59,19 @@ ROWS: list[Mutant] = [
     Mutant("pads count among the targets", "train/objective.py",
         "self.ids.numel() if self.keep is None else int(self.keep.sum())", "self.ids.numel()",
         f"{LOOP}::test_loss_and_gradient_are_means_over_targets"),
+    # Muon
+    Mutant("Muon without the look ahead", "train/muon.py",
+        "parameter.grad.lerp(momentum, memory)", "momentum", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
+    Mutant("Muon turns tall matrices as they lie", "train/muon.py",
+        "tall = matrices.shape[-2] > matrices.shape[-1]", "tall = False", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
+    Mutant("a turn too few", "train/muon.py", "TURNS = 5", "TURNS = 4", f"{MUON}::test_directions_stay_and_singular_values_come_near_one"),
+    Mutant("what Muon leaves over stands still", "train/muon.py", "        self.adamw.step()\n", "", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
+    Mutant("all blocks learn alike", "train/loop.py", 'rate * group.get("scale", 1.0)', "rate", f"{OPTIMIZER}::test_the_scale_reaches_the_step"),
+    Mutant("the first block learns fastest", "train/optimizer.py", "len(blocks) - int(found[1])", "int(found[1]) + 1",
+        f"{OPTIMIZER}::test_a_block_learns_slower_than_the_one_above_it"),
+    Mutant("the memory of another optimizer is taken", "train/optimizer.py",
+        "if tensors.keys() != (known := kept(optimizer, parameter)):", "if not (known := kept(optimizer, parameter)):",
+        f"{OPTIMIZER}::test_state_of_another_optimizer_is_refused"),
     # schedule
     Mutant("the warm-up ends a step early", "train/schedule.py",
         "if step < self.warmup:", "if step < self.warmup - 1:", f"{SCHEDULE}::test_rises_to_the_peak_and_never_again"),
@@ -70,10 +84,10 @@ ROWS: list[Mutant] = [
         f"{SCHEDULE}::test_closed_form"),
     # optimizer
     Mutant("biases and embeddings decay", "train/optimizer.py",
-        '"weight_decay": 0.0}', '"weight_decay": weight_decay}',
+        '"weight_decay": 0.0, "scale"', '"weight_decay": config.weight_decay, "scale"',
         f"{OPTIMIZER}::test_linear_maps_decay_and_nothing_else"),
     Mutant("AdamW with torch's own betas", "train/optimizer.py",
-        "betas=betas", "betas=(0.9, 0.999)", f"{OPTIMIZER}::test_fifty_steps_equal_numpy"),
+        "[*matrices, *others], lr=rate, betas=betas", "[*matrices, *others], lr=rate, betas=(0.9, 0.999)", f"{OPTIMIZER}::test_fifty_steps_equal_numpy"),
     Mutant("the optimizer forgets what was saved", "train/optimizer.py",
         "{key: tensor.to(parameter.device) for key, tensor in tensors.items()}", "{}",
         f"{OPTIMIZER}::test_state_by_name_goes_through_a_checkpoint"),

@@ -19,6 +19,7 @@ from glassformer.parts import POSITIONS
 from glassformer.store.folders import checkpoints, step_folder
 from glassformer.store.manifest import MANIFEST
 from glassformer.train.events import Event
+from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import Recipe, override
 from glassformer.train.report import Reporter
 from glassformer.train.session import Session
@@ -121,7 +122,6 @@ def recipe(**changes: object) -> Recipe:
             schedule="cosine",
             warmup=3,
             label_smoothing=0.1,
-            weight_decay=0.1,
             precision="float32",
             device="cpu",
             threads=1,
@@ -129,6 +129,7 @@ def recipe(**changes: object) -> Recipe:
             metric="loss",
             samples=1,
         ),
+        optimizer=OptimizerConfig(weight_decay=0.1),
         checkpoint=CheckpointConfig(every=0, keep=99),
         decode=DecodeConfig(max_new_tokens=4),
     )

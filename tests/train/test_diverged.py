@@ -10,6 +10,7 @@ import torch
 from glassformer import train_steps
 from glassformer.foundation.errors import DivergedError
 from glassformer.train.optimizer import build_optimizer
+from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.schedule import Schedule
 from train.examples import VOCAB, batch, model, weights
 
@@ -18,7 +19,7 @@ DATA = batch("encoder-decoder", [(3, 5), (1, 1), (6, 2)])
 
 def refused(network, batches, **settings) -> str:
     """Train, with AdamW; the error must come, and the weights must be those before the update that it is about."""
-    optimizer = build_optimizer(network, learning_rate=0.01, weight_decay=0.1)
+    optimizer = build_optimizer(network, OptimizerConfig(weight_decay=0.1), learning_rate=0.01)
     schedule = Schedule("constant", settings.pop("rate", 0.01), 99)
     steps = train_steps(network, batches, optimizer, schedule, clip=1.0, **settings)
     before: list[dict[str, torch.Tensor]] = [weights(network)]
@@ -79,7 +80,7 @@ def test_huge_learning_rate():
 
 def test_update_of_the_optimizer_does_not_happen_either():
     network = model()
-    optimizer = build_optimizer(network, learning_rate=0.01)
+    optimizer = build_optimizer(network, OptimizerConfig(), learning_rate=0.01)
     network.head.weight.register_hook(lambda gradient: gradient * math.nan)
     with pytest.raises(DivergedError):
         list(train_steps(network, [DATA], optimizer, Schedule("constant", 0.01, 9)))

@@ -11,8 +11,11 @@ from glassformer.data.dataset import build_tokenizers
 from glassformer.data.pairs import Pair
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.checkpoint import load, load_optimizer, save
-from glassformer.train.optimizer import build_optimizer, load_optimizer_state, optimizer_state
-from train.examples import LAYOUTS, assert_same, model, weights
+from glassformer.train.loop import train_steps
+from glassformer.train.optimizer import OPTIMIZERS, build_optimizer, load_optimizer_state, optimizer_state
+from glassformer.train.optimizer_config import OptimizerConfig
+from glassformer.train.schedule import Schedule
+from train.examples import LAYOUTS, assert_same, batch, model, weights
 
 RATE, BETAS, EPSILON, DECAY = 0.01, (0.9, 0.98), 1e-9, 0.3
 
@@ -30,8 +33,8 @@ def adamw(theta: np.ndarray, gradients: list[np.ndarray], decay: float) -> np.nd
 
 
 def built(network, **settings):
-    values = {"learning_rate": RATE, "betas": BETAS, "epsilon": EPSILON, "weight_decay": DECAY} | settings
-    return build_optimizer(network, **values)
+    values = {"beta1": BETAS[0], "beta2": BETAS[1], "epsilon": EPSILON, "weight_decay": DECAY} | settings
+    return build_optimizer(network, OptimizerConfig(**values), learning_rate=RATE)
 
 
 def train(network, optimizer, steps: int) -> None:
@@ -72,18 +75,36 @@ def test_linear_maps_decay_and_nothing_else(layout, positions):
 
 
 def test_settings_arrive():
-    groups = built(model(), learning_rate=0.5, betas=(0.1, 0.2), epsilon=0.3).param_groups
-    assert all((group["lr"], group["betas"], group["eps"]) == (0.5, (0.1, 0.2), 0.3) for group in groups)
+    groups = built(model(), beta1=0.1, beta2=0.2, epsilon=0.3).param_groups
+    assert all((group["lr"], group["betas"], group["eps"]) == (RATE, (0.1, 0.2), 0.3) for group in groups)
 
 
-def test_state_by_name_goes_through_a_checkpoint(tmp_path):
+def test_a_block_learns_slower_than_the_one_above_it():
+    network = model(n_layers=3)
+    scales = {id(p): g["scale"] for g in built(network, layer_decay=0.5).param_groups for p in g["params"]}
+    for name, parameter in network.named_parameters():
+        steps = 0 if name.startswith("head.") else 1 if ".norm." in name.replace("blocks", "") else 4
+        if "blocks." in name:
+            steps = 3 - int(name.split("blocks.")[1][0])
+        assert scales[id(parameter)] == 0.5**steps, name
+
+
+def test_the_scale_reaches_the_step():
+    network = model()
+    optimizer = built(network, layer_decay=0.5)
+    next(iter(train_steps(network, [batch("encoder-decoder", [(3, 2)])], optimizer, Schedule("constant", 0.25, 1))))
+    assert {(group["lr"], group["scale"]) for group in optimizer.param_groups} == {(0.25, 1.0), (0.125, 0.5), (0.0625, 0.25)}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_state_by_name_goes_through_a_checkpoint(tmp_path, name):
     tokenizers = build_tokenizers(TokenizerConfig(), [Pair("a b c", "d e f")])
     one = model(vocab=tokenizers.target.vocab_size)
-    optimizer = built(one)
+    optimizer = build_optimizer(one, OptimizerConfig(name), learning_rate=RATE)
     train(one, optimizer, 3)
     save(tmp_path / "saved", one, tokenizers, optimizer=optimizer_state(optimizer, one))
     two = load(tmp_path / "saved").model
-    resumed = built(two)
+    resumed = build_optimizer(two, OptimizerConfig(name), learning_rate=RATE)
     load_optimizer_state(resumed, two, load_optimizer(tmp_path / "saved"))
     for network, its_optimizer in ((one, optimizer), (two, resumed)):
         torch.manual_seed(7)
@@ -105,3 +126,12 @@ def test_state_of_another_model_is_refused():
     del state["encoder.norm.weight"]
     with pytest.raises(CheckpointError, match=r"only one of the two: encoder\.norm\.weight\. Resume"):
         load_optimizer_state(built(one), one, state)
+
+
+def test_state_of_another_optimizer_is_refused():
+    network = model()
+    optimizer = built(network)
+    train(network, optimizer, 1)
+    other = build_optimizer(network, OptimizerConfig("adafactor"), learning_rate=RATE)
+    with pytest.raises(CheckpointError, match="exp_avg, exp_avg_sq, step, and Adafactor keeps "):
+        load_optimizer_state(other, network, optimizer_state(optimizer, network))

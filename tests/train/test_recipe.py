@@ -12,6 +12,7 @@ from hypothesis import strategies as some
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.typed import annotations_of
+from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import (
     Recipe,
     anchored,
@@ -96,7 +97,8 @@ def test_written_and_read_back(tmp_path_factory, texts, rate, epsilon, decay, se
     recipe = Recipe(
         "r",
         texts[0],
-        training=TrainingConfig(learning_rate=rate, epsilon=epsilon, weight_decay=decay, seed=seed),
+        training=TrainingConfig(learning_rate=rate, seed=seed),
+        optimizer=OptimizerConfig(epsilon=epsilon, weight_decay=decay),
         decode=DecodeConfig(max_new_tokens=longest),
     )
     recipe = override(recipe, {"data.train": texts[2], "data.skip_empty": skip, "training.device": texts[1]})
@@ -188,13 +190,18 @@ def test_run_folder_is_no_recipe(tmp_path):
         (TrainingConfig, {"warmup": -1}, "training.warmup"),
         (TrainingConfig, {"clip": -0.1}, "training.clip"),
         (TrainingConfig, {"clip": float("inf")}, "training.clip"),
-        (TrainingConfig, {"weight_decay": float("nan")}, "training.weight_decay"),
+        (OptimizerConfig, {"weight_decay": float("nan")}, "optimizer.weight_decay"),
         (TrainingConfig, {"learning_rate": 0.0}, "training.learning_rate must be above 0"),
         (TrainingConfig, {"learning_rate": float("nan")}, "training.learning_rate"),
         (TrainingConfig, {"learning_rate": float("inf")}, "training.learning_rate"),
-        (TrainingConfig, {"epsilon": 0.0}, "training.epsilon"),
-        (TrainingConfig, {"beta1": 1.0}, "training.beta1 must be at least 0 and below 1; got 1.0"),
-        (TrainingConfig, {"beta2": -0.1}, "training.beta2"),
+        (OptimizerConfig, {"epsilon": 0.0}, "optimizer.epsilon"),
+        (OptimizerConfig, {"beta1": 1.0}, "optimizer.beta1 must be at least 0 and below 1; got 1.0"),
+        (OptimizerConfig, {"beta2": -0.1}, "optimizer.beta2"),
+        (OptimizerConfig, {"momentum": 1.0}, "optimizer.momentum"),
+        (OptimizerConfig, {"layer_decay": 0.0}, "optimizer.layer_decay must be above 0"),
+        (OptimizerConfig, {"name": "moun"}, "Did you mean 'muon'?"),
+        (OptimizerConfig, {"momentum": 0.9}, "optimizer.name='adamw' has no use for optimizer.momentum"),
+        (OptimizerConfig, {"name": "adafactor", "beta1": 0.8}, "which is for adamw and muon"),
         (TrainingConfig, {"label_smoothing": 1.0}, "training.label_smoothing"),
         (TrainingConfig, {"min_learning_rate": 1.0}, "training.min_learning_rate (1.0) must not be above"),
         (TrainingConfig, {"precision": "float16"}, "training.precision='float16'"),

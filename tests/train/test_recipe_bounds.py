@@ -22,7 +22,7 @@ from glassformer.train.recipe import (
         ("training.threads", 10**25),
         ("training.steps", 10**25),
         ("training.samples", 2**64),
-        ("training.epsilon", 1e-39),
+        ("optimizer.epsilon", 1e-39),
         ("model.d_model", 10**25),
         ("model.max_len", 10**25),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SECTIONS = ("data", "tokenizer", "model", "training", "checkpoint", "decode")
+SECTIONS = ("data", "tokenizer", "model", "training", "optimizer", "checkpoint", "decode")
 
 
 @dataclass(frozen=True)

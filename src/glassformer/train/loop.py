@@ -115,7 +115,7 @@ def train_steps(
             return
         began, rate = time.perf_counter(), schedule(number)
         for group in optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("scale", 1.0)
         loss, norm = update(model, batch, optimizer, number)
         yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, time.perf_counter() - began)
         if not model.training:  # whoever evaluated in between left it so

@@ -21,6 +21,7 @@ from glassformer.foundation.registry import suggestion
 from glassformer.foundation.typed import annotations_of, check_types, types_in
 from glassformer.model.recipe import ModelRecipe
 from glassformer.train.breaks.table import break_names, check_possible
+from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.settings import (
     ANSWER_METRICS,
     LABEL_METRICS,
@@ -38,7 +39,7 @@ DEFAULTS = {each.name: each.default for each in fields(DataConfig)}
 
 @dataclass(frozen=True)
 class Recipe:
-    """A whole run: data, tokenizer, model, training, checkpoints, decoding."""
+    """A whole run: data, tokenizer, model, training, optimizer, checkpoints, decoding."""
 
     name: str
     """What the run is called; runs/NAME is its folder unless --out says otherwise."""
@@ -48,6 +49,7 @@ class Recipe:
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelRecipe = field(default_factory=ModelRecipe)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 

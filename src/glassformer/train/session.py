@@ -62,10 +62,9 @@ class Session:
         training = self.recipe.training
         self.optimizer = build_optimizer(
             model,
+            self.recipe.optimizer,
             learning_rate=training.learning_rate,
-            betas=(training.beta1, training.beta2),
-            epsilon=training.epsilon,
-            weight_decay=training.weight_decay,
+            dtype=torch.bfloat16 if training.precision == "bfloat16" else None,
         )
         self.epoch = 0
         self._interrupted = False

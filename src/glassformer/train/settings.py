@@ -21,7 +21,6 @@ METRICS = (*ANSWER_METRICS, *LABEL_METRICS, "loss")
 
 MOST = 2**31 - 1
 """Of whatever is counted: beyond it no run ends, and no list is as long."""
-LEAST_FLOAT32 = 1.1754943508222875e-38
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,6 @@ class TrainingConfig:
     """Steps in which the learning rate rises from 0."""
     min_learning_rate: float = 0.0
     """Learning rate that cosine and linear end at."""
-    beta1: float = 0.9
-    """AdamW: memory of the gradient."""
-    beta2: float = 0.98
-    """AdamW: memory of the squared gradient."""
-    epsilon: float = 1e-9
-    """AdamW: added to the denominator."""
-    weight_decay: float = 0.0
-    """AdamW: share of each matrix taken away per step, times the learning rate."""
     clip: float = 1.0
     """Largest norm of the gradient; longer ones are shortened to it; 0: off."""
     label_smoothing: float = 0.0
@@ -78,23 +69,16 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_types(self, "training")
         at_least(self, "training", 1, "steps", "batch_tokens", "pool", "accumulate")
-        at_least(self, "training", 0, "seed", "warmup", "min_learning_rate", "weight_decay", "clip", "threads")
+        at_least(self, "training", 0, "seed", "warmup", "min_learning_rate", "clip", "threads")
         at_least(self, "training", 0, "evaluate_every", "patience", "samples")
         at_most(self, "training", MOST, "steps", "batch_tokens", "accumulate", "warmup", "evaluate_every", "patience")
         at_most(self, "training", MOST, "samples", "pool")
         at_most(self, "training", 2**64 - 1, "seed")
         at_most(self, "training", 1024, "threads")
-        if 0.0 < self.epsilon < LEAST_FLOAT32:
-            raise ConfigError(
-                f"training.epsilon must be at least {LEAST_FLOAT32}, below which float32 has 0; got {self.epsilon}. "
-                "Try epsilon=1e-9."
-            )
-        for name in ("learning_rate", "epsilon"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"training.{name} must be above 0 and finite; got {getattr(self, name)}.")
-        for name in ("beta1", "beta2", "label_smoothing"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ConfigError(f"training.{name} must be at least 0 and below 1; got {getattr(self, name)}.")
+        if not 0.0 < self.learning_rate < math.inf:
+            raise ConfigError(f"training.learning_rate must be above 0 and finite; got {self.learning_rate}.")
+        if not 0.0 <= self.label_smoothing < 1.0:
+            raise ConfigError(f"training.label_smoothing must be at least 0 and below 1; got {self.label_smoothing}.")
         if self.min_learning_rate > self.learning_rate:
             raise ConfigError(
                 f"training.min_learning_rate ({self.min_learning_rate}) must not be above training.learning_rate "

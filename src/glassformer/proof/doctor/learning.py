@@ -18,6 +18,7 @@ from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.train.loop import Update
 from glassformer.train.objective import loss_of
 from glassformer.train.optimizer import build_optimizer
+from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.schedule import Schedule
 
 NEAR, FAR = 0.25, 0.4
@@ -110,7 +111,10 @@ def by_heart(case: Case) -> Seen:
     if len(batch.tokens) < 2:
         raise NotTestedError("there is only one training pair")
     goal, update = guessing(model), Update(case.objective, 0, 1, 1.0, 0.0, "float32")
-    optimizer, schedule = build_optimizer(model, learning_rate=RATE), Schedule("constant", RATE, STEPS, WARMUP, 0.0)
+    optimizer, schedule = (
+        build_optimizer(model, OptimizerConfig(), learning_rate=RATE),
+        Schedule("constant", RATE, STEPS, WARMUP, 0.0),
+    )
     size = sum(parameter.numel() for parameter in model.parameters())
     most = max(LEAST, min(STEPS, int(WORK / (6 * size * batch.n_tokens))))
     loss, step = math.inf, 0

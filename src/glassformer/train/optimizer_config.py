@@ -1,0 +1,64 @@
+"""The settings of the optimizer: a frozen value, checked when made. Imports no torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from glassformer.foundation.bounds import at_least
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.registry import lookup
+from glassformer.foundation.typed import check_types
+
+ADAMW = frozenset({"beta1", "beta2", "epsilon"})
+USES = {"adamw": ADAMW, "muon": ADAMW | {"momentum"}, "adafactor": frozenset[str]()}
+"""The optimizers by name, and the settings that not all of them read."""
+OWN = frozenset[str]().union(*USES.values())
+LEAST_FLOAT32 = 1.1754943508222875e-38
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Settings of `[optimizer]`: how a gradient becomes a change of the weights."""
+
+    name: str = "adamw"
+    """adamw; muon (for the matrices of the blocks, AdamW for the rest); adafactor (keeps little)."""
+    beta1: float = 0.9
+    """AdamW, and what Muon leaves to it: memory of the gradient."""
+    beta2: float = 0.98
+    """AdamW, and what Muon leaves to it: memory of the squared gradient."""
+    epsilon: float = 1e-9
+    """AdamW, and what Muon leaves to it: added to the denominator."""
+    momentum: float = 0.95
+    """Muon: memory of the gradient."""
+    weight_decay: float = 0.0
+    """Share of each matrix of the blocks taken away per step, times the learning rate."""
+    layer_decay: float = 1.0
+    """Learning rate of a block, as a share of that of the block above it; the head has the whole."""
+
+    def __post_init__(self) -> None:
+        check_types(self, "optimizer")
+        at_least(self, "optimizer", 0, "weight_decay")
+        if 0.0 < self.epsilon < LEAST_FLOAT32:
+            raise ConfigError(
+                f"optimizer.epsilon must be at least {LEAST_FLOAT32}, below which float32 has 0; got {self.epsilon}. "
+                "Try epsilon=1e-9."
+            )
+        if not 0.0 < self.epsilon < math.inf:
+            raise ConfigError(f"optimizer.epsilon must be above 0 and finite; got {self.epsilon}.")
+        for name in ("beta1", "beta2", "momentum"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ConfigError(f"optimizer.{name} must be at least 0 and below 1; got {getattr(self, name)}.")
+        if not 0.0 < self.layer_decay <= 1.0:
+            raise ConfigError(
+                f"optimizer.layer_decay must be above 0 and at most 1, which is the same rate for all; got "
+                f"{self.layer_decay}. Try layer_decay=0.8."
+            )
+        lookup(USES, self.name, "optimizer.name")
+        for name in sorted(OWN - USES[self.name]):
+            if getattr(self, name) != getattr(type(self), name):
+                users = " and ".join(each for each, settings in USES.items() if name in settings)
+                raise ConfigError(
+                    f"optimizer.name={self.name!r} has no use for optimizer.{name}, which is for {users}; got "
+                    f"{getattr(self, name)}. Leave it out."
+                )
