@@ -20,7 +20,7 @@ ROWS: list[Mutant] = [
         f"{BREAKS}::test_broken_run_is_told_of_resumed_and_used[no-scale]"),
     Mutant("an evaluation asks what is right", "train/evaluate.py", "objective = objective or objective_for(model)",
         "objective = objective_for(model)", f"{BREAKS}::test_evaluation_is_as_broken_as_training"),
-    Mutant("training asks what is right", "train/session.py", "                objective=self.objective,\n                start", "                start",
+    Mutant("training asks what is right", "train/running.py", "                objective=self.objective,\n                start", "                start",
         f"{BREAKS}::test_evaluation_is_as_broken_as_training"),
     Mutant("an unused weight has no gradient", "train/breaks/surgery.py", "return output + 0.0 * sum(each.sum() for each in tensors if each is not None)",
         "return output", f"{BREAKS}::test_broken_run_is_told_of_resumed_and_used[shared-layers]"),

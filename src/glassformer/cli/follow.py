@@ -28,7 +28,7 @@ class Interruptible(Protocol):
 
 @runtime_checkable
 class Run(Interruptible, Protocol):
-    """What is followed; `train.session.Session` is one."""
+    """What is followed; `train.running.Session` is one."""
 
     def train(self) -> Iterator[Event]:
         """Train, and tell."""
