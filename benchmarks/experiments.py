@@ -17,7 +17,7 @@ from glassformer.cli.verbs import VERBS
 from glassformer.study.result import training_seconds
 from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, override
 
-MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "2800")
+MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "1200")
 SCAN = ("--tokenizer.kind", "word")
 
 
