@@ -87,8 +87,8 @@ ROWS: list[Mutant] = [
     # golden losses
     Mutant("the optimizer forgets as torch's own does", "train/optimizer.py",
         "[*matrices, *others], lr=rate, betas=betas", "[*matrices, *others], lr=rate, betas=(0.9, 0.999)", GOLDEN),
-    Mutant("the warm-up is a step longer", "train/running.py",
-        "training.steps, training.warmup, training", "training.steps, training.warmup + 1, training", GOLDEN),
+    Mutant("the warm-up is a step longer", "train/settings.py",
+        "self.steps, self.warmup, self.min", "self.steps, self.warmup + 1, self.min", GOLDEN),
     Mutant("the embedding begins a little smaller", "model/initialize.py",
         "embedding=lambda d_model: d_model**-0.5", "embedding=lambda d_model: 0.99 * d_model**-0.5", GOLDEN),
 ]

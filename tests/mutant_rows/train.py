@@ -79,6 +79,8 @@ ROWS: list[Mutant] = [
         "math.cos(math.pi", "math.cos(math.tau", f"{SCHEDULE}::test_closed_form"),
     Mutant("the line goes to 0 and not to the least", "train/schedule.py",
         "(schedule.least - schedule.peak)", "(-schedule.peak)", f"{SCHEDULE}::test_ends_at_the_least"),
+    Mutant("the cooldown begins a step early", "train/schedule.py",
+        "max(0, schedule.steps - step) / down", "max(0, schedule.steps - step) / (down + 1)", f"{SCHEDULE}::test_closed_form"),
     Mutant("the inverse without its root", "train/schedule.py",
         "math.sqrt(max(1, schedule.warmup) / max(1, step))", "(max(1, schedule.warmup) / max(1, step))",
         f"{SCHEDULE}::test_closed_form"),

@@ -18,6 +18,7 @@ CLOSED = {
     "cosine": lambda step, warmup: (
         LEAST + (PEAK - LEAST) * math.cos(math.pi / 2 * (step - warmup) / (STEPS - warmup)) ** 2
     ),
+    "wsd": lambda step, warmup: PEAK if step <= 800 else PEAK - (PEAK - LEAST) * (step - 800) / 200,
     "inverse_square_root": lambda step, warmup: max(LEAST, PEAK / math.sqrt(max(step, 1) / max(warmup, 1))),
 }
 """The rate after the warm-up, by formulas that are not the code's own."""
@@ -48,7 +49,7 @@ def test_rises_to_the_peak_and_never_again(name, warmup):
     assert max(abs(b - a) for a, b in pairwise(found[warmup:])) <= PEAK / 2 / warmup + 6 * PEAK / STEPS
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine"])
+@pytest.mark.parametrize("name", ["linear", "cosine", "wsd"])
 def test_ends_at_the_least(name):
     schedule = Schedule(name, PEAK, STEPS, 10, LEAST)
     assert schedule(STEPS) == pytest.approx(LEAST, rel=1e-12)
@@ -64,6 +65,24 @@ def test_run_that_ends_in_its_warmup(name, warmup):
 def test_every_schedule_has_its_closed_form():
     assert settings.SCHEDULES is SCHEDULES
     assert sorted(SCHEDULES) == sorted(CLOSED)
+
+
+def test_a_run_with_wsd_goes_on_with_another_horizon_from_before_its_cooldown():
+    short, long = (Schedule("wsd", PEAK, steps, 10, LEAST, 50) for steps in (100, 500))
+    assert [short(step) for step in range(51)] == [long(step) for step in range(51)]
+    assert short(51) < long(51) == PEAK
+    assert (short(75), short(100)) == (pytest.approx((PEAK + LEAST) / 2, rel=1e-12), LEAST)
+
+
+@pytest.mark.parametrize("cooldown", [0, 11, -1])
+def test_cooldown_beyond_the_run_is_refused(cooldown):
+    with pytest.raises(ConfigError, match=f"at most the number of steps, 10; got {cooldown}"):
+        Schedule("wsd", 1.0, 10, cooldown=cooldown)
+
+
+def test_cooldown_of_another_schedule_is_refused():
+    with pytest.raises(ConfigError, match="belongs to the schedule 'wsd' alone; got cooldown=5 with 'cosine'"):
+        Schedule("cosine", 1.0, 10, cooldown=5)
 
 
 def test_unknown_name():

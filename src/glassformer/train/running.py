@@ -24,7 +24,6 @@ from glassformer.train.optimizer import build_optimizer
 from glassformer.train.prepare import Prepared
 from glassformer.train.resumable import Best, Standing
 from glassformer.train.saving import Saver
-from glassformer.train.schedule import Schedule
 
 
 class Session:
@@ -128,15 +127,12 @@ class Session:
         if self._out_of_patience():  # a run that stopped for it, resumed
             return
         training = self.recipe.training
-        schedule = Schedule(
-            training.schedule, training.learning_rate, training.steps, training.warmup, training.min_learning_rate
-        )
         try:
             yield from train_steps(
                 self.model,
                 self._batches(),
                 self.optimizer,
-                schedule,
+                training.rates,
                 objective=self.objective,
                 start=self.step,
                 seed=training.seed,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.typed import check_types
 
@@ -19,10 +20,21 @@ class Schedule:
     steps: int
     warmup: int = 0
     least: float = 0.0
+    cooldown: int | None = None
+    """Steps at the end in which wsd comes down; None: a fifth of all."""
 
     def __post_init__(self) -> None:
         check_types(self)
         lookup(SCHEDULES, self.name, "schedule")
+        if self.cooldown is not None and self.name != "wsd":
+            raise ConfigError(
+                f"A cooldown belongs to the schedule 'wsd' alone; got cooldown={self.cooldown} with {self.name!r}, "
+                "which comes down in its own way. Leave it out."
+            )
+        if self.cooldown is not None and not 0 < self.cooldown <= self.steps:
+            raise ConfigError(
+                f"cooldown must be at least 1 and at most the number of steps, {self.steps}; got {self.cooldown}."
+            )
 
     def __call__(self, step: int) -> float:
         """The learning rate of the update number `step`."""
@@ -51,6 +63,17 @@ def cosine(schedule: Schedule, step: int) -> float:
     return schedule.least + (schedule.peak - schedule.least) * (1 + math.cos(math.pi * schedule.done(step))) / 2
 
 
+def wsd(schedule: Schedule, step: int) -> float:
+    """Warm-up, stable, decay: the peak, then a straight line to `least` over `cooldown` (Hu et al. 2024, section 4).
+
+    A run can go on from before its cooldown with another horizon, as nothing until there depends on it.
+    """
+    down = schedule.steps // 5 if schedule.cooldown is None else schedule.cooldown
+    down = min(down, schedule.steps - schedule.warmup)
+    left = min(1.0, max(0, schedule.steps - step) / down) if down > 0 else 1.0
+    return schedule.least + (schedule.peak - schedule.least) * left
+
+
 def inverse_square_root(schedule: Schedule, step: int) -> float:
     """peak * sqrt(warmup / step) (Vaswani et al. 2017, equation 3, written by its peak)."""
     return max(schedule.least, schedule.peak * math.sqrt(max(1, schedule.warmup) / max(1, step)))
@@ -61,4 +84,5 @@ SCHEDULES: dict[str, Callable[[Schedule, int], float]] = {
     "linear": linear,
     "cosine": cosine,
     "inverse_square_root": inverse_square_root,
+    "wsd": wsd,
 }

@@ -10,7 +10,7 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.typed import check_types
 from glassformer.train.breaks.table import break_names
-from glassformer.train.schedule import SCHEDULES
+from glassformer.train.schedule import SCHEDULES, Schedule
 
 PRECISIONS = ("auto", "bfloat16", "float32")
 TEXT_METRICS = ("bleu", "chrf")
@@ -40,11 +40,13 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     """Highest learning rate, reached at the end of the warm-up."""
     schedule: str = "inverse_square_root"
-    """After the warm-up: inverse_square_root, cosine, linear or constant."""
+    """After the warm-up: inverse_square_root, cosine, linear, constant, or wsd (stable, then down)."""
     warmup: int = 200
     """Steps in which the learning rate rises from 0."""
     min_learning_rate: float = 0.0
-    """Learning rate that cosine and linear end at."""
+    """Learning rate that cosine, linear and wsd end at."""
+    cooldown: int | None = None
+    """Steps at the end in which the schedule wsd comes down; none: a fifth of all."""
     clip: float = 1.0
     """Largest norm of the gradient; longer ones are shortened to it; 0: off."""
     label_smoothing: float = 0.0
@@ -85,9 +87,17 @@ class TrainingConfig:
                 f"({self.learning_rate}), which the schedule comes down from; lower the first or raise the second."
             )
         lookup(SCHEDULES, self.schedule, "training.schedule")
+        _ = self.rates  # a cooldown that the schedule has no use for, or that is longer than the run, is refused
         one_of(PRECISIONS, self.precision, "training.precision")
         one_of(METRICS, self.metric, "training.metric")
         break_names(self.broken)
+
+    @property
+    def rates(self) -> Schedule:
+        """The learning rate of every step."""
+        return Schedule(
+            self.schedule, self.learning_rate, self.steps, self.warmup, self.min_learning_rate, self.cooldown
+        )
 
 
 @dataclass(frozen=True)
