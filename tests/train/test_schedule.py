@@ -18,7 +18,7 @@ CLOSED = {
     "cosine": lambda step, warmup: (
         LEAST + (PEAK - LEAST) * math.cos(math.pi / 2 * (step - warmup) / (STEPS - warmup)) ** 2
     ),
-    "wsd": lambda step, warmup: PEAK if step <= 800 else PEAK - (PEAK - LEAST) * (step - 800) / 200,
+    "wsd": lambda step, warmup: PEAK - (PEAK - LEAST) * max(0, step - max(800, warmup)) / (STEPS - max(800, warmup)),
     "inverse_square_root": lambda step, warmup: max(LEAST, PEAK / math.sqrt(max(step, 1) / max(warmup, 1))),
 }
 """The rate after the warm-up, by formulas that are not the code's own."""
