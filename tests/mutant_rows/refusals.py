@@ -80,8 +80,6 @@ ROWS: list[Mutant] = [
     Mutant("noise chooses bfloat16", "train/precision.py", "WORTH_IT = 1.15", "WORTH_IT = 1.0", PRECISION),
     Mutant("one reason stands for all lengths", "train/chosen.py",
         "picked.setdefault(name, why)", "picked or picked.setdefault(name, why)", CHOSEN),
-    Mutant("watching leaves its watchers", "train/chosen.py",
-        "            layer.attend = own\n", "            pass\n", CHOSEN),
     Mutant("linear attention picks one thing and says another", "attend/linear.py",
         'return "reference", f"{T} x {S}', 'return "sums", f"{T} x {S}', CHOSEN),
     # golden losses

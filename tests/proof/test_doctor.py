@@ -140,6 +140,14 @@ def test_heads_are_compared_as_they_begin(tmp_path):
     assert (failure.probe, failure.evidence[:13]) == ("alike-heads", "as it begins,")
 
 
+def test_heads_of_one_query_are_two(tmp_path):
+    """They ask the same of other keys."""
+    case = case_of(trained(tmp_path))
+    query = case.model.decoder.blocks[0].self_attention.branch.query
+    query.weight.data[8:], query.bias.data[8:] = query.weight.data[:8], query.bias.data[:8]
+    assert "alike-heads" in named([*examine(case, QUICK)], OK)
+
+
 def test_heads_that_do_nothing_or_are_stuck(tmp_path):
     case = case_of(trained(tmp_path))
     idle, stuck = (block.self_attention.branch for block in case.model.decoder.blocks)

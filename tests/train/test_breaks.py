@@ -68,17 +68,18 @@ IMPOSSIBLE = {
 
 
 AS_IT_IS = [
-    ("no-scale", "attention_scale", 1.0),
-    ("no-scale", "n_heads", 8),
-    ("wrong-scale", "attention_scale", 8**-0.5),
-    ("leaky-mask", "window", 1),
+    ("no-scale", {"model__attention_scale": 1.0}),
+    ("no-scale", {"model__n_heads": 8}),
+    ("wrong-scale", {"model__attention_scale": 8**-0.5}),
+    ("leaky-mask", {"model__window": 1}),
+    ("no-embedding-scale", {"model__d_model": 1, "model__n_heads": 1}),
 ]
 """Mistakes that these settings make no mistake."""
 
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [*IMPOSSIBLE.items(), *((name, {f"model__{key}": value}) for name, key, value in AS_IT_IS)],
+    [*IMPOSSIBLE.items(), *AS_IT_IS],
 )
 def test_what_cannot_be_broken_is_refused(name, settings):
     with pytest.raises(ConfigError, match=rf"{name} cannot be broken here, as .*\. Possible here: .*no-residual"):

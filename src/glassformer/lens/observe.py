@@ -1,18 +1,16 @@
-"""Attention weights of a model that runs as always: the seam is swapped for the length of a `with`."""
+"""Attention weights of a model that runs as always, for the length of a `with`."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
 
-import torch
 from torch import nn
 
-from glassformer.attend import Attend, Mask, Weigh
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.foundation.typed import expect
 from glassformer.model.transformer import Transformer
-from glassformer.parts import Attention
+from glassformer.parts import Attended, watch_attention
 
 Seen = dict[str, Float[Tensor, "B H T S"]]
 """Module name, as in "decoder.blocks.1.cross_attention", to the weights of the last forward."""
@@ -36,23 +34,9 @@ def observe(model: Transformer) -> Generator[Seen]:
     """
     expect(model, nn.Module, "What observe() watches", "Give it the model: with observe(model) as seen.")
     seen: Seen = {}
-    watched = {
-        name.removesuffix(".branch"): each for name, each in model.named_modules() if isinstance(each, Attention)
-    }
-    before = {name: attention.attend for name, attention in watched.items()}
-    try:
-        for name, attention in watched.items():
-            attention.attend = _recording(attention.attend, attention.weigh, seen, name)
+
+    def note(call: Attended) -> None:
+        seen[call.name] = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale)
+
+    with watch_attention(model, note):
         yield seen
-    finally:
-        for name, attention in watched.items():
-            attention.attend = before[name]
-
-
-def _recording(attend: Attend, weigh: Weigh, seen: Seen, name: str) -> Attend:
-    def recording(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
-        with torch.no_grad():
-            seen[name] = weigh(q, k, mask, scale=scale)
-        return attend(q, k, v, mask, scale=scale, dropout=dropout)
-
-    return recording

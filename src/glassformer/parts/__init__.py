@@ -25,6 +25,7 @@ from glassformer.parts.segments import Segments
 from glassformer.parts.state import StateCache
 from glassformer.parts.stochastic_depth import drop_chance
 from glassformer.parts.vocabulary import Embedding, Head, HeadTransform, check_tokens
+from glassformer.parts.watch import Attended, attentions, watch_attention
 
 __all__ = [
     "ACTIVATIONS",
@@ -34,6 +35,7 @@ __all__ = [
     "PLACEMENTS",
     "POOLINGS",
     "POSITIONS",
+    "Attended",
     "Attention",
     "Block",
     "Cache",
@@ -50,8 +52,10 @@ __all__ = [
     "Residual",
     "Segments",
     "StateCache",
+    "attentions",
     "check_tokens",
     "drop_chance",
+    "watch_attention",
 ]
 
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm, "none": nn.Identity}

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.attend import Attend, Mask, choose
+from glassformer.attend import Mask, choose
 from glassformer.attend.reference import dot_products
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.config import StackConfig
 from glassformer.model.transformer import Transformer
-from glassformer.parts import Attention
+from glassformer.parts import Attended, Attention, attentions, watch_attention
 from glassformer.proof.check.equation import scales
 from glassformer.proof.check.reading import Choice, Reading, distance, read
 from glassformer.proof.check.split import MERGE, SPLIT
@@ -68,11 +68,7 @@ class Place(NamedTuple):
 
 def places(model: Transformer) -> list[Place]:
     """Every attention of the model, by a name such as "decoder.blocks.1.cross_attention"."""
-    return [
-        Place(name.removesuffix(".branch"), module, stack_of(model, name).config)
-        for name, module in model.named_modules()
-        if isinstance(module, Attention)
-    ]
+    return [Place(name, module, stack_of(model, name).config) for name, module in attentions(model).items()]
 
 
 @torch.no_grad()
@@ -153,6 +149,7 @@ def divided(x: Float[Tensor, "B T HK"], d_head: int, how: str) -> Float[Tensor, 
 class Work(NamedTuple):
     """What the heads of one attention did in one forward."""
 
+    q: Float[Tensor, "B H T K"]
     weights: Float[Tensor, "B H T S"]
     output: Float[Tensor, "B H T K"]
     size: float
@@ -163,38 +160,29 @@ class Work(NamedTuple):
 def working(model: Transformer) -> Generator[dict[str, Work]]:
     """The work of every attention while the `with` lasts, by name: `observe`, and each head's output besides."""
     seen: dict[str, Work] = {}
-    found = places(model)
-    before = [place.module.attend for place in found]
 
-    def watched(place: Place, attend: Attend) -> Attend:
-        def attending(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
-            output = attend(q, k, v, mask, scale=scale, dropout=dropout)
-            weights, scores = place.module.weigh(q, k, mask, scale=scale), dot_products(q, k, scale=scale)
-            seen[place.name] = Work(weights, output, scores.std(correction=0).item())
-            return output
+    def note(call: Attended) -> None:
+        weights = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale)
+        size = dot_products(call.q, call.k, scale=call.scale).std(correction=0).item()
+        seen[call.name] = Work(call.q, weights, call.output, size)
 
-        return attending
-
-    try:
-        for place, attend in zip(found, before, strict=True):
-            place.module.attend = watched(place, attend)
+    with watch_attention(model, note):
         yield seen
-    finally:
-        for place, attend in zip(found, before, strict=True):
-            place.module.attend = attend
 
 
 def alike(case: Case) -> Iterator[Seen]:
-    """The outputs of the heads of a layer, as the run begins and as it was trained."""
+    """Queries and outputs of the heads of a layer, as the run begins and as it was trained.
+
+    Queries too, because heads that share their values give the same wherever each may read one key alone.
+    """
     batch, pairs, models = case.real(ROWS), 0, {"as it begins": case.fresh, "as trained": case.model}
     for when, model in models.items():
         with working(model) as seen, torch.no_grad():
             logits(model, batch)
         for name, work in seen.items():
-            heads = work.output.transpose(0, 1).flatten(1)
-            gaps = torch.cdist(heads, heads, compute_mode=EXACTLY) / heads.norm(dim=1).clamp(min=1e-300)
+            gaps = torch.maximum(gaps_of_heads(work.q), gaps_of_heads(work.output))
             same = (gaps < SAME).triu(1).nonzero().tolist()
-            pairs += len(heads) * (len(heads) - 1) // 2
+            pairs += len(gaps) * (len(gaps) - 1) // 2
             if same:
                 one, other = same[0]
                 yield Seen(f"{when}, heads {one} and {other} of {name} differ by {gaps[one, other]:.1g}", ALIKE)
@@ -202,6 +190,12 @@ def alike(case: Case) -> Iterator[Seen]:
     if not pairs:
         raise NotTestedError("each layer has one head")
     yield Seen(f"{pairs} pairs of heads all differ")
+
+
+def gaps_of_heads(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "H H"]:
+    """How far the vectors of each head are from those of each other one, as a share of their size."""
+    heads = x.transpose(0, 1).flatten(1)
+    return torch.cdist(heads, heads, compute_mode=EXACTLY) / heads.norm(dim=1).clamp(min=1e-300)
 
 
 def idle(case: Case) -> Iterator[Seen]:

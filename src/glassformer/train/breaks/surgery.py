@@ -18,7 +18,7 @@ from glassformer.foundation.shapes import Tensor
 from glassformer.model.heads import SequenceHead
 from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
-from glassformer.parts import Attention, Block, Cache, Dropout, Embedding, Relation, Residual
+from glassformer.parts import Attention, Block, Cache, Dropout, Embedding, Relation, Residual, attentions
 
 Surgery = Callable[[Transformer], None]
 
@@ -38,11 +38,6 @@ def blocks(stack: Stack) -> list[Block]:
     return cast("list[Block]", list(stack.blocks))
 
 
-def attentions(model: nn.Module) -> list[Attention]:
-    """Every attention in the model."""
-    return [module for module in model.modules() if isinstance(module, Attention)]
-
-
 def unused(output: Tensor, tensors: Iterable[Tensor | None]) -> Tensor:
     """The output as it is, with a gradient of zero for tensors that have no part in it."""
     return output + 0.0 * sum(each.sum() for each in tensors if each is not None)
@@ -50,13 +45,13 @@ def unused(output: Tensor, tensors: Iterable[Tensor | None]) -> Tensor:
 
 def no_scale(model: Transformer) -> None:
     """Scores as they are."""
-    for attention in attentions(model):
+    for attention in attentions(model).values():
         attention.scale = 1.0
 
 
 def wrong_scale(model: Transformer) -> None:
     """Scores over the root of the whole width."""
-    for attention in attentions(model):
+    for attention in attentions(model).values():
         attention.scale = attention.query.in_features**-0.5
 
 
@@ -71,7 +66,7 @@ def swapped_heads(model: Transformer) -> None:
 
         return mixed
 
-    for attention in attentions(model):
+    for attention in attentions(model).values():
         attention.attend = mixing(attention.attend)
 
 
@@ -84,7 +79,7 @@ def leaky_mask(model: Transformer) -> None:
 
         return leaked
 
-    for attention in attentions(model):
+    for attention in attentions(model).values():
         attention.attend = leaking(attention.attend)  # the masks of the others are not causal anyway
 
 
@@ -129,7 +124,7 @@ def no_positions(model: Transformer) -> None:
         rewire(positions, "embedding", nothing(positions.embedding))
         rewire(positions, "score_bias", nothing(positions.score_bias))
         rewire(positions, "rotation", unturned)
-    for attention in attentions(model):
+    for attention in attentions(model).values():
         if attention.relation is not None:
             rewire(attention.relation, "forward", unrelated(attention.relation))
 
@@ -232,7 +227,7 @@ def cache_off_by_one(model: Transformer) -> None:
 @torch.no_grad()
 def alike_heads(model: Transformer) -> None:
     """Every head gets the first one's rows of the projections, and its columns of the output."""
-    for attention in attentions(model):
+    for attention in attentions(model).values():
         for linear in (attention.query, attention.key, attention.value):
             rows = linear.weight.unflatten(0, (-1, attention.d_head))
             rows.copy_(rows[:1].expand_as(rows).clone())

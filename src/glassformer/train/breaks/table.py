@@ -90,8 +90,10 @@ def no_memory(config: ModelConfig) -> str | None:
 
 
 def no_scale_there(config: ModelConfig) -> str | None:
-    """Embeddings that are not scaled cannot lose it."""
-    return None if config.scale_embeddings else "model.scale_embeddings is false already"
+    """Embeddings that are not scaled, or by 1, cannot lose it."""
+    if not config.scale_embeddings:
+        return "model.scale_embeddings is false already"
+    return "the root of model.d_model is 1" if all(each.d_model == 1 for each in stacks(config)) else None
 
 
 def no_dropout(config: ModelConfig) -> str | None:

@@ -1,0 +1,63 @@
+"""Watching attention: the seam of each one is swapped for the length of a `with`, and the model computes as always."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from glassformer.attend import Attend, Mask
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.parts.attention import Attention
+
+
+class Attended(NamedTuple):
+    """One call of an attention, at its seam."""
+
+    name: str
+    """As `attentions` has it."""
+    attention: Attention
+    q: Float[Tensor, "B H T K"]
+    k: Float[Tensor, "B G S K"]
+    mask: Mask
+    scale: float
+    output: Float[Tensor, "B H T K"]
+
+
+@contextmanager
+def watch_attention(model: nn.Module, note: Callable[[Attended], None]) -> Generator[None]:
+    """While it lasts, `note` is told of every call of every attention in the model, without gradients.
+
+    The output is the one of the seam itself, so logits are bit-equal; afterwards the model is exactly as before, also
+    where the `with` ends in an exception.
+    """
+    watched = attentions(model)
+    before = {name: attention.attend for name, attention in watched.items()}
+    try:
+        for name, attention in watched.items():
+            attention.attend = _noting(name, attention, note)
+        yield
+    finally:
+        for name, attention in watched.items():
+            attention.attend = before[name]
+
+
+def attentions(model: nn.Module) -> dict[str, Attention]:
+    """Every attention of the model by the name of its place, as in "decoder.blocks.1.cross_attention"."""
+    found = {name: module for name, module in model.named_modules() if isinstance(module, Attention)}
+    return {name.removesuffix(".branch"): module for name, module in found.items()}
+
+
+def _noting(name: str, attention: Attention, note: Callable[[Attended], None]) -> Attend:
+    own = attention.attend
+
+    def noting(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+        output = own(q, k, v, mask, scale=scale, dropout=dropout)
+        with torch.no_grad():
+            note(Attended(name, attention, q, k, mask, scale, output))
+        return output
+
+    return noting
