@@ -77,12 +77,18 @@ def publish(name: str, folder: Path) -> None:
 
 
 def replaced(page: str, name: str, text: str) -> str:
-    """The page with `text` between the marks of a study."""
+    """The page with `text` between the marks of a study. What stands there is lost: words by hand belong outside."""
+    start, stop = place(page, name)
+    return page[:start] + "\n" + text + "\n" + page[stop:]
+
+
+def place(page: str, name: str) -> tuple[int, int]:
+    """Where the text between the marks of a study starts and stops."""
     begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-    found = re.search(re.escape(begin) + ".*?" + re.escape(end), page, re.S)
+    found = re.search(re.escape(begin) + "(.*?)" + re.escape(end), page, re.S)
     if found is None:
         raise SystemExit(f"{PAGE} has no place for the study {name}: {begin.strip()} and {end}.")
-    return page[: found.start()] + begin + "\n" + text + "\n" + end + page[found.end() :]
+    return found.span(1)
 
 
 def reader() -> argparse.ArgumentParser:

@@ -21,10 +21,10 @@ from glassformer.store.folders import newest
 from glassformer.store.lock import refuse_in_training
 from glassformer.study.folder import StudyFolder
 from glassformer.study.pool import Told
-from glassformer.study.result import Result, read_results
+from glassformer.study.result import Result
 from glassformer.study.table import table
 from glassformer.train.recipe import load_recipe
-from study.examples import TINY
+from study.examples import TINY, results_of
 
 OTHER = ("--test", "data.min_length=10", "--test", "data.max-length=12")
 LAYERS = ("--vary", "model.n_layers=1,2")
@@ -150,7 +150,7 @@ def test_arms_are_ordinary_runs(finished, run):
 
 
 def test_results(finished):
-    results = read_results(finished / "results.jsonl")
+    results = results_of(finished / "results.jsonl")
     assert [(each.values, each.seed) for each in results] == [
         ({"model.n_layers": n}, seed) for n in (1, 2) for seed in (1, 2)
     ]
@@ -163,13 +163,13 @@ def test_results(finished):
 
 
 def test_arms_of_a_seed_saw_the_same_data(finished):
-    data = {(each.seed, each.values["model.n_layers"]): each.data for each in read_results(finished / "results.jsonl")}
+    data = {(each.seed, each.values["model.n_layers"]): each.data for each in results_of(finished / "results.jsonl")}
     assert data[1, 1] == data[1, 2] != data[2, 1] == data[2, 2]
 
 
 def test_table_is_that_of_the_file(finished, run, tmp_path):
     text = (finished / "table.md").read_text("utf-8")
-    assert text == table(read_results(finished / "results.jsonl")) + "\n"
+    assert text == table(results_of(finished / "results.jsonl")) + "\n"
     assert "exact_match, min_length=10, max_length=12" in text
 
 
@@ -192,7 +192,7 @@ def test_interrupted_arm_is_resumed_to_the_same_end(study, finished, run):
     shutil.rmtree(study / "runs" / name / "checkpoints" / "step-000000008")
     (study / "scores" / f"{name}.json").unlink()
     assert run(*words(*LAYERS, "--seeds", "2", *OTHER, out=study)).code == 0
-    assert comparable(read_results(study / "results.jsonl")) == comparable(read_results(finished / "results.jsonl"))
+    assert comparable(results_of(study / "results.jsonl")) == comparable(results_of(finished / "results.jsonl"))
     assert "resumed from" in (study / "runs" / name / "log.txt").read_text()
     others = [path for path in (study / "runs").glob("*/log.txt") if path.parent.name != name]
     assert len(others) == 3
@@ -205,7 +205,7 @@ def test_new_values_are_added(study, run):
     assert answer.code == 0
     after = files(study / "runs")
     assert {name: after[name] for name in before} == before
-    assert [(each.values, each.seed) for each in read_results(study / "results.jsonl")] == [
+    assert [(each.values, each.seed) for each in results_of(study / "results.jsonl")] == [
         ({"model.n_layers": 2}, 1),
         ({"model.n_layers": 3}, 1),
     ]
@@ -214,7 +214,7 @@ def test_new_values_are_added(study, run):
 def test_other_test_data_are_scored_without_training(study, run):
     before = {name: text for name, text in files(study / "runs").items() if name.endswith(("metrics.jsonl", "tensors"))}
     assert run(*words(*LAYERS, "--seeds", "1", "--test", "data.test_size=3", out=study)).code == 0
-    assert [each.other["n"] for each in read_results(study / "results.jsonl")] == [3, 3]
+    assert [each.other["n"] for each in results_of(study / "results.jsonl")] == [3, 3]
     after = files(study / "runs")
     assert {name: after[name] for name in before} == before
 
@@ -244,7 +244,7 @@ def test_failing_arm_is_told_and_stops_nobody(run):
     assert answer.code == 1
     assert "Traceback" not in answer.err
     assert "failed: model.max_len=4, seed 1: exit code 2: The source of pair 1 of the train split has" in answer.err
-    assert [each.values for each in read_results(Path("study/results.jsonl"))] == [{"model.max_len": 40}]
+    assert [each.values for each in results_of(Path("study/results.jsonl"))] == [{"model.max_len": 40}]
     assert "| 4 " in answer.out
     assert run(*words("--vary", "model.max_len=4,40", "--seeds", "1")).code == 1
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from glassformer.study.result import Result
+import json
+from pathlib import Path
+
+from glassformer.study.result import Result, result_from
 
 TINY = (
     *("--model.d-model", "16", "--model.n-heads", "2", "--model.d-ff", "16", "--training.device", "cpu"),
@@ -29,6 +32,11 @@ def result(values: dict[str, object], seed: int, score: float = 0.5, **changes: 
         "data": "0a",
     }
     return Result(**{**told, **changes})
+
+
+def results_of(path: Path) -> list[Result]:
+    """The lines of a results.jsonl."""
+    return [result_from(json.loads(line), str(path)) for line in path.read_text("utf-8").splitlines()]
 
 
 def grid(**changes: object) -> list[Result]:

@@ -12,6 +12,8 @@ import architecture
 from glassformer.cli.ablate import read_study
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.verbs import VERBS
+from glassformer.study.table import table
+from study.examples import grid
 
 PAGE = architecture.ROOT / "docs" / "studies.md"
 
@@ -47,6 +49,24 @@ def test_tables_have_their_places(studies):
         page = studies.replaced(page, name, f"| {name} |")
         assert page.count(f"| {name} |") == 1
     assert studies.replaced(page, "depth", "| depth |") == page
+
+
+GENERATED = ("| ", "Mean (", "Steps to 99 %: ", "![")
+
+
+def test_between_the_marks_stands_nothing_written_by_hand(studies):
+    """Which the next table would delete."""
+    page = PAGE.read_text("utf-8")
+    for name in studies.STUDIES:
+        start, stop = studies.place(page, name)
+        lines = [line for line in page[start:stop].splitlines() if line]
+        assert [line for line in lines if not line.startswith(GENERATED)] == []
+        said = page[:start].splitlines()[-3:]
+        assert ("Not run yet." in said) == (not lines), f"{name}: what stands before its marks is stale"
+
+
+def test_what_a_study_writes_is_known_as_generated():
+    assert all(line.startswith(GENERATED) for line in table(grid()).splitlines() if line)
 
 
 def test_unknown_study(studies, capsys):

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from glassformer.foundation.errors import CheckpointError
-from glassformer.study.result import learning_curve, read_results, training_seconds, write_results
+from glassformer.study.result import learning_curve, result_from, training_seconds, write_results
 from glassformer.study.table import spread, table
-from study.examples import grid, result
+from study.examples import grid, result, results_of
 
 
 def rows(text: str) -> list[list[str]]:
@@ -65,16 +65,14 @@ def test_table_can_be_made_again_from_the_file(tmp_path):
     results = grid(**other)
     write_results(results, tmp_path / "results.jsonl")
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == len(results)
-    assert read_results(tmp_path / "results.jsonl") == results
-    assert table(read_results(tmp_path / "results.jsonl")) == table(results)
+    assert results_of(tmp_path / "results.jsonl") == results
+    assert table(results_of(tmp_path / "results.jsonl")) == table(results)
 
 
-@pytest.mark.parametrize("line", ["{}", "[]", '{"values": {}, "seed": 1}', "{"])
-def test_line_that_is_no_result_is_named(tmp_path, line):
-    path = tmp_path / "results.jsonl"
-    path.write_text(result({"a.b": 1}, 1).as_json() + "\n" + line + "\n")
-    with pytest.raises(CheckpointError, match=r"results\.jsonl"):
-        read_results(path)
+@pytest.mark.parametrize("value", [{}, [], {"values": {}, "seed": 1}], ids=str)
+def test_what_is_no_result_is_named(value):
+    with pytest.raises(CheckpointError, match=r"^scores/a\.json is no result"):
+        result_from(value, "scores/a.json")
 
 
 def test_spread():

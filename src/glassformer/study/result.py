@@ -1,4 +1,4 @@
-"""The figures of a finished arm: a line of results.jsonl, from which table and pictures can be made again."""
+"""The figures of a finished arm, of which table and pictures are made: a line of results.jsonl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.files import write_text_atomically
-from glassformer.store.json_file import parse_json, read_text
 
 SHARES = ("exact_match", "token_accuracy", "accuracy", "macro_f1")
 """Metrics from 0 to 1, of which one can ask when they reach 99 %."""
@@ -59,14 +58,6 @@ class Result:
 def write_results(results: Sequence[Result], path: Path) -> None:
     """A line for each."""
     write_text_atomically(path, "".join(f"{each.as_json()}\n" for each in results))
-
-
-def read_results(path: Path) -> list[Result]:
-    """What `write_results` wrote. Errors: `CheckpointError` naming the line that is no result."""
-    return [
-        result_from(parse_json(line, path), f"{path}:{number}")
-        for number, line in enumerate(read_text(path).splitlines(), start=1)
-    ]
 
 
 def result_from(value: Any, place: str) -> Result:

@@ -30,6 +30,18 @@ class Split:
     origin: Origin | None
     """The file and line of a pair; None where a task made them."""
 
+    def digest_of_ids(self) -> str:
+        """SHA-256 of all ids and of where each sequence ends."""
+        digest = hashlib.sha256()
+        for side in (self.encoded.source, self.encoded.target):
+            digest.update(side.flat.tobytes())
+            digest.update(side.offsets.tobytes())
+        return digest.hexdigest()
+
+    def digest_of_texts(self) -> str:
+        """SHA-256 of the pairs as text."""
+        return hashlib.sha256(json.dumps(self.pairs).encode("ascii")).hexdigest()
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -71,16 +83,7 @@ class Prepared:
 
     def fingerprints(self) -> dict[str, str]:
         """A digest of the training ids, and one of the dev pairs as text, which the scores compare."""
-        return fingerprints(self.train, self.dev)
-
-
-def fingerprints(train: Split, dev: Split) -> dict[str, str]:
-    """See `Prepared.fingerprints`."""
-    digest = hashlib.sha256()
-    for side in (train.encoded.source, train.encoded.target):
-        digest.update(side.flat.tobytes())
-        digest.update(side.offsets.tobytes())
-    return {"train": digest.hexdigest(), "dev": hashlib.sha256(json.dumps(dev.pairs).encode("ascii")).hexdigest()}
+        return {"train": self.train.digest_of_ids(), "dev": self.dev.digest_of_texts()}
 
 
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
