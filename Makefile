@@ -7,7 +7,7 @@ READY := .venv/.ready
 ARGS ?=
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help setup demo test test-all lint format types bench mutants clean python
+.PHONY: help setup demo test test-all contract lint format types bench mutants clean python
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -23,6 +23,9 @@ test: $(READY) ## the tests, as on every push
 
 test-all: $(READY) ## the tests, and those that take long
 	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+contract: $(READY) ## the laws that every registered variant is held to (4,000 cases; minutes)
+	@$(BIN)/python -m pytest tests/contract -n auto $(ARGS)
 
 lint: $(READY) ## form and likely bugs
 	@$(BIN)/python -m ruff format --check .

@@ -74,6 +74,8 @@ def test_unknown_name(project, capsys):
     [
         (minus("tests/test_gone.py"), "test_gone.py does not exist"),
         (minus(""), "names no tests"),
+        (minus("tests/test_sharp.py::test_sub"), "tests/test_sharp.py has no test_sub"),
+        (minus("tests/test_sharp.py::test_ad[1]"), "tests/test_sharp.py has no test_ad"),
         (minus("tests/test_sharp.py", "a + b"), "changes nothing"),
         (minus("tests/test_sharp.py", "(a + b)"), "the layout only"),
         (minus("tests/test_sharp.py", "a +"), "no Python"),

@@ -53,7 +53,8 @@ def check(module: nn.Module, *inputs: torch.Tensor, **given: object) -> None:
 def test_attend(rule, backend, mask):
     if rule == "linear" and (mask.sparse or mask.bias is not None):
         pytest.skip("it refuses both")
-    q, k, v = normal(B, 2, T, D), normal(B, 1, T, D), normal(B, 1, T, D)
+    K = 2  # each slope by itself, of which there are twice as many with twice the width
+    q, k, v = normal(B, 2, T, K), normal(B, 1, T, K), normal(B, 1, T, K)
     attend = ATTEND[rule][backend]
     assert torch.autograd.gradcheck(lambda *qkv: attend(*qkv, mask, scale=0.7), (q, k, v))
 

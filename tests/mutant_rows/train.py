@@ -211,7 +211,7 @@ ROWS: list[Mutant] = [
         "if before[split] != now[split]]", 'if split == "train" and before[split] != now[split]]',
         f"{RESUME}::test_changed_dev_data_are_refused"),
     Mutant("dev pairs are known by their number", "train/prepare.py",
-        "json.dumps(dev.pairs)", "json.dumps(len(dev.pairs))",
+        "json.dumps(self.pairs)", "json.dumps(len(self.pairs))",
         f"{PREPARE}::test_fingerprint_of_dev_sees_words_that_the_vocabulary_lacks"),
     Mutant("an edited recipe is half obeyed", "train/session.py",
         "        refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))\n", "",
