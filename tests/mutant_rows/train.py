@@ -94,7 +94,7 @@ ROWS: list[Mutant] = [
         "{key: tensor.to(parameter.device) for key, tensor in tensors.items()}", "{}",
         f"{OPTIMIZER}::test_state_by_name_goes_through_a_checkpoint"),
     Mutant("the optimizer of another model is taken", "train/optimizer.py",
-        "if tensor.ndim and tensor.shape != parameter.shape:", "if False:",
+        "if tensor.ndim and tensor.shape != shape_of(key, parameter):", "if False:",
         f"{OPTIMIZER}::test_state_of_another_model_is_refused"),
     # loop
     Mutant("pieces of a batch weigh alike", "train/loop.py",
@@ -120,7 +120,7 @@ ROWS: list[Mutant] = [
         "if not model.training:", "if False:",
         f"{LOOP}::test_whoever_evaluates_in_between_does_not_end_dropout"),
     Mutant("the learning rate stays where it was", "train/loop.py",
-        'group["lr"] = rate', "pass", f"{LOOP}::test_reports"),
+        'group["lr"] = rate * group.get("scale", 1.0)', "pass", f"{LOOP}::test_reports"),
     Mutant("bfloat16 is asked for in vain", "train/loop.py",
         'if precision == "bfloat16":', "if False:", f"{LOOP}::test_bfloat16_leaves_the_weights_in_their_own_precision"),
     Mutant("a batch without targets divides by zero", "train/loop.py",
