@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from glassformer.data.pairs import Loaded, Origin, Pair, read_lines
+from glassformer.data.lines import read_lines
+from glassformer.data.pairs import Loaded, Origin, Pair
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.registry import suggestion
 
