@@ -93,7 +93,7 @@ def test_a_pipe_is_read_to_its_end() -> None:
 
 
 @PIPES
-def test_a_pipe_has_a_bound_and_a_plain_file_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_pipe_has_a_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(lines, "MOST_UNSEEN", 3 * (2 + OF_A_LINE))
     with fed(b"ab\nab\nab\n") as path:
         assert read_lines(path) == ["ab"] * 3

@@ -132,7 +132,7 @@ ROWS: list[Mutant] = [
     Mutant("one class is enough", "data/labelled.py",
         "if all(pair.target == first for pair in pairs):", "if False:", LAB),
     Mutant("the header is a text", "data/labelled.py",
-        "if number == 1 and names is not None:", "if False:", LAB),
+        "if number == 1 and named:", "if False:", LAB),
     Mutant("an empty text is taken", "data/labelled.py", "if empty and not skip_empty:", "if False:", LAB),
     Mutant("lines left out are not counted", "data/labelled.py", "skipped += 1", "skipped += 0", LAB),
     Mutant("a column too many is dropped", "data/labelled.py",

@@ -39,8 +39,9 @@ def kind_of(section: str, key: str, sections: tuple[str, ...]) -> tuple[str, Any
     known = annotations_of(annotations_of(Recipe)[section])
     if key in known:
         return f"{section}.{key}", known[key], True
-    if key.startswith("no_") and is_switch(known.get(key[3:])):
-        return f"{section}.{key[3:]}", bool, False
+    bare = key.removeprefix("no_")
+    if bare in known and is_switch(known[bare]):
+        return f"{section}.{bare}", bool, False
     homes = [each for each in sections if key in annotations_of(annotations_of(Recipe)[each])]
     if homes:
         raise ConfigError(f"{flag_of(section, key)} is not a setting. Did you mean {flag_of(homes[0], key)!r}?")
@@ -50,8 +51,8 @@ def kind_of(section: str, key: str, sections: tuple[str, ...]) -> tuple[str, Any
 
 
 def is_switch(kind: Any) -> bool:
-    """Whether a setting is either on or off."""
-    return kind is bool
+    """Whether a setting is either on or off, or not said."""
+    return bool in types_in(kind)
 
 
 def converted(place: str, kind: Any, text: str) -> object:

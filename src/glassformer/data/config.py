@@ -74,8 +74,9 @@ class DataConfig:
     """Labelled files: column of the text, by name or number from 1 (.jsonl: field); none: the first (.jsonl: text)."""
     label_column: str | None = None
     """Labelled files: column of the label, in the same way; none: the second (.jsonl: label)."""
-    header: bool = False
-    """The first line of a labelled file names its columns; so it is anyway where a column is given by name."""
+    header: bool | None = None
+    """The first line of a labelled file names its columns, as it does where one is given by name; none: not said, and
+    refused where it looks so."""
     skip_empty: bool = False
     """Skip (and count) pairs with an empty side. False refuses them, since they usually mean misaligned files."""
     symbols: int = 18
