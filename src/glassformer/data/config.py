@@ -116,6 +116,23 @@ class DataConfig:
             raise ConfigError(f"split={split!r} is not known. {suggestion(split, SPLITS)}")
         return getattr(self, split), getattr(self, f"{split}_source"), getattr(self, f"{split}_target")
 
+    def named_files(self, split: str) -> list[str]:
+        """The files that a split is read from, one or two; none where the task makes its pairs.
+
+        Errors: `ConfigError` where the task reads files, and none is named.
+        """
+        found = [path for path in self.files(split) if path is not None]
+        if found or self.task not in FILES:
+            return found
+        if self.task == LABELLED:
+            raise ConfigError(
+                f"There is no file for the {split} texts. Set data.{split} to a file of lines with text, TAB, label."
+            )
+        raise ConfigError(
+            f"There is no file for the {split} pairs. Set data.{split} to a file of lines with source, TAB, target, or "
+            f"data.{split}_source and data.{split}_target to two parallel files, or data.task to a synthetic task."
+        )
+
     def _check_use(self) -> None:
         """A setting that the task does not read would be ignored in silence."""
         given = [each.name for each in fields(self) if getattr(self, each.name) != each.default]

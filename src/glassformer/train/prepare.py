@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 
 from glassformer.data.batch import Batch, collate
 from glassformer.data.config import LABEL
-from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, encode_pairs, load_pairs
+from glassformer.data.dataset import (
+    Encoded,
+    Tokenizers,
+    build_tokenizers,
+    encode_pairs,
+    load_pairs,
+    refuse_missing_files,
+)
 from glassformer.data.pairs import Origin, Pair
 from glassformer.data.sampler import BatchSampler
 from glassformer.data.words import Labels
@@ -86,6 +93,7 @@ def fingerprints(train: Split, dev: Split) -> dict[str, str]:
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given."""
     seed, layout = recipe.training.seed, recipe.data.layout
+    refuse_missing_files(recipe.data, ("train", "dev"))
     train = load_pairs(recipe.data, "train", seed, known_labels(tokenizers))
     tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs, labelled=layout == LABEL)
     encoded = encode_pairs(train.pairs, tokenizers)

@@ -19,11 +19,10 @@ from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
 from glassformer.proof.check.table import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
-from glassformer.train.build import as_recipe, new_model, objective_of
+from glassformer.train.build import as_recipe, new_model, objective_of, refuse_changed
 from glassformer.train.objective import Objective
-from glassformer.train.prepare import Split, model_config, read_split
+from glassformer.train.prepare import Split, read_split
 from glassformer.train.recipe import Recipe
-from glassformer.train.resumable import refuse_other_model
 
 Pairs = list[tuple[list[int], list[int]]]
 """(source, target) as ids, without special tokens."""
@@ -69,7 +68,7 @@ class Case:
         Errors: `CheckpointError` where the recipe was changed and asks for another model.
         """
         if isinstance(self.loaded, Loaded):
-            refuse_other_model(self.run, self.loaded.model.config, model_config(self.recipe, self.loaded.tokenizers))
+            refuse_changed(self.run, self.loaded, self.recipe)
             return as_recipe(self.loaded.model, self.recipe).double().eval()
         return self.fresh
 
