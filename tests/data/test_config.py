@@ -49,6 +49,12 @@ DATA_ERRORS = {
         {"task": "labelled", "layout": "label", "train_source": "x", "train_target": "y"},
         ["one file a split", "data.train_source is set", "by data.train"],
     ),
+    "an empty path": ({"train": ""}, ["data.train names a file; got ''. Name one, or leave it out."]),
+    "an empty path of one side": ({"dev_source": "x", "dev_target": ""}, ["data.dev_target names a file; got ''"]),
+    "an empty column": (
+        {"task": "labelled", "layout": "label", "label_column": ""},
+        ["data.label_column names a column; got ''"],
+    ),
     "half of a parallel pair": ({"test_source": "x"}, ["data.test_source is set without data.test_target"]),
     "the other half": ({"test_target": "x"}, ["data.test_target is set without data.test_source"]),
     "no dev pairs": ({"task": "copy", "dev_size": 0}, ["data.dev_size must be at least 1; got 0"]),

@@ -39,9 +39,9 @@ ROWS: list[Mutant] = [
         "if section == \"data\" and whose in SPLITS and whose != split:", "if False:",
         f"{LIMITS}::test_evaluate_refuses_what_would_change_nothing"),
     # arguments
-    Mutant("text is a row of ids", "data/batch.py",
+    Mutant("text is a row of ids", "data/rows.py",
         "not isinstance(value, str | bytes) and len(value) >= 0", "len(value) >= 0", ARGUMENTS),
-    Mutant("half an id is an id", "data/batch.py",
+    Mutant("half an id is an id", "data/rows.py",
         'np.frombuffer(array("q", chain.from_iterable(rows)), np.int64)',
         "np.fromiter(chain.from_iterable(rows), np.int64)", ARGUMENTS),
     Mutant("a model reads a row without a batch", "foundation/tensors.py",

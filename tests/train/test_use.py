@@ -14,9 +14,9 @@ from glassformer.data.vocabulary import UNK
 from glassformer.decode.answer import answer
 from glassformer.decode.generate import generate
 from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
+from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import step_folder
-from glassformer.proof.doctor.case import Case
 from glassformer.train.recipe import dumps_recipe, load_recipe, override
 from glassformer.train.session import resume, start
 from glassformer.train.use import evaluate, groups, parameters, translate

@@ -106,6 +106,7 @@ class DataConfig:
                 f"data.task={LABELLED!r} and data.layout={LABEL!r} go together: labels are there to be told; got "
                 f"data.task={self.task!r} and data.layout={self.layout!r}. Set both, or neither."
             )
+        self._check_names()
         self._check_files()
         self._check_use()
         self._check_sizes()
@@ -141,6 +142,14 @@ class DataConfig:
             raise ConfigError(
                 f"data.{name} belongs to {whose}; got data.{name}={getattr(self, name)!r} with "
                 f"data.task={self.task!r}, which has no use for it. Leave it out."
+            )
+
+    def _check_names(self) -> None:
+        """An empty path is the folder that one is in, and no column has an empty name."""
+        paths = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target")]
+        for name in [name for name in (*paths, "text_column", "label_column") if getattr(self, name) == ""]:
+            raise ConfigError(
+                f"data.{name} names a {'file' if name in paths else 'column'}; got ''. Name one, or leave it out."
             )
 
     def _check_files(self) -> None:

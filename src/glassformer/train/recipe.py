@@ -33,6 +33,8 @@ from glassformer.train.settings import (
 
 Section = TypeVar("Section")
 
+LARGEST = 2**20
+"""Bytes of a recipe; a device such as /dev/zero has no end."""
 NAMED = Path(__file__).parents[1] / "recipes"
 DEFAULTS = {each.name: each.default for each in fields(DataConfig)}
 
@@ -55,8 +57,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_types(self)
-        if self.name in ("", ".", "..") or any(each in self.name for each in "/\\\0"):
-            raise ConfigError(f"name must be a plain name without slashes, as it names a folder; got {self.name!r}.")
+        if self.name.strip() in ("", ".", "..") or any(each in self.name for each in "/\\\0"):
+            raise ConfigError(
+                f"name must be a plain name without slashes, as it names a folder; got {self.name!r}. "
+                'Try name = "my-run".'
+            )
         labels = 2 if self.data.layout == LABEL else None
         config = self.model.build(self.data.layout, vocab_size=1, n_labels=labels)  # what cannot be is refused at once
         check_possible(break_names(self.training.broken), config)
@@ -114,9 +119,14 @@ def load_recipe(target: str | Path) -> Recipe:
 def read_recipe(path: Path) -> Recipe:
     """The recipe in a TOML file; what it leaves out has its default, and its name is the file's."""
     try:
-        table = tomllib.loads(path.read_text("utf-8-sig"))
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
     except OSError as error:
         raise ConfigError(f"The recipe {path} cannot be read: {error.strerror}.") from None
+    if len(content) > LARGEST:
+        raise ConfigError(f"{path} has more than {LARGEST:,} bytes, which no recipe has. Name another file.")
+    try:
+        table = tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
     except (ValueError, RecursionError) as error:  # of TOML, or of Python for a number of 4,301 digits
