@@ -122,7 +122,7 @@ ROWS: list[Mutant] = [
         "np.lexsort((np.where(longer % 2 == 0, difference, -difference), longer))", "np.lexsort((longer,))", SAM),
     Mutant("a resume begins one step late", "data/sampler.py",
         "bisect_right(self._starts, step) - 1", "bisect_right(self._starts, step + 1) - 1", SAM),
-    Mutant("a sample that fits no batch passes", "data/sampler.py", "if len(too_long):", "if False:", SAM),
+    Mutant("a sample that fits no batch passes", "data/sampler.py", "if both.max() > self.batch_tokens:", "if False:", SAM),
     Mutant("half of a parallel pair is ignored", "data/config.py",
         "if (source is None) != (target is None):", "if False:", CON),
     Mutant("the config loads numpy", "data/config.py",

@@ -15,10 +15,9 @@ from typing import Any
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
-from glassformer.foundation.typed import annotations_of, types_in
+from glassformer.foundation.typed import TYPED, annotations_of, types_in
 from glassformer.train.recipe import Recipe
 
-WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 SHOWN = {int: "INT", float: "NUMBER", str: "TEXT"}
 
 
@@ -68,7 +67,7 @@ def converted(place: str, kind: Any, text: str) -> object:
         with redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
             return tyro.cli(leaf, args=[f"--value={typed}"], config=(tyro.conf.FlagConversionOff,)).value
     except SystemExit:
-        wanted = " or ".join(WORDS.get(each, "none") for each in allowed)
+        wanted = " or ".join(TYPED[each] for each in allowed)
         flag = flag_of(*place.split(".", 1))
         raise ConfigError(f"{flag} takes {wanted}; got {text!r}.") from None
 

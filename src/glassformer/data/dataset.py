@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,23 @@ class Tokenizers(NamedTuple):
     target: Tokenizer
 
 
+Count = TypeVar("Count", int, NDArray[np.int64])
+
+
+def places(layout: str, source: Count, target: Count) -> tuple[Count, Count]:
+    """How many places so many ids take on the source side and in `tokens` of a `Batch`, special tokens counted.
+
+    x <eos> and <bos> y <eos>; or in one sequence, without a source side, x <sep> y, or <bos> x where a label is asked
+    for.
+    """
+    sides = {
+        "encoder-decoder": (source + 1, target + 2),
+        "encoder": (source * 0, source + 1 + target),
+        LABEL: (source * 0, source + 1),
+    }
+    return lookup(sides, layout, "data.layout")
+
+
 @dataclass(frozen=True)
 class Encoded:
     """Pairs as ids, without special tokens. `source[i]` and `target[i]` are lists of ids."""
@@ -43,17 +60,9 @@ class Encoded:
     def lengths(self, layout: str = LAYOUTS[0]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many places each sample takes in a batch of this layout, on the source side and in `tokens`.
 
-        Special tokens are counted: x <eos> and <bos> y <eos>; or in one sequence, without a source side, x <sep> y,
-        or <bos> x where a label is asked for.
+        Special tokens are counted, as `places` says.
         """
-        source, target = self.source.lengths, self.target.lengths
-        nothing = np.zeros_like(source)
-        sides = {
-            "encoder-decoder": (source + 1, target + 2),
-            "encoder": (nothing, source + 1 + target),
-            LABEL: (nothing, source + 1),
-        }
-        return lookup(sides, layout, "data.layout")
+        return places(layout, self.source.lengths, self.target.lengths)
 
 
 def load_pairs(config: DataConfig, split: str, seed: int = 0, labels: Labels | None = None) -> Loaded:

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from glassformer.data.config import EQUAL_LENGTHS, LABEL, PAIRS, SPLITS, DataConfig, TokenizerConfig, unused
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
-from glassformer.foundation.typed import annotations_of, check_types, types_in
+from glassformer.foundation.typed import TYPED, annotations_of, check_types, is_of, types_in
 from glassformer.model.recipe import ModelRecipe
 from glassformer.train.breaks.table import break_names, check_possible
 from glassformer.train.optimizer_config import OptimizerConfig
@@ -158,13 +158,12 @@ def read_table(kind: type[Section], table: Mapping[str, Any], file: str, section
 def read_value(kind: Any, value: object, place: str) -> object:
     """`value` if it is of the type that the setting has; a whole number is good enough for a float."""
     allowed = types_in(kind)
-    if type(value) in allowed:
-        return value
-    if type(value) is int and float in allowed and abs(value) <= sys.float_info.max:
-        return float(value)
-    words = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
-    wanted = " or ".join(words.get(each, "a section") for each in allowed if each is not NoneType)
-    raise ConfigError(f"{place} must be {wanted}; got {written(value)[:60]}.")
+    as_float = type(value) is int and int not in allowed
+    if not is_of(value, allowed) or (as_float and abs(cast("int", value)) > sys.float_info.max):
+        words = {**TYPED, str: "text in quotes"}
+        wanted = " or ".join(words.get(each, "a section") for each in allowed if each is not NoneType)
+        raise ConfigError(f"{place} must be {wanted}; got {written(value)[:60]}.")
+    return float(cast("int", value)) if as_float else value
 
 
 def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:

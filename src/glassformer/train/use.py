@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from glassformer.data.config import LABEL
+from glassformer.data.dataset import places
 from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.answer import ASKED, MODELS, USUAL, answer
@@ -144,7 +145,8 @@ def _read(loaded: Loaded, lines: Iterable[tuple[int, str]], layout: str) -> Iter
     limit = (of_model.encoder or of_model.stack).max_len
     for number, line in lines:
         ids = loaded.tokenizers.source.encode(line)
-        length = 2 * len(ids) + 1 if layout == "encoder" else len(ids) + 1
+        alone, whole = places(layout, len(ids), len(ids))  # blanks are as many as the source; a decoder writes its own
+        length = alone or whole
         if limit is not None and length > limit:
             more = {"encoder": "<sep> and as many blanks", LABEL: "<bos>"}.get(layout, "<eos>")
             raise DataError(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from glassformer.data.batch import Batch, collate
 from glassformer.data.config import FILES, LABEL
-from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, load_pairs
+from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, load_pairs, places
 from glassformer.data.sequences import Sequences
 from glassformer.data.vocabulary import SPECIALS
 from glassformer.foundation.errors import CheckpointError, GlassformerError
@@ -126,7 +126,7 @@ class Case:
         limit = self.model.config.stack.max_len
         if limit is None:
             return LONGEST
-        return max(1, min(LONGEST, (limit - 1) // 2 if self.layout == "encoder" else limit - 2))
+        return max((n for n in range(1, LONGEST + 1) if max(places(self.layout, n, n)) <= limit), default=1)
 
     def made(self, lengths: Sequence[tuple[int, int]], seed: int = 0) -> Batch:
         """A batch of random tokens, of these lengths or as long as the model takes."""
