@@ -5,7 +5,10 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 LINES, LABELLED = "tests/data/test_lines.py", "tests/data/test_labelled.py"
-ARGUMENTS = "tests/cli/test_arguments.py"
+ARGUMENTS, ABLATE = "tests/cli/test_arguments.py", "tests/cli/test_ablate.py"
+WRONG, RECIPE = "tests/model/test_wrong_arguments.py", "tests/train/test_recipe.py"
+USE, PREPARE = "tests/train/test_use.py", "tests/train/test_prepare.py"
+CONFIG, TOKENIZER, SET = "tests/data/test_config.py", "tests/data/test_tokenizer.py", "tests/data/test_dataset.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
@@ -43,5 +46,58 @@ ROWS: list[Mutant] = [
         "(named or column is not None) and place > len(first)", "named and place > len(first)", LABELLED),
     Mutant("a switch that is not said is off", "cli/arguments.py",
         "return place, value if on else not value", "return place, value is on", ARGUMENTS),
+    # data that is not there, or that no answer is known to
+    Mutant("a study begins without its files", "cli/ablate.py",
+        "refuse_missing_files(data, SPLITS)", "pass", f"{ABLATE}::test_missing_files_are_refused_once_for_all_arms"),
+    Mutant("the study's other data are not looked for", "cli/ablate.py",
+        "for changes in ({}, study.other_data)", "for changes in ({},)",
+        f"{ABLATE}::test_missing_files_are_refused_once_for_all_arms"),
+    Mutant("a dev file is missed after the training text was read", "train/prepare.py",
+        'refuse_missing_files(recipe.data, ("train", "dev"))', "pass",
+        f"{PREPARE}::test_a_missing_dev_file_is_named_before_the_training_text_is_read"),
+    Mutant("a study scores data that nobody can answer", "cli/ablate.py",
+        "refuse_unscorable(arm.recipe.data, override(arm.recipe, other).data)", "override(arm.recipe, other)",
+        f"{ABLATE}::test_refused_before_anything_is_made"),
+    Mutant("a study takes settings of splits that it does not score", "cli/ablate.py",
+        'refuse_other_splits("test", other)', "pass", f"{ABLATE}::test_refused_before_anything_is_made"),
+    Mutant("a model is scored in another layout", "train/other_data.py",
+        "if asked.layout != own.layout:", "if False:", f"{USE}::test_data_that_the_model_cannot_answer_are_refused"),
+    Mutant("a model is scored on another task", "train/other_data.py",
+        "if asked.task not in (own.task, PAIRS):", "if False:",
+        f"{USE}::test_data_that_the_model_cannot_answer_are_refused"),
+    Mutant("a model is scored on symbols that it lacks", "train/other_data.py",
+        "asked.symbols > own.symbols", "False", f"{USE}::test_data_that_the_model_cannot_answer_are_refused"),
+    Mutant("a model is scored on its own number of symbols alone", "train/other_data.py",
+        "asked.symbols > own.symbols", "asked.symbols != own.symbols",
+        f"{USE}::test_fewer_symbols_and_other_lengths_are_scored"),
+    Mutant("a changed recipe is taken for the run's", "train/build.py",
+        "refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))", "pass",
+        f"{USE}::test_a_recipe_that_was_changed_to_another_model_is_refused_by_all"),
+    Mutant("answers do not look at the recipe", "train/use.py",
+        "    refuse_changed(run, loaded, recipe)\n", "",
+        f"{USE}::test_a_recipe_that_was_changed_to_another_model_is_refused_by_all"),
+    Mutant("params do not look at the recipe", "train/use.py",
+        'refuse_changed(run, loaded, load_recipe(run / "recipe.toml"))', "pass",
+        f"{USE}::test_a_recipe_that_was_changed_to_another_model_is_refused_by_all"),
+    # names and sizes
+    Mutant("a recipe of any size is read", "train/recipe.py", "if len(content) > LARGEST:", "if False:", RECIPE),
+    Mutant("a run may be called nothing", "train/recipe.py", 'self.name.strip() in ("", ', 'self.name.strip() in (', RECIPE),
+    Mutant("an empty path is a file", "data/config.py", "        self._check_names()\n", "", CONFIG),
+    Mutant("a label may have no name", "data/words.py", "if not entry.strip():", "if False:", TOKENIZER),
+    Mutant("no name ends in an error of Python", "foundation/registry.py", "if not isinstance(name, str):", "if False:", WRONG),
+    Mutant("the recipe's head has another name", "model/recipe.py",
+        'check_dropout(self.head_dropout, "model.head_dropout")', "pass", RECIPE),
+    # batches
+    Mutant("a batch has unequal rows", "data/batch.py",
+        'check_beside("source", self.source, "tokens", self.tokens)', "pass", WRONG),
+    Mutant("a memory has other rows than the tokens", "model/stack.py",
+        'check_beside("memory (or source)", memory, "tokens", tokens)', "pass", WRONG),
+    Mutant("a batch takes a mask of numbers", "data/batch.py", "    check_keep(keep, name)\n", "", WRONG),
+    Mutant("a batch takes a mask of nothing", "data/batch.py",
+        "if keep is not None and values is None:", "if False:", WRONG),
+    Mutant("labels are counted from -1", "data/batch.py", "if bool((found < 0).any()):", "if False:", WRONG),
+    Mutant("truth is a label", "data/batch.py", "found.dtype in IDS and found.ndim == 1", "found.ndim == 1", WRONG),
+    Mutant("labels stand in other places than tokens", "data/batch.py",
+        "if in_place(self.labels) and self.labels.shape != self.tokens.shape[:2]:", "if False:", WRONG),
 ]
 # fmt: on
