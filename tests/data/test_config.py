@@ -23,6 +23,11 @@ def test_every_task_and_every_kind_is_accepted(task: str) -> None:
         assert TokenizerConfig(kind=kind, source_kind=kind).kind == kind
 
 
+def test_a_switch_that_is_off_asks_for_nothing() -> None:
+    """Recipes of runs say header = false, whatever the task."""
+    assert DataConfig(task="copy", header=False).header is False
+
+
 DATA_ERRORS = {
     "unknown task, with the nearest": (
         {"task": "revers"},

@@ -135,8 +135,9 @@ class DataConfig:
         )
 
     def _check_use(self) -> None:
-        """A setting that the task does not read would be ignored in silence."""
-        given = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
+        """A setting that the task does not read would be ignored in silence; a switch that is off asks for nothing."""
+        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        given = [name for name, (value, default) in values.items() if value != default and value is not False]
         for name in sorted({*unused(self.task)} & {*given}):
             whose = next(whose for names, whose, _ in USES if name in names)
             raise ConfigError(
