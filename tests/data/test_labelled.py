@@ -215,3 +215,10 @@ def test_splits_of_a_config(file: Callable[[str, bytes], Path]) -> None:
         load_pairs(DataConfig(task="labelled", layout="label", train=one), "train")
     with pytest.raises(ConfigError, match=r"no file for the test texts. Set data\.test"):
         load_pairs(config, "test")
+
+
+@pytest.mark.parametrize("label", ["", " "])
+def test_a_label_without_a_name_is_refused(label: str) -> None:
+    for make in (lambda: Labels(["x", label]), lambda: Labels.from_json(Labels(["x"]).to_json().replace("x", label))):
+        with pytest.raises(DataError, match=r"A label is a name; label \d \(counted from 0\) is ' ?'\. Name it"):
+            make()

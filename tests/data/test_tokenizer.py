@@ -298,10 +298,3 @@ def test_a_label_is_a_whole_text() -> None:
     assert type(again) is Labels
     assert again.to_json() == labels.to_json()
     assert again.tokens([6, 7]) == ["a b", "c"]
-
-
-@pytest.mark.parametrize("label", ["", " "])
-def test_a_label_without_a_name_is_refused(label: str) -> None:
-    for make in (lambda: Labels(["x", label]), lambda: Labels.from_json(Labels(["x"]).to_json().replace("x", label))):
-        with pytest.raises(DataError, match=r"A label is a name; label \d \(counted from 0\) is ' ?'\. Name it"):
-            make()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 LINES, LABELLED = "tests/data/test_lines.py", "tests/data/test_labelled.py"
-ARGUMENTS, ABLATE = "tests/cli/test_arguments.py", "tests/cli/test_ablate.py"
-WRONG, RECIPE = "tests/model/test_wrong_arguments.py", "tests/train/test_recipe.py"
+ARGUMENTS, ABLATE = "tests/cli/test_arguments.py", "tests/cli/test_study_data.py"
+WRONG, RECIPE = "tests/model/test_wrong_arguments.py", "tests/train/test_recipe_bounds.py"
 USE, PREPARE = "tests/train/test_use.py", "tests/train/test_prepare.py"
-CONFIG, TOKENIZER, SET = "tests/data/test_config.py", "tests/data/test_tokenizer.py", "tests/data/test_dataset.py"
+CONFIG = "tests/data/test_config.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
@@ -57,9 +57,9 @@ ROWS: list[Mutant] = [
         f"{PREPARE}::test_a_missing_dev_file_is_named_before_the_training_text_is_read"),
     Mutant("a study scores data that nobody can answer", "cli/ablate.py",
         "refuse_unscorable(arm.recipe.data, override(arm.recipe, other).data)", "override(arm.recipe, other)",
-        f"{ABLATE}::test_refused_before_anything_is_made"),
+        f"{ABLATE}::test_other_data_that_nobody_can_answer_are_refused"),
     Mutant("a study takes settings of splits that it does not score", "cli/ablate.py",
-        'refuse_other_splits("test", other)', "pass", f"{ABLATE}::test_refused_before_anything_is_made"),
+        'refuse_other_splits("test", other)', "pass", f"{ABLATE}::test_other_data_that_nobody_can_answer_are_refused"),
     Mutant("a model is scored in another layout", "train/other_data.py",
         "if asked.layout != own.layout:", "if False:", f"{USE}::test_data_that_the_model_cannot_answer_are_refused"),
     Mutant("a model is scored on another task", "train/other_data.py",
@@ -83,7 +83,7 @@ ROWS: list[Mutant] = [
     Mutant("a recipe of any size is read", "train/recipe.py", "if len(content) > LARGEST:", "if False:", RECIPE),
     Mutant("a run may be called nothing", "train/recipe.py", 'self.name.strip() in ("", ', 'self.name.strip() in (', RECIPE),
     Mutant("an empty path is a file", "data/config.py", "        self._check_names()\n", "", CONFIG),
-    Mutant("a label may have no name", "data/words.py", "if not entry.strip():", "if False:", TOKENIZER),
+    Mutant("a label may have no name", "data/words.py", "if not entry.strip():", "if False:", LABELLED),
     Mutant("no name ends in an error of Python", "foundation/registry.py", "if not isinstance(name, str):", "if False:", WRONG),
     Mutant("the recipe's head has another name", "model/recipe.py",
         'check_dropout(self.head_dropout, "model.head_dropout")', "pass", RECIPE),

@@ -71,7 +71,7 @@ ROWS: list[Mutant] = [
         "            lines.append(number)", "            lines.append(len(pairs))",
         f"{PREPARE}::test_the_line_is_that_of_the_file_also_where_pairs_were_left_out"),
     Mutant("the recipe's pool is not the sampler's", "train/prepare.py",
-        "seed, recipe.training.pool)", "seed)", f"{PREPARE}::test_pool_of_the_sampler_is_the_recipes"),
+        "training.pool,\n        lambda", "None,\n        lambda", f"{PREPARE}::test_pool_of_the_sampler_is_the_recipes"),
     # what is chosen
     Mutant("OMP_NUM_THREADS is not asked", "foundation/runtime.py",
         "threads = asked or wished or", "threads = asked or", RUNTIME),

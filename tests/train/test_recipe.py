@@ -12,7 +12,6 @@ from hypothesis import strategies as some
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.typed import annotations_of
-from glassformer.model.transformer import Transformer
 from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import (
     Recipe,
@@ -287,32 +286,3 @@ def test_a_number_of_layers_is_not_hidden_by_those_of_the_recipe():
     assert (model.encoder.n_layers, model.decoder.n_layers) == (5, 5)
     both = override(recipe, {"model.n_layers": 5, "model.encoder_layers": 3}).model.build("encoder-decoder", 9)
     assert (both.encoder.n_layers, both.decoder.n_layers) == (3, 5)
-
-
-@pytest.mark.parametrize("name", ["", " ", "..", "a/b", "a\0"])
-def test_a_name_that_no_folder_has_is_refused(name):
-    with pytest.raises(ConfigError, match=r"name must be a plain name .* Try name = \"my-run\"\."):
-        Recipe(name)
-
-
-def test_a_recipe_has_a_largest_size(tmp_path):
-    """So that a link to /dev/zero is not read without end."""
-    path = recipe_file(tmp_path, "# " + "x" * 2**20)
-    with pytest.raises(ConfigError, match=r"mine\.toml has more than 1,048,576 bytes, which no recipe has"):
-        read_recipe(path)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"model.head_dropout": 1.0}, r"^model\.head_dropout must be at least 0 and below 1; got 1\.0\. Try model\."),
-        ({"model.pooling": "max"}, r"^pooling='max' is not known"),
-    ],
-)
-def test_settings_of_the_head_have_the_names_of_the_recipe(changes, said):
-    def make():
-        recipe = override(load_recipe("classify"), changes)
-        return Transformer(recipe.model.build(recipe.data.layout, 9, n_labels=2))
-
-    with pytest.raises(ConfigError, match=said):
-        make()
