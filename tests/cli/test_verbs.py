@@ -153,7 +153,7 @@ def test_translate_at_a_terminal_answers_each_line(run, session, a_run, monkeypa
 def test_translate_invalid_utf8(run, session, a_run, monkeypatch):
     answer = translate(run, monkeypatch, b"x\ngr\xfcn\n")
     assert answer.code == 2
-    assert "Standard input, line 2: byte 3 (0xfc) is not valid UTF-8" in answer.err
+    assert "Standard input, line 2: byte 3 of the line (0xfc) is not valid UTF-8" in answer.err
 
 
 def test_lines():

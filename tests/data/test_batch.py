@@ -9,11 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.batch import Batch, check_ids, collate, pad
+from glassformer.data.batch import Batch, collate
 from glassformer.data.config import LABEL, LAYOUTS, TokenizerConfig
 from glassformer.data.dataset import Tokenizers, build_tokenizers, encode_pairs
 from glassformer.data.features import pad_features
 from glassformer.data.pairs import Pair
+from glassformer.data.rows import check_ids, pad
 from glassformer.data.tokenizer import BLANK, BOS, EOS, PAD, SEP, ByteTokenizer
 from glassformer.foundation.errors import ConfigError, DataError
 

@@ -23,6 +23,11 @@ def test_every_task_and_every_kind_is_accepted(task: str) -> None:
         assert TokenizerConfig(kind=kind, source_kind=kind).kind == kind
 
 
+def test_a_switch_that_is_off_asks_for_nothing() -> None:
+    """Recipes of runs say header = false, whatever the task."""
+    assert DataConfig(task="copy", header=False).header is False
+
+
 DATA_ERRORS = {
     "unknown task, with the nearest": (
         {"task": "revers"},
@@ -48,6 +53,12 @@ DATA_ERRORS = {
     "labelled text in two files": (
         {"task": "labelled", "layout": "label", "train_source": "x", "train_target": "y"},
         ["one file a split", "data.train_source is set", "by data.train"],
+    ),
+    "an empty path": ({"train": ""}, ["data.train names a file; got ''. Name one, or leave it out."]),
+    "an empty path of one side": ({"dev_source": "x", "dev_target": ""}, ["data.dev_target names a file; got ''"]),
+    "an empty column": (
+        {"task": "labelled", "layout": "label", "label_column": ""},
+        ["data.label_column names a column; got ''"],
     ),
     "half of a parallel pair": ({"test_source": "x"}, ["data.test_source is set without data.test_target"]),
     "the other half": ({"test_target": "x"}, ["data.test_target is set without data.test_source"]),

@@ -65,6 +65,13 @@ ERRORS = {
     "no such column": ("a.tsv", b"text\tlabel\na\t1\n", Columns("texts", "label"), ["FILE:1:", "'texts'", "'text'?"]),
     "no such number": ("a.tsv", b"a\tb\nx\t1\n", Columns("1", "3", True), ["data.label_column is 3", "'a', 'b'"]),
     "beyond the line": ("a.tsv", b"a\t1\n", Columns("1", "3"), ["FILE:1:", "has 2 columns", "data.label_column"]),
+    "beyond all lines": (
+        "a.tsv",
+        b"a\t1\nb\t0\n",
+        Columns(None, "3"),
+        ["FILE:1: data.label_column is 3, but the first line has 2 columns, counted from 1: 'a', '1'."],
+    ),
+    "a number of many digits": ("a.tsv", b"a\t1\n", Columns("9" * 5000), ["FILE:1: there is no column '999"]),
     "column 0": ("a.tsv", b"a\t1\n", Columns("0"), ["data.text_column is 0", "counted from 1"]),
     "one column twice": ("a.tsv", b"a\t1\n", Columns("2"), ["both are column 2"]),
     "empty text": ("a.tsv", b"a\t1\n \t0\n", Columns(), ["FILE:2: the text is empty", "data.skip_empty = true"]),
@@ -84,6 +91,39 @@ ERRORS = {
     "a fraction": ("a.jsonl", b'{"text": "a", "label": 0.5}', Columns(), ["FILE:1: the field 'label'", "got 0.5"]),
     "a truth value": ("a.jsonl", b'{"text": "a", "label": true}', Columns(), ["'label'", "got true", "in quotes"]),
     "null": ("a.jsonl", b'{"text": null, "label": 1}', Columns(), ["the field 'text'", "got null"]),
+    "half a character in a text": (
+        "a.jsonl",
+        b'{"text": "a", "label": 1}\n{"text": "b \\ud83d", "label": 0}',
+        Columns(),
+        ["FILE:2: the field 'text'", "character 3 is the lone surrogate U+D83D"],
+    ),
+    "half a character in a label": (
+        "a.jsonl",
+        b'{"text": "b", "label": "\\udc00"}',
+        Columns(),
+        ["FILE:1: the field 'label'", "U+DC00"],
+    ),
+    "two lines in a label": ("a.jsonl", b'{"text": "a", "label": "x\\ny"}', Columns(), ["FILE:1: a label", "'\\n'"]),
+    "a TAB in a label": ("a.jsonl", b'{"text": "a", "label": "x\\ty"}', Columns(), ["'x\\ty' has '\\t' in it"]),
+    "U+2028 in a label": ("a.tsv", "a\tx\u2028y".encode(), Columns(), ["FILE:1: a label is one line", "Take it out"]),
+    "a field twice": (
+        "a.jsonl",
+        b'{"text": "a", "label": 1}\n{"text": "a", "label": 1, "label": 0}',
+        Columns(),
+        ["FILE:2:", "key 'label' is given twice", "each key once"],
+    ),
+    "a number and its digits": (
+        "a.jsonl",
+        b'{"text": "a", "label": 0}\n{"text": "b", "label": 1}\n{"text": "c", "label": "0"}',
+        Columns(),
+        ["FILE:3: one label is spelled in one way, but '0' is text here and a number in line 1", "write both alike"],
+    ),
+    "digits and their number": (
+        "a.jsonl",
+        b'{"text": "a", "label": "0"}\n{"text": "b", "label": 0}',
+        Columns(),
+        ["FILE:2:", "'0' is a number here and text in line 1"],
+    ),
     "empty text in JSON": ("a.jsonl", b'{"text": "", "label": 1}', Columns(), ["FILE:1: the text is empty"]),
 }
 
@@ -115,6 +155,49 @@ def test_a_label_outside_the_set_is_named(file: Callable[[str, bytes], Path]) ->
         assert words in str(error.value)
 
 
+ONE_EACH = b"a\tx\nb\ty\n"
+OFTEN = b"a\tx\nb\ty\n" * 5
+HEADERS = {
+    "usual names": b"sentence\tlabel\n" + ONE_EACH,
+    "the label's usual name": b"tweets of 2019\tSentiment\n" + ONE_EACH,
+    "the text's usual name": b"Review\tstars\n" + ONE_EACH,
+    "unusual names of what is met often": b"Satz\tKlasse\n" + OFTEN,
+}
+NO_HEADERS = {
+    "one text a label": ONE_EACH,
+    "a rare label among rare ones": b"Satz\tKlasse\n" + OFTEN + b"c\tz\n",
+    "a name that is met again": b"question\tclass\nreview\tclass\n" + OFTEN,
+    "a rare label further down": OFTEN + b"Satz\tKlasse\n",
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_that_nobody_spoke_of_is_refused(file: Callable[[str, bytes], Path], name: str) -> None:
+    path = file("a.tsv", HEADERS[name])
+    with pytest.raises(DataError) as error:
+        read_labelled(path)
+    for words in (f"{path}:1: the first line seems to name the columns", "header = true if", "header = false if"):
+        assert words in str(error.value)
+    whole, rest = (read_labelled(path, Columns(header=each)).pairs for each in (False, True))
+    assert whole[1:] == rest
+    assert len(rest) == HEADERS[name].count(b"\n") - 1
+
+
+@pytest.mark.parametrize("name", NO_HEADERS)
+def test_a_text_is_not_taken_for_a_header(file: Callable[[str, bytes], Path], name: str) -> None:
+    assert len(read_labelled(file("a.tsv", NO_HEADERS[name])).pairs) == NO_HEADERS[name].count(b"\n")
+
+
+def test_a_header_of_another_split_is_no_label(file: Callable[[str, bytes], Path]) -> None:
+    path = file("dev.tsv", b"Satz\tKlasse\na\tx\n")
+    with pytest.raises(
+        DataError, match=r"dev\.tsv:1: the label 'Klasse' .* names the columns, set data\.header = true"
+    ):
+        read_labelled(path, known=["x", "y"])
+    with pytest.raises(DataError, match=r"the label 'Klasse' .* or take it out\.$"):
+        read_labelled(path, Columns(header=False), known=["x", "y"])
+
+
 def test_one_class_is_refused() -> None:
     with pytest.raises(DataError, match=r"t\.tsv: a classifier learns from two labels .* all 2 lines have 'x'"):
         refuse_one_class("t.tsv", [Pair("a", "x"), Pair("b", "x")])
@@ -132,3 +215,10 @@ def test_splits_of_a_config(file: Callable[[str, bytes], Path]) -> None:
         load_pairs(DataConfig(task="labelled", layout="label", train=one), "train")
     with pytest.raises(ConfigError, match=r"no file for the test texts. Set data\.test"):
         load_pairs(config, "test")
+
+
+@pytest.mark.parametrize("label", ["", " "])
+def test_a_label_without_a_name_is_refused(label: str) -> None:
+    for make in (lambda: Labels(["x", label]), lambda: Labels.from_json(Labels(["x"]).to_json().replace("x", label))):
+        with pytest.raises(DataError, match=r"A label is a name; label \d \(counted from 0\) is ' ?'\. Name it"):
+            make()

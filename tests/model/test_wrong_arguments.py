@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer import Batch, ModelConfig, StackConfig, Transformer, answer, generate, observe
-from glassformer.data.batch import check_ids, pad
+from glassformer import Batch, ModelConfig, StackConfig, Transformer, answer, generate, observe, preset
+from glassformer.data.rows import check_ids, pad
 from glassformer.foundation.errors import ConfigError, DataError
 from specimens import config, model, production
 
@@ -53,6 +53,41 @@ CASES = {
     "pairs of nothing": (lambda: Batch.pairs(None, [[7]]), r"in sources .*they are None"),
     "blanks of texts": (lambda: Batch.blanks(["ab"], [[7]]), r"in sources .*is 'ab'"),
     "labelled texts": (lambda: Batch.labelled(["ab"], [1]), r"in texts .*is 'ab'"),
+    "labels of text": (lambda: Batch.labelled([[7]], ["x"]), r"Labels are whole numbers.*got \['x'\] \(list\)"),
+    "labels that are no list": (lambda: Batch.labelled([[7], [8]], [[1.0], [1.0, 2.0]]), r"Labels are whole numbers"),
+    "labels of truth": (lambda: Batch.labelled([[7], [8]], [True, False]), r"Labels are whole numbers.*got \[True"),
+    "whole numbers for numbers": (lambda: Batch.labelled([[7], [8]], [[1], [2]]), r"write 3\.0 for 3"),
+    "a label below 0": (
+        lambda: Batch.labelled([[7], [8]], [0, -1]),
+        r"Labels are counted from 0; got -1 for text 1 \(counted from 0\)\. Leave texts without a label out",
+    ),
+    "a batch of unequal rows": (
+        lambda: Batch(IDS, source=torch.cat([IDS, IDS])),
+        r"Row i of source belongs to row i of tokens, .*got source \[2, 3\] and tokens \[1, 3\]",
+    ),
+    "a keep of another shape": (lambda: Batch(IDS, keep=torch.ones(2, 3, dtype=bool)), r"got keep \[2, 3\] and tokens"),
+    "a keep of whole numbers": (
+        lambda: Batch(IDS, keep=torch.ones_like(IDS)),
+        r"keep must be boolean.*got torch.int64",
+    ),
+    "a keep in a list": (lambda: Batch(IDS, keep=[[True] * 3]), r"keep must be boolean.*got \[\[True, True, True\]\]"),
+    "a source_keep of whole numbers": (
+        lambda: Batch(IDS, source=IDS, source_keep=IDS),
+        r"source_keep must be boolean.*Use source_keep\.bool\(\)",
+    ),
+    "a source_keep alone": (lambda: Batch(IDS, source_keep=IDS > 1), r"source_keep marks places of source; this batch"),
+    "labels of other rows": (lambda: Batch(IDS, labels=torch.tensor([1, 2])), r"Row i of labels .*labels \[2\]"),
+    "labels in other places": (lambda: Batch(IDS, labels=IDS[:, :2]), r"shape of tokens, \[1, 3\]; got \[1, 2\]"),
+    "labels in a list": (lambda: Batch(IDS, labels=[1]), r"The labels of a batch must be a Tensor; got \[1\] \(list\)"),
+    "a label_keep of whole numbers": (lambda: Batch(IDS, labels=IDS, label_keep=IDS), r"label_keep must be boolean"),
+    "a label_keep without labels": (lambda: Batch(IDS, label_keep=IDS > 1), r"label_keep marks places of labels"),
+    "a source of more rows": (
+        lambda: model()(IDS, source=torch.cat([IDS, IDS])),
+        r"Row i of memory \(or source\) belongs to row i of tokens, .*got .* \[2, 3, \d+\] and tokens \[1, 3\]",
+    ),
+    "a source of fewer rows": (lambda: model()(torch.cat([IDS, IDS]), source=IDS), r"Row i of memory \(or source\)"),
+    "no preset": (lambda: preset(None), r"preset is a name; got None\. Known: 'bart-base', "),
+    "a list of presets": (lambda: preset(["gpt2"]), r"preset is a name; got \['gpt2'\] \(list\)"),
     "tagged texts": (lambda: Batch.tagged([[7]], ["a"]), r"in tags .*is 'a'"),
     "padding of a long number": (lambda: pad([[2**63]]), r"row 0 has 9223372036854775808 \(int\) at place 0"),
     "ids that are text": (lambda: check_ids("ab", 9, "sources"), r"Rows in sources are lists.*they are 'ab'"),

@@ -39,9 +39,9 @@ ROWS: list[Mutant] = [
         "if section == \"data\" and whose in SPLITS and whose != split:", "if False:",
         f"{LIMITS}::test_evaluate_refuses_what_would_change_nothing"),
     # arguments
-    Mutant("text is a row of ids", "data/batch.py",
+    Mutant("text is a row of ids", "data/rows.py",
         "not isinstance(value, str | bytes) and len(value) >= 0", "len(value) >= 0", ARGUMENTS),
-    Mutant("half an id is an id", "data/batch.py",
+    Mutant("half an id is an id", "data/rows.py",
         'np.frombuffer(array("q", chain.from_iterable(rows)), np.int64)',
         "np.fromiter(chain.from_iterable(rows), np.int64)", ARGUMENTS),
     Mutant("a model reads a row without a batch", "foundation/tensors.py",
@@ -71,7 +71,7 @@ ROWS: list[Mutant] = [
         "            lines.append(number)", "            lines.append(len(pairs))",
         f"{PREPARE}::test_the_line_is_that_of_the_file_also_where_pairs_were_left_out"),
     Mutant("the recipe's pool is not the sampler's", "train/prepare.py",
-        "seed, recipe.training.pool)", "seed)", f"{PREPARE}::test_pool_of_the_sampler_is_the_recipes"),
+        "training.pool,\n        lambda", "None,\n        lambda", f"{PREPARE}::test_pool_of_the_sampler_is_the_recipes"),
     # what is chosen
     Mutant("OMP_NUM_THREADS is not asked", "foundation/runtime.py",
         "threads = asked or wished or", "threads = asked or", RUNTIME),

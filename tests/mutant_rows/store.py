@@ -50,7 +50,7 @@ ROWS: list[Mutant] = [
         "    folder.rename(doomed)\n    shutil.rmtree(doomed)", "    shutil.rmtree(folder)",
         f"{FOLDERS}::test_delete_that_stops_half_way_leaves_no_half"),
     # files of others
-    Mutant("JSON may say a key twice", "store/json_file.py",
+    Mutant("JSON may say a key twice", "foundation/keys.py",
         "if len(value) < len(pairs):", "if False:", f"{JSON}::test_refused"),
     Mutant("a file of any size is read", "store/json_file.py", "if size > largest:", "if False:", f"{JSON}::test_largest"),
     Mutant("a link is followed", "store/json_file.py",

@@ -25,7 +25,7 @@ ROWS: list[Mutant] = [
     Mutant("a setting both varied and set is varied in silence", "study/grid.py",
         "        if name in changes:", "        if False:", f"{GRID}::test_no_grid"),
     Mutant("the order of the data hangs on the model", "train/prepare.py",
-        "recipe.training.batch_tokens, seed, recipe", "recipe.training.batch_tokens, seed + recipe.model.n_layers, recipe",
+        "        seed,\n        training.pool", "        seed + recipe.model.n_layers,\n        training.pool",
         f"{GRID}::test_arms_of_a_seed_see_the_same_batches_in_the_same_order"),
     Mutant("models are not made before they are trained", "cli/ablate.py",
         "    refuse_impossible_models(study.arms)\n", "", f"{ABLATE}::test_refused_before_anything_is_made"),

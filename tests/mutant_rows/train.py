@@ -214,7 +214,7 @@ ROWS: list[Mutant] = [
         "json.dumps(self.pairs)", "json.dumps(len(self.pairs))",
         f"{PREPARE}::test_fingerprint_of_dev_sees_words_that_the_vocabulary_lacks"),
     Mutant("an edited recipe is half obeyed", "train/session.py",
-        "        refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))\n", "",
+        "        refuse_changed(run, loaded, recipe)\n", "",
         f"{RESUME}::test_edited_model_settings_are_refused_and_listed"),
     Mutant("a state of another hand is a KeyError", "train/resumable.py",
         '"data": {"train": str(), "dev": str()} as data,', '"data": data,',

@@ -92,7 +92,7 @@ def test_what_contradicts_is_refused_when_configured(settings, said):
         (lambda: Tag(0), "n_labels must be at least 2"),
         (lambda: Regress(0), "n_numbers must be at least 1"),
         (lambda: Classify(2, dropout=1.0), "head.dropout must be at least 0 and below 1; got 1.0"),
-        (lambda: Transformer(config("encoder", head=Classify(2, "max"))), "head.pooling='max' is not known"),
+        (lambda: Transformer(config("encoder", head=Classify(2, "max"))), "pooling='max' is not known"),
     ],
 )
 def test_a_head_that_cannot_be_is_refused(make, said):

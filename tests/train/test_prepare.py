@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 import torch
 
-from glassformer.foundation.errors import DataError
+from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.prepare import model_config, prepare, prepare_split
 from train.examples import recipe, texts
@@ -21,7 +21,7 @@ def files(folder, source=SOURCE, target=TARGET, **changes):
     """The tiny recipe on parallel files, dev the same as train."""
     paths = texts(folder, source=source, target=target)
     names = {f"data__{split}_{side}": str(path) for split in ("train", "dev") for side, path in paths.items()}
-    return recipe(data__task="pairs", **names, **changes)
+    return recipe(data__task="pairs", **names | changes)
 
 
 def first(prepared, count: int, start: int = 0):
@@ -67,6 +67,15 @@ def test_pair_that_is_too_long_is_named_before_training(tmp_path, side):
     for words in (f"max_len={longest - 1}", place, f"to {longest}"):
         assert words in str(caught.value)
     assert prepare(files(tmp_path, **lines, model__max_len=longest))
+
+
+@pytest.mark.parametrize(
+    "dev", [{"data__dev_source": None, "data__dev_target": None}, {"data__dev_source": "none.txt"}]
+)
+def test_a_missing_dev_file_is_named_before_the_training_text_is_read(tmp_path, monkeypatch, dev):
+    monkeypatch.setattr("glassformer.train.prepare.load_pairs", lambda *given: pytest.fail("it is read"))
+    with pytest.raises((ConfigError, DataError), match=r"no file for the dev pairs|none\.txt: there is no such file"):
+        prepare(files(tmp_path, **dev))
 
 
 def test_the_line_is_that_of_the_file_also_where_pairs_were_left_out(tmp_path):

@@ -8,10 +8,12 @@ import pytest
 
 from glassformer.data.config import DataConfig
 from glassformer.foundation.errors import ConfigError
+from glassformer.model.transformer import Transformer
 from glassformer.train.recipe import (
     Recipe,
     load_recipe,
     override,
+    read_recipe,
 )
 
 
@@ -49,3 +51,33 @@ def test_one_stack_has_one_vocabulary():
     with pytest.raises(ConfigError, match=r"one vocabulary; got tokenizer\.shared=False.*Try tokenizer\.shared=True"):
         override(load_recipe("reverse"), asked)
     assert override(load_recipe("reverse"), asked | {"tokenizer.shared": True}).data.layout == "encoder"
+
+
+@pytest.mark.parametrize("name", ["", " ", "..", "a/b", "a\0"])
+def test_a_name_that_no_folder_has_is_refused(name):
+    with pytest.raises(ConfigError, match=r"name must be a plain name .* Try name = \"my-run\"\."):
+        Recipe(name)
+
+
+def test_a_recipe_has_a_largest_size(tmp_path):
+    """So that a link to /dev/zero is not read without end."""
+    path = tmp_path / "mine.toml"
+    path.write_text("# " + "x" * 2**20, "utf-8")
+    with pytest.raises(ConfigError, match=r"mine\.toml has more than 1,048,576 bytes, which no recipe has"):
+        read_recipe(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model.head_dropout": 1.0}, r"^model\.head_dropout must be at least 0 and below 1; got 1\.0\. Try model\."),
+        ({"model.pooling": "max"}, r"^pooling='max' is not known"),
+    ],
+)
+def test_settings_of_the_head_have_the_names_of_the_recipe(changes, said):
+    def make():
+        recipe = override(load_recipe("classify"), changes)
+        return Transformer(recipe.model.build(recipe.data.layout, 9, n_labels=2))
+
+    with pytest.raises(ConfigError, match=said):
+        make()

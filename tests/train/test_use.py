@@ -13,11 +13,12 @@ import pytest
 from glassformer.data.vocabulary import UNK
 from glassformer.decode.answer import answer
 from glassformer.decode.generate import generate
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
+from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import step_folder
-from glassformer.train.recipe import override
-from glassformer.train.session import start
+from glassformer.train.recipe import dumps_recipe, load_recipe, override
+from glassformer.train.session import resume, start
 from glassformer.train.use import evaluate, groups, parameters, translate
 from train.examples import follow, recipe, texts
 
@@ -120,6 +121,43 @@ def test_skipped_pairs_are_part_of_the_score(run, tmp_path, skip):
     assert told["n"] == 2
     assert told.get("skipped") == (2 if skip else None)
     assert {"bleu", "chrf", "bleu_signature"} <= told.keys()
+
+
+@pytest.mark.parametrize("what", ["evaluate", "translate", "params", "doctor", "resume"])
+def test_a_recipe_that_was_changed_to_another_model_is_refused_by_all(run, tmp_path, what):
+    changed = shutil.copytree(run, tmp_path / "run")
+    asked = override(load_recipe(run / "recipe.toml"), {"model.d_ff": 16})
+    (changed / "recipe.toml").write_text(dumps_recipe(asked), "utf-8")
+    uses = {
+        "evaluate": lambda: evaluate(changed, asked),
+        "translate": lambda: list(translate(changed, numbered(LINES), 2)),
+        "params": lambda: parameters(changed),
+        "doctor": lambda: Case(changed, asked).model,
+        "resume": lambda: resume(changed),
+    }
+    with pytest.raises(CheckpointError, match=r"recipe\.toml was changed: .*d_ff is 12, the recipe says 16"):
+        uses[what]()
+
+
+UNSCORABLE = {
+    "another layout": ({}, r"layout that it was trained in, data\.layout="),
+    "another task": ({"data.task": "sort"}, r"data\.task='reverse'; got 'sort', to which it knows no answer"),
+    "more symbols": ({"data.symbols": 6}, r"has the data\.symbols=5 that it was trained with; got 6, .* 5 at most"),
+}
+
+
+@pytest.mark.parametrize("name", UNSCORABLE)
+def test_data_that_the_model_cannot_answer_are_refused(run, name):
+    changes, said = UNSCORABLE[name]
+    if name == "another layout":
+        changes = {"data.layout": LAYOUTS[1 - LAYOUTS.index(layout_of(run))]}
+    with pytest.raises(ConfigError, match=said):
+        evaluate(run, override(load_recipe(run / "recipe.toml"), changes))
+
+
+def test_fewer_symbols_and_other_lengths_are_scored(run):
+    fewer = {"data.symbols": 4, "data.min_length": 3, "data.max_length": 5, "data.test_size": 4}
+    assert evaluate(run, override(load_recipe(run / "recipe.toml"), fewer))["n"] == 4
 
 
 @pytest.mark.parametrize("harm", ["damaged", "gone"])

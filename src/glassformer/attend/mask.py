@@ -12,6 +12,7 @@ from glassformer.attend.value_bias import ValueBias
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.foundation.tensors import check_keep
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,15 +165,6 @@ class Mask:
             bias=None if self.bias is None else self.bias[..., first:end, :],
             query_positions=positions[..., first:end],
             query_documents=None if self.documents is None else self._documents_of_queries(T, S)[:, first:end],
-        )
-
-
-def check_keep(keep: Tensor | None) -> None:
-    """Raises `ConfigError` for a mask of numbers: in some libraries they mean True and False, in others addends."""
-    if keep is not None and keep.dtype != torch.bool:
-        raise ConfigError(
-            f"keep must be boolean, True at real keys; got {keep.dtype}. "
-            "Use keep.bool() for a 0/1 mask, and bias= for numbers added to the scores."
         )
 
 

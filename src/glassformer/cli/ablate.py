@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.cli.arguments import Arguments
+from glassformer.cli.evaluate import refuse_other_splits
 from glassformer.cli.follow import Signals
 from glassformer.cli.runs import RUNS, check_place, run_folder
 from glassformer.cli.settings import converted, is_switch, kind_of
 from glassformer.cli.verbs import SECTIONS
+from glassformer.data.config import SPLITS
+from glassformer.data.dataset import refuse_missing_files
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.processors import free_processors
 from glassformer.store.files import write_text_atomically
@@ -26,6 +29,7 @@ from glassformer.study.plot import draw
 from glassformer.study.pool import Begun, Ended, Pool, Task, Told, with_threads
 from glassformer.study.result import Result, write_results
 from glassformer.study.table import figure, table
+from glassformer.train.other_data import refuse_unscorable
 from glassformer.train.recipe import dumps_recipe, load_recipe, override
 from glassformer.train.wording import duration
 
@@ -47,6 +51,9 @@ def run(arguments: Arguments) -> int:
     """Train and score all arms that are not finished, then print the table."""
     study = read_study(arguments)
     states = {arm.label: study.folder.state(arm, study.other_data) for arm in study.arms}
+    todo = [arm for arm in study.arms if states[arm.label] != "finished"]
+    for data in {override(arm.recipe, changes).data: None for arm in todo for changes in ({}, study.other_data)}:
+        refuse_missing_files(data, SPLITS)
     if "dry-run" in arguments.options:
         for arm in study.arms:
             print(f"{states[arm.label]:8}  {arm.label}  {study.folder.run(arm)}")
@@ -57,7 +64,6 @@ def run(arguments: Arguments) -> int:
     make(study.folder.root)
     if "jobs" not in arguments.options and on_accelerator(study.arms):
         study = study._replace(jobs=1)
-    todo = [arm for arm in study.arms if states[arm.label] != "finished"]
     begin(study, todo)
     stopped, failures = train_all(study, todo)
     if stopped:
@@ -95,8 +101,9 @@ def read_study(arguments: Arguments) -> Study:
             raise ConfigError(f"--test {place} is given twice. Give it once.")
         other[place] = values[0]
     found = arms(recipe, arguments.changes, axes, whole("seeds", arguments.options.get("seeds", "3"), MOST_SEEDS))
-    for arm in found if other else []:
-        override(arm.recipe, other)  # data that contradict themselves are refused at once
+    refuse_other_splits("test", other)
+    for arm in found if other else []:  # data that contradict themselves, or the model, are refused at once
+        refuse_unscorable(arm.recipe.data, override(arm.recipe, other).data)
     threads = max(arm.recipe.training.threads for arm in found)
     out = run_folder(arguments.options.get("out"), RUNS / f"ablate-{recipe.name}")
     check_place(out)
@@ -117,7 +124,9 @@ def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, l
     name, equals, behind = text.partition("=")
     section, dot, key = name.removeprefix("--").replace("-", "_").partition(".")
     texts = behind.split(",")
-    if not (equals and dot) or not all(texts):
+    if equals and dot and not all(texts):
+        raise ConfigError(f"--{flag} {name} needs a value behind = and between commas; got {text!r}. Fill in the gap.")
+    if not (equals and dot):
         raise ConfigError(f"--{flag} takes SECTION.SETTING=VALUE, as in --{flag} data.max_length=32; got {text!r}.")
     try:
         place, kind, on = kind_of(section, key, sections)

@@ -64,10 +64,10 @@ def read_setting(flag: str, given: str | None, rest: list[str], verb: Verb) -> t
     section, _, key = flag.replace("-", "_").partition(".")
     place, kind, on = kind_of(section, key, verb.sections)
     if is_switch(kind):
-        if given is None and rest and rest[0].lower() in ("true", "false"):
+        if given is None and rest and rest[0].lower() in ("true", "false", *(["none"] if kind is not bool else [])):
             given = rest.pop(0)
         value = converted(place, kind, given or "true")
-        return place, value is on
+        return place, value if on else not value
     return place, converted(place, kind, taken(flag, given, rest))
 
 

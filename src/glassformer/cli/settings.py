@@ -15,10 +15,9 @@ from typing import Any
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
-from glassformer.foundation.typed import annotations_of, types_in
+from glassformer.foundation.typed import TYPED, annotations_of, types_in
 from glassformer.train.recipe import Recipe
 
-WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 SHOWN = {int: "INT", float: "NUMBER", str: "TEXT"}
 
 
@@ -39,8 +38,9 @@ def kind_of(section: str, key: str, sections: tuple[str, ...]) -> tuple[str, Any
     known = annotations_of(annotations_of(Recipe)[section])
     if key in known:
         return f"{section}.{key}", known[key], True
-    if key.startswith("no_") and is_switch(known.get(key[3:])):
-        return f"{section}.{key[3:]}", bool, False
+    bare = key.removeprefix("no_")
+    if bare in known and is_switch(known[bare]):
+        return f"{section}.{bare}", bool, False
     homes = [each for each in sections if key in annotations_of(annotations_of(Recipe)[each])]
     if homes:
         raise ConfigError(f"{flag_of(section, key)} is not a setting. Did you mean {flag_of(homes[0], key)!r}?")
@@ -50,8 +50,8 @@ def kind_of(section: str, key: str, sections: tuple[str, ...]) -> tuple[str, Any
 
 
 def is_switch(kind: Any) -> bool:
-    """Whether a setting is either on or off."""
-    return kind is bool
+    """Whether a setting is either on or off, or not said."""
+    return bool in types_in(kind)
 
 
 def converted(place: str, kind: Any, text: str) -> object:
@@ -67,7 +67,7 @@ def converted(place: str, kind: Any, text: str) -> object:
         with redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
             return tyro.cli(leaf, args=[f"--value={typed}"], config=(tyro.conf.FlagConversionOff,)).value
     except SystemExit:
-        wanted = " or ".join(WORDS.get(each, "none") for each in allowed)
+        wanted = " or ".join(TYPED[each] for each in allowed)
         flag = flag_of(*place.split(".", 1))
         raise ConfigError(f"{flag} takes {wanted}; got {text!r}.") from None
 

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.foundation.errors import ConfigError, DataError
 
 Answer = TypeVar("Answer")
 
 UNKNOWN = "the vocabulary lacks a part of the line; the model read <unk> in its place"
-UTF8_MARK = b"\xef\xbb\xbf"
 
 
 def run(arguments: Arguments) -> int:
@@ -60,17 +60,11 @@ def batch_size(given: str | None, usual: int) -> int:
     return int(given)
 
 
-def lines_of(file: Iterable[bytes]) -> Iterator[str]:
-    """The lines of a UTF-8 file, as text. LF and CRLF end a line; a byte order mark at the head is taken off."""
-    for number, line in enumerate(file, start=1):
-        bare = line.removeprefix(UTF8_MARK) if number == 1 else line
-        try:
-            yield bare.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"Standard input, line {number}: byte {error.start + 1} (0x{bare[error.start]:02x}) is not valid "
-                "UTF-8. Convert it first, for instance: iconv -f latin1 -t utf-8."
-            ) from None
+def lines_of(file: HasLines) -> Iterator[str]:
+    """The lines of a UTF-8 stream, as text. LF and CRLF end a line; a byte order mark at the head is taken off."""
+    where = "Standard input, line "
+    for number, line in enumerate(bounded_lines(file, where), start=1):
+        yield decoded(line, f"{where}{number}")
 
 
 def answers(

@@ -12,10 +12,9 @@ labels   [1, 0]                                               <bos> 7 · ·     
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -23,13 +22,14 @@ from numpy.typing import NDArray
 
 from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded
+from glassformer.data.rows import check_lists, pad
 from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP
 from glassformer.data.words import FIRST_LABEL
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.foundation.tensors import check_read
-from glassformer.foundation.typed import came
+from glassformer.foundation.tensors import IDS, check_beside, check_keep, check_read, check_shape
+from glassformer.foundation.typed import came, expect
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,27 @@ class Batch:
 
     def __post_init__(self) -> None:
         check_read("tokens", self.tokens)
+        check_marks("keep", self.keep, "tokens", self.tokens)
         if self.source is not None:
             check_read("source", self.source)
+            check_beside("source", self.source, "tokens", self.tokens)
+        check_marks("source_keep", self.source_keep, "source", self.source)
         check_right("keep", self.keep)
         check_right("source_keep", self.source_keep)
+        self._check_labels()
+
+    def _check_labels(self) -> None:
+        if self.labels is None:
+            check_marks("label_keep", self.label_keep, "labels", None)
+            return
+        expect(self.labels, Tensor, "The labels of a batch", "Give torch.tensor(labels), or use Batch.labelled.")
+        check_beside("labels", self.labels, "tokens", self.tokens)
+        check_marks("label_keep", self.label_keep, "tokens", self.tokens)
+        if in_place(self.labels) and self.labels.shape != self.tokens.shape[:2]:
+            raise DataError(
+                f"Whole numbers [B, T] are a label for each token, so they have the shape of tokens, "
+                f"{list(self.tokens.shape[:2])}; got {list(self.labels.shape)}. Give [B] for a label a row."
+            )
 
     @classmethod
     def pairs(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
@@ -85,8 +102,7 @@ class Batch:
         check_lists(texts, "texts")
         _check_same_number(texts, labels, "text", "label")
         tokens, keep = pad([[BOS, *ids] for ids in texts])
-        found = torch.as_tensor(labels)
-        return cls(tokens, keep, labels=found[:, None] if found.is_floating_point() and found.ndim == 1 else found)
+        return cls(tokens, keep, labels=answers(labels))
 
     @classmethod
     def tagged(cls, rows: Sequence[Sequence[int]], tags: Sequence[Sequence[int]]) -> Batch:
@@ -133,8 +149,7 @@ class Batch:
         source_keep, there = _still_padded(self.source_keep, rows)
         labels = self.labels
         if labels is not None:
-            in_place = labels.ndim == 2 and not labels.is_floating_point()
-            labels = labels[rows, here] if in_place else labels[rows]
+            labels = labels[rows, here] if in_place(labels) else labels[rows]
         return Batch(
             tokens=self.tokens[rows, here],
             keep=keep,
@@ -147,6 +162,43 @@ class Batch:
     def _sides(self) -> list[tuple[Tensor, Tensor | None]]:
         sides = [(self.tokens, self.keep)]
         return sides if self.source is None else [*sides, (self.source, self.source_keep)]
+
+
+def check_marks(name: str, keep: Tensor | None, marked: str, values: Tensor | None) -> None:
+    """Refuse what does not say True or False of each place of `values`, or marks what is not there."""
+    check_keep(keep, name)
+    if keep is not None and values is None:
+        raise DataError(f"{name} marks places of {marked}; this batch has none. Give {marked} too, or leave it out.")
+    if values is not None:
+        check_shape(name, keep, marked, values)
+
+
+def in_place(labels: Tensor) -> bool:
+    """Whether these are labels of tokens, one in each place."""
+    return labels.ndim == 2 and not labels.is_floating_point()
+
+
+def answers(labels: object) -> Int[Tensor, " B"] | Float[Tensor, "B N"]:
+    """Labels, whole numbers from 0; or numbers, one a text or as many for each. Errors: `DataError` for all else."""
+    try:
+        found = torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        found = None
+    floats = found is not None and found.is_floating_point() and found.ndim in (1, 2)
+    if found is None or not (floats or (found.dtype in IDS and found.ndim == 1)):
+        raise DataError(
+            f"Labels are whole numbers, one a text, or floats, one a text or as many for each; got {came(labels)}. "
+            "Give labels by their numbers, from 0; write 3.0 for 3 where it is a quantity."
+        )
+    if floats:
+        return found[:, None] if found.ndim == 1 else found
+    if bool((found < 0).any()):
+        row = int((found < 0).nonzero()[0])
+        raise DataError(
+            f"Labels are counted from 0; got {int(found[row])} for text {row} (counted from 0). "
+            "Leave texts without a label out."
+        )
+    return found
 
 
 def check_right(name: str, keep: Tensor | None) -> None:
@@ -180,71 +232,6 @@ def _still_padded(keep: Tensor | None, rows: slice) -> tuple[Tensor | None, slic
     return None if bool(part.all()) else part, slice(width)
 
 
-def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]:
-    """Rows of different length as one tensor, <pad> on the right, and where it is real; None when it all is."""
-    lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
-    width = int(lengths.max(initial=0))
-    if width == 0:
-        raise DataError(
-            f"A batch needs at least one token, but came as {len(sequences)} sequences without any. "
-            f"Pass at least one sequence with at least one id."
-        )
-    real: NDArray[np.bool_] = np.arange(width)[None, :] < lengths[:, None]
-    tokens = np.full((len(sequences), width), PAD, np.int64)
-    tokens[real] = flat(sequences)
-    return torch.as_tensor(tokens), None if bool(real.all()) else torch.as_tensor(real)
-
-
-def flat(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """All ids, row after row. Errors: `DataError` naming row and place of what is no whole number."""
-    try:
-        return np.frombuffer(array("q", chain.from_iterable(rows)), np.int64)
-    except (TypeError, OverflowError):
-        check_rows(rows, "a batch, special tokens included,")
-        raise
-
-
-def check_lists(rows: Sequence[Sequence[object]], name: str) -> None:
-    """DataError unless `rows` is a list of lists: text is no list of ids yet, and a number alone is no row."""
-    for number, row in [(None, rows), *(enumerate(rows) if is_list(rows) else ())]:
-        if not is_list(row):
-            where = "they are" if number is None else f"row {number} (counted from 0) is"
-            raise DataError(
-                f"Rows in {name} are lists of token ids, but {where} {came(row)}. "
-                "Encode texts first, tokenizer.encode_all(texts); a single row is [ids]."
-            )
-
-
-def is_list(value: object) -> bool:
-    """Whether a value has a length and items, and is no text; so has a tensor with a dimension."""
-    try:
-        return not isinstance(value, str | bytes) and len(value) >= 0  # pyright: ignore[reportArgumentType]
-    except TypeError:
-        return False
-
-
-def check_rows(rows: Sequence[Sequence[int]], name: str) -> None:
-    """`check_lists`, and a DataError for what is no whole number in one of them, naming row and place."""
-    check_lists(rows, name)
-    for number, row in enumerate(rows):
-        if are_ids(row):
-            continue
-        place = next(place for place, id in enumerate(row) if not are_ids([id]))
-        raise DataError(
-            f"Rows in {name} hold whole numbers, but row {number} has {came(row[place])} at place {place} (both "
-            "counted from 0). Encode the text with the model's tokenizer."
-        )
-
-
-def are_ids(row: Iterable[int]) -> bool:
-    """Whether all of these are whole numbers of 64 bits; an array knows at once."""
-    try:
-        array("q", row)
-    except (TypeError, OverflowError):
-        return False
-    return True
-
-
 def _labelled(texts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> Batch:
     return Batch.labelled(texts, [label - FIRST_LABEL for (label,) in labels])
 
@@ -261,21 +248,6 @@ def collate(encoded: Encoded, indices: Sequence[int] | NDArray[np.int64], layout
     rows = [int(index) for index in indices]
     build = lookup(_BUILD, layout, "data.layout")
     return build([encoded.source[row] for row in rows], [encoded.target[row] for row in rows])
-
-
-def check_ids(rows: Sequence[Sequence[int]], vocab_size: int, name: str) -> None:
-    """DataError for an id outside the vocabulary, naming row and place as the caller has them, before any padding.
-
-    And for rows that are none, such as text.
-    """
-    check_rows(rows, name)
-    for row, ids in enumerate(rows):
-        if len(ids) and (min(ids) < 0 or max(ids) >= vocab_size):
-            place = next(place for place, id in enumerate(ids) if not 0 <= id < vocab_size)
-            raise DataError(
-                f"Ids in {name} must be from 0 to {vocab_size - 1}, the vocabulary of the model, but row {row}, column "
-                f"{place} (counted from 0) holds {ids[place]}. Encode the text with the model's tokenizer."
-            )
 
 
 def _check_same_number(

@@ -74,8 +74,9 @@ class DataConfig:
     """Labelled files: column of the text, by name or number from 1 (.jsonl: field); none: the first (.jsonl: text)."""
     label_column: str | None = None
     """Labelled files: column of the label, in the same way; none: the second (.jsonl: label)."""
-    header: bool = False
-    """The first line of a labelled file names its columns; so it is anyway where a column is given by name."""
+    header: bool | None = None
+    """The first line of a labelled file names its columns, as it does where one is given by name; none: not said, and
+    refused where it looks so."""
     skip_empty: bool = False
     """Skip (and count) pairs with an empty side. False refuses them, since they usually mean misaligned files."""
     symbols: int = 18
@@ -105,6 +106,7 @@ class DataConfig:
                 f"data.task={LABELLED!r} and data.layout={LABEL!r} go together: labels are there to be told; got "
                 f"data.task={self.task!r} and data.layout={self.layout!r}. Set both, or neither."
             )
+        self._check_names()
         self._check_files()
         self._check_use()
         self._check_sizes()
@@ -115,14 +117,40 @@ class DataConfig:
             raise ConfigError(f"split={split!r} is not known. {suggestion(split, SPLITS)}")
         return getattr(self, split), getattr(self, f"{split}_source"), getattr(self, f"{split}_target")
 
+    def named_files(self, split: str) -> list[str]:
+        """The files that a split is read from, one or two; none where the task makes its pairs.
+
+        Errors: `ConfigError` where the task reads files, and none is named.
+        """
+        found = [path for path in self.files(split) if path is not None]
+        if found or self.task not in FILES:
+            return found
+        if self.task == LABELLED:
+            raise ConfigError(
+                f"There is no file for the {split} texts. Set data.{split} to a file of lines with text, TAB, label."
+            )
+        raise ConfigError(
+            f"There is no file for the {split} pairs. Set data.{split} to a file of lines with source, TAB, target, or "
+            f"data.{split}_source and data.{split}_target to two parallel files, or data.task to a synthetic task."
+        )
+
     def _check_use(self) -> None:
-        """A setting that the task does not read would be ignored in silence."""
-        given = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
+        """A setting that the task does not read would be ignored in silence; a switch that is off asks for nothing."""
+        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        given = [name for name, (value, default) in values.items() if value != default and value is not False]
         for name in sorted({*unused(self.task)} & {*given}):
             whose = next(whose for names, whose, _ in USES if name in names)
             raise ConfigError(
                 f"data.{name} belongs to {whose}; got data.{name}={getattr(self, name)!r} with "
                 f"data.task={self.task!r}, which has no use for it. Leave it out."
+            )
+
+    def _check_names(self) -> None:
+        """An empty path is the folder that one is in, and no column has an empty name."""
+        paths = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target")]
+        for name in [name for name in (*paths, "text_column", "label_column") if getattr(self, name) == ""]:
+            raise ConfigError(
+                f"data.{name} names a {'file' if name in paths else 'column'}; got ''. Name one, or leave it out."
             )
 
     def _check_files(self) -> None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.config import LABEL, LABELLED, LAYOUTS, PAIRS, DataConfig, TokenizerConfig
 from glassformer.data.labelled import Columns, read_labelled, refuse_one_class
+from glassformer.data.lines import no_such_file
 from glassformer.data.pairs import Loaded, Pair, read_parallel, read_tsv
 from glassformer.data.sequences import Sequences
 from glassformer.data.synthetic import make_pairs
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.vocabulary import Tokenizer
 from glassformer.data.words import Labels
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import lookup
 
 
@@ -26,6 +28,23 @@ class Tokenizers(NamedTuple):
 
     source: Tokenizer
     target: Tokenizer
+
+
+Count = TypeVar("Count", int, NDArray[np.int64])
+
+
+def places(layout: str, source: Count, target: Count) -> tuple[Count, Count]:
+    """How many places so many ids take on the source side and in `tokens` of a `Batch`, special tokens counted.
+
+    x <eos> and <bos> y <eos>; or in one sequence, without a source side, x <sep> y, or <bos> x where a label is asked
+    for.
+    """
+    sides = {
+        "encoder-decoder": (source + 1, target + 2),
+        "encoder": (source * 0, source + 1 + target),
+        LABEL: (source * 0, source + 1),
+    }
+    return lookup(sides, layout, "data.layout")
 
 
 @dataclass(frozen=True)
@@ -41,17 +60,9 @@ class Encoded:
     def lengths(self, layout: str = LAYOUTS[0]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many places each sample takes in a batch of this layout, on the source side and in `tokens`.
 
-        Special tokens are counted: x <eos> and <bos> y <eos>; or in one sequence, without a source side, x <sep> y,
-        or <bos> x where a label is asked for.
+        Special tokens are counted, as `places` says.
         """
-        source, target = self.source.lengths, self.target.lengths
-        nothing = np.zeros_like(source)
-        sides = {
-            "encoder-decoder": (source + 1, target + 2),
-            "encoder": (nothing, source + 1 + target),
-            LABEL: (nothing, source + 1),
-        }
-        return lookup(sides, layout, "data.layout")
+        return places(layout, self.source.lengths, self.target.lengths)
 
 
 def load_pairs(config: DataConfig, split: str, seed: int = 0, labels: Labels | None = None) -> Loaded:
@@ -59,32 +70,26 @@ def load_pairs(config: DataConfig, split: str, seed: int = 0, labels: Labels | N
 
     Of labelled text a pair is (text, label); where `labels` are given, no other is taken.
     """
-    tsv, source, target = config.files(split)
+    files = config.named_files(split)
     if config.task == LABELLED:
-        return _load_labelled(config, split, labels)
+        columns = Columns(config.text_column, config.label_column, config.header)
+        loaded = read_labelled(files[0], columns, config.skip_empty, None if labels is None else labels.entries)
+        if split == "train":
+            refuse_one_class(files[0], loaded.pairs)
+        return loaded
     if config.task != PAIRS:
         return Loaded(make_pairs(config, split, seed), skipped=0)
-    if tsv is not None:
-        return read_tsv(tsv, config.skip_empty)
-    if source is not None and target is not None:
-        return read_parallel(source, target, config.skip_empty)
-    raise ConfigError(
-        f"There is no file for the {split} pairs. Set data.{split} to a file of lines with source, TAB, target, or "
-        f"data.{split}_source and data.{split}_target to two parallel files, or data.task to a synthetic task."
-    )
+    return (read_tsv if len(files) == 1 else read_parallel)(*files, skip_empty=config.skip_empty)
 
 
-def _load_labelled(config: DataConfig, split: str, labels: Labels | None) -> Loaded:
-    path = config.files(split)[0]
-    if path is None:
-        raise ConfigError(
-            f"There is no file for the {split} texts. Set data.{split} to a file of lines with text, TAB, label."
-        )
-    columns = Columns(config.text_column, config.label_column, config.header)
-    loaded = read_labelled(path, columns, config.skip_empty, None if labels is None else labels.entries)
-    if split == "train":
-        refuse_one_class(path, loaded.pairs)
-    return loaded
+def refuse_missing_files(config: DataConfig, splits: Sequence[str]) -> None:
+    """Refuse splits that have no file, or one that is not there, before the first of them is read.
+
+    Errors: `ConfigError` and `DataError`, as reading gives them.
+    """
+    for path in [path for split in splits for path in config.named_files(split)]:
+        if not Path(path).exists():
+            raise no_such_file(path)
 
 
 def build_tokenizers(config: TokenizerConfig, pairs: Sequence[Pair], *, labelled: bool = False) -> Tokenizers:

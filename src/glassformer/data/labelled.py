@@ -7,13 +7,18 @@ JSONL (.jsonl, .jsonl.gz)     {"text": "a good film", "label": 1}
 from __future__ import annotations
 
 import json
+import unicodedata
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from glassformer.data.pairs import Loaded, Origin, Pair, read_lines
+from glassformer.data.header import UNSAID, refuse_unsaid_header
+from glassformer.data.lines import read_lines
+from glassformer.data.pairs import Loaded, Origin, Pair
+from glassformer.data.vocabulary import utf8
 from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.keys import refuse_repeated_keys
 from glassformer.foundation.registry import suggestion
 
 
@@ -22,8 +27,8 @@ class Columns(NamedTuple):
 
     text: str | None = None
     label: str | None = None
-    header: bool = False
-    """Whether the first line names the columns; it does anyway where a column is given by name."""
+    header: bool | None = None
+    """Whether the first line names the columns; it does anyway where a column is given by name. None: nobody said."""
 
 
 class Row(NamedTuple):
@@ -32,6 +37,10 @@ class Row(NamedTuple):
     number: int
     text: str
     label: str
+
+
+BREAKS = ("Cc", "Zl", "Zp")
+"""Unicode's categories of control characters and line ends."""
 
 
 def read_labelled(
@@ -45,6 +54,7 @@ def read_labelled(
     columns = columns or Columns()
     is_json = str(path).lower().removesuffix(".gz").endswith(".jsonl")
     rows = from_json(path, columns) if is_json else from_tsv(path, columns)
+    unsaid = columns.header is None and not (is_json or by_name(columns.text) or by_name(columns.label))
     pairs: list[Pair] = []
     lines = array("q")
     skipped = 0
@@ -58,25 +68,38 @@ def read_labelled(
         if empty:
             skipped += 1
             continue
-        check_label(path, row, known)
+        check_label(path, row, known, unsaid)
         pairs.append(Pair(row.text, row.label))
         lines.append(row.number)
     if not pairs:
         raise DataError(f"{path}: there is no line with a text and a label, so nothing is left to read.")
+    if unsaid and known is None and lines[0] == 1:
+        refuse_unsaid_header(path, pairs)
     return Loaded(pairs, skipped, Origin((path, path), lines))
 
 
-def check_label(path: str | Path, row: Row, known: Collection[str] | None) -> None:
-    """Refuse a label with white space around it, which looks like another one, and a label outside the set."""
+def check_label(path: str | Path, row: Row, known: Collection[str] | None, unsaid: bool = False) -> None:
+    """Refuse a label with white space around it, which looks like another one, and a label outside the set.
+
+    And one of several lines, or with a TAB: labels are written one a line, and with their probabilities in columns.
+    `unsaid`: nobody said whether the first line names the columns.
+    """
     if row.label != row.label.strip():
         raise DataError(
             f"{path}:{row.number}: the label {row.label[:40]!r} has white space around it, which would make another "
             "label of it. Take the white space out."
         )
+    broken = next((each for each in row.label if unicodedata.category(each) in BREAKS), None)
+    if broken is not None:
+        raise DataError(
+            f"{path}:{row.number}: a label is one line of text, but {row.label[:40]!r} has {broken!r} in it, a line "
+            "end, a TAB or another control character. Take it out."
+        )
     if known is not None and row.label not in known:
         raise DataError(
             f"{path}:{row.number}: the label {row.label[:40]!r} is not one of those in the training text, so no model "
             f"could give it. {suggestion(row.label[:40], list(known)[:20])} Mend the line, or take it out."
+            f"{f' {UNSAID}' if unsaid and row.number == 1 else ''}"
         )
 
 
@@ -93,19 +116,20 @@ def refuse_one_class(path: str | Path, pairs: Sequence[Pair]) -> None:
 def from_tsv(path: str | Path, columns: Columns) -> Iterator[Row]:
     """The rows of a TSV file. Errors: `DataError` for a missing column, and for a line with more or fewer than it."""
     lines = read_lines(path)
-    names = lines[0].split("\t") if columns.header or by_name(columns.text) or by_name(columns.label) else None
-    text = place_of(columns.text, "text", 1, path, names)
-    label = place_of(columns.label, "label", 2, path, names)
+    named = bool(columns.header) or by_name(columns.text) or by_name(columns.label)
+    asked = named or columns.text is not None or columns.label is not None
+    first = lines[0].split("\t")
+    width = len(first) if asked else 2
+    text = place_of(columns.text, "text", 1, path, first, named=named)
+    label = place_of(columns.label, "label", 2, path, first, named=named)
     if text == label:
         raise ConfigError(f"Text and label stand in two columns, but both are column {text + 1} of {path}. Name two.")
-    asked = columns.text is not None or columns.label is not None
-    width = len(names) if names is not None else lines[0].count("\t") + 1 if asked else 2
     for number, line in enumerate(lines, start=1):
-        if number == 1 and names is not None:
+        if number == 1 and named:
             continue
         cells = line.split("\t") if line.strip() else [""] * width
         if len(cells) <= max(text, label) or len(cells) != width:
-            shape = "text, TAB, label" if not asked and names is None else f"{width} columns, as the first line has"
+            shape = f"{width} columns, as the first line has" if asked else "text, TAB, label"
             raise DataError(
                 f"{path}:{number}: a line is {shape}, but this one has {len(cells)} "
                 f"{'column' if len(cells) == 1 else 'columns'}: {line[:60]!r}. Separate the columns by one TAB each, "
@@ -115,23 +139,27 @@ def from_tsv(path: str | Path, columns: Columns) -> Iterator[Row]:
 
 
 def by_name(column: str | None) -> bool:
-    """Whether a column is given by its name."""
-    return column is not None and not column.isdecimal()
+    """Whether a column is given by its name; a number has at most nine digits."""
+    return column is not None and not (column.isdecimal() and len(column) < 10)
 
 
-def place_of(column: str | None, what: str, usual: int, path: str | Path, names: Sequence[str] | None) -> int:
-    """The place of a column, counted from 0. Errors: `DataError` naming the columns that there are."""
+def place_of(column: str | None, what: str, usual: int, path: str | Path, first: Sequence[str], *, named: bool) -> int:
+    """The place of a column, counted from 0, in a file that begins with the cells `first`, which name them or not.
+
+    Errors: `DataError` naming the columns that there are.
+    """
+    shown = ", ".join(repr(each[:40]) for each in first[:20])
     if by_name(column):
-        assert names is not None
-        if column in names:
-            return names.index(column)
-        raise DataError(
-            f"{path}:1: there is no column {column!r}, which data.{what}_column names. {suggestion(str(column), names)}"
-        )
+        if column in first:
+            return first.index(column)
+        hint = suggestion(str(column)[:40], [each[:40] for each in first[:20]])
+        raise DataError(f"{path}:1: there is no column {column!r:.60}, which data.{what}_column names. {hint}")
     place = int(column or usual)
-    if place < 1 or (names is not None and place > len(names)):
-        there = f"{len(names)} columns: {', '.join(map(repr, names))}" if names else "columns counted from 1"
-        raise DataError(f"{path}:1: data.{what}_column is {place}, but the file has {there}. Name one of them.")
+    if place < 1 or ((named or column is not None) and place > len(first)):
+        there = f"{len(first)} {'column' if len(first) == 1 else 'columns'}, counted from 1"
+        raise DataError(
+            f"{path}:1: data.{what}_column is {place}, but the first line has {there}: {shown}. Name one of them."
+        )
     return place - 1
 
 
@@ -143,30 +171,48 @@ def from_json(path: str | Path, columns: Columns) -> Iterator[Row]:
             "Leave data.header out."
         )
     text, label = columns.text or "text", columns.label or "label"
+    spelled: dict[str, tuple[bool, int]] = {}
     for number, line in enumerate(read_lines(path), start=1):
-        try:
-            value: object = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+        record = object_in(line, f"{path}:{number}")
+        row = Row(number, *(field_of(record, name, path, number) for name in (text, label)))
+        quoted, before = spelled.setdefault(row.label, (isinstance(record[label], str), number))
+        if quoted != isinstance(record[label], str):
             raise DataError(
-                f"{path}:{number}: a line is one JSON object, but this one is not valid JSON ({reason[:80]}): "
-                f"{line[:60]!r}. Write each object on one line, as json.dumps does, and nothing between."
-            ) from None
-        if not isinstance(value, dict):
-            raise DataError(f"{path}:{number}: a line is one JSON object, but this one is {line[:60]!r}.")
-        record = cast("dict[str, object]", value)
-        yield Row(number, *(field_of(record, name, path, number) for name in (text, label)))
+                f"{path}:{number}: one label is spelled in one way, but {row.label[:40]!r} is "
+                f"{'a number here and text' if quoted else 'text here and a number'} in line {before}. If they are the "
+                "same, write both alike; if not, give them two names."
+            )
+        yield row
+
+
+def object_in(line: str, place: str) -> dict[str, object]:
+    """The JSON object in a line. Errors: `DataError` for anything else, and for a field that stands there twice."""
+    try:
+        value: object = json.loads(line, object_pairs_hook=refuse_repeated_keys)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise DataError(
+            f"{place}: a line is one JSON object, but this one is not valid JSON ({reason[:80]}): "
+            f"{line[:60]!r}. Write each object on one line, as json.dumps does: each key once, and nothing between."
+        ) from None
+    if not isinstance(value, dict):
+        raise DataError(f"{place}: a line is one JSON object, but this one is {line[:60]!r}.")
+    return cast("dict[str, object]", value)
 
 
 def field_of(record: dict[str, object], name: str, path: str | Path, number: int) -> str:
     """A field as text; a whole number is written out, as labels often are numbers."""
     if name not in record:
         raise DataError(
-            f"{path}:{number}: the object has no field {name!r}. {suggestion(name, record)} "
+            f"{path}:{number}: the object has no field {name!r}. {suggestion(name, list(record)[:20])[:200]} "
             "Name the fields by data.text_column and data.label_column."
         )
     value = record[name]
     if isinstance(value, str):
+        try:
+            utf8(value)
+        except DataError as error:  # JSON can spell half a character: "\ud83d"
+            raise DataError(f"{path}:{number}: the field {name!r}: {error}") from None
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

@@ -1,19 +1,14 @@
-"""Pairs of texts from files: two parallel files, or one with TABs; plain or gzip. Nothing is dropped in silence.
-
-Lines end with LF or CRLF and with nothing else, so that the two sides cannot drift apart at an odd white space such
-as U+2028. A byte order mark at the head of a file is taken off. All text is UTF-8.
-"""
+"""Pairs of texts from files: two parallel files, or one with TABs; plain or gzip. Nothing is dropped in silence."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from glassformer.data.lines import read_lines
 from glassformer.foundation.errors import DataError
 
 
@@ -69,47 +64,6 @@ def read_tsv(path: str | Path, skip_empty: bool = False) -> Loaded:
             )
         rows.append((cells[0], cells[1]))
     return _without_empty(rows, (path, path), skip_empty)
-
-
-def read_lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 text file, plain or gzip. DataError naming file, line and byte of what is no text."""
-    lines = _read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()  # what stands behind the last line end is no line
-    if not lines:
-        raise DataError(f"{path}: the file is empty. Give a file with at least one line.")
-    return [_decode(line.removesuffix(b"\r"), path, number) for number, line in enumerate(lines, start=1)]
-
-
-def _read_bytes(path: str | Path) -> bytes:
-    try:
-        content = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file. Check the path; it counts from {Path.cwd()}.") from None
-    except OSError as error:
-        raise DataError(f"{path}: the file cannot be read ({error.strerror}). Give a readable text file.") from None
-    if not content.startswith(b"\x1f\x8b"):  # how every gzip file begins, whatever its name
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip file is damaged ({error}). Fetch or compress it again.") from None
-
-
-def _decode(line: bytes, path: str | Path, number: int) -> str:
-    place = line.find(b"\0")
-    if place >= 0:
-        raise DataError(
-            f"{path}:{number}: byte {place + 1} of the line is NUL, which text never holds. "
-            f"The file is binary or UTF-16; save it as UTF-8 text."
-        )
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}:{number}: byte {error.start + 1} of the line (0x{line[error.start]:02x}) is not valid UTF-8. "
-            f"Save the file as UTF-8, for instance: iconv -f latin1 -t utf-8 FILE."
-        ) from None
 
 
 def _without_empty(rows: Iterable[tuple[str, str]], paths: tuple[str | Path, str | Path], skip_empty: bool) -> Loaded:

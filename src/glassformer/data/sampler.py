@@ -8,7 +8,7 @@ little padding on either side; equal ones stand in random order. Cut by a budget
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ class BatchSampler:
     Multi30k English-German (29,000 pairs, shared bpe of 8,000, 4,096 places): 2 % of the places are padding, of 55 %
     in random order. `pool` samples, drawn at random, are sorted together; a small pool mixes the batches more and pads
     more (12,000: 4 %). None sorts all together: all batches of an epoch differ then by chance among equals only.
+    `place` says where a user finds one side of a sample, for the error of one that no batch holds.
     """
 
     def __init__(
@@ -39,12 +40,13 @@ class BatchSampler:
         batch_tokens: int,
         seed: int = 0,
         pool: int | None = None,
+        place: Callable[[int, str], str] | None = None,
     ) -> None:
         self.source = np.asarray(lengths_source, np.int64)
         self.target = np.asarray(lengths_target, np.int64)
         self.batch_tokens, self.seed = batch_tokens, seed
         self.pool = len(self.source) if pool is None else pool
-        self._check()
+        self._check(place or by_number)
         self._lengths_differ = any(side.min() < side.max() for side in (self.source, self.target))
         self._last: tuple[int, list[Indices]] = (-1, [])  # the epoch made last, as it is asked for step by step
         self._starts = [0]  # the first step of each epoch, as far as known
@@ -120,7 +122,7 @@ class BatchSampler:
             return self._starts[1]
         return len(self._batches(epoch))
 
-    def _check(self) -> None:
+    def _check(self, place: Callable[[int, str], str]) -> None:
         if len(self.source) != len(self.target) or not len(self.source):
             raise DataError(
                 f"A sampler needs one source and one target length for each sample, and at least one sample, but got "
@@ -128,13 +130,18 @@ class BatchSampler:
             )
         if self.pool < 1 or self.seed < 0:
             raise ConfigError(f"pool must be at least 1 and seed at least 0, but they are {self.pool} and {self.seed}.")
-        too_long = np.flatnonzero(self.source + self.target > self.batch_tokens)
-        if len(too_long):
-            worst = int(too_long[np.argmax((self.source + self.target)[too_long])])
-            length = int(self.source[worst] + self.target[worst])
+        both = self.source + self.target
+        if both.max() > self.batch_tokens:
+            row = int(both.argmax())
+            side = "source" if self.source[row] > self.target[row] else "target"
             raise DataError(
-                f"A batch must hold its longest sample, but {len(too_long)} do not fit in batch_tokens = "
-                f"{self.batch_tokens}: sample {worst} (counted from 0) is the longest, {self.source[worst]} source "
-                f"and {self.target[worst]} target tokens. Set training.batch_tokens to at least {length}, or shorten "
-                f"the samples."
+                f"{place(row, side)} belongs to the longest sample, which has {both[row]} tokens, special ones "
+                f"included, but a batch holds training.batch_tokens={self.batch_tokens}. Set it to at least "
+                f"{both[row]}, or take the sample out; so it is with {int((both > self.batch_tokens).sum())} of "
+                f"{len(both)}."
             )
+
+
+def by_number(row: int, side: str) -> str:
+    """One side of a sample, where nobody knows more of it."""
+    return f"The {side} of sample {row} (counted from 0)"

@@ -110,6 +110,14 @@ class Labels(_Listed):
     kind = "label"
     joint = "\n"
 
+    def __init__(self, entries: Sequence[str]) -> None:
+        super().__init__(entries)
+        for place, entry in enumerate(self.entries):
+            if not entry.strip():
+                raise DataError(
+                    f"A label is a name; label {place} (counted from 0) is {entry!r}. Name it, or leave its texts out."
+                )
+
     @staticmethod
     def cut(text: str) -> list[str]:
         return [text]

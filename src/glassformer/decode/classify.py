@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from glassformer.data.batch import pad
+from glassformer.data.rows import pad
 from glassformer.data.vocabulary import BOS
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.data.batch import check_ids, pad
+from glassformer.data.rows import check_ids, pad
 from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Int, Tensor

@@ -1,10 +1,13 @@
-"""What a user gives a model to read: ids [B, T] or features [B, T, I], and anything else refused by name."""
+"""What a user gives a model to read: ids [B, T] or features [B, T, I], and anything else refused by name.
+
+And what belongs to it: which places are real, and as many rows beside it.
+"""
 
 from __future__ import annotations
 
 import torch
 
-from glassformer.foundation.errors import DataError
+from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Tensor
 from glassformer.foundation.typed import came
 
@@ -41,3 +44,31 @@ def mended(name: str, given: Tensor, features: bool | None) -> str:
     if given.ndim == 2:
         return f"Ids are whole numbers: {name}.long()."
     return "Give one row for each sequence of the batch."
+
+
+def check_keep(keep: object, name: str = "keep") -> None:
+    """Raises `ConfigError` for a mask of numbers: in some libraries they mean True and False, in others addends."""
+    if keep is not None and getattr(keep, "dtype", None) != torch.bool:
+        got = keep.dtype if isinstance(keep, Tensor) else came(keep)
+        raise ConfigError(
+            f"{name} must be boolean, True at real keys; got {got}. "
+            f"Use {name}.bool() for a 0/1 mask, and bias= for numbers added to the scores."
+        )
+
+
+def check_shape(name: str, keep: Tensor | None, marked: str, values: Tensor) -> None:
+    """Raises `DataError` for a mask that has not one value for each place of `values` [B, T, ...]."""
+    if keep is not None and keep.shape != values.shape[:2]:
+        raise DataError(
+            f"{name} says of each place of {marked} whether it is real, so both have one shape [B, T]; got {name} "
+            f"{list(keep.shape)} and {marked} {list(values.shape[:2])}. Give keep=None where nothing is padding."
+        )
+
+
+def check_beside(name: str, given: Tensor, beside: str, values: Tensor) -> None:
+    """Raises `DataError` for more or fewer rows than stand beside them."""
+    if given.shape[:1] != values.shape[:1]:
+        raise DataError(
+            f"Row i of {name} belongs to row i of {beside}, so both have as many; got {name} {list(given.shape)} and "
+            f"{beside} {list(values.shape)}. Give each sequence its own."
+        )

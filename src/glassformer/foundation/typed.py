@@ -22,6 +22,8 @@ WORDS: Mapping[type, str] = {
     bool: "True or False",
     NoneType: "None",
 }
+TYPED: Mapping[type, str] = {**WORDS, bool: "true or false", NoneType: "none"}
+"""The same as they are typed, in a recipe or on the command line."""
 
 
 @cache

@@ -94,7 +94,7 @@ class ModelConfig:
             )
         if getattr(self.head, "pooling", None) == "first" and self.stack.causal:
             raise ConfigError(
-                "head.pooling='first' takes the first vector, which in a causal stack has read nothing but its own "
+                "pooling='first' takes the first vector, which in a causal stack has read nothing but its own "
                 "place. Take pooling='mean' or 'attention', or a stack that reads both ways."
             )
 

@@ -21,7 +21,7 @@ class SequenceHead(nn.Module):
 
     def __init__(self, d_model: int, n_outputs: int, *, pooling: str = "mean", dropout: float = 0.0) -> None:
         super().__init__()
-        self.pooling = lookup(POOLINGS, pooling, "head.pooling")(d_model)
+        self.pooling = lookup(POOLINGS, pooling, "pooling")(d_model)
         self.dropout = Dropout(dropout)
         self.weight = nn.Parameter(torch.empty(n_outputs, d_model))
         self.bias = nn.Parameter(torch.zeros(n_outputs))

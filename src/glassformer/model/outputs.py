@@ -76,10 +76,10 @@ def check_labels(n_labels: int) -> None:
         )
 
 
-def check_dropout(dropout: float) -> None:
-    """Refuse a chance that is none."""
+def check_dropout(dropout: float, name: str = "head.dropout") -> None:
+    """Refuse a chance that is none; `name` is how the setting is called where it was set."""
     if not 0.0 <= dropout < 1.0:
-        raise ConfigError(f"head.dropout must be at least 0 and below 1; got {dropout}. Try dropout=0.1.")
+        raise ConfigError(f"{name} must be at least 0 and below 1; got {dropout}. Try {name}=0.1.")
 
 
 def output_to_dict(output: Output) -> dict[str, Any]:

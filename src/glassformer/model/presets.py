@@ -34,6 +34,11 @@ from glassformer.model.config import ModelConfig, StackConfig
 from glassformer.model.outputs import Lm, Tag
 
 
+def _sizes(d_model: int, n_heads: int, n_layers: int, **more: int) -> dict[str, Any]:
+    """Those of a stack whose feed-forward branch is four times as wide as its residual stream, as most are."""
+    return {"d_model": d_model, "n_heads": n_heads, "n_layers": n_layers, "d_ff": 4 * d_model, **more}
+
+
 def _vaswani(**sizes: Any) -> ModelConfig:
     """Vaswani et al. 2017, table 3: one vocabulary, and one matrix for both embeddings and the head."""
     stack = StackConfig(n_layers=6, norm_placement="post", **sizes)
@@ -42,26 +47,14 @@ def _vaswani(**sizes: Any) -> ModelConfig:
 
 def _gpt2(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
     """Radford et al. 2019, section 2.3: norms before the branches, learned positions, a tied head."""
-    sizes: dict[str, Any] = {
-        "d_model": d_model,
-        "n_heads": n_heads,
-        "n_layers": n_layers,
-        "d_ff": 4 * d_model,
-        "max_len": 1024,
-    }
+    sizes = _sizes(d_model, n_heads, n_layers, max_len=1024)
     stack = StackConfig(positions="learned", activation="gelu_tanh", attention_dropout=0.1, causal=True, **sizes)
     return ModelConfig(50_257, decoder=stack, scale_embeddings=False, init="normal")
 
 
 def _bert(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
     """Devlin et al. 2019: two segments, learned positions, norms after the sum; the head for masked tokens."""
-    sizes: dict[str, Any] = {
-        "d_model": d_model,
-        "n_heads": n_heads,
-        "n_layers": n_layers,
-        "d_ff": 4 * d_model,
-        "max_len": 512,
-    }
+    sizes = _sizes(d_model, n_heads, n_layers, max_len=512)
     stack = StackConfig(
         n_segments=2,
         embedding_norm=True,
@@ -82,13 +75,7 @@ def _t5(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
     The vocabulary is the published weights': 32,000 pieces and 100 sentinels, filled up to 32,128. T5 also has dropout
     behind the last norm of a stack, which is not done here.
     """
-    sizes: dict[str, Any] = {
-        "d_model": d_model,
-        "n_heads": n_heads,
-        "d_head": 64,
-        "n_layers": n_layers,
-        "d_ff": 4 * d_model,
-    }
+    sizes = _sizes(d_model, n_heads, n_layers, d_head=64)
     stack = StackConfig(
         norm="rms",
         norm_eps=1e-6,

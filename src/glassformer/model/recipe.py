@@ -9,7 +9,7 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.foundation.typed import check_types
 from glassformer.model.config import ModelConfig, StackConfig
-from glassformer.model.outputs import Classify, Lm
+from glassformer.model.outputs import Classify, Lm, check_dropout
 
 LOOK_BACK = ("sinks", "stride", "block", "summary")
 """Settings of causal attention, which the encoder of an encoder-decoder leaves to the decoder."""
@@ -125,6 +125,7 @@ class ModelRecipe:
 
     def __post_init__(self) -> None:
         check_types(self, "model")
+        check_dropout(self.head_dropout, "model.head_dropout")
         for name in ("encoder_layers", "decoder_layers"):
             if self._layers(name) < 1 and getattr(self, name) is not None:
                 raise ConfigError(

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from glassformer.attend import Mask, choose
-from glassformer.attend.mask import check_keep
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.foundation.tensors import check_beside, check_keep, check_shape
 from glassformer.model.stack_config import StackConfig
 from glassformer.parts import (
     ACTIVATIONS,
@@ -76,12 +76,13 @@ class Stack(nn.Module):
 
         A stack with `n_features` reads vectors in place of ids; one with `n_segments` takes the part that each token
         belongs to. Errors: `DataError` for an id outside the vocabulary, for features that are not finite, for a
-        sequence longer than max_len and for a `keep` of another shape than what it marks: stretched over it, a key
-        would count as another's; `ConfigError` for segments where the stack has none.
+        sequence longer than max_len, for a memory of more or fewer rows, and for a `keep` of another shape than what it
+        marks: stretched over it, a key would count as another's; `ConfigError` for segments where the stack has none.
         """
         check_keep(keep)
         check_shape("keep", keep, "tokens", tokens)
         if memory is not None:
+            check_beside("memory (or source)", memory, "tokens", tokens)
             check_shape("memory_keep", memory_keep, "memory", memory)
         x = self.embedding(tokens)
         if self.token_dropout.p and self.training:
@@ -166,15 +167,6 @@ class Stack(nn.Module):
         block = self.blocks[-1]
         assert isinstance(block, Block)
         return block.feed_forward.norm_sum
-
-
-def check_shape(name: str, keep: Tensor | None, marked: str, values: Tensor) -> None:
-    """Raises `DataError` for a mask that has not one value for each place of `values` [B, T, ...]."""
-    if keep is not None and keep.shape != values.shape[:2]:
-        raise DataError(
-            f"{name} says of each place of {marked} whether it is real, so both have one shape [B, T]; got {name} "
-            f"{list(keep.shape)} and {marked} {list(values.shape[:2])}. Give keep=None where nothing is padding."
-        )
 
 
 def whole(tokens: Int[Tensor, "B T"] | Float[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.foundation.errors import CheckpointError
+from glassformer.foundation.keys import refuse_repeated_keys
 
 LARGEST = 32 * 2**20  # bytes; the vocabulary of a large tokenizer takes about 10 MiB
 DEEPEST = 64
@@ -77,15 +78,6 @@ def readable(path: Path) -> Generator[None, None, None]:
 def refuse_constant(name: str) -> Any:
     """NaN and Infinity are no JSON, and no setting of ours."""
     raise ValueError(f"{name} is not a JSON number")
-
-
-def refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A key given twice means one thing to one reader and another to the next."""
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"key {next(name for name in names if names.count(name) > 1)[:60]!r} is given twice")
-    return value
 
 
 def deeper_than(value: Any, limit: int) -> bool:

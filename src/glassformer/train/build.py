@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from glassformer.data.dataset import Tokenizers
 from glassformer.model.transformer import Transformer
+from glassformer.store.checkpoint import Loaded
 from glassformer.train.breaks.table import BREAKS, break_names
 from glassformer.train.objective import Objective, objective_for
 from glassformer.train.prepare import model_config
 from glassformer.train.recipe import Recipe
+from glassformer.train.resumable import refuse_other_model
 
 
 def new_model(recipe: Recipe, tokenizers: Tokenizers) -> Transformer:
@@ -34,6 +38,11 @@ def as_recipe(model: Transformer, recipe: Recipe) -> Transformer:
             if name in SURGERY:
                 SURGERY[name](model)
     return model
+
+
+def refuse_changed(run: Path, loaded: Loaded, recipe: Recipe) -> None:
+    """Refuse a run whose recipe was changed so that it asks for another model than its checkpoint holds."""
+    refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))
 
 
 def objective_of(model: Transformer, recipe: Recipe) -> Objective:

@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 
 from glassformer.data.batch import Batch, collate
 from glassformer.data.config import LABEL
-from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, encode_pairs, load_pairs
+from glassformer.data.dataset import (
+    Encoded,
+    Tokenizers,
+    build_tokenizers,
+    encode_pairs,
+    load_pairs,
+    refuse_missing_files,
+)
 from glassformer.data.pairs import Origin, Pair
 from glassformer.data.sampler import BatchSampler
 from glassformer.data.words import Labels
@@ -89,17 +96,25 @@ class Prepared:
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given."""
     seed, layout = recipe.training.seed, recipe.data.layout
+    refuse_missing_files(recipe.data, ("train", "dev"))
     train = load_pairs(recipe.data, "train", seed, known_labels(tokenizers))
     tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs, labelled=layout == LABEL)
     encoded = encode_pairs(train.pairs, tokenizers)
     check_lengths(encoded, recipe, "train", train.origin)
-    check_batch(encoded, recipe, train.origin)
+    training, text = recipe.training, layout == LABEL
+    sampler = BatchSampler(
+        *encoded.lengths(layout),
+        training.batch_tokens,
+        seed,
+        training.pool,
+        lambda row, side: place(row, "text" if text else side, "train", train.origin),
+    )
     return Prepared(
         recipe,
         tokenizers,
         Split(train.pairs, encoded, train.skipped, train.origin),
         prepare_split(recipe, tokenizers, "dev"),
-        BatchSampler(*encoded.lengths(layout), recipe.training.batch_tokens, seed, recipe.training.pool),
+        sampler,
     )
 
 
@@ -135,20 +150,6 @@ def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin |
                 f"{where} has {lengths[row]} tokens, but a sequence may have at most model.max_len={limit}, special "
                 f"ones included. Raise model.max_len to {lengths.max()}, or take the long pairs out."
             )
-
-
-def check_batch(encoded: Encoded, recipe: Recipe, origin: Origin | None) -> None:
-    """Refuses a training pair that no batch can hold. Errors: `DataError` naming its place."""
-    source, target = encoded.lengths(recipe.data.layout)
-    both, budget = source + target, recipe.training.batch_tokens
-    if len(both) and both.max() > budget:
-        row = int(both.argmax())
-        side = "text" if recipe.data.layout == LABEL else "source" if source[row] > target[row] else "target"
-        raise DataError(
-            f"{place(row, side, 'train', origin)} belongs to the longest sample, which has {both[row]} tokens, special "
-            f"ones included, but a batch holds training.batch_tokens={budget}. Set it to at least {both[row]}, or take "
-            f"the pair out; so it is with {int((both > budget).sum())} of {len(both)}."
-        )
 
 
 def place(row: int, side: str, split: str, origin: Origin | None) -> str:

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from glassformer.data.config import EQUAL_LENGTHS, LABEL, PAIRS, SPLITS, DataConfig, TokenizerConfig, unused
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
-from glassformer.foundation.typed import annotations_of, check_types, types_in
+from glassformer.foundation.typed import TYPED, annotations_of, check_types, is_of, types_in
 from glassformer.model.recipe import ModelRecipe
 from glassformer.train.breaks.table import break_names, check_possible
 from glassformer.train.optimizer_config import OptimizerConfig
@@ -33,6 +33,8 @@ from glassformer.train.settings import (
 
 Section = TypeVar("Section")
 
+LARGEST = 2**20
+"""Bytes of a recipe; a device such as /dev/zero has no end."""
 NAMED = Path(__file__).parents[1] / "recipes"
 DEFAULTS = {each.name: each.default for each in fields(DataConfig)}
 
@@ -55,8 +57,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_types(self)
-        if self.name in ("", ".", "..") or any(each in self.name for each in "/\\\0"):
-            raise ConfigError(f"name must be a plain name without slashes, as it names a folder; got {self.name!r}.")
+        if self.name.strip() in ("", ".", "..") or any(each in self.name for each in "/\\\0"):
+            raise ConfigError(
+                f"name must be a plain name without slashes, as it names a folder; got {self.name!r}. "
+                'Try name = "my-run".'
+            )
         labels = 2 if self.data.layout == LABEL else None
         config = self.model.build(self.data.layout, vocab_size=1, n_labels=labels)  # what cannot be is refused at once
         check_possible(break_names(self.training.broken), config)
@@ -114,9 +119,14 @@ def load_recipe(target: str | Path) -> Recipe:
 def read_recipe(path: Path) -> Recipe:
     """The recipe in a TOML file; what it leaves out has its default, and its name is the file's."""
     try:
-        table = tomllib.loads(path.read_text("utf-8-sig"))
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
     except OSError as error:
         raise ConfigError(f"The recipe {path} cannot be read: {error.strerror}.") from None
+    if len(content) > LARGEST:
+        raise ConfigError(f"{path} has more than {LARGEST:,} bytes, which no recipe has. Name another file.")
+    try:
+        table = tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
     except (ValueError, RecursionError) as error:  # of TOML, or of Python for a number of 4,301 digits
@@ -148,13 +158,12 @@ def read_table(kind: type[Section], table: Mapping[str, Any], file: str, section
 def read_value(kind: Any, value: object, place: str) -> object:
     """`value` if it is of the type that the setting has; a whole number is good enough for a float."""
     allowed = types_in(kind)
-    if type(value) in allowed:
-        return value
-    if type(value) is int and float in allowed and abs(value) <= sys.float_info.max:
-        return float(value)
-    words = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
-    wanted = " or ".join(words.get(each, "a section") for each in allowed if each is not NoneType)
-    raise ConfigError(f"{place} must be {wanted}; got {written(value)[:60]}.")
+    as_float = type(value) is int and int not in allowed
+    if not is_of(value, allowed) or (as_float and abs(cast("int", value)) > sys.float_info.max):
+        words = {**TYPED, str: "text in quotes"}
+        wanted = " or ".join(words.get(each, "a section") for each in allowed if each is not NoneType)
+        raise ConfigError(f"{place} must be {wanted}; got {written(value)[:60]}.")
+    return float(cast("int", value)) if as_float else value
 
 
 def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:

@@ -17,13 +17,13 @@ from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest
 from glassformer.store.lock import RunLock
-from glassformer.train.build import as_recipe, new_model
+from glassformer.train.build import as_recipe, new_model, refuse_changed
 from glassformer.train.chosen import chosen
 from glassformer.train.optimizer import load_optimizer_state
 from glassformer.train.precision import choose_precision
-from glassformer.train.prepare import Prepared, model_config, prepare
+from glassformer.train.prepare import Prepared, prepare
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe
-from glassformer.train.resumable import refuse_other_data, refuse_other_model, standing
+from glassformer.train.resumable import refuse_other_data, standing
 from glassformer.train.running import Session
 
 __all__ = ["Session", "resume", "start"]
@@ -65,7 +65,7 @@ def resume(run: Path) -> Session:
         loaded = load(found.folder, device=device)
         so_far = standing(loaded.state, found.folder, recipe.training.metric)
         prepared = prepare(recipe, loaded.tokenizers)
-        refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))
+        refuse_changed(run, loaded, recipe)
         refuse_other_data(run, so_far.data, prepared.fingerprints())
         notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
         model = as_recipe(loaded.model, recipe)

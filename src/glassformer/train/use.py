@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from glassformer.data.config import LABEL
+from glassformer.data.dataset import places
 from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.answer import ASKED, MODELS, USUAL, answer
@@ -15,9 +16,10 @@ from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
-from glassformer.train.build import as_recipe, objective_of
+from glassformer.train.build import as_recipe, objective_of, refuse_changed
 from glassformer.train.evaluate import BY_LENGTH, evaluate_model
 from glassformer.train.events import Metric
+from glassformer.train.other_data import refuse_unscorable
 from glassformer.train.passed_over import told
 from glassformer.train.prepare import prepare_split
 from glassformer.train.recipe import Recipe, load_recipe
@@ -49,11 +51,15 @@ Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
 def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool = False) -> Figures:
     """The scores of the run's best checkpoint on a split; `recipe` is the run's own, with other data or decoding.
 
+    Errors: `ConfigError` for data that the model cannot answer; `CheckpointError` for a recipe that was changed so that
+    the model is another.
+
     Of a classifier also `labels` and `confusion`, label by label. Of answers, where it is asked for, also `by_length`:
     exact match and number of the pairs whose source has so many tokens.
     """
     if by_length and recipe.data.layout == LABEL:
         raise ConfigError(f"Answers can be scored by length; {run} gives labels. Leave --by-length out.")
+    refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
     loaded = _load(run, recipe)
     data = prepare_split(recipe, loaded.tokenizers, split)
     scores = evaluate_model(
@@ -109,7 +115,9 @@ def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> It
 
 def parameters(run: Path) -> tuple[list[Row], int]:
     """Where the parameters of the best checkpoint are, and how many; a tensor used twice stands once."""
-    rows, total = count_parameters(told(load(run)).model)
+    loaded = told(load(run))
+    refuse_changed(run, loaded, load_recipe(run / "recipe.toml"))
+    rows, total = count_parameters(loaded.model)
     return [row for row in rows if row.same_as is None], total
 
 
@@ -137,7 +145,8 @@ def _read(loaded: Loaded, lines: Iterable[tuple[int, str]], layout: str) -> Iter
     limit = (of_model.encoder or of_model.stack).max_len
     for number, line in lines:
         ids = loaded.tokenizers.source.encode(line)
-        length = 2 * len(ids) + 1 if layout == "encoder" else len(ids) + 1
+        alone, whole = places(layout, len(ids), len(ids))  # blanks are as many as the source; a decoder writes its own
+        length = alone or whole
         if limit is not None and length > limit:
             more = {"encoder": "<sep> and as many blanks", LABEL: "<bos>"}.get(layout, "<eos>")
             raise DataError(
@@ -160,5 +169,6 @@ def _load(run: Path, recipe: Recipe) -> Loaded:
     device, _ = choose_device(recipe.training.device)
     choose_threads(from_environment()[0] or recipe.training.threads)  # training alone must have as many as before
     loaded = told(load(run, device=device))
+    refuse_changed(run, loaded, recipe)
     as_recipe(loaded.model, recipe)
     return loaded

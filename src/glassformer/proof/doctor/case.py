@@ -9,7 +9,7 @@ from pathlib import Path
 
 from glassformer.data.batch import Batch, collate
 from glassformer.data.config import FILES, LABEL
-from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, load_pairs
+from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, load_pairs, places
 from glassformer.data.sequences import Sequences
 from glassformer.data.vocabulary import SPECIALS
 from glassformer.foundation.errors import CheckpointError, GlassformerError
@@ -19,11 +19,10 @@ from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
 from glassformer.proof.check.table import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
-from glassformer.train.build import as_recipe, new_model, objective_of
+from glassformer.train.build import as_recipe, new_model, objective_of, refuse_changed
 from glassformer.train.objective import Objective
-from glassformer.train.prepare import Split, model_config, read_split
+from glassformer.train.prepare import Split, read_split
 from glassformer.train.recipe import Recipe
-from glassformer.train.resumable import refuse_other_model
 
 Pairs = list[tuple[list[int], list[int]]]
 """(source, target) as ids, without special tokens."""
@@ -69,7 +68,7 @@ class Case:
         Errors: `CheckpointError` where the recipe was changed and asks for another model.
         """
         if isinstance(self.loaded, Loaded):
-            refuse_other_model(self.run, self.loaded.model.config, model_config(self.recipe, self.loaded.tokenizers))
+            refuse_changed(self.run, self.loaded, self.recipe)
             return as_recipe(self.loaded.model, self.recipe).double().eval()
         return self.fresh
 
@@ -127,7 +126,7 @@ class Case:
         limit = self.model.config.stack.max_len
         if limit is None:
             return LONGEST
-        return max(1, min(LONGEST, (limit - 1) // 2 if self.layout == "encoder" else limit - 2))
+        return max((n for n in range(1, LONGEST + 1) if max(places(self.layout, n, n)) <= limit), default=1)
 
     def made(self, lengths: Sequence[tuple[int, int]], seed: int = 0) -> Batch:
         """A batch of random tokens, of these lengths or as long as the model takes."""

@@ -1,0 +1,36 @@
+"""A first line that names the columns, where nobody said so: it would be learned as a text, with a label of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from glassformer.data.pairs import Pair
+from glassformer.foundation.errors import DataError
+
+TEXTS = ("text", "texts", "sentence", "sentences", "document", "content", "review", "comment", "message", "question")
+LABELS = ("label", "labels", "class", "category", "target", "tag", "sentiment", "intent", "topic")
+"""What columns are mostly called."""
+OFTEN = 5
+"""Texts of every other label that there are beside a label which the first line alone has, where that is a name."""
+UNSAID = "If line 1 names the columns, set data.header = true."
+
+
+def refuse_unsaid_header(path: str | Path, pairs: Sequence[Pair]) -> None:
+    """Refuse training text whose first line seems to name the columns; `pairs` begin with it.
+
+    It seems so where no other line has its label, and it has the usual names, or every other label is met often. A text
+    can look like that, so it is the user who says which it is. Errors: `DataError`.
+    """
+    text, label = pairs[0]
+    counts = Counter(pair.target for pair in pairs)
+    if counts.pop(label) > 1:
+        return
+    usual = text.strip().casefold() in TEXTS or label.casefold() in LABELS
+    if usual or (counts and min(counts.values()) >= OFTEN):
+        raise DataError(
+            f"{path}:1: the first line seems to name the columns, and would be learned as the text {text[:40]!r} with "
+            f"the label {label[:40]!r}, which no other line has. Set data.header = true if it does name them, or "
+            "data.header = false if it is a text."
+        )

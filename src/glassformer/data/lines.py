@@ -1,0 +1,139 @@
+"""The lines of a text file, plain or gzip, or of a stream: UTF-8, and never more at once than memory should hold.
+
+Lines end with LF or CRLF and with nothing else, so that two files cannot drift apart at an odd white space such as
+U+2028. A byte order mark at the head of a file is taken off.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol, runtime_checkable
+
+from glassformer.foundation.errors import DataError
+
+LONGEST_LINE = 2**24
+"""Bytes: 16 MiB, a book. A device as /dev/zero is one line without end."""
+MOST_UNSEEN = 2**32
+"""Bytes that may come from what does not say how much it holds (a pipe, a device, a gzip file): 4 GiB."""
+OF_A_LINE = 64
+"""Bytes that a line takes in memory beside its text; they count as well, or a stream of short lines has no bound."""
+MARK = b"\xef\xbb\xbf"
+GZIP = b"\x1f\x8b"  # how every gzip file begins, whatever its name
+
+
+@runtime_checkable
+class HasLines(Protocol):
+    """What lines are read from."""
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """The next line with its end, or as many bytes of it; b"" behind the last."""
+        ...
+
+
+class Again(io.RawIOBase):
+    """A file whose first bytes were read to see what it is, and come again: a pipe cannot go back."""
+
+    def __init__(self, head: bytes, file: BinaryIO) -> None:
+        super().__init__()
+        self.head, self.file = head, file
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Fill a buffer from the front, first with the head; how many bytes were there."""
+        piece = self.head or self.file.read(len(buffer))
+        self.head = piece[len(buffer) :]
+        buffer[: len(piece)] = piece[: len(buffer)]
+        return min(len(piece), len(buffer))
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a UTF-8 text file, plain or gzip. DataError naming file, line and byte of what is no text."""
+    try:
+        with Path(path).open("rb") as file:
+            lines = _all_lines(file, str(path))
+    except FileNotFoundError:
+        raise no_such_file(path) from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: the gzip file is damaged ({error}). Fetch or compress it again.") from None
+    except OSError as error:
+        raise DataError(f"{path}: the file cannot be read ({error.strerror}). Give a readable text file.") from None
+    if not lines:
+        raise DataError(f"{path}: the file is empty. Give a file with at least one line.")
+    return lines
+
+
+def no_such_file(path: str | Path) -> DataError:
+    """What is said of a file that is not there."""
+    return DataError(f"{path}: there is no such file. Check the path; it counts from {Path.cwd()}.")
+
+
+def _all_lines(file: BinaryIO, path: str) -> list[str]:
+    head = file.read(len(GZIP))
+    packed = head == GZIP
+    seen = stat.S_ISREG(os.fstat(file.fileno()).st_mode) and not packed
+    whole = io.BufferedReader(Again(head, file), 2**20)
+    lines: list[str] = []
+    room = math.inf if seen else MOST_UNSEEN
+    for line in bounded_lines(gzip.GzipFile(fileobj=whole) if packed else whole, f"{path}:"):
+        room -= len(line) + OF_A_LINE
+        if room < 0:
+            raise DataError(
+                f"{path}: a pipe, a device or a gzip file may hold at most {MOST_UNSEEN:,} bytes ({OF_A_LINE} more "
+                f"counted for each line), and this one had not ended there, after line {len(lines):,}. If it ends at "
+                "all, write it into a plain file and give that."
+            )
+        lines.append(decoded(line, f"{path}:{len(lines) + 1}"))
+    return lines
+
+
+def bounded_lines(file: HasLines, where: str) -> Iterator[bytes]:
+    """The lines of a file without their ends, one after the other; `where` with a line's number is where it stands.
+
+    Errors: `DataError` for a line longer than any text.
+    """
+    number = 0
+    while line := file.readline(LONGEST_LINE + 2):
+        number += 1
+        if number == 1:
+            line = line.removeprefix(MARK)
+            if not line:  # a file that holds the mark and nothing else has no line
+                return
+        bare = line.removesuffix(b"\n").removesuffix(b"\r")
+        if len(bare) > LONGEST_LINE:
+            _refuse_nul(bare, f"{where}{number}")
+            raise DataError(
+                f"{where}{number}: a line may have at most {LONGEST_LINE:,} bytes, and this one goes on. Give a text "
+                "file of lines."
+            )
+        yield bare
+
+
+def decoded(line: bytes, place: str) -> str:
+    """A line as text; `place` is where it stands. DataError for a NUL, and for what is no UTF-8, naming the byte."""
+    _refuse_nul(line, place)
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{place}: byte {error.start + 1} of the line (0x{line[error.start]:02x}) is not valid UTF-8. "
+            "Convert it to UTF-8 first, for instance: iconv -f latin1 -t utf-8."
+        ) from None
+
+
+def _refuse_nul(line: bytes, place: str) -> None:
+    byte = line.find(b"\0")
+    if byte >= 0:
+        raise DataError(
+            f"{place}: byte {byte + 1} of the line is NUL, which text never holds. "
+            f"The file is binary or UTF-16; save it as UTF-8 text."
+        )

@@ -1,0 +1,96 @@
+"""Rows of token ids as a user gives them: whether they are rows of ids, and as one tensor, padded on the right."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassformer.data.vocabulary import PAD
+from glassformer.foundation.errors import DataError
+from glassformer.foundation.shapes import Bool, Int, Tensor
+from glassformer.foundation.typed import came
+
+
+def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]:
+    """Rows of different length as one tensor, <pad> on the right, and where it is real; None when it all is."""
+    lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+    width = int(lengths.max(initial=0))
+    if width == 0:
+        raise DataError(
+            f"A batch needs at least one token, but came as {len(sequences)} sequences without any. "
+            f"Pass at least one sequence with at least one id."
+        )
+    real: NDArray[np.bool_] = np.arange(width)[None, :] < lengths[:, None]
+    tokens = np.full((len(sequences), width), PAD, np.int64)
+    tokens[real] = flat(sequences)
+    return torch.as_tensor(tokens), None if bool(real.all()) else torch.as_tensor(real)
+
+
+def flat(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """All ids, row after row. Errors: `DataError` naming row and place of what is no whole number."""
+    try:
+        return np.frombuffer(array("q", chain.from_iterable(rows)), np.int64)
+    except (TypeError, OverflowError):
+        check_rows(rows, "a batch, special tokens included,")
+        raise
+
+
+def check_lists(rows: Sequence[Sequence[object]], name: str) -> None:
+    """DataError unless `rows` is a list of lists: text is no list of ids yet, and a number alone is no row."""
+    for number, row in [(None, rows), *(enumerate(rows) if is_list(rows) else ())]:
+        if not is_list(row):
+            where = "they are" if number is None else f"row {number} (counted from 0) is"
+            raise DataError(
+                f"Rows in {name} are lists of token ids, but {where} {came(row)}. "
+                "Encode texts first, tokenizer.encode_all(texts); a single row is [ids]."
+            )
+
+
+def is_list(value: object) -> bool:
+    """Whether a value has a length and items, and is no text; so has a tensor with a dimension."""
+    try:
+        return not isinstance(value, str | bytes) and len(value) >= 0  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        return False
+
+
+def check_rows(rows: Sequence[Sequence[int]], name: str) -> None:
+    """`check_lists`, and a DataError for what is no whole number in one of them, naming row and place."""
+    check_lists(rows, name)
+    for number, row in enumerate(rows):
+        if are_ids(row):
+            continue
+        place = next(place for place, id in enumerate(row) if not are_ids([id]))
+        raise DataError(
+            f"Rows in {name} hold whole numbers, but row {number} has {came(row[place])} at place {place} (both "
+            "counted from 0). Encode the text with the model's tokenizer."
+        )
+
+
+def are_ids(row: Iterable[int]) -> bool:
+    """Whether all of these are whole numbers of 64 bits; an array knows at once."""
+    try:
+        array("q", row)
+    except (TypeError, OverflowError):
+        return False
+    return True
+
+
+def check_ids(rows: Sequence[Sequence[int]], vocab_size: int, name: str) -> None:
+    """DataError for an id outside the vocabulary, naming row and place as the caller has them, before any padding.
+
+    And for rows that are none, such as text.
+    """
+    check_rows(rows, name)
+    for row, ids in enumerate(rows):
+        if len(ids) and (min(ids) < 0 or max(ids) >= vocab_size):
+            place = next(place for place, id in enumerate(ids) if not 0 <= id < vocab_size)
+            raise DataError(
+                f"Ids in {name} must be from 0 to {vocab_size - 1}, the vocabulary of the model, but row {row}, column "
+                f"{place} (counted from 0) holds {ids[place]}. Encode the text with the model's tokenizer."
+            )
