@@ -24,20 +24,20 @@ PICTURES = ROOT / "docs" / "studies"
 
 STUDIES = {
     "depth": (
-        "glassformer ablate reverse --vary model.n_layers=1,2,4,6 --seeds 3 --training.steps 500 "
-        "--training.batch-tokens 1024 --training.evaluate-every 25 --training.samples 0 --data.train-size 20000 "
+        "glassformer ablate reverse --vary model.n_layers=1,2,4,6 --seeds 3 --training.steps 300 "
+        "--training.batch-tokens 1024 --training.evaluate-every 20 --training.samples 0 --data.train-size 20000 "
         "--data.dev-size 200 --data.test-size 500"
     ),
     "norm": (
         "glassformer ablate reverse --vary model.norm_placement=pre,post --seeds 3 --model.n-layers 12 "
-        "--training.steps 600 --training.learning-rate 1e-3 --training.batch-tokens 1024 --training.evaluate-every 50 "
+        "--training.steps 400 --training.learning-rate 2e-3 --training.batch-tokens 1024 --training.evaluate-every 50 "
         "--training.samples 0 --data.train-size 20000 --data.dev-size 200 --data.test-size 500"
     ),
     "positions": (
         "glassformer ablate reverse --vary model.positions=sinusoidal,learned,rotary,alibi,t5,shaw,none "
         "--vary data.task=copy,reverse,sort --seeds 3 --data.min-length 2 --data.max-length 16 "
-        "--test data.min_length=17 --test data.max_length=32 --model.max-len 40 --training.steps 1500 "
-        "--training.batch-tokens 1024 --training.evaluate-every 250 --training.samples 0 --data.train-size 20000 "
+        "--test data.min_length=17 --test data.max_length=32 --model.max-len 40 --training.steps 700 "
+        "--training.batch-tokens 1024 --training.evaluate-every 175 --training.samples 0 --data.train-size 20000 "
         "--data.dev-size 200 --data.test-size 500"
     ),
 }
