@@ -30,8 +30,9 @@ STUDIES = {
     ),
     "norm": (
         "glassformer ablate reverse --vary model.norm_placement=pre,post --seeds 3 --model.n-layers 12 "
-        "--training.steps 400 --training.learning-rate 2e-3 --training.batch-tokens 1024 --training.evaluate-every 50 "
-        "--training.samples 0 --data.train-size 20000 --data.dev-size 200 --data.test-size 500"
+        "--optimizer.name adamw --training.steps 500 --training.learning-rate 1e-3 --training.batch-tokens 1024 "
+        "--training.evaluate-every 50 --training.samples 0 --data.train-size 20000 "
+        "--data.dev-size 200 --data.test-size 500"
     ),
     "positions": (
         "glassformer ablate reverse --vary model.positions=sinusoidal,learned,rotary,alibi,t5,shaw,none "
