@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.attend.flex import obstacle
+from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.runtime import choose_device, choose_threads
 from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import load, load_optimizer
