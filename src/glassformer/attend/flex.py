@@ -52,7 +52,7 @@ def flex(
     (blocks, _), add = blocks_of(mask, q.shape[2], k.shape[2], q.device), _adding(mask.bias, q.dtype)
     if q.device.type == "cpu":  # the operation itself: the function around it would compile
         return torch.ops.higher_order.flex_attention(q * scale, k, v, add, blocks.as_tuple(), 1.0, {})[0]
-    with torch.compiler.config.patch(recompile_limit=KINDS):
+    with torch.compiler.config.patch(recompile_limit=KINDS):  # pyright: ignore[reportAttributeAccessIssue]
         return compiled()(q * scale, k, v, add, blocks)
 
 
@@ -128,8 +128,7 @@ def _reads(mask: Mask, T: int, S: int, device: torch.device) -> tuple[Callable[.
 
     def reads(b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:
         query, key = _at(tables[0], b, t), _at(tables[1], b, s)
-        may = key >= 0
-        may = may & (key <= query) if causal else may
+        may = (key >= 0) & (key <= query) if causal else key >= 0
         may = may if pattern is None else may & readable(pattern, query, key)
         return may & (_at(tables[2], b, t) == _at(tables[3], b, s)) if len(tables) == 4 else may
 

@@ -49,12 +49,12 @@ def flex(setting: Setting) -> Iterator[float]:
     documents = torch.randint(2, (B, S)).to(device)
     rules = itertools.product((True, False), (None, 3), (None, keep.to(device)), (None, documents), (4, 2), (1, S))
     for causal, window, kept, owned, G, T in rules:
-        inputs = [normal(here, B, H, T, K), normal(here, B, G, S, K), normal(here, B, G, S, K)]
+        q, k, v = normal(here, B, H, T, K), normal(here, B, G, S, K), normal(here, B, G, S, K)
         mask, answers = Mask(causal=causal, window=window, keep=kept, documents=owned), list[list[Tensor]]()
         for name in ("flex", "reference"):
             with torch.set_grad_enabled(learns):
-                output = ATTEND["softmax"][name](*inputs, mask, scale=K**-0.5)
-            answers.append([output, *(torch.autograd.grad(weighted(output), inputs) if learns else ())])
+                output = ATTEND["softmax"][name](q, k, v, mask, scale=K**-0.5)
+            answers.append([output, *(torch.autograd.grad(weighted(output), [q, k, v]) if learns else ())])
         yield all_apart(*answers)
 
 
