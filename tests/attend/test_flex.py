@@ -66,7 +66,7 @@ def test_nothing_is_compiled_at_import():
 
 
 def test_a_bias_is_read_where_it_lies():
-    """Changed afterwards, it is seen changed: nobody holds a copy. Wide numbers are narrowed, as for the fused kernel."""
+    """Changed afterwards it is seen changed: nobody holds a copy. Wide numbers are narrowed, as for sdpa."""
     place = [torch.zeros(1), *torch.zeros(4, 1).long()]
     for bias in (torch.zeros(H, 5, 7), torch.zeros(1, H, 5, 7), torch.zeros(B, H, 5, 7)):
         add = MODULE._adding(bias, torch.float32)
