@@ -37,6 +37,12 @@ PATTERNS = [
     {"block": 3, "summary": 2, "attention": "sparse"},
 ]
 
+FORWARD_ONLY = ("flex",)
+"""Backends that have no gradients on a processor: there their values alone are compared, and learning meets this:"""
+NO_BACKWARD = (
+    r"no backward on cpu, so attention_rule='softmax' with attention='flex' gives no gradients.*'auto', a cuda"
+)
+
 WANTS = {"experts": {"n_experts": 3}}  # what a feed-forward cannot be made without
 FEED_FORWARD_SETTINGS = [
     *({"feed_forward": name, **WANTS.get(name, {})} for name in FEED_FORWARDS),
@@ -136,6 +142,13 @@ def close(ours: Tensor, theirs: Tensor, what: object = "", tolerance: float = TO
     assert ours.shape == theirs.shape, f"{what}: {tuple(ours.shape)} against {tuple(theirs.shape)}"
     error = ((ours - theirs).abs() / theirs.abs().clamp(min=1)).max().item() if ours.numel() else 0.0
     assert error <= tolerance, f"{what}: {error:.3g} apart"  # a NaN fails this too
+
+
+@contextmanager
+def graph_where_it_can_be(backend: str | None) -> Iterator[None]:
+    """No gradients for a backend that has none here, and nothing else changed."""
+    with torch.set_grad_enabled(backend not in FORWARD_ONLY):
+        yield
 
 
 def gradients(of: Tensor, module: nn.Module) -> dict[str, Tensor]:

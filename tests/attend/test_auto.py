@@ -26,11 +26,11 @@ def test_pick(device, T, S, name):
     assert device in why.lower()
 
 
-@pytest.mark.parametrize("name", ["matmul", "sdpa", "sparse"])
+@pytest.mark.parametrize("name", ["matmul", "sdpa", "sparse", "flex"])
 def test_auto_runs_what_was_picked(name, monkeypatch):
     q = torch.randn(2, 2, 3, 4)
-    monkeypatch.setattr(AUTO, "pick", lambda device, T, S, mask: (name, "as the test says"))
-    marks = {"matmul": torch.full_like(q, 1.0), "sdpa": torch.full_like(q, 2.0), "sparse": torch.full_like(q, 3.0)}
+    monkeypatch.setattr(AUTO, "pick", lambda device, T, S, mask, flexible: (name, "as the test says"))
+    marks = {each: torch.full_like(q, i) for i, each in enumerate(("matmul", "sdpa", "sparse", "flex"))}
     for each, mark in marks.items():
         monkeypatch.setattr(AUTO, each, lambda *_, mark=mark, **__: mark)
     assert ATTEND["softmax"]["auto"](q, q, q, Mask(), scale=0.5) is marks[name]

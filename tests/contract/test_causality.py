@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from glassformer import ATTEND
-from specimens import ENDS, INSIDES, ORDERS, PATTERNS, RULES, VOCAB, close, model, tokens
+from glassformer.foundation.errors import ConfigError
+from specimens import ENDS, FORWARD_ONLY, INSIDES, NO_BACKWARD, ORDERS, PATTERNS, RULES, VOCAB, close, model, tokens
 
 VARIANTS = [
     *ORDERS,
@@ -54,6 +55,10 @@ def test_a_changed_token_leaves_earlier_logits_bit_equal(shape, causal, variant,
 @variants
 def test_no_gradient_reaches_a_later_token(shape, causal, variant):
     made = model(shape, **causal, **variant)
+    if variant.get("attention") in FORWARD_ONLY:
+        with pytest.raises(ConfigError, match=NO_BACKWARD):
+            made(tokens(2, 6), **memory_for(made))
+        return
     held = []
     hook = made.reader.embedding.register_forward_hook(lambda module, given, vectors: held.append(vectors))
     logits = made(tokens(2, 6), **memory_for(made))

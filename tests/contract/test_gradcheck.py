@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -11,10 +12,11 @@ from torch.func import functional_call
 
 from glassformer import ATTEND, Attention, Mask
 from glassformer.attend import Pattern
+from glassformer.foundation.errors import ConfigError
 from glassformer.model.stack import build_block, build_feed_forward
 from glassformer.parts import ACTIVATIONS, NORMS, PLACEMENTS, POSITIONS, Embedding, FeedForward, Head, Residual
 from glassformer.parts.positions import Room, Rotation, rotate
-from specimens import FEED_FORWARD_SETTINGS, ORDERS, model, normal, scramble, stack, tokens
+from specimens import FEED_FORWARD_SETTINGS, FORWARD_ONLY, NO_BACKWARD, ORDERS, model, normal, scramble, stack, tokens
 
 B, T, S, D = 2, 3, 4, 4
 KEEP = torch.tensor([[True, False, True, True], [False] * 4])  # the second sequence may read nothing
@@ -56,6 +58,10 @@ def test_attend(rule, backend, mask):
     K = 2  # each slope by itself, of which there are twice as many with twice the width
     q, k, v = normal(B, 2, T, K), normal(B, 1, T, K), normal(B, 1, T, K)
     attend = ATTEND[rule][backend]
+    if backend in FORWARD_ONLY:
+        with pytest.raises(ConfigError, match=NO_BACKWARD):
+            attend(q, k, v, mask, scale=0.7)
+        return
     assert torch.autograd.gradcheck(lambda *qkv: attend(*qkv, mask, scale=0.7), (q, k, v))
 
 
@@ -69,6 +75,11 @@ def test_bias_of_attend(rule, backend):
     def call(bias):
         return attend(q, k, v, Mask(causal=True, keep=KEEP, bias=bias), scale=0.7)
 
+    if backend in FORWARD_ONLY:
+        q, k, v = q.detach(), k.detach(), v.detach()  # the bias alone learns
+        with pytest.raises(ConfigError, match=NO_BACKWARD):
+            call(bias)
+        return
     assert torch.autograd.gradcheck(call, (bias,))
 
 
@@ -76,7 +87,9 @@ def test_bias_of_attend(rule, backend):
 @pytest.mark.parametrize("backend", ATTEND["softmax"])
 def test_self_attention(backend, mask):
     turned = Rotation(*torch.randn(2, T, 1).double())
-    check(Attention(D, 2, ATTEND["softmax"][backend], n_kv_heads=1), normal(B, T, D), mask=mask, rotation=turned)
+    made = Attention(D, 2, ATTEND["softmax"][backend], n_kv_heads=1)
+    with pytest.raises(ConfigError, match=NO_BACKWARD) if backend in FORWARD_ONLY else nullcontext():
+        check(made, normal(B, T, D), mask=mask, rotation=turned)
 
 
 @pytest.mark.parametrize("norm", NORMS)

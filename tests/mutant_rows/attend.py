@@ -82,7 +82,7 @@ ROWS: list[Mutant] = [
     Mutant("the bias gets lost in a causal mask", "attend/mask.py",
         "zeros = like.new_zeros(()) if bias is None else bias", "zeros = like.new_zeros(())", EQUAL),
     Mutant("the bias that learns is lowered once", "attend/mask.py",
-        "if self.bias is None or not self.bias.requires_grad:", "if True:", MASK),
+        "return build() if self.bias is not None and self.bias.requires_grad else self.kept", "return self.kept", MASK),
     Mutant("one mask for every dtype", "attend/mask.py",
         'f"{T} {S} {like.dtype} {like.device}"', 'f"{T} {S} {like.device}"', MASK),
     Mutant("a causal mask with a window is taken for a causal one", "attend/mask.py",
@@ -137,6 +137,7 @@ ROWS: list[Mutant] = [
     Mutant("the crossing is one off", "attend/auto.py",
         "T * S <= MATMUL_UP_TO", "T * S < MATMUL_UP_TO", AUTO),
     Mutant("auto runs the other one", "attend/auto.py",
-        '"matmul": matmul, "sparse": sparse, "sdpa": sdpa', '"matmul": sdpa, "sparse": sparse, "sdpa": matmul', AUTO),
+        '"matmul": matmul, "sparse": sparse, "sdpa": sdpa, "flex"',
+        '"matmul": sdpa, "sparse": sparse, "sdpa": matmul, "flex"', AUTO),
 ]
 # fmt: on

@@ -42,7 +42,7 @@ ROWS: list[Mutant] = [
     Mutant("sinks without a window are taken", "foundation/pattern.py",
         "if given and self.window is None:", "if False:", PATTERN),
     Mutant("a query reads other documents", "attend/mask.py",
-        "rules.append(self._documents_of_queries(T, S)[:, :, None] == torch.atleast_2d(self.documents)[:, None, :])",
+        "rules.append(self.documents_of_queries(T, S)[:, :, None] == torch.atleast_2d(self.documents)[:, None, :])",
         "pass", PATTERN),
     Mutant("queries take the documents of the first keys", "attend/mask.py",
         "torch.atleast_2d(self.documents)[:, S - T :]", "torch.atleast_2d(self.documents)[:, :T]", SPECIFIED),

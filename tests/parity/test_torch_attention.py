@@ -10,8 +10,9 @@ from torch import nn
 
 from glassformer import ATTEND, Attention, Mask
 from glassformer.attend import attention_weights
+from glassformer.foundation.errors import ConfigError
 from glassformer.store.torch_nn import as_torch
-from specimens import close, gradients, normal, scramble
+from specimens import FORWARD_ONLY, NO_BACKWARD, close, gradients, graph_where_it_can_be, normal, scramble
 
 D, H, B, T, S = 12, 3, 2, 5, 4
 
@@ -36,11 +37,16 @@ def test_equals_multihead_attention(backend, bias, crossing):
         expected, weights = theirs(
             x, read, read, key_padding_mask=~keep if padding else None, attn_mask=hidden, average_attn_weights=False
         )
-        answer = ours(x, mask=mask, source=source)
         case = (causal, padding)
+        with graph_where_it_can_be(backend):
+            answer = ours(x, mask=mask, source=source)
         close(answer, expected, case)
         q, k = (ours.heads(project(given)) for project, given in ((ours.query, x), (ours.key, read)))
         close(attention_weights(q, k, mask, scale=ours.scale), weights, case)
+        if backend in FORWARD_ONLY:
+            with pytest.raises(ConfigError, match=NO_BACKWARD):
+                ours(x, mask=mask, source=source)
+            continue
         named = gradients(expected, theirs)
         for name, gradient in as_torch(gradients(answer, ours)).items():
             close(gradient, named.pop(name), (case, name))

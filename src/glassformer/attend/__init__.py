@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from glassformer.attend import linear
 from glassformer.attend.auto import auto, pick
+from glassformer.attend.flex import flex
 from glassformer.attend.mask import Mask
 from glassformer.attend.matmul import matmul
 from glassformer.attend.plus_one import plus_one_of_scores, plus_one_weights
@@ -42,7 +43,7 @@ __all__ = [
 RULES: dict[str, Rule] = {
     "softmax": Rule(
         attention_weights,
-        {"auto": auto, "reference": reference, "matmul": matmul, "sdpa": sdpa, "sparse": sparse},
+        {"auto": auto, "reference": reference, "matmul": matmul, "sdpa": sdpa, "sparse": sparse, "flex": flex},
         pick,
     ),
     "softmax_plus_one": rule_of_scores(plus_one_weights, plus_one_of_scores),

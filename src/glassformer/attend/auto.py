@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from glassformer.attend.flex import flex, obstacle
+from glassformer.attend.flex import pays as skipping_pays
 from glassformer.attend.mask import Mask
 from glassformer.attend.matmul import matmul
 from glassformer.attend.sdpa import sdpa
@@ -12,10 +14,15 @@ MATMUL_UP_TO = 256 * 256
 """Scores (T x S) of one head up to which two products beat the fused kernel on a CPU (`make bench`)."""
 
 
-def pick(device: str, T: int, S: int, mask: Mask | None = None) -> tuple[str, str]:
-    """The backend's name and the reason, for a device type, the lengths of queries and keys, and perhaps a mask."""
+def pick(device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True) -> tuple[str, str]:
+    """The backend's name and the reason, for a device type, the lengths of queries and keys, and perhaps a mask.
+
+    `flexible`: FlexAttention can have these heads, numbers and dropout (`obstacle`).
+    """
     if mask is not None and mask.value_bias is not None:
         return "matmul", "a value bias is mixed by the weights, which the fused kernel never shows"
+    if flexible and device == "cuda" and mask is not None and skipping_pays(mask, T, S):
+        return "flex", f"on {device}: packed documents leave most blocks of {T} x {S} scores unread, and it skips them"
     if mask is not None and pays(mask, T, S):
         return "sparse", FEW.format(device=device, T=T, S=S)
     if device != "cpu":
@@ -35,6 +42,7 @@ def auto(
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
     """Whatever `pick` names for these inputs."""
-    name, _ = pick(q.device.type, q.shape[-2], k.shape[-2], mask)
-    backend = {"matmul": matmul, "sparse": sparse, "sdpa": sdpa}[name]
+    flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=dropout) is None
+    name, _ = pick(q.device.type, q.shape[-2], k.shape[-2], mask, flexible=flexible)
+    backend = {"matmul": matmul, "sparse": sparse, "sdpa": sdpa, "flex": flex}[name]
     return backend(q, k, v, mask, scale=scale, dropout=dropout)

@@ -76,9 +76,9 @@ def auto(
     return chosen(q, k, v, mask, scale=scale, dropout=dropout)
 
 
-def pick(device: str, T: int, S: int, mask: Mask | None = None) -> tuple[str, str]:
+def pick(device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True) -> tuple[str, str]:
     """`reference` while the weights are few, then `sums`, and the reason."""
-    del mask
+    del mask, flexible
     if T * S <= WRITTEN_OUT_UP_TO:
         return "reference", f"{T} x {S} weights on {device} are few enough to be written out"
     return "sums", f"{T} x {S} weights on {device} would be many, and the sums of keys and values are not"

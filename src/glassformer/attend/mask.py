@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import torch
 
@@ -13,6 +14,8 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.foundation.tensors import check_keep
+
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,7 @@ class Mask:
     """To which document each key belongs, where several are packed in a row; a query reads its own only."""
     query_documents: Int[Tensor, "*#batch T"] | None = None
     """To which document each query belongs; None: those of the last T keys."""
-    _lowered: dict[str, Lowered] = field(default_factory=dict, init=False, repr=False)
+    _lowered: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.window is not None and self.pattern is not None:
@@ -99,7 +102,7 @@ class Mask:
             if pattern is not None:
                 rules.append(readable(pattern, *places))
         if self.documents is not None:
-            rules.append(self._documents_of_queries(T, S)[:, :, None] == torch.atleast_2d(self.documents)[:, None, :])
+            rules.append(self.documents_of_queries(T, S)[:, :, None] == torch.atleast_2d(self.documents)[:, None, :])
         if not rules:
             return None
         allowed = rules[0]
@@ -118,7 +121,8 @@ class Mask:
         queries, keys = self.places(T, S, device)
         return queries[..., :, None] - keys[..., None, :]
 
-    def _documents_of_queries(self, T: int, S: int) -> Int[Tensor, "#B T"]:
+    def documents_of_queries(self, T: int, S: int) -> Int[Tensor, "#B T"]:
+        """To which document each query belongs: as given, or those of the last T keys."""
         if self.query_documents is not None:
             return torch.atleast_2d(self.query_documents)
         assert self.documents is not None
@@ -150,12 +154,13 @@ class Mask:
 
     def once(self, place: str, build: Callable[[], Lowered]) -> Lowered:
         """What `build` answers, kept under a name for the next layer unless the bias learns."""
-        if place in self._lowered:
-            return self._lowered[place]
-        lowered = build()
-        if self.bias is None or not self.bias.requires_grad:
-            self._lowered[place] = lowered
-        return lowered
+        return build() if self.bias is not None and self.bias.requires_grad else self.kept(place, build)
+
+    def kept(self, place: str, build: Callable[[], Kept]) -> Kept:
+        """What `build` makes of the mask without its bias, kept under a name for the next layer."""
+        if place not in self._lowered:
+            self._lowered[place] = build()
+        return self._lowered[place]
 
     def of_queries(self, first: int, end: int, T: int, S: int, device: torch.device) -> Mask:
         """The mask of the queries `first` to `end` of T among the same S keys."""
@@ -164,7 +169,7 @@ class Mask:
             self,
             bias=None if self.bias is None else self.bias[..., first:end, :],
             query_positions=positions[..., first:end],
-            query_documents=None if self.documents is None else self._documents_of_queries(T, S)[:, first:end],
+            query_documents=None if self.documents is None else self.documents_of_queries(T, S)[:, first:end],
         )
 
 

@@ -7,9 +7,11 @@ from glassformer.foundation.shapes import Bool, Int, Tensor
 
 
 def readable(
-    pattern: Pattern, queries: Int[Tensor, "*#batch T 1"], keys: Int[Tensor, "*#batch 1 S"]
-) -> Bool[Tensor, "*batch T S"]:
+    pattern: Pattern, queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"]
+) -> Bool[Tensor, "*#pairs"]:
     """True where the pattern lets a query at `queries` read a key at `keys`; the causal rule is the mask's.
+
+    Of one pair, as a kernel asks, or of all pairs at once: whatever shapes fit together.
 
     window:  |t - s| < window * dilation and (t - s) mod dilation = 0, or s < sinks, or s or t < global_tokens
     stride:  t - s < stride, or (t - s) mod stride = 0

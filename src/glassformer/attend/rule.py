@@ -35,9 +35,14 @@ class Weigh(Protocol):
 
 @runtime_checkable
 class Pick(Protocol):
-    """pick(device, T, S, mask): the backend that `auto` takes for a device type and two lengths, and the reason."""
+    """pick(device, T, S, mask): the backend that `auto` takes for a device type and two lengths, and the reason.
 
-    def __call__(self, device: str, T: int, S: int, mask: Mask | None = None) -> tuple[str, str]:
+    `flexible`: whether `obstacle` of attend/flex.py names nothing, for the rules that have that backend.
+    """
+
+    def __call__(
+        self, device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True
+    ) -> tuple[str, str]:
         """The name, and why."""
         ...
 
@@ -63,7 +68,8 @@ def rule_of_scores(weigh: Weigh, normalise: Normalise) -> Rule:
     def blocks(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
         return sparse(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
 
-    def pick(device: str, T: int, S: int, mask: Mask | None = None) -> tuple[str, str]:
+    def pick(device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True) -> tuple[str, str]:
+        del flexible
         if mask is not None and pays(mask, T, S):
             return "sparse", FEW.format(device=device, T=T, S=S)
         return "matmul", f"on {device}: no fused kernel has this rule"

@@ -65,6 +65,11 @@ def check_attention_rule(config: StackConfig) -> None:
             f"attention_scale must be above 0 and finite; got {config.attention_scale}. Leave it out for "
             "1 / sqrt(head width), or try 1.0."
         )
+    if config.attention == "flex" and config.attention_dropout:
+        raise ConfigError(
+            "attention='flex' forms no weights that could be dropped; got "
+            f"attention_dropout={config.attention_dropout}. Set attention_dropout=0.0, or take attention='auto'."
+        )
     if config.attention_rule != "linear":
         return
     if config.attention_scale is not None:

@@ -103,7 +103,7 @@ class ModelRecipe:
     attention_rule: str = "softmax"
     """What attention computes: softmax, softmax_plus_one, sigmoid, softcap or linear."""
     attention: str = "auto"
-    """Attention backend: auto, reference, matmul, sdpa or sparse; linear has auto, reference and sums."""
+    """Attention backend: auto, reference, matmul, sdpa, sparse or flex; linear has auto, reference and sums."""
     attention_scale: float | None = None
     """What multiplies the scores; none: 1/sqrt(head width). T5 has 1.0."""
     softcap: float = 50.0

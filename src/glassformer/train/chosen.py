@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from glassformer.attend import RULES
+from glassformer.attend.flex import obstacle
 from glassformer.data.batch import collate
 from glassformer.model.count import count_parameters
 from glassformer.model.transformer import Transformer
@@ -34,7 +35,9 @@ def attention(model: Transformer, prepared: Prepared) -> str:
     pick = RULES[model.config.stack.attention_rule].pick
 
     def note(call: Attended) -> None:
-        name, why = pick(call.q.device.type, call.q.shape[-2], call.k.shape[-2], call.mask)
+        q, chance = call.q, call.attention.dropout  # of training, which the look is for
+        flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=chance) is None
+        name, why = pick(q.device.type, q.shape[-2], call.k.shape[-2], call.mask, flexible=flexible)
         picked.setdefault(name, why)
 
     layout = prepared.recipe.data.layout

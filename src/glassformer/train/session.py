@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.attend.flex import obstacle
+from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.runtime import choose_device, choose_threads
 from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import load, load_optimizer
@@ -99,5 +100,9 @@ def _unlocked(lock: RunLock) -> list[str]:
 
 def _runtime(recipe: Recipe) -> tuple[torch.device, int, list[str]]:
     device, why = choose_device(recipe.training.device)
+    if recipe.model.attention == "flex":  # else the first step would say it, after all data was read
+        width = recipe.model.d_model // recipe.model.n_heads
+        if reason := obstacle(device.type, width, torch.float32, learns=True):
+            raise ConfigError(reason)
     number, threads = choose_threads(recipe.training.threads)
     return device, number, [f"device: {why}; {threads}"]

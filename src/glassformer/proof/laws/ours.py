@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from glassformer.attend import ATTEND, Mask
+from glassformer.attend.flex import NARROWEST, obstacle
 from glassformer.foundation.shapes import Tensor
 from glassformer.model.transformer import Transformer
 from glassformer.parts import POSITIONS
@@ -29,11 +30,33 @@ def backends(setting: Setting) -> Iterator[float]:
             if rule == "linear" and window is not None:
                 continue  # sums over keys cannot leave some out again
             answers: list[list[Tensor]] = []
-            for attend in backend_of.values():
+            for name, attend in backend_of.items():
+                if name == "flex":
+                    continue  # its own law, below: it has no gradient on a processor
                 output = attend(q, k, v, mask, scale=K**-0.5)
                 answers.append([output, *torch.autograd.grad(weighted(output), [q, k, v])])
             specified = answers[list(backend_of).index("reference")]
             yield max(all_apart(answer, specified) for answer in answers)
+
+
+def flex(setting: Setting) -> Iterator[float]:
+    """FlexAttention against the equation: its value, and its gradients where torch has them."""
+    device, K = setting.device, NARROWEST
+    here = setting if device.type == "cpu" else setting._replace(dtype=torch.float32)
+    learns = obstacle(device.type, K, here.dtype, learns=True) is None
+    keep = torch.rand(B, S) < 0.6
+    keep[-1] = False
+    documents = torch.randint(2, (B, S)).to(device)
+    rules = itertools.product((True, False), (None, keep.to(device)), (None, documents), (1, S))
+    for causal, kept, owned, T in rules:  # few, as each kind of mask is a kernel to compile
+        G, window = (4, 3) if causal else (2, None)
+        q, k, v = normal(here, B, H, T, K), normal(here, B, G, S, K), normal(here, B, G, S, K)
+        mask, answers = Mask(causal=causal, window=window, keep=kept, documents=owned), list[list[Tensor]]()
+        for name in ("flex", "reference"):
+            with torch.set_grad_enabled(learns):
+                output = ATTEND["softmax"][name](q, k, v, mask, scale=K**-0.5)
+            answers.append([output, *(torch.autograd.grad(weighted(output), [q, k, v]) if learns else ())])
+        yield all_apart(*answers)
 
 
 def causality(setting: Setting) -> Iterator[float]:
@@ -78,6 +101,7 @@ def causal_model(setting: Setting, shape: str, positions: str) -> Transformer:
 
 LAWS = [
     Law("attention", "every backend gives the value and the gradients of its equation", backends),
+    Law("attention", "flex gives the value of its equation, and on an accelerator the gradients", flex, narrow=True),
     Law("masks", "no later token changes an earlier logit", causality, exact=True),
     Law("masks", "padding and batch-mates change nothing", padding),
     Law("decoding", "the cache gives what a whole forward gives", cache),
