@@ -72,8 +72,8 @@ class Session(ModuleType):
         self.fail()
         return FakeSession(out, 0, self.at)
 
-    def resume(self, run: Path) -> FakeSession:
-        self.calls.append(("resume", run))
+    def resume(self, run: Path, *changes: object) -> FakeSession:
+        self.calls.append(("resume", run, *filter(None, changes)))
         self.fail()
         return FakeSession(run, 3, self.at)
 

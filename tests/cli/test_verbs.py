@@ -50,6 +50,12 @@ def test_resume(run, session, a_run):
     assert steps == [4, 5, 6, 6]
 
 
+def test_resume_with_changes(run, session, a_run):
+    words = ("--allow-change", "training.steps", "--allow-change=training.clip", "--training.steps", "9")
+    assert run("resume", "runs/old", *words).code == 0
+    assert session.calls == [("resume", a_run, ["training.steps", "training.clip"], {"training.steps": 9})]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("words", [("train", "reverse"), ("resume", "runs/old"), ("demo",)])
 def test_signal_saves_and_stops(run, session, a_run, number, code, words):

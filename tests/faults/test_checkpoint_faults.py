@@ -161,16 +161,17 @@ def test_order_for_the_power_to_fail(stage):
     assert all(i > parent for i in deleted)
 
 
-def test_bit_rot(start, tmp_path):
-    """200 random changes to the newest checkpoint: each is seen, named, and the one before is used."""
+@pytest.mark.parametrize("changes", [200, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_bit_rot(start, tmp_path, changes):
+    """Random changes to the newest checkpoint: each is seen, named, and the one before is used."""
     run, chance = shutil.copytree(start, tmp_path / "run"), random.Random(5)
     folder = step_folder(run, 10)
     whole = examples.contents(folder)
-    for _ in range(200):
+    for _ in range(changes):
         name = chance.choice(sorted(whole))
         data, at = whole[name], chance.randrange(len(whole[name]))
         flipped = data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
-        (folder / name).write_bytes(chance.choice([flipped, flipped, data[:at], data + data[at:]]))
+        (folder / name).write_bytes(chance.choice([flipped, flipped, data[:at], data + data[at:] + b"\0"]))
         found = newest(run)
         assert found.folder == step_folder(run, 5)
         assert [skipped.folder for skipped in found.skipped] == [folder]

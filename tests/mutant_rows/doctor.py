@@ -14,7 +14,8 @@ CLI = "tests/cli/test_doctor.py"
 # fmt: off
 ROWS: list[Mutant] = [
     # mistakes on purpose
-    Mutant("a resumed run is right again", "train/session.py", "model = as_recipe(loaded.model, recipe)", "model = loaded.model",
+    Mutant("a resumed run is right again", "train/session.py",
+        "as_recipe(_model(run, loaded, recipe, may_change), recipe)", "_model(run, loaded, recipe, may_change)",
         f"{BREAKS}::test_broken_run_is_told_of_resumed_and_used[no-scale]"),
     Mutant("a run that is used is right again", "train/use.py", "    as_recipe(loaded.model, recipe)\n", "",
         f"{BREAKS}::test_broken_run_is_told_of_resumed_and_used[no-scale]"),

@@ -15,8 +15,8 @@ FAULTS = "tests/faults/test_checkpoint_faults.py"
 # fmt: off
 ROWS: list[Mutant] = [
     # manifest
-    Mutant("two equal vocabularies come back as one", "store/checkpoint.py",
-        "if tokenizers.source is not tokenizers.target:", "if tokenizers.source.to_json() != tokenizers.target.to_json():",
+    Mutant("two equal vocabularies come back as one", "store/snapshot.py",
+        'if tokenizers.source is not tokenizers.target:', 'if tokenizers.source.to_json() != tokenizers.target.to_json():',
         "tests/train/test_resume.py::test_other_runs_resume_too"),
     Mutant("a changed byte is not seen", "store/manifest.py",
         "if found != entries[name].sha256:", "if False:", f"{MANIFEST}::test_every_change_is_seen"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import io
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,8 +31,10 @@ class Crash(BaseException):
 class Trap:
     """Counts the calls; at number `at` it makes a crash (before, after or half way), or the call fails with `error`."""
 
-    def __init__(self, at: int | None = None, how: str = "before", error: OSError | None = None) -> None:
-        self.at, self.how, self.error = at, how, error
+    def __init__(
+        self, at: int | None = None, how: str = "before", error: OSError | None = None, kills: bool = False
+    ) -> None:
+        self.at, self.how, self.error, self.kills = at, how, error, kills
         self.dead = False
         self.log: list[tuple[str, str]] = []
 
@@ -48,6 +51,8 @@ class Trap:
                 do_half(name, call, args)
             if self.how == "after":
                 close(call(*args, **kwargs))
+            if self.kills:
+                os.kill(os.getpid(), signal.SIGKILL)
             self.dead = True
             raise Crash
 
@@ -55,9 +60,11 @@ class Trap:
 
 
 @contextmanager
-def trapped(at: int | None = None, how: str = "before", error: OSError | None = None) -> Iterator[Trap]:
-    """Within the block, every call in `CALLS` goes through the trap."""
-    trap = Trap(at, how, error)
+def trapped(
+    at: int | None = None, how: str = "before", error: OSError | None = None, kills: bool = False
+) -> Iterator[Trap]:
+    """Within the block, every call in `CALLS` goes through the trap; `kills`: a crash is a real SIGKILL."""
+    trap = Trap(at, how, error, kills)
     patches = [patch.object(module, name, trap.wrap(name, getattr(module, name))) for module, name in CALLS]
     for each in patches:
         each.start()

@@ -14,9 +14,10 @@ from safetensors.torch import load_file
 
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import CheckpointError
-from glassformer.store.checkpoint import load, load_optimizer, plain, save
+from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import SOURCE_TOKENIZER, step_folder
 from glassformer.store.manifest import MANIFEST
+from glassformer.store.snapshot import plain
 from store import examples
 
 

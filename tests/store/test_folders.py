@@ -142,7 +142,7 @@ def test_keep_at_least_one(tmp_path):
     assert rotate(tmp_path / "none", 1) == ((), ())
 
 
-def rotation(steps: set[int], damaged: set[int], keep: int, best: int | None, spare: set[int]) -> None:
+def rotation(steps: set[int], damaged: set[int], keep: int, best: int | None, spare: set[int], every: int = 0) -> None:
     """Deletes what it should, and what is left is byte for byte what it was."""
     with TemporaryDirectory() as name:
         run = Path(name)
@@ -151,10 +151,11 @@ def rotation(steps: set[int], damaged: set[int], keep: int, best: int | None, sp
         for step in damaged:
             damage(step_folder(run, step))
         before = {step: contents(folder) for step, folder in checkpoints(run).items()}
-        rotated = rotate(run, keep, best, spare=spare)
+        rotated = rotate(run, keep, best, keep_every=every, spare=spare)
         left = {step: contents(folder) for step, folder in checkpoints(run).items()}
         complete = steps - damaged
         kept = {*sorted(steps)[-keep:], *spare, best} & steps | ({max(complete)} if complete else steps)
+        kept |= {step for step in steps if every and not step % every}
         assert left == {step: before[step] for step in kept}
         assert set(rotated.deleted) == {step_folder(run, step) for step in steps - kept}
         assert rotated.failed == ()
@@ -163,12 +164,14 @@ def rotation(steps: set[int], damaged: set[int], keep: int, best: int | None, sp
 
 
 @st.composite
-def rotations(draw: st.DrawFn) -> tuple[set[int], set[int], int, int | None, set[int]]:
+def rotations(draw: st.DrawFn) -> tuple[set[int], set[int], int, int | None, set[int], int]:
     """Steps around the places where a digit is added, some damaged; a best one, that may be missing, none or any."""
+    every = draw(st.sampled_from([0, 1, 2, 5, 10, 100, 10_000]))
     steps = draw(st.sets(st.sampled_from(EDGES) | st.integers(0, 20_000), min_size=4, max_size=7))
     old = st.sampled_from(sorted(steps)[:-2])
     damaged = draw(st.sets(st.sampled_from(sorted(steps)[1:]), max_size=3))
-    return steps, damaged, draw(st.sampled_from([1, 2, 3, 9])), draw(old | st.none() | st.just(5)), draw(st.sets(old))
+    best = draw(old | st.none() | st.just(5))
+    return steps, damaged, draw(st.sampled_from([1, 2, 3, 9])), best, draw(st.sets(old)), every
 
 
 FEW = [
@@ -179,6 +182,8 @@ FEW = [
     ({9, 10, 11}, set(), 1, 9, set()),
     ({9, 10, 11}, set(), 2, None, {9}),
     ({9_999, 10_000, 10_001}, {10_000, 10_001}, 1, None, set()),
+    ({9, 10, 11, 20, 21}, set(), 1, 11, set(), 10),
+    ({99, 100, 101}, {101}, 1, None, set(), 100),
 ]
 
 

@@ -20,7 +20,7 @@ from glassformer.store.folders import checkpoints, step_folder
 from glassformer.store.manifest import MANIFEST
 from glassformer.train.events import Event
 from glassformer.train.optimizer_config import OptimizerConfig
-from glassformer.train.recipe import Recipe, override
+from glassformer.train.recipe import Recipe, load_recipe, override
 from glassformer.train.report import Reporter
 from glassformer.train.session import Session
 from glassformer.train.settings import CheckpointConfig, DecodeConfig, TrainingConfig
@@ -130,7 +130,7 @@ def recipe(**changes: object) -> Recipe:
             samples=1,
         ),
         optimizer=OptimizerConfig(weight_decay=0.1),
-        checkpoint=CheckpointConfig(every=0, keep=99),
+        checkpoint=CheckpointConfig(every=0, keep=99, background=False),
         decode=DecodeConfig(max_new_tokens=4),
     )
     return override(tiny, {name.replace("__", "."): value for name, value in changes.items()})
@@ -149,8 +149,9 @@ def follow(session: Session, stop_after: int | None = None) -> list[Event]:
 
 
 def final(run: Path) -> dict[str, bytes]:
-    """All that a run of `recipe` leaves at its end, but for what tells the time."""
-    last = step_folder(run, STEPS)
+    """All that a run leaves at its end, but for what tells the time."""
+    last = list(checkpoints(run).values())[-1]
+    assert last == step_folder(run, load_recipe(run / "recipe.toml").training.steps)
     kept = [path for path in last.iterdir() if path.name != MANIFEST] + [run / "metrics.jsonl", run / "recipe.toml"]
     return {path.name: path.read_bytes() for path in [*kept, *(run / "samples").iterdir()]}
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+from pathlib import Path
 
 import pytest
 
 from glassformer.foundation.errors import CheckpointError
-from glassformer.train.records import drop_beyond
-from train.shown import events, report
+from glassformer.train.events import Progress
+from glassformer.train.records import Lines, drop_beyond
+from train.shown import events, follow, report
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
@@ -42,3 +46,67 @@ def test_what_stands_in_the_way_is_named(tmp_path, name, kind):
     (tmp_path / name).mkdir() if kind == "file" else (tmp_path / name).touch()
     with pytest.raises(CheckpointError, match=rf"{name} must be a {kind}, .* Move it away"):
         report(tmp_path, io.StringIO(), *events(1, 2))
+
+
+@pytest.fixture
+def room(monkeypatch) -> list[int]:
+    """How many bytes the disk still takes, where that is limited; tests change it."""
+    left: list[int] = []
+    write = io.FileIO.write
+
+    class Limited(io.FileIO):
+        def write(self, data: bytes) -> int:
+            if not left:
+                return write(self, data)
+            if not left[0]:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            done = write(self, data[: left[0]])
+            left[0] -= done
+            return done
+
+    opened = Path.open
+
+    def limited(path: Path, *mode, **settings):
+        return Limited(path, "a") if mode == ("ab",) else opened(path, *mode, **settings)
+
+    monkeypatch.setattr(Path, "open", limited)
+    return left
+
+
+def test_figures_wait_for_room(tmp_path, room):
+    """In memory, half a line and all; then they are what they would have been, and it was said once."""
+    for name in ("whole", "run"):
+        (tmp_path / name).mkdir()
+    report(tmp_path / "whole", io.StringIO(), *events(1, 9))
+    stream = io.StringIO()
+
+    def parts():
+        for event in events(1, 9):
+            if isinstance(event, Progress) and event.step in (3, 7):
+                room[:] = [30] if event.step == 3 else []
+            yield event
+
+    follow(tmp_path / "run", parts(), stream)
+    for name in ("metrics.jsonl", "timing.jsonl"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert stream.getvalue().count("no room for figures on the disk") == 1
+
+
+def test_figures_that_never_find_room_are_told_of(tmp_path, room):
+    lines = Lines(tmp_path / "metrics.jsonl")
+    room[:] = [0]
+    lines.write("one\n")
+    assert (lines.kept, (tmp_path / "metrics.jsonl").read_bytes()) == (b"one\n", b"")
+    room.clear()
+    lines.write("two\n")
+    lines.file.close()
+    assert (lines.kept, (tmp_path / "metrics.jsonl").read_bytes()) == (b"", b"one\ntwo\n")
+
+
+def test_file_that_was_deleted_begins_anew(tmp_path):
+    lines = Lines(tmp_path / "metrics.jsonl")
+    lines.write("one\n")
+    (tmp_path / "metrics.jsonl").unlink()
+    lines.write("two\n")
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b"two\n"
+    lines.file.close()

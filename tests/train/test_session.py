@@ -99,9 +99,12 @@ def test_request_to_stop_is_met_after_the_step(tmp_path):
     assert_same(weights(load(tmp_path / "run").model), weights(session.model))
 
 
-def test_request_at_the_last_step_comes_too_late(tmp_path):
-    events = follow(start(recipe(), tmp_path / "run"), stop_after=12)
-    assert isinstance(events[-1], Finished)
+def test_request_after_the_last_evaluation_comes_too_late(tmp_path):
+    session = start(recipe(), tmp_path / "run")
+    for event in session.train():
+        if isinstance(event, Evaluated) and event.step == 12:
+            session.interrupt()
+    assert isinstance(event, Finished)
 
 
 def until_diverged(session, *, spoil_after: int, spoil) -> tuple[str, dict[str, torch.Tensor]]:

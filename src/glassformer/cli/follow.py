@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Protocol, runtime_checkable
 
+from glassformer.foundation.errors import ResourceError
 from glassformer.train.events import Event, Finished
 from glassformer.train.report import Reporter
 
@@ -45,6 +46,8 @@ class Quit(KeyboardInterrupt):
 
 class Signals:
     """While it is entered: the first Ctrl-C or SIGTERM lets `run` save and stop, the second quits at once.
+
+    A checkpoint that is being written in the background when the second comes is still finished.
 
     Before there is a run (data is being read), the first quits at once too.
     """
@@ -91,7 +94,11 @@ def follow(
             finished = isinstance(event, Finished)
         if finished and hint:
             report.say(f"Score it on the test split: glassformer evaluate {shlex.quote(str(folder))}")
-        if finished:
-            return 0
-        report.say(f"Go on with: glassformer resume {shlex.quote(str(folder))}")
-    return 128 + (signals.number or signal.SIGINT)
+        if not finished:
+            report.say(f"Go on with: glassformer resume {shlex.quote(str(folder))}")
+    if unwritten := report.records.unwritten:
+        raise ResourceError(
+            f"The disk has no room for the last lines of {', '.join(unwritten)} in {folder}, which are lost; the "
+            "checkpoints are whole. Make room before the next run."
+        )
+    return 0 if finished else 128 + (signals.number or signal.SIGINT)

@@ -15,4 +15,5 @@ def run(arguments: Arguments) -> int:
     from glassformer.train.session import resume
 
     with Signals() as signals:
-        return follow(resume(folder), folder, signals, hint=True)
+        session = resume(folder, arguments.lists.get("allow-change", []), arguments.changes)
+        return follow(session, folder, signals, hint=True)

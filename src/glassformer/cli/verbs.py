@@ -34,6 +34,9 @@ class Verb:
 OUT = Option("out", "FOLDER", "Run folder to make (default: runs/NAME).")
 OVERWRITE = Option("overwrite", None, "Delete an existing run folder and start over.")
 BREAK = Option("break", "NAME", "Make a classic mistake on purpose, to watch its symptom; several with commas.")
+ALLOW = Option(
+    "allow-change", "SETTING", "Let this setting, or the file it names, differ from the run so far.", repeats=True
+)
 JSON = Option("json", None, "One JSON object on standard output, for programs.")
 SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
 BY_LENGTH = Option("by-length", None, "Also exact match for each length of the source, in tokens.")
@@ -67,7 +70,14 @@ VERBS: dict[str, Verb] = {
         (OUT, OVERWRITE, BREAK),
         SECTIONS,
     ),
-    "resume": Verb("go on with a run", "RUN", "Continue an interrupted run from its newest intact checkpoint."),
+    "resume": Verb(
+        "go on with a run",
+        "RUN",
+        "Continue an interrupted run from its newest intact checkpoint, to the same end as if nothing had happened. "
+        "Settings and data must be those of the run so far, unless --allow-change names what is meant to be another.",
+        (ALLOW,),
+        tuple(name for name in SECTIONS if name != "tokenizer"),
+    ),
     "evaluate": Verb(
         "score a run on the test split",
         "RUN",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from glassformer.data.vocabulary import EOS
@@ -31,6 +31,10 @@ class Limit(NamedTuple):
 ASKED, MODELS, USUAL = "max_new_tokens", "max_len", "twice the source and ten more"
 
 
+def nothing() -> None:
+    """Where nobody wants to be asked, in the middle of long work, whether it shall go on."""
+
+
 def answer(
     model: Transformer,
     sources: Sequence[Sequence[int]],
@@ -38,11 +42,13 @@ def answer(
     max_new_tokens: int | None = None,
     batch_size: int = 128,
     lengths: Sequence[int] | None = None,
+    poll: Callable[[], None] = nothing,
 ) -> list[Answer]:
     """The greedy answer to each source, in order.
 
-    `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks. Errors:
-    `ConfigError` and `DataError`, for arguments that are none and for a source longer than the model takes.
+    `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks. `poll` is
+    called before each batch and after each token; what it raises ends the writing. Errors: `ConfigError` and
+    `DataError`, for arguments that are none and for a source longer than the model takes.
     """
     check_writes(model)
     if max_new_tokens is not None:
@@ -61,13 +67,14 @@ def answer(
     answers: list[Answer | None] = [None] * len(sources)
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
     for first in range(0, len(order), batch_size):
+        poll()
         rows = order[first : first + batch_size]
         batch = [sources[row] for row in rows]
         if lengths is not None and not model.config.stack.causal:
             filled = fill_blanks(model, batch, [lengths[row] for row in rows])
             found = [Answer(ids, True) for ids in filled]
         else:
-            found = _write(model, batch, [limit_of(model, source, max_new_tokens) for source in batch])
+            found = _write(model, batch, [limit_of(model, source, max_new_tokens) for source in batch], poll)
         for row, each in zip(rows, found, strict=True):
             answers[row] = each
     return [each for each in answers if each is not None]
@@ -80,9 +87,12 @@ def limit_of(model: Transformer, source: Sequence[int], asked: int | None) -> Li
     return limit if longest is None or limit.tokens <= longest else Limit(longest, MODELS)
 
 
-def _write(model: Transformer, sources: list[Sequence[int]], limits: list[Limit]) -> list[Answer]:
+def _write(
+    model: Transformer, sources: list[Sequence[int]], limits: list[Limit], poll: Callable[[], None]
+) -> list[Answer]:
     written: list[list[int]] = [[] for _ in sources]
     for step in generate(model, sources=sources, max_new_tokens=[limit.tokens for limit in limits]):
+        poll()
         for row, token in zip(step.rows, step.tokens, strict=True):
             written[row].append(token)
     return [

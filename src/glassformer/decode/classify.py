@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from glassformer.data.rows import pad
 from glassformer.data.vocabulary import BOS
+from glassformer.decode.answer import nothing
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.outputs import Classify
@@ -16,10 +17,15 @@ from glassformer.model.transformer import Transformer
 
 @torch.no_grad()
 def label_probabilities(
-    model: Transformer, texts: Sequence[Sequence[int]], *, batch_size: int = 128
+    model: Transformer,
+    texts: Sequence[Sequence[int]],
+    *,
+    batch_size: int = 128,
+    poll: Callable[[], None] = nothing,
 ) -> Float[Tensor, "N L"]:
     """The probability of each label for each text, in order, whatever the batches. The model is put in evaluation mode.
 
+    `poll` is called before each batch; what it raises ends the reading.
     Errors: `ConfigError` for a model whose head gives no labels, `DataError` for a text longer than it takes.
     """
     if not isinstance(model.config.head, Classify):
@@ -32,6 +38,7 @@ def label_probabilities(
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     found = torch.zeros(len(texts), model.config.head.n_labels)
     for first in range(0, len(order), batch_size):
+        poll()
         rows = order[first : first + batch_size]
         tokens, keep = pad([[BOS, *texts[row]] for row in rows])
         scores = model(tokens.to(device), keep=None if keep is None else keep.to(device))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,7 +11,7 @@ from glassformer.data.batch import collate
 from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.vocabulary import UNK, Tokenizer
-from glassformer.decode.answer import Answer, answer
+from glassformer.decode.answer import Answer, answer, nothing
 from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.events import Metric
@@ -41,6 +41,7 @@ def evaluate_model(
     batch_size: int = 128,
     as_text: bool = False,
     objective: Objective | None = None,
+    poll: Callable[[], None] = nothing,
 ) -> Scores:
     """Scores under free decoding: the model reads the source alone, and goes on from its own tokens.
 
@@ -49,14 +50,17 @@ def evaluate_model(
     right tokens before it. `n`: pairs. `cut`: outputs that reached a limit (max_new_tokens, max_len) before their
     end. `unknown`, where there are any: tokens of the sources that the vocabulary lacks. With `as_text` also `bleu` and
     `chrf` on detokenised text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
+    `poll` is called all the time, between any two tokens; what it raises ends the evaluation.
     """
     if len(encoded) == 0:
         raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")
-    loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size, objective=objective)
+    loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size, objective=objective, poll=poll)
     if layout == LABEL:
-        return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size))
+        return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll))
     lengths = encoded.target.lengths.tolist() if layout == "encoder" else None
-    answers = answer(model, encoded.source, max_new_tokens=max_new_tokens, batch_size=batch_size, lengths=lengths)
+    answers = answer(
+        model, encoded.source, max_new_tokens=max_new_tokens, batch_size=batch_size, lengths=lengths, poll=poll
+    )
     outputs = [tokenizers.target.decode(each.ids) for each in answers]
     wanted = [as_written(each, tokenizers.target) for each in targets]
     right = [a == b for a, b in zip(outputs, wanted, strict=True)]
@@ -92,7 +96,13 @@ def as_written(target: str, tokenizer: Tokenizer) -> str:
 
 @torch.no_grad()
 def mean_loss(
-    model: Transformer, encoded: Encoded, *, layout: str, batch_size: int = 128, objective: Objective | None = None
+    model: Transformer,
+    encoded: Encoded,
+    *,
+    layout: str,
+    batch_size: int = 128,
+    objective: Objective | None = None,
+    poll: Callable[[], None] = nothing,
 ) -> float:
     """Negative log-likelihood a target token, in nats, over all pairs; `objective` None: what the head is for."""
     model.eval()
@@ -101,6 +111,7 @@ def mean_loss(
     order = (encoded.source.lengths + encoded.target.lengths).argsort(kind="stable")
     total, count = 0.0, 0
     for first in range(0, len(order), batch_size):
+        poll()
         batch = collate(encoded, order[first : first + batch_size], layout)
         total += loss_of(model, batch.to(device), objective).nll.item()
         count += objective(batch).n_targets

@@ -57,10 +57,38 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint is complete on disk."""
+    """A checkpoint is complete on disk. It may come steps after its own, which it was written beside.
+
+    `notes`: lines for the user, as on an older one that should have gone and could not be deleted.
+    """
 
     step: int
     path: Path
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unsaved:
+    """A checkpoint could not be written; training goes on, and it is tried again at the next one that is due.
+
+    Told once for all that fail in a row. `reason` is a whole message: what the system said, bytes needed and free.
+    """
+
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """The update of this step was left out, as loss or gradient was no finite number; comes before its `Progress`.
+
+    `number` of the `allowed` ones of the run; `reason` names figures, module and batch.
+    """
+
+    step: int
+    number: int
+    allowed: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -81,4 +109,4 @@ class Finished:
     best_metrics: dict[str, Metric] = field(default_factory=dict)
 
 
-Event = Started | Progress | Evaluated | Saved | Stopped | Finished
+Event = Started | Progress | Skipped | Evaluated | Saved | Unsaved | Stopped | Finished

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
+from glassformer.decode.answer import nothing
 from glassformer.decode.classify import label_probabilities
 from glassformer.model.transformer import Transformer
 from glassformer.train.events import Metric
@@ -26,13 +27,19 @@ class LabelScores(NamedTuple):
 
 
 def evaluate_labels(
-    model: Transformer, encoded: Encoded, tokenizers: Tokenizers, loss: float, *, batch_size: int = 128
+    model: Transformer,
+    encoded: Encoded,
+    tokenizers: Tokenizers,
+    loss: float,
+    *,
+    batch_size: int = 128,
+    poll: Callable[[], None] = nothing,
 ) -> LabelScores:
     """`accuracy`: the share of right labels. `macro_f1`: the mean F1 of the labels. `loss`: nats a text. `n`: texts.
 
     `unknown`, where there are any: tokens of the texts that the vocabulary lacks.
     """
-    given = label_probabilities(model, encoded.source, batch_size=batch_size).argmax(-1).tolist()
+    given = label_probabilities(model, encoded.source, batch_size=batch_size, poll=poll).argmax(-1).tolist()
     wanted = [id - FIRST_LABEL for (id,) in encoded.target]
     names = tokenizers.target.tokens(range(FIRST_LABEL, tokenizers.target.vocab_size))
     counts = confusion(given, wanted, len(names))

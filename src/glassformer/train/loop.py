@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.errors import ConfigError, DataError, DivergedError
 from glassformer.foundation.registry import lookup
 from glassformer.model.transformer import Transformer
-from glassformer.train.diverged import explain
+from glassformer.train.diverged import explain, first_bad_weight
 from glassformer.train.objective import Objective, loss_of, objective_for
 from glassformer.train.schedule import Schedule
 
@@ -39,6 +39,8 @@ class StepReport(NamedTuple):
     """Real tokens read, source and target."""
     pad_share: float
     seconds: float
+    skipped: str = ""
+    """Why this update was left out, as it was not finite; then loss and norm are NaN."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,15 @@ def train_steps(
     clip: float = 0.0,
     label_smoothing: float = 0.0,
     precision: str = "float32",
+    skip_nonfinite: int = 0,
 ) -> Iterator[StepReport]:
     """One update for each batch, from update `start` + 1 to `schedule.steps`, as far as the batches reach.
 
     A batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout is a
-    function of (seed, update, piece), so that with it another `accumulate` is another run. Errors: `ConfigError` before
-    the first batch is read; `DivergedError` before the update whose loss or gradient is not finite; `DataError` for a
-    batch without targets.
+    function of (seed, update, piece), so that with it another `accumulate` is another run. Up to `skip_nonfinite`
+    updates are left out, and say so, where loss or gradient is not finite but the weights are. Errors: `ConfigError`
+    before the first batch is read; `DivergedError` before one more such update; `DataError` for a batch that has no
+    targets.
     """
     objective = objective or objective_for(model)
     update = Update(objective, seed, accumulate, clip, label_smoothing, precision)
@@ -116,8 +120,16 @@ def train_steps(
         began, rate = time.perf_counter(), schedule(number)
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
-        loss, norm = update(model, batch, optimizer, number)
-        yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, time.perf_counter() - began)
+        skipped = ""
+        try:
+            loss, norm = update(model, batch, optimizer, number)
+        except DivergedError as error:
+            if skip_nonfinite == 0 or first_bad_weight(model):  # weights that are not finite never give a finite loss
+                raise
+            skip_nonfinite -= 1
+            loss, norm, skipped = math.nan, math.nan, str(error)
+        seconds = time.perf_counter() - began
+        yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, seconds, skipped)
         if not model.training:  # whoever evaluated in between left it so
             model.train()
 

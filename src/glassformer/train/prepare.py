@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from glassformer.data.batch import Batch, collate
@@ -91,6 +91,32 @@ class Prepared:
     def fingerprints(self) -> dict[str, str]:
         """A digest of the training ids, and one of the dev pairs as text, which the scores compare."""
         return {"train": self.train.digest_of_ids(), "dev": self.dev.digest_of_texts()}
+
+    def sides(self) -> dict[str, str]:
+        """Digests of the texts of each side of each split, as "train source": they tell which file has changed."""
+        return {
+            f"{name} {side}": digest_of(getattr(pair, side) for pair in split.pairs)
+            for name, split in (("train", self.train), ("dev", self.dev))
+            for side in Pair._fields
+        }
+
+    def named_batch(self, step: int, most: int = 16) -> str:
+        """A sentence on which pairs make up the batch of update `step`, by their numbers from 1, and their lines."""
+        epoch, rows = self.sampler.at(step - 1)
+        shown = ", ".join(str(row + 1) for row in sorted(rows.tolist())[:most])
+        more = f" and {len(rows) - most} more" if len(rows) > most else ""
+        first = f"; the first is {self.train.origin.place(int(rows.min()), 'source')}" if self.train.origin else ""
+        return f"Its batch, in epoch {epoch}, is made of the training pairs {shown}{more}{first}."
+
+
+def digest_of(texts: Iterable[str]) -> str:
+    """Of texts and of where each ends."""
+    digest = hashlib.sha256()
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
 
 
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:

@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TextIO
 
-from glassformer.foundation.errors import CheckpointError
-from glassformer.store.files import write_text_atomically
+from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.store.files import FULL, write_text_atomically
 from glassformer.train.events import Evaluated, Progress
 from glassformer.train.wording import sample_text
 
 FIGURES = ("metrics.jsonl", "timing.jsonl")
+
+
+class Lines:
+    """A file that grows by lines. What the disk has no room for is kept in memory, and goes first when it has."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.kept = b""
+        # unbuffered: each line reaches the system as it is written, so that a killed process loses none
+        self.file = path.open("ab", buffering=0)
+
+    def write(self, text: str) -> None:
+        """Add lines. Errors: `OSError` of the system, but for want of room."""
+        self.kept += text.encode()
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is kept, as far as there is room; a file that someone deleted begins anew, where its folder is."""
+        try:
+            if os.fstat(self.file.fileno()).st_nlink == 0:
+                if not self.path.parent.is_dir():
+                    return
+                self.file.close()
+                self.file = self.path.open("ab", buffering=0)
+            while self.kept:
+                self.kept = self.kept[self.file.write(self.kept) :]
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
 
 
 class Records:
@@ -22,7 +52,9 @@ class Records:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        self.files: dict[str, TextIO] = {}
+        self.files: dict[str, Lines] = {}
+        self.samples: dict[Path, str] = {}
+        """Those that the disk had no room for."""
 
     def open(self, step: int) -> None:
         """Begin to write after `step` steps: what an interrupted run wrote beyond them is dropped first.
@@ -36,8 +68,7 @@ class Records:
             if path.stem[5:].isdecimal() and int(path.stem[5:]) > step:
                 path.unlink()
         for name in (*FIGURES, "log.txt"):
-            # buffering=1: each line reaches the system as it is written, so that a killed process loses none
-            self.files[name] = (self.run / name).open("a", buffering=1, encoding="utf-8")
+            self.files[name] = Lines(self.run / name)
 
     def step(self, event: Progress) -> None:
         """One line of figures, and one of times."""
@@ -52,7 +83,20 @@ class Records:
         self.write("metrics.jsonl", {"kind": "dev", "step": event.step, **event.metrics, "best": event.is_best})
         if event.samples:
             text = "\n\n".join(map(sample_text, event.samples)) + "\n"
-            write_text_atomically(self.run / "samples" / f"step-{event.step:09d}.txt", text)
+            self.samples[self.run / "samples" / f"step-{event.step:09d}.txt"] = text
+            self.write_samples()
+
+    def write_samples(self) -> None:
+        """Those that are not on the disk yet, as far as there is room."""
+        with suppress(ResourceError):
+            for path, text in list(self.samples.items()):
+                write_text_atomically(path, text)
+                del self.samples[path]
+
+    @property
+    def unwritten(self) -> list[str]:
+        """The files that are behind, as the disk has no room for them."""
+        return [name for name, file in self.files.items() if file.kept] + [path.name for path in self.samples]
 
     def log(self, text: str) -> None:
         """One message with the time of day."""
@@ -69,9 +113,11 @@ class Records:
         self.files[name].write(json.dumps(finite) + "\n")
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files, after one more try to write what is not written yet."""
+        self.write_samples()
         for file in self.files.values():
-            file.close()
+            file.flush()
+            file.file.close()
 
 
 def refuse_unusable(run: Path) -> None:

@@ -12,7 +12,17 @@ from rich import progress
 from rich.console import Console
 from rich.text import Text
 
-from glassformer.train.events import Evaluated, Event, Finished, Progress, Saved, Started, Stopped
+from glassformer.train.events import (
+    Evaluated,
+    Event,
+    Finished,
+    Progress,
+    Saved,
+    Skipped,
+    Started,
+    Stopped,
+    Unsaved,
+)
 from glassformer.train.records import Records
 from glassformer.train.wording import duration, figures, line_interval, sample_text
 
@@ -42,6 +52,8 @@ class Reporter:
         self.console = console or Screen()
         self.bar: progress.Progress | None = None
         self.first: Progress | None = None
+        self.behind = False
+        """Whether there is no room on the disk for the figures, and it was said."""
 
     def __enter__(self) -> Reporter:
         return self
@@ -68,6 +80,7 @@ class Reporter:
             case Progress():
                 self.records.step(event)
                 self.show_progress(event)
+                self.tell_of_unwritten()
             case Evaluated():
                 self.records.evaluation(event)
                 best = " (best so far)" if event.is_best else ""
@@ -76,12 +89,28 @@ class Reporter:
                     self.say(sample_text(sample))
             case Saved():
                 self.say(f"step {event.step}: saved {event.path}")
+                for note in event.notes:
+                    self.say(note)
+            case Unsaved():
+                self.say(
+                    f"step {event.step}: NOT SAVED, training goes on and tries again when the next one is due. "
+                    f"{event.reason}"
+                )
+            case Skipped():
+                self.say(f"step {event.step}: left out, {event.number} of {event.allowed} allowed. {event.reason}")
             case Stopped():
                 ends = {"patience": "no improvement for as long as training.patience allows", "interrupted": "as asked"}
                 self.say(f"step {event.step}: stopped, {ends.get(event.reason, event.reason)}")
             case Finished():
                 best = f"; best at step {event.best_step}: {figures(event.best_metrics)}" if event.best_metrics else ""
                 self.say(f"done: step {event.step} after {duration(event.seconds)}{best}")
+
+    def tell_of_unwritten(self) -> None:
+        """Once, where the disk has no room for the figures."""
+        behind = bool(self.records.unwritten)
+        if behind and not self.behind:
+            self.say(f"{self.records.run}: no room for figures on the disk; they are kept in memory until there is")
+        self.behind = behind
 
     def say(self, text: str) -> None:
         """One message, above the moving line if there is one, and into `log.txt`."""

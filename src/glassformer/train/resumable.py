@@ -27,6 +27,14 @@ class Standing(NamedTuple):
     best: Best
     data: dict[str, str]
     """Digests of its data, by split; see `Prepared.fingerprints`."""
+    sides: dict[str, str] = {}  # noqa: RUF012  (never changed)
+    """The same by split and side; see `Prepared.sides`. Empty in a checkpoint of an older version, as is `recipe`."""
+    recipe: dict[str, Any] = {}  # noqa: RUF012
+    """Its settings, by their whole names; see `settings_by_name`."""
+    skipped: int = 0
+    """Updates that were left out so far, as they would not have been finite."""
+    evaluation_due: bool = False
+    """Whether the evaluation of this step is still to come, as the run was stopped in it."""
 
     def to_state(self) -> dict[str, Any]:
         """Plain values, for `save`."""
@@ -36,7 +44,15 @@ class Standing(NamedTuple):
             "best_metrics": self.best.metrics,
             "since_best": self.best.since,
             "data": self.data,
+            "sides": self.sides,
+            "recipe": self.recipe,
+            "skipped": self.skipped,
+            "evaluation_due": self.evaluation_due,
         }
+
+
+LATER: dict[str, type] = {"sides": dict, "recipe": dict, "skipped": int, "evaluation_due": bool}
+"""What an older state may lack, and of which kind it is."""
 
 
 def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
@@ -64,7 +80,8 @@ def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
             f"Training goes on from a checkpoint that it saved itself; in the state of {folder} {reason}. "
             "Move that folder out of the run, or train anew with --out."
         )
-    return Standing(step, Best(best, metrics, since), data)
+    later = {name: state[name] for name in LATER if name in state}
+    return Standing(step, Best(best, metrics, since), data, **later)
 
 
 def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | None:
@@ -77,21 +94,14 @@ def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | 
         return f"best is {best!r}, but must be a step up to {step}"
     if isinstance(since, bool) or not 0 <= since <= step:
         return f"since_best is {since!r}, but must be a number of evaluations up to {step}"
+    for name, kind in LATER.items():
+        if name in state and type(state[name]) is not kind:
+            return f"{name} is {state[name]!r:.60}, but must be of another kind"
     for name in () if best is None else ("loss", metric):
         if type(metrics.get(name)) not in (int, float):
             return f"best_metrics has no number for {name!r}, by which the next evaluation is compared with the best"
     strange = [name for name, each in metrics.items() if type(each) not in (int, float, str)]
     return f"best_metrics holds {strange[0]!r:.60}, which is neither a number nor text" if strange else None
-
-
-def refuse_other_data(run: Path, before: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Refuse data that are not those of the run so far, whose figures would mean something else."""
-    changed = [{"train": "training"}.get(split, split) for split in now if before[split] != now[split]]
-    if changed:
-        raise CheckpointError(
-            f"{run} was trained on other data than its recipe now names: the {' and '.join(changed)} pairs have "
-            "changed since. Put the old files back, or train anew with --out."
-        )
 
 
 def refuse_other_model(run: Path, built: ModelConfig, asked: ModelConfig) -> None:

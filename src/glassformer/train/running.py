@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -18,12 +19,16 @@ from glassformer.store.lock import RunLock
 from glassformer.train.build import objective_of
 from glassformer.train.diverged import first_bad_weight
 from glassformer.train.evaluate import evaluate_model
-from glassformer.train.events import Evaluated, Event, Finished, Metric, Progress, Sample, Saved, Started, Stopped
+from glassformer.train.events import Evaluated, Event, Finished, Metric, Progress, Sample, Skipped, Started, Stopped
 from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.prepare import Prepared
 from glassformer.train.resumable import Best, Standing
 from glassformer.train.saving import Saver
+
+
+class StoppedInEvaluationError(Exception):
+    """Raised in the middle of an evaluation, to end it."""
 
 
 class Session:
@@ -39,9 +44,11 @@ class Session:
         model: Transformer,
         notes: list[str],
         lock: RunLock,
-        step: int = 0,
-        best: Best | None = None,
+        so_far: Standing,
+        *,
+        save_first: bool = False,
     ) -> None:
+        """`so_far`: where it stands. `save_first`: before the first step, as its recipe is another one than so far."""
         self.run = run
         self.lock = lock
         self.recipe = prepared.recipe
@@ -49,8 +56,11 @@ class Session:
         self.model = model
         self.objective = objective_of(model, prepared.recipe)
         self.notes = notes
-        self.step = step
-        self.best = best or Best()
+        self.so_far = so_far
+        self.save_first = save_first
+        self.step, self.best = self.so_far.step, self.so_far.best
+        self.skipped = self.so_far.skipped
+        self.evaluation_due = self.so_far.evaluation_due
         training = self.recipe.training
         self.optimizer = build_optimizer(
             model,
@@ -58,7 +68,7 @@ class Session:
             learning_rate=training.learning_rate,
             dtype=torch.bfloat16 if training.precision == "bfloat16" else None,
         )
-        self.saver = Saver(run, prepared, model, self.optimizer)
+        self.saver = Saver(run, prepared, model, self.optimizer, self.best.step)
         self.epoch = 0
         self._interrupted = False
 
@@ -67,33 +77,66 @@ class Session:
         self._interrupted = True
 
     def train(self) -> Iterator[Event]:
-        """Trains from where the run stands to its last step. Errors: `CheckpointError` where another has begun to."""
+        """Trains from where the run stands to its last step.
+
+        Errors: `CheckpointError` where another has begun to, `DivergedError` for what is not finite, and at the end
+        `ResourceError` where the last checkpoint could not be saved.
+        """
         self.lock.take()
         try:
             yield from self._train()
         finally:
+            self.saver.close()
             self.lock.release()
 
     def _train(self) -> Iterator[Event]:
-        training, began = self.recipe.training, time.perf_counter()
-        yield Started(self.step, training.steps, self.notes)
+        began = time.perf_counter()
+        yield Started(self.step, self.recipe.training.steps, self.notes)
+        try:
+            ended = yield from self._steps(began)
+            yield from self.saver.wait()
+        except DivergedError as error:
+            yield from self.saver.wait()
+            kept = newest(self.run).folder
+            where = f"The last checkpoint, {kept}, is intact." if kept else "There is no checkpoint yet."
+            raise DivergedError(f"{error} {where}") from None
+        self.saver.refuse_unsaved()
+        if ended in ("interrupted", "patience"):
+            yield Stopped(self.step, ended)
+        if ended != "interrupted":
+            yield Finished(self.step, time.perf_counter() - began, self.best.step, self.best.metrics)
+
+    def _steps(self, began: float) -> Generator[Event, None, str | None]:
+        """All that is left to do; why it ended, None where there was nothing."""
+        if self.save_first:
+            yield from self._save()
+        if self.evaluation_due and (ended := (yield from self._after_step())):
+            return ended
         for report in self._updates():
             self.step = report.number
+            if report.skipped:
+                yield self._skip(report)
             yield self._progress(report, time.perf_counter() - began)
-            last = self.step == training.steps
-            evaluated = None
-            if last or (training.evaluate_every and self.step % training.evaluate_every == 0):
-                yield (evaluated := self.evaluate())
-            ended = self._ended(last)
-            if ended or (evaluated and evaluated.is_best) or self._is_due():
-                yield self._save()
-            if ended:
-                if ended != "done":
-                    yield Stopped(self.step, ended)
-                if ended == "interrupted":
-                    return
-                break
-        yield Finished(self.step, time.perf_counter() - began, self.best.step, self.best.metrics)
+            yield from self.saver.done()
+            every = self.recipe.training.evaluate_every
+            self.evaluation_due = self._is_last() or bool(every and self.step % every == 0)
+            if ended := (yield from self._after_step()):
+                return ended
+        return None
+
+    def _after_step(self) -> Generator[Event, None, str | None]:
+        """An evaluation and a checkpoint, where they are due; why training ends here, None where it goes on."""
+        evaluated = None
+        if self.evaluation_due:
+            with suppress(StoppedInEvaluationError):  # it is then still due, and the checkpoint says so
+                evaluated = self.evaluate()
+        if evaluated:
+            self.evaluation_due = False
+            yield evaluated
+        ended = self._ended()
+        if ended or (evaluated and evaluated.is_best) or self._is_due():
+            yield from self._save()
+        return ended
 
     def evaluate(self) -> Evaluated:
         """Scores the dev split, and remembers the score if it is the best so far."""
@@ -108,9 +151,10 @@ class Session:
             batch_size=recipe.decode.batch_size,
             as_text=recipe.data.task == "pairs",
             objective=self.objective,
+            poll=self._poll,
         )
         if not math.isfinite(loss := float(scores.metrics["loss"])):
-            raise self._diverged(
+            raise DivergedError(
                 f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. "
                 f"{first_bad_weight(self.model) or 'All weights are finite, so some are too large.'} "
                 "Try a lower training.learning_rate or a longer training.warmup."
@@ -140,14 +184,20 @@ class Session:
                 clip=training.clip,
                 label_smoothing=training.label_smoothing,
                 precision=training.precision,
+                skip_nonfinite=max(0, training.skip_nonfinite - self.skipped),
             )
         except DivergedError as error:
-            raise self._diverged(str(error)) from None
+            all_used = f" All {self.skipped} of training.skip_nonfinite are used up." if self.skipped else ""
+            raise DivergedError(f"{error} {self.prepared.named_batch(self.step + 1)}{all_used}") from None
 
-    def _diverged(self, reason: str) -> DivergedError:
-        kept = newest(self.run).folder
-        where = f"The last checkpoint, {kept}, is intact." if kept else "There is no checkpoint yet."
-        return DivergedError(f"{reason} {where}")
+    def _skip(self, report: StepReport) -> Skipped:
+        self.skipped += 1
+        reason = f"{report.skipped} {self.prepared.named_batch(report.number)}"
+        return Skipped(report.number, self.skipped, self.recipe.training.skip_nonfinite, reason)
+
+    def _poll(self) -> None:
+        if self._interrupted:
+            raise StoppedInEvaluationError
 
     def _batches(self) -> Iterator[Batch]:
         for epoch, batch in self.prepared.batches(self.step):
@@ -175,9 +225,12 @@ class Session:
         every = self.recipe.checkpoint.every
         return bool(every) and self.step % every == 0
 
-    def _ended(self, last: bool) -> str | None:
+    def _is_last(self) -> bool:
+        return self.step == self.recipe.training.steps
+
+    def _ended(self) -> str | None:
         """Why training ends after this step; None: it goes on."""
-        if last:
+        if self._is_last() and not self.evaluation_due:
             return "done"
         if self._interrupted:
             return "interrupted"
@@ -187,8 +240,12 @@ class Session:
         patience = self.recipe.training.patience
         return bool(patience) and self.best.since >= patience
 
-    def _save(self) -> Saved:
-        return self.saver.save(Standing(self.step, self.best, self.prepared.fingerprints()))
+    def _save(self) -> Iterator[Event]:
+        yield from self.saver.save(
+            self.so_far._replace(
+                step=self.step, best=self.best, skipped=self.skipped, evaluation_due=self.evaluation_due
+            )
+        )
 
 
 def rank(metrics: dict[str, Metric], name: str) -> tuple[float, float]:

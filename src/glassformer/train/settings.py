@@ -65,6 +65,8 @@ class TrainingConfig:
     """What the best checkpoint is best by: exact_match, token_accuracy, bleu, chrf; accuracy, macro_f1; or loss."""
     samples: int = 3
     """Sample outputs shown at each evaluation."""
+    skip_nonfinite: int = 0
+    """Updates that may be left out, in the whole run, where loss or gradient is no finite number; 0: stop at once."""
     broken: str | None = None
     """Classic mistakes made on purpose, by name and with commas between; see --break."""
 
@@ -72,9 +74,9 @@ class TrainingConfig:
         check_types(self, "training")
         at_least(self, "training", 1, "steps", "batch_tokens", "pool", "accumulate")
         at_least(self, "training", 0, "seed", "warmup", "min_learning_rate", "clip", "threads")
-        at_least(self, "training", 0, "evaluate_every", "patience", "samples")
+        at_least(self, "training", 0, "evaluate_every", "patience", "samples", "skip_nonfinite")
         at_most(self, "training", MOST, "steps", "batch_tokens", "accumulate", "warmup", "evaluate_every", "patience")
-        at_most(self, "training", MOST, "samples", "pool")
+        at_most(self, "training", MOST, "samples", "pool", "skip_nonfinite")
         at_most(self, "training", 2**64 - 1, "seed")
         at_most(self, "training", 1024, "threads")
         if not 0.0 < self.learning_rate < math.inf:
@@ -108,12 +110,16 @@ class CheckpointConfig:
     """Steps between checkpoints; 0: at the end only (and when interrupted)."""
     keep: int = 2
     """Newest checkpoints kept; the best one is kept besides."""
+    keep_every: int = 0
+    """Also keep each checkpoint whose step is a multiple of this; 0: none."""
+    background: bool = True
+    """Write a checkpoint while training goes on, from a copy in memory; off: training waits for the disk."""
 
     def __post_init__(self) -> None:
         check_types(self, "checkpoint")
-        at_least(self, "checkpoint", 0, "every")
+        at_least(self, "checkpoint", 0, "every", "keep_every")
         at_least(self, "checkpoint", 1, "keep")
-        at_most(self, "checkpoint", MOST, "every", "keep")
+        at_most(self, "checkpoint", MOST, "every", "keep", "keep_every")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,128 @@
+"""What may differ when a run goes on: nothing, but for what was allowed by name; and what never may."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from glassformer.data.config import SPLITS
+from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.foundation.registry import suggestion
+from glassformer.train.prepare import Prepared
+from glassformer.train.recipe import Recipe, settings_of, written
+from glassformer.train.resumable import Standing
+
+FILES = tuple(f"data.{split}{side}" for split in SPLITS for side in ("", "_source", "_target"))
+"""Settings that name a file. Where it lies does not matter as long as its content is the same."""
+DATA = ("data.", "training.seed")
+"""What the content of the data follows from, where no file holds them."""
+
+
+class Change(NamedTuple):
+    """A setting that is another one than in the run so far."""
+
+    name: str
+    old: object
+    new: object
+
+    def __str__(self) -> str:
+        old, new = ("none" if value is None else written(value) for value in (self.old, self.new))
+        return f"{self.name} {old} -> {new}"
+
+
+def settings_by_name(recipe: Recipe) -> dict[str, Any]:
+    """Each setting that a run hangs on, by its whole name, as `training.steps`: all but those of `checkpoint`."""
+    places = (name.split(".") for name in settings_of(recipe) if not name.startswith("checkpoint."))
+    return {f"{section}.{key}": getattr(getattr(recipe, section), key) for section, key in places}
+
+
+def changes(before: Mapping[str, Any], recipe: Recipe) -> list[Change]:
+    """What differs from the run so far; a setting that it did not know had its default."""
+    if not before:  # saved by a version that kept no recipe
+        return []
+    defaults = settings_by_name(Recipe("defaults"))
+    now = settings_by_name(recipe).items()
+    found = (Change(name, before.get(name, defaults[name]), value) for name, value in now)
+    return [each for each in found if each.old != each.new]
+
+
+def refuse_unknown(allowed: Iterable[str], recipe: Recipe) -> None:
+    """Refuse a name that is no setting. Errors: `ConfigError` with the nearest."""
+    known = settings_of(recipe)
+    for name in allowed:
+        if name not in known:
+            raise ConfigError(f"--allow-change {name}: there is no such setting. {suggestion(name, known)}")
+
+
+def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:
+    """Refuse another tokenizer: nothing can allow it. Errors: `CheckpointError`."""
+    never = [str(each) for each in found if each.name.startswith("tokenizer.")]
+    if never:
+        raise CheckpointError(
+            f"A run keeps the vocabulary that its weights were trained with, but {run / 'recipe.toml'} or the command "
+            f"line asks for another: {'; '.join(never)}. Put it back, or train anew with --out."
+        )
+
+
+def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str]) -> None:
+    """Refuse settings that differ and were not allowed to, each with both values. Errors: `CheckpointError`."""
+    differing = [each for each in found if each.name not in FILES]
+    refused = [each for each in differing if each.name not in allowed]
+    if refused:
+        words = " ".join(f"--allow-change {each.name}" for each in differing)
+        raise CheckpointError(
+            f"{run} was trained with other settings than {run / 'recipe.toml'} or the command line has now: "
+            f"{'; '.join(map(str, refused))}. Put them back; or, where it is meant, allow them by name, with the same "
+            f"words as now: glassformer resume {shlex.quote(str(run))} {words}."
+        )
+
+
+def refuse_useless(allowed: Iterable[str], found: Iterable[Change], others: Collection[str]) -> None:
+    """Refuse a permission that nothing needs: who gave it believes that something changes. Errors: `ConfigError`."""
+    needed = {each.name for each in found} | (set(FILES) if others else set())
+    for name in allowed:
+        if name not in needed:
+            raise ConfigError(
+                f"--allow-change {name}: it is the same as in the run so far. Leave it out, or give the new value too."
+            )
+
+
+def data_follow(found: Iterable[Change]) -> bool:
+    """Whether other data follow from settings that differ, all of which are allowed."""
+    return any(each.name.startswith(DATA) and each.name not in FILES for each in found)
+
+
+def other_data(
+    run: Path, before: Standing, now: Standing, prepared: Prepared, *, follows: bool, allowed: Collection[str]
+) -> list[str]:
+    """Refuse data that are not those of the run so far, naming the files; what differs where that was allowed.
+
+    It is where the setting that names the file is, or where the data follow from settings that are.
+    Errors: `CheckpointError`.
+    """
+    told: list[str] = []
+    for split in (each for each in now.data if before.data[each] != now.data[each]):
+        files = differing_files(prepared, split, before.sides, now.sides)
+        what = f"the {({'train': 'training'}).get(split, split)} pairs{f' ({files})' if files else ''}"
+        names = [f"data.{split}{side}" for side in ("", "_source", "_target")]
+        if not follows and not set(names) & set(allowed):
+            named = [name for name in names if now.recipe[name] is not None]
+            hint = f"; or, where it is meant, add --allow-change {named[0]}" if named else ""
+            raise CheckpointError(
+                f"{run} was trained on other data than its recipe now names: {what} have changed since. Put the old "
+                f"files back{hint}; or train anew with --out."
+            )
+        told.append(what)
+    return told
+
+
+def differing_files(prepared: Prepared, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """The files of a split whose texts differ; all of them where it is not known; "" where a task makes the pairs."""
+    origin = getattr(prepared, split).origin
+    if origin is None:
+        return ""
+    both = zip(("source", "target"), origin.paths, strict=True)
+    paths = [str(path) for side, path in both if before.get(f"{split} {side}") != now[f"{split} {side}"]]
+    return " and ".join(dict.fromkeys(paths))

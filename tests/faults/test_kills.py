@@ -1,0 +1,33 @@
+"""Killed at any moment, a run loses no complete checkpoint and ends, resumed, with the same bits (R2)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from faults import kills
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked")
+@pytest.mark.parametrize("number", [4, pytest.param(200, marks=pytest.mark.slow)])
+def test_killed_runs_end_the_same(number):
+    """In a process of its own, as one with threads must not be forked."""
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, kills.__file__, "--kills", str(number)]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stdout + answer.stderr[-2000:]
+    said = re.fullmatch(
+        rf"{number} of {number} runs .*; (\d+) were killed .*; 0 lost a complete checkpoint; at most (\d+) steps .*",
+        answer.stdout.strip(),
+    )
+    assert said, answer.stdout
+    assert int(said[1]) >= number * 0.9
+    assert int(said[2]) <= 2 * kills.EVERY  # in the background one save more may be under way
