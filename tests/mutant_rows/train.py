@@ -9,6 +9,7 @@ OBJECTIVE = "tests/train/test_objective.py"
 SCHEDULE = "tests/train/test_schedule.py"
 OPTIMIZER = "tests/train/test_optimizer.py"
 MUON = "tests/train/test_muon.py"
+AVERAGE = "tests/train/test_average.py"
 LOOP = "tests/train/test_loop.py"
 DIVERGED = "tests/train/test_diverged.py"
 PRECISION = "tests/train/test_precision.py"
@@ -59,6 +60,17 @@ ROWS: list[Mutant] = [
     Mutant("pads count among the targets", "train/objective.py",
         "self.ids.numel() if self.keep is None else int(self.keep.sum())", "self.ids.numel()",
         f"{LOOP}::test_loss_and_gradient_are_means_over_targets"),
+    # average
+    Mutant("the average keeps its beginning at zero", "train/average.py",
+        "each / (1 - self.memory**steps)", "each", f"{AVERAGE}::test_closed_form"),
+    Mutant("training goes on from the average", "train/average.py",
+        "            put(self.model, own)\n", "            pass\n", f"{AVERAGE}::test_own_weights_come_back_after_an_error_too"),
+    Mutant("the last weights are scored", "train/running.py",
+        "with averaged(self.average, self.step):", "with averaged(None, self.step):", f"{AVERAGE}::test_the_average_is_what_is_scored"),
+    Mutant("the last weights are kept", "train/saving.py",
+        "with averaged(self.average, standing.step):", "with averaged(None, standing.step):", f"{AVERAGE}::test_averaging_changes_no_step"),
+    Mutant("a resumed run averages anew", "train/average.py",
+        "            self.sums[name].copy_(slots[SUM])\n", "            pass\n", "tests/train/test_resume.py::test_other_runs_resume_too"),
     # Muon
     Mutant("Muon without the look ahead", "train/muon.py",
         "parameter.grad.lerp(momentum, memory)", "momentum", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),

@@ -58,6 +58,10 @@ VARIANTS = {
     "two equal vocabularies": {"tokenizer__shared": False},
     "untied": {"model__tie_embeddings": False, "model__share_embeddings": False, "model__norm_placement": "post"},
     "bfloat16": {"training__precision": "bfloat16"},
+    "muon": {"optimizer__name": "muon"},
+    "adafactor": {"optimizer__name": "adafactor"},
+    "averaged": {"optimizer__average": 0.7, "checkpoint__every": 3},
+    "averaged, saved in training": {"optimizer__average": 0.7, "checkpoint__background": False},
     "best by accuracy": {"training__metric": "token_accuracy", "training__evaluate_every": 1},
 }
 

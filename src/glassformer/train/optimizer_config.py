@@ -35,6 +35,8 @@ class OptimizerConfig:
     """Share of each matrix of the blocks taken away per step, times the learning rate."""
     layer_decay: float = 1.0
     """Learning rate of a block, as a share of that of the block above it; the head has the whole."""
+    average: float = 0.0
+    """Memory of the moving average of the weights, which is then evaluated and kept; 0: none; 0.99, say."""
 
     def __post_init__(self) -> None:
         check_types(self, "optimizer")
@@ -46,7 +48,7 @@ class OptimizerConfig:
             )
         if not 0.0 < self.epsilon < math.inf:
             raise ConfigError(f"optimizer.epsilon must be above 0 and finite; got {self.epsilon}.")
-        for name in ("beta1", "beta2", "momentum"):
+        for name in ("beta1", "beta2", "momentum", "average"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"optimizer.{name} must be at least 0 and below 1; got {getattr(self, name)}.")
         if not 0.0 < self.layer_decay <= 1.0:

@@ -16,6 +16,7 @@ from glassformer.foundation.errors import DivergedError
 from glassformer.model.transformer import Transformer
 from glassformer.store.folders import newest
 from glassformer.store.lock import RunLock
+from glassformer.train.average import Average, averaged
 from glassformer.train.build import objective_of
 from glassformer.train.diverged import first_bad_weight
 from glassformer.train.evaluate import evaluate_model
@@ -68,7 +69,9 @@ class Session:
             learning_rate=training.learning_rate,
             dtype=torch.bfloat16 if training.precision == "bfloat16" else None,
         )
-        self.saver = Saver(run, prepared, model, self.optimizer, self.best.step)
+        memory = self.recipe.optimizer.average
+        self.average = Average(model, memory) if memory else None
+        self.saver = Saver(run, prepared, model, self.optimizer, self.best.step, self.average)
         self.epoch = 0
         self._interrupted = False
 
@@ -114,6 +117,8 @@ class Session:
             return ended
         for report in self._updates():
             self.step = report.number
+            if self.average:
+                self.average.update()
             if report.skipped:
                 yield self._skip(report)
             yield self._progress(report, time.perf_counter() - began)
@@ -141,18 +146,19 @@ class Session:
     def evaluate(self) -> Evaluated:
         """Scores the dev split, and remembers the score if it is the best so far."""
         recipe, dev = self.recipe, self.prepared.dev
-        scores = evaluate_model(
-            self.model,
-            dev.encoded,
-            self.prepared.tokenizers,
-            [pair.target for pair in dev.pairs],
-            layout=recipe.data.layout,
-            max_new_tokens=recipe.decode.max_new_tokens,
-            batch_size=recipe.decode.batch_size,
-            as_text=recipe.data.task == "pairs",
-            objective=self.objective,
-            poll=self._poll,
-        )
+        with averaged(self.average, self.step):
+            scores = evaluate_model(
+                self.model,
+                dev.encoded,
+                self.prepared.tokenizers,
+                [pair.target for pair in dev.pairs],
+                layout=recipe.data.layout,
+                max_new_tokens=recipe.decode.max_new_tokens,
+                batch_size=recipe.decode.batch_size,
+                as_text=recipe.data.task == "pairs",
+                objective=self.objective,
+                poll=self._poll,
+            )
         if not math.isfinite(loss := float(scores.metrics["loss"])):
             raise DivergedError(
                 f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. "

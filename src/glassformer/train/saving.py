@@ -15,6 +15,7 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest, rotate, step_folder
 from glassformer.store.snapshot import Snapshot, take_snapshot, write_snapshot
+from glassformer.train.average import Average, averaged, merged
 from glassformer.train.events import Saved, Unsaved
 from glassformer.train.optimizer import optimizer_state
 from glassformer.train.prepare import Prepared
@@ -40,12 +41,19 @@ class Saver:
     """
 
     def __init__(
-        self, run: Path, prepared: Prepared, model: Transformer, optimizer: torch.optim.Optimizer, best: int | None
+        self,
+        run: Path,
+        prepared: Prepared,
+        model: Transformer,
+        optimizer: torch.optim.Optimizer,
+        best: int | None,
+        average: Average | None = None,
     ) -> None:
         self.run = run
         self.prepared = prepared
         self.model = model
         self.optimizer = optimizer
+        self.average = average
         self.kept_best = best
         """Step of the newest checkpoint on disk that was the best when it was saved."""
         self.failure: Unsaved | None = None
@@ -65,14 +73,13 @@ class Saver:
         """
         yield from self.wait()
         settings = self.prepared.recipe.checkpoint
-        snapshot = take_snapshot(
-            self.model,
-            self.prepared.tokenizers,
-            optimizer=optimizer_state(self.optimizer, self.model),
-            state=standing.to_state(),
-        )
-        if settings.background:
-            snapshot = snapshot.copied()
+        kept = optimizer_state(self.optimizer, self.model)
+        if self.average:
+            kept = merged(kept, self.average.state())
+        with averaged(self.average, standing.step):
+            snapshot = take_snapshot(self.model, self.prepared.tokenizers, optimizer=kept, state=standing.to_state())
+            if settings.background or self.average:  # whose weights are the model's in this `with` alone
+                snapshot = snapshot.copied()
         jobs = [Job(standing.step, standing.best.step, snapshot)]
         if self.owed is not None and self.owed.step == standing.best.step != standing.step:
             jobs.insert(0, self.owed)

@@ -105,7 +105,10 @@ def _again(
     notes = [*notes, *(f"changed, as allowed: {each}" for each in (*changed, *others))]
     notes += [*chosen(model, prepared), *_unlocked(lock)]
     session = Session(run, prepared, model, notes, lock, now, save_first=bool(changed or others))
-    load_optimizer_state(session.optimizer, model, load_optimizer(folder, device=device))
+    saved = load_optimizer(folder, device=device)
+    if session.average:
+        saved = session.average.restore(saved)
+    load_optimizer_state(session.optimizer, model, saved)
     if changed:
         write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
     return session
