@@ -16,6 +16,7 @@ from torch import nn
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.registry import lookup
+from glassformer.model.recompute import recompute as recomputed
 from glassformer.model.transformer import Transformer
 from glassformer.train.diverged import explain
 from glassformer.train.objective import Objective, loss_of, objective_for
@@ -51,6 +52,7 @@ class Update:
     clip: float
     label_smoothing: float
     precision: str
+    recompute: int = 0
 
     def __post_init__(self) -> None:
         if self.accumulate < 1:
@@ -72,7 +74,7 @@ class Update:
         )
         for i, piece in enumerate(pieces):
             with seeded(self.seed, number, i, device=device):
-                with compute_in(self.precision, device):
+                with compute_in(self.precision, device), recomputed(model, self.recompute):
                     loss = loss_of(model, piece, self.objective, label_smoothing=self.label_smoothing)
                 (loss.objective / n_targets).backward()
             nll += loss.nll.item()
@@ -99,16 +101,18 @@ def train_steps(
     clip: float = 0.0,
     label_smoothing: float = 0.0,
     precision: str = "float32",
+    recompute: int = 0,
 ) -> Iterator[StepReport]:
     """One update for each batch, from update `start` + 1 to `schedule.steps`, as far as the batches reach.
 
     A batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout is a
-    function of (seed, update, piece), so that with it another `accumulate` is another run. Errors: `ConfigError` before
+    function of (seed, update, piece), so that with it another `accumulate` is another run. `recompute` saves memory and
+    changes no bit; see `model.recompute`. Errors: `ConfigError` before
     the first batch is read; `DivergedError` before the update whose loss or gradient is not finite; `DataError` for a
     batch without targets.
     """
     objective = objective or objective_for(model)
-    update = Update(objective, seed, accumulate, clip, label_smoothing, precision)
+    update = Update(objective, seed, accumulate, clip, label_smoothing, precision, recompute)
     model.train()
     for number, batch in enumerate(batches, start + 1):
         if number > schedule.steps:

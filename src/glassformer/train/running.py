@@ -140,6 +140,7 @@ class Session:
                 clip=training.clip,
                 label_smoothing=training.label_smoothing,
                 precision=training.precision,
+                recompute=training.recompute,
             )
         except DivergedError as error:
             raise self._diverged(str(error)) from None

@@ -12,6 +12,7 @@ import torch
 
 from glassformer.foundation.errors import CheckpointError
 from glassformer.foundation.runtime import choose_device, choose_threads
+from glassformer.model.recompute import recompute
 from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.store.files import write_text_atomically
@@ -34,7 +35,8 @@ def start(recipe: Recipe, out: Path) -> Session:
     device, threads, notes = _runtime(recipe)
     prepared, model = _fresh(recipe, device)
     few = [batch.split(recipe.training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
-    precision, why = choose_precision(recipe.training.precision, model, few)
+    with recompute(model, recipe.training.recompute):
+        precision, why = choose_precision(recipe.training.precision, model, few)
     recipe = replace(recipe, training=replace(recipe.training, precision=precision, threads=threads))
     with _locked(out) as lock:
         write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
