@@ -25,6 +25,7 @@ EXAMPLES = {
         "--data.dev-source val.en --data.dev-target val.de",
         "glassformer train classify --data.train train.tsv --data.dev dev.tsv",
         "glassformer train reverse --break no-positions",
+        "glassformer train reverse --dry-run",
     ),
     "resume": ("glassformer resume runs/reverse",),
     "evaluate": (

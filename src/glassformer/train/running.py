@@ -21,6 +21,7 @@ from glassformer.train.evaluate import evaluate_model
 from glassformer.train.events import Evaluated, Event, Finished, Metric, Progress, Sample, Saved, Started, Stopped
 from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.optimizer import build_optimizer
+from glassformer.train.out_of_memory import memory_ran_out
 from glassformer.train.prepare import Prepared
 from glassformer.train.resumable import Best, Standing
 from glassformer.train.saving import Saver
@@ -144,6 +145,8 @@ class Session:
             )
         except DivergedError as error:
             raise self._diverged(str(error)) from None
+        except Exception as error:
+            raise memory_ran_out(error, self.run, self.step, self.model, self.optimizer, self.prepared) from None
 
     def _diverged(self, reason: str) -> DivergedError:
         kept = newest(self.run).folder

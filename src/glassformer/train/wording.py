@@ -37,3 +37,12 @@ def line_interval(steps: int) -> int:
     wanted = max(1.0, steps / 20)
     power = 10 ** math.floor(math.log10(wanted))
     return next(size * power for size in (1, 2, 5, 10) if size * power >= wanted)
+
+
+def bytes_text(size: float) -> str:
+    """Bytes as 512 B, 1.5 KiB, 20.3 MiB, 1.2 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
