@@ -18,7 +18,9 @@ from train.examples import assert_same_end, follow, recipe
 
 ROOT = Path(__file__).parents[2]
 PLANTED = {
-    "torch, processor": RuntimeError("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory"),
+    "torch, processor": RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory"
+    ),
     "torch, accelerator": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore lines"),
     "python": MemoryError(),
 }
@@ -66,7 +68,7 @@ def test_before_the_first_checkpoint(tmp_path, monkeypatch):
 
 def test_another_error_stays_what_it_is(tmp_path, monkeypatch):
     plant(monkeypatch, RuntimeError("shapes do not fit"), forward=1)
-    with pytest.raises(RuntimeError, match="^shapes do not fit$"):
+    with pytest.raises(RuntimeError, match=r"^shapes do not fit$"):
         follow(start(recipe(), tmp_path / "run"))
 
 

@@ -37,6 +37,17 @@ class Progress:
     seconds: float  # since training began in this process
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """The update of this step was skipped, as its gradient overflowed float16. Comes after its `Progress`."""
+
+    step: int
+    scale: float
+    """What the next loss is multiplied by."""
+    so_far: int
+    """Updates skipped in the whole run."""
+
+
 class Sample(NamedTuple):
     """One example of an evaluation, as text."""
 
@@ -81,4 +92,4 @@ class Finished:
     best_metrics: dict[str, Metric] = field(default_factory=dict)
 
 
-Event = Started | Progress | Evaluated | Saved | Stopped | Finished
+Event = Started | Progress | Skipped | Evaluated | Saved | Stopped | Finished

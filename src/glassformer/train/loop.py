@@ -19,11 +19,12 @@ from glassformer.foundation.registry import lookup
 from glassformer.model.recompute import recompute as recomputed
 from glassformer.model.transformer import Transformer
 from glassformer.train.diverged import explain
+from glassformer.train.loss_scale import LossScale
 from glassformer.train.objective import Objective, loss_of, objective_for
 from glassformer.train.schedule import Schedule
 
-ARITHMETIC = ("bfloat16", "float32")
-"""What a forward can be computed in; see `compute_in`."""
+ARITHMETIC = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": None}
+"""What a forward can be computed in, and what autocast then narrows to; see `compute_in`."""
 
 
 class StepReport(NamedTuple):
@@ -40,6 +41,8 @@ class StepReport(NamedTuple):
     """Real tokens read, source and target."""
     pad_share: float
     seconds: float
+    skipped: bool = False
+    """Whether the gradient overflowed float16, so that the weights are as before; see `LossScale`."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Update:
     label_smoothing: float
     precision: str
     recompute: int = 0
+    loss_scale: LossScale | None = None
 
     def __post_init__(self) -> None:
         if self.accumulate < 1:
@@ -60,7 +64,7 @@ class Update:
                 f"The number of pieces that each batch is cut into (accumulate) must be at least 1; got "
                 f"{self.accumulate}. Try 1, which leaves it whole."
             )
-        lookup(dict.fromkeys(ARITHMETIC), self.precision, "precision")
+        lookup(ARITHMETIC, self.precision, "precision")
 
     def __call__(
         self, model: Transformer, batch: Batch, optimizer: torch.optim.Optimizer, number: int
@@ -76,11 +80,19 @@ class Update:
             with seeded(self.seed, number, i, device=device):
                 with compute_in(self.precision, device), recomputed(model, self.recompute):
                     loss = loss_of(model, piece, self.objective, label_smoothing=self.label_smoothing)
-                (loss.objective / n_targets).backward()
+                mean = loss.objective / n_targets
+                (mean if self.loss_scale is None else self.loss_scale.scaled(mean)).backward()
             nll += loss.nll.item()
+        if self.loss_scale is not None:
+            self.loss_scale.unscale(optimizer)
         total = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
         norm = float(total)
-        if not (math.isfinite(nll) and math.isfinite(norm)):  # before clipping, which would spread NaN to all gradients
+        finite = math.isfinite(nll) and math.isfinite(norm)
+        if self.loss_scale is not None:
+            self.loss_scale.after(number, finite=finite)
+            if not finite:
+                return nll / n_targets, norm
+        if not finite:  # before clipping, which would spread NaN to all gradients
             raise explain(model, pieces, self.objective, step=number, loss=nll / n_targets, grad_norm=norm)
         if self.clip > 0:
             nn.utils.clip_grads_with_norm_(model.parameters(), self.clip, total)
@@ -102,17 +114,21 @@ def train_steps(
     label_smoothing: float = 0.0,
     precision: str = "float32",
     recompute: int = 0,
+    loss_scale: LossScale | None = None,
 ) -> Iterator[StepReport]:
     """One update for each batch, from update `start` + 1 to `schedule.steps`, as far as the batches reach.
 
     A batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout is a
     function of (seed, update, piece), so that with it another `accumulate` is another run. `recompute` saves memory and
-    changes no bit; see `model.recompute`. Errors: `ConfigError` before
+    changes no bit; see `model.recompute`. In float16 the loss is scaled, by a `loss_scale` of its own unless one is
+    given, and an update that overflows is skipped. Errors: `ConfigError` before
     the first batch is read; `DivergedError` before the update whose loss or gradient is not finite; `DataError` for a
     batch without targets.
     """
     objective = objective or objective_for(model)
-    update = Update(objective, seed, accumulate, clip, label_smoothing, precision, recompute)
+    if precision == "float16" and loss_scale is None:
+        loss_scale = LossScale(next(model.parameters()).device)
+    update = Update(objective, seed, accumulate, clip, label_smoothing, precision, recompute, loss_scale)
     model.train()
     for number, batch in enumerate(batches, start + 1):
         if number > schedule.steps:
@@ -121,7 +137,8 @@ def train_steps(
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
         loss, norm = update(model, batch, optimizer, number)
-        yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, time.perf_counter() - began)
+        seconds, skipped = time.perf_counter() - began, bool(loss_scale and loss_scale.in_a_row)
+        yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, seconds, skipped)
         if not model.training:  # whoever evaluated in between left it so
             model.train()
 
@@ -138,10 +155,9 @@ def count_targets(batch: Batch, objective: Objective, step: int) -> int:
 
 
 def compute_in(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """The arithmetic of a forward: bfloat16 where that is asked for (weights stay float32), else the weights' own."""
-    if precision == "bfloat16":
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return contextlib.nullcontext()
+    """The arithmetic of a forward: narrow where that is asked for (weights stay float32), else the weights' own."""
+    narrow = ARITHMETIC[precision]
+    return contextlib.nullcontext() if narrow is None else torch.autocast(device.type, dtype=narrow)
 
 
 @contextlib.contextmanager

@@ -92,7 +92,7 @@ def estimate(
 
 
 def size_of(batch: Batch) -> int:
-    """What the memory of a batch grows with: the places of its rows, and the pairs of places that attention compares."""
+    """What the memory of a batch grows with: places, and the pairs of places that attention compares."""
     sides = [batch.tokens.shape[:2], *([] if batch.source is None else [batch.source.shape[:2]])]
     return sum(rows * width * (64 + width) for rows, width in sides)
 
@@ -131,9 +131,13 @@ def kept_by(model: Transformer, batch: Batch, objective: Objective, precision: s
 
     try:
         model.train()
-        with seeded(0, device=device), saved_tensors_hooks(note, _gone), compute_in(precision, device):
-            with _marking(model, stretches):
-                loss_of(model, batch.to(device), objective)
+        with (
+            seeded(0, device=device),
+            saved_tensors_hooks(note, _gone),
+            compute_in(precision, device),
+            _marking(model, stretches),
+        ):
+            loss_of(model, batch.to(device), objective)
     finally:
         model.train(training)
     return stretches
@@ -147,9 +151,7 @@ def _gone(nothing: None) -> Tensor:
 def _marking(model: nn.Module, stretches: list[Stretch]) -> Generator[None]:
     """While it lasts, a new stretch begins with each block, and one behind the last."""
 
-    def through(
-        blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor, *, number: int
-    ) -> Tensor:
+    def through(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor, *, number: int) -> Tensor:
         for block in blocks:
             stretches.append(Stretch(number, stream=x.nbytes))
             x = run(block, x)

@@ -15,6 +15,7 @@ from glassformer.data.batch import Batch
 from glassformer.foundation.errors import GlassformerError, ResourceError, is_out_of_memory
 from glassformer.model.transformer import Transformer
 from glassformer.store.folders import newest
+from glassformer.train.build import objective_of
 from glassformer.train.memory import estimate, heap_notes
 from glassformer.train.objective import Objective
 from glassformer.train.prepare import Prepared
@@ -28,7 +29,6 @@ def memory_ran_out(
     step: int,
     model: Transformer,
     optimizer: torch.optim.Optimizer,
-    objective: Objective,
     prepared: Prepared,
 ) -> Exception:
     """What to raise for an error of training after `step` steps: the error itself, unless it is of memory.
@@ -41,9 +41,9 @@ def memory_ran_out(
     traceback.clear_frames(error.__traceback__)
     optimizer.zero_grad(set_to_none=True)
     batch = next(prepared.batches(step))[1]
+    helps = remedies(model, batch, objective_of(model, prepared.recipe), optimizer, prepared.recipe.training)
     return ResourceError(
-        f"Memory ran out in step {step + 1}, in a batch of {batch.n_tokens:,} tokens ({what}). "
-        f"{remedies(model, batch, objective, optimizer, prepared.recipe.training)} {left(run)}"
+        f"Memory ran out in step {step + 1}, in a batch of {batch.n_tokens:,} tokens ({what}). {helps} {left(run)}"
     )
 
 
@@ -88,6 +88,6 @@ def left(run: Path) -> str:
     if kept is None:
         return "Nothing is lost: there is no checkpoint yet. Train anew with the setting, and --overwrite."
     return (
-        f"Nothing is lost: the last checkpoint, {kept}, is intact. Change the setting in {run / 'recipe.toml'} and go on "
-        f"with: glassformer resume {shlex.quote(str(run))}"
+        f"Nothing is lost: the last checkpoint, {kept}, is intact. Change the setting in {run / 'recipe.toml'} and go "
+        f"on with: glassformer resume {shlex.quote(str(run))}"
     )

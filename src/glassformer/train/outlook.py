@@ -5,18 +5,15 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-
-import torch
 
 from glassformer.data.batch import Batch, collate
 from glassformer.foundation.runtime import choose_device, choose_threads
 from glassformer.model.count import count_parameters
 from glassformer.model.recompute import recompute
-from glassformer.model.transformer import Transformer
 from glassformer.train.build import new_model, objective_of
 from glassformer.train.chosen import chosen
 from glassformer.train.loop import StepReport, train_steps

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.files import write_text_atomically
-from glassformer.train.events import Evaluated, Progress
+from glassformer.train.events import Evaluated, Progress, Skipped
 from glassformer.train.wording import sample_text
 
 FIGURES = ("metrics.jsonl", "timing.jsonl")
@@ -46,6 +46,10 @@ class Records:
         del values["steps"]
         self.write("metrics.jsonl", {"kind": "train", **values})
         self.write("timing.jsonl", {"step": event.step, **times})
+
+    def skipped(self, event: Skipped) -> None:
+        """One line of figures."""
+        self.write("metrics.jsonl", {"kind": "skipped", **asdict(event)})
 
     def evaluation(self, event: Evaluated) -> None:
         """One line of figures, and a file of samples."""

@@ -12,7 +12,7 @@ from rich import progress
 from rich.console import Console
 from rich.text import Text
 
-from glassformer.train.events import Evaluated, Event, Finished, Progress, Saved, Started, Stopped
+from glassformer.train.events import Evaluated, Event, Finished, Progress, Saved, Skipped, Started, Stopped
 from glassformer.train.records import Records
 from glassformer.train.wording import duration, figures, line_interval, sample_text
 
@@ -68,6 +68,12 @@ class Reporter:
             case Progress():
                 self.records.step(event)
                 self.show_progress(event)
+            case Skipped():
+                self.records.skipped(event)
+                self.say(
+                    f"step {event.step}: skipped, as the gradient overflowed float16; the loss is now scaled by "
+                    f"{event.scale:g} ({event.so_far} skipped so far)"
+                )
             case Evaluated():
                 self.records.evaluation(event)
                 best = " (best so far)" if event.is_best else ""

@@ -11,6 +11,9 @@ from glassformer.model.config import ModelConfig
 from glassformer.store.folders import step_number
 from glassformer.train.events import Metric
 
+LOSS_SCALE = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker", "skipped", "in_a_row"}
+"""What the state of a `LossScale` holds, all of it numbers."""
+
 
 class Best(NamedTuple):
     """The best evaluation so far, and how many have come since."""
@@ -27,10 +30,13 @@ class Standing(NamedTuple):
     best: Best
     data: dict[str, str]
     """Digests of its data, by split; see `Prepared.fingerprints`."""
+    loss_scale: dict[str, float] | None = None
+    """That of `LossScale`, in float16."""
 
     def to_state(self) -> dict[str, Any]:
         """Plain values, for `save`."""
-        return {
+        scaled = {} if self.loss_scale is None else {"loss_scale": self.loss_scale}
+        return scaled | {
             "step": self.step,
             "best": self.best.step,
             "best_metrics": self.best.metrics,
@@ -64,7 +70,7 @@ def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
             f"Training goes on from a checkpoint that it saved itself; in the state of {folder} {reason}. "
             "Move that folder out of the run, or train anew with --out."
         )
-    return Standing(step, Best(best, metrics, since), data)
+    return Standing(step, Best(best, metrics, since), data, state.get("loss_scale"))
 
 
 def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | None:
@@ -80,6 +86,9 @@ def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | 
     for name in () if best is None else ("loss", metric):
         if type(metrics.get(name)) not in (int, float):
             return f"best_metrics has no number for {name!r}, by which the next evaluation is compared with the best"
+    scale = state.get("loss_scale", dict.fromkeys(LOSS_SCALE, 0))
+    if not isinstance(scale, dict) or scale.keys() != LOSS_SCALE or {*map(type, scale.values())} - {int, float}:
+        return f"loss_scale is {scale!r:.60}, but must have a number for each of {', '.join(sorted(LOSS_SCALE))}"
     strange = [name for name, each in metrics.items() if type(each) not in (int, float, str)]
     return f"best_metrics holds {strange[0]!r:.60}, which is neither a number nor text" if strange else None
 

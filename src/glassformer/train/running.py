@@ -18,8 +18,20 @@ from glassformer.store.lock import RunLock
 from glassformer.train.build import objective_of
 from glassformer.train.diverged import first_bad_weight
 from glassformer.train.evaluate import evaluate_model
-from glassformer.train.events import Evaluated, Event, Finished, Metric, Progress, Sample, Saved, Started, Stopped
+from glassformer.train.events import (
+    Evaluated,
+    Event,
+    Finished,
+    Metric,
+    Progress,
+    Sample,
+    Saved,
+    Skipped,
+    Started,
+    Stopped,
+)
 from glassformer.train.loop import StepReport, train_steps
+from glassformer.train.loss_scale import LossScale
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.out_of_memory import memory_ran_out
 from glassformer.train.prepare import Prepared
@@ -59,6 +71,7 @@ class Session:
             learning_rate=training.learning_rate,
             dtype=torch.bfloat16 if training.precision == "bfloat16" else None,
         )
+        self.loss_scale = LossScale(next(model.parameters()).device) if training.precision == "float16" else None
         self.saver = Saver(run, prepared, model, self.optimizer)
         self.epoch = 0
         self._interrupted = False
@@ -81,6 +94,8 @@ class Session:
         for report in self._updates():
             self.step = report.number
             yield self._progress(report, time.perf_counter() - began)
+            if report.skipped and self.loss_scale:
+                yield Skipped(self.step, self.loss_scale.scale, self.loss_scale.skipped)
             last = self.step == training.steps
             evaluated = None
             if last or (training.evaluate_every and self.step % training.evaluate_every == 0):
@@ -142,6 +157,7 @@ class Session:
                 label_smoothing=training.label_smoothing,
                 precision=training.precision,
                 recompute=training.recompute,
+                loss_scale=self.loss_scale,
             )
         except DivergedError as error:
             raise self._diverged(str(error)) from None
@@ -192,7 +208,8 @@ class Session:
         return bool(patience) and self.best.since >= patience
 
     def _save(self) -> Saved:
-        return self.saver.save(Standing(self.step, self.best, self.prepared.fingerprints()))
+        scale = self.loss_scale.state() if self.loss_scale else None
+        return self.saver.save(Standing(self.step, self.best, self.prepared.fingerprints(), scale))
 
 
 def rank(metrics: dict[str, Metric], name: str) -> tuple[float, float]:

@@ -73,6 +73,8 @@ def resume(run: Path) -> Session:
         model = as_recipe(loaded.model, recipe)
         notes += [as_before, *chosen(model, prepared)]
         session = Session(run, prepared, model, [*notes, *_unlocked(lock)], lock, so_far.step, so_far.best)
+        if session.loss_scale and so_far.loss_scale:
+            session.loss_scale.load(so_far.loss_scale)
         load_optimizer_state(session.optimizer, model, load_optimizer(found.folder, device=device))
         return session
 

@@ -12,7 +12,7 @@ from glassformer.foundation.typed import check_types
 from glassformer.train.breaks.table import break_names
 from glassformer.train.schedule import SCHEDULES, Schedule
 
-PRECISIONS = ("auto", "bfloat16", "float32")
+PRECISIONS = ("auto", "bfloat16", "float16", "float32")
 TEXT_METRICS = ("bleu", "chrf")
 LABEL_METRICS = ("accuracy", "macro_f1")
 ANSWER_METRICS = (*TEXT_METRICS, "exact_match", "token_accuracy")
@@ -54,7 +54,7 @@ class TrainingConfig:
     label_smoothing: float = 0.0
     """Share of the target probability spread over the whole vocabulary, or over all labels."""
     precision: str = "auto"
-    """Arithmetic: auto (bfloat16 where it is measured to be 1.15 times as fast), float32 or bfloat16."""
+    """Arithmetic: auto (bfloat16 where it is measured to be 1.15 times as fast), float32, bfloat16, or float16."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1, mps."""
     threads: int = 0
