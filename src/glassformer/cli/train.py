@@ -14,9 +14,17 @@ def run(arguments: Arguments) -> int:
     recipe = anchored(override(load_recipe(str(arguments.target)), arguments.changes | broken))
     out = run_folder(arguments.options.get("out"), RUNS / recipe.name)
     if "dry-run" in arguments.options:
-        from glassformer.cli.dry_run import dry_run
+        from glassformer.cli.before import dry_run
 
         return dry_run(recipe, out, as_json="json" in arguments.options)
+    if "find-learning-rate" in arguments.options:
+        from glassformer.cli.before import find_rate
+
+        return find_rate(recipe)
+    if "gradient-noise" in arguments.options:
+        from glassformer.cli.before import noise
+
+        return noise(recipe)
     if "json" in arguments.options:
         raise ConfigError("--json belongs to --dry-run; a run writes its figures to metrics.jsonl. Leave one out.")
     overwrite = "overwrite" in arguments.options

@@ -35,6 +35,17 @@ OUT = Option("out", "FOLDER", "Run folder to make (default: runs/NAME).")
 OVERWRITE = Option("overwrite", None, "Delete an existing run folder and start over.")
 BREAK = Option("break", "NAME", "Make a classic mistake on purpose, to watch its symptom; several with commas.")
 JSON = Option("json", None, "One JSON object on standard output, for programs.")
+FIND_RATE = Option(
+    "find-learning-rate",
+    None,
+    "Try rising learning rates for 100 steps and print losses and a recommendation; write a picture (NAME-rate.png) "
+    "if matplotlib is there, and no run.",
+)
+NOISE = Option(
+    "gradient-noise",
+    None,
+    "Train 100 steps, print how large a batch is worth its cost before and after them, and write nothing.",
+)
 LOOK_AHEAD_JSON = Option("json", None, "With --dry-run: one JSON object on standard output, for programs.")
 SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
 BY_LENGTH = Option("by-length", None, "Also exact match for each length of the source, in tokens.")
@@ -68,7 +79,7 @@ VERBS: dict[str, Verb] = {
         "learn from a recipe",
         "RECIPE",
         "Train a model in a new run folder. RECIPE is a name or a .toml file.",
-        (OUT, OVERWRITE, BREAK, LOOK_AHEAD, LOOK_AHEAD_JSON),
+        (OUT, OVERWRITE, BREAK, LOOK_AHEAD, LOOK_AHEAD_JSON, FIND_RATE, NOISE),
         SECTIONS,
     ),
     "resume": Verb("go on with a run", "RUN", "Continue an interrupted run from its newest intact checkpoint."),

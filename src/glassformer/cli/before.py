@@ -1,4 +1,4 @@
-"""`glassformer train RECIPE --dry-run`: what the run will need."""
+"""`glassformer train RECIPE` with --dry-run, --find-learning-rate or --gradient-noise: what a run should know."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from glassformer.train.recipe import Recipe
 
 if TYPE_CHECKING:
+    from glassformer.train.find_rate import Found
     from glassformer.train.outlook import Outlook
 
 
@@ -54,3 +55,51 @@ def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
         "",
         "Nothing was written.",
     ]
+
+
+def find_rate(recipe: Recipe) -> int:
+    """Print every fifth rate of the test with its losses, and what is recommended; draw it."""
+    from glassformer.train.trial import search
+
+    found = search(recipe)
+    print(f"{'learning rate':>13}  {'loss':>8}  {'smoothed':>8}")
+    for each in [*found.tried[:-1:5], found.tried[-1]]:
+        print(f"{each.rate:13.2e}  {each.loss:8.4f}  {each.smoothed:8.4f}")
+    print(f"\nThe smoothed loss is lowest at {found.lowest:.2e}; beyond that it rises.")
+    print(f"Recommended, a tenth of it: --training.learning-rate {found.recommended:.1e}")
+    picture = Path(f"{recipe.name}-rate.png")
+    if drawn(found, picture):
+        print(f"Picture: {picture}")
+    return 0
+
+
+def drawn(found: Found, path: Path) -> bool:
+    """Draw the losses over the rates; False where matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    rates = [each.rate for each in found.tried]
+    axes.plot(rates, [each.loss for each in found.tried], color="0.7", label="loss")
+    axes.plot(rates, [each.smoothed for each in found.tried], label="smoothed")
+    axes.axvline(found.recommended, linestyle="--", color="black", label=f"recommended, {found.recommended:.1e}")
+    axes.set(xscale="log", xlabel="learning rate", ylabel="loss before the update, nats a target")
+    axes.legend()
+    figure.savefig(path, dpi=150)
+    return True
+
+
+def noise(recipe: Recipe) -> int:
+    """Print the noise scale at the first weights and after some training."""
+    from glassformer.train.trial import noise_over
+
+    print(f"{'step':>5}  {'noise scale, targets':>20}  {'targets a batch':>15}")
+    for at in noise_over(recipe):
+        print(f"{at.step:5}  {at.noise.scale:20,.0f}  {at.targets:15,.0f}")
+    print(
+        "\nBatches of about as many targets as the noise scale are a fair trade: far smaller ones take more steps, far "
+        "larger ones more computing, for the same loss. It grows in training."
+    )
+    return 0
