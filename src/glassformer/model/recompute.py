@@ -20,7 +20,7 @@ def recompute(model: nn.Module, blocks: int = 1) -> Generator[None]:
     """While it lasts, a forward keeps only what goes into each group of `blocks` blocks (Chen et al. 2016, section 4).
 
     The backward computes a group anew when it comes to it, with the same random numbers and the same arithmetic: the
-    gradients are the same bits, for about a third more time. Of n blocks that keep a each, what is held falls from n a
+    gradients are the same bits, for one more forward. Of n blocks that keep a each, what is held falls from n a
     to about (n / blocks) x + blocks a, where x is the residual stream: groups of 1 are best where x is far smaller
     than a, as it is in most models. 0 recomputes nothing. The backward may come after the `with`; afterwards the model
     is exactly as before. A forward without gradients, as in decoding, is as always.

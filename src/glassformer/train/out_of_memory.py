@@ -72,7 +72,7 @@ def remedies(
         f"training.accumulate={twice} ({needs(accumulate=twice)}; without dropout the same gradients)",
     ]
     if not training.recompute:
-        ways.append(f"training.recompute=1 ({needs(recompute=1)}; the same bits, a third slower)")
+        ways.append(f"training.recompute=1 ({needs(recompute=1)}; the same bits, for one more forward)")
     if training.precision == "float32":
         ways.append(f"training.precision=bfloat16 ({needs(precision='bfloat16')})")
     ways.append("a smaller model.d_model or model.n_layers")
