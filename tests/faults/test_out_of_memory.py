@@ -75,14 +75,14 @@ def test_another_error_stays_what_it_is(tmp_path, monkeypatch):
 LIMITED = """
 import resource, sys
 from glassformer.cli.main import main
-from glassformer.train import session
+from glassformer.train import running
 
-own = session.train_steps
+own = running.train_steps
 def limited(*given, **more):
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 96 * 2**20,) * 2)
     return own(*given, **more)
-session.train_steps = limited
+running.train_steps = limited
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -43,7 +43,7 @@ def test_what_a_forward_keeps_is_seen(layout):
 
 
 def test_what_is_weighed_is_as_before():
-    network, data = model(n_layers=2).eval(), batch("encoder-decoder", ROWS)
+    network, data = model(n_layers=2).float().eval(), batch("encoder-decoder", ROWS)
     random, through = torch.get_rng_state(), network.decoder.through
     kept_by(network, data, objective_for(network), "bfloat16")
     assert not network.training

@@ -36,7 +36,7 @@ class TrainingConfig:
     accumulate: int = 1
     """Pieces each batch is cut into to save memory; same gradients without dropout, with it other coins fall."""
     recompute: int = 0
-    """Blocks a group that is computed anew in the backward, to save memory: same gradients, one more forward; 0: none."""
+    """Blocks a group that is computed anew in the backward to save memory, for one forward more; 0: none."""
     seed: int = 1
     """Fixes the first weights, the data, its order and the dropout."""
     learning_rate: float = 1e-3
