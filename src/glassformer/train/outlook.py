@@ -9,6 +9,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.data.batch import Batch, collate
 from glassformer.foundation.runtime import choose_device, choose_threads
@@ -88,7 +92,7 @@ class Outlook:
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, for `--json`."""
-        return asdict(self) | {"memory": self.memory.to_dict()}
+        return {**asdict(self), "memory": self.memory.to_dict()}
 
 
 def look_ahead(recipe: Recipe, out: Path) -> Outlook:
@@ -106,7 +110,11 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     with recompute(model, training.recompute):
         precision, arithmetic = choose_precision(training.precision, model, few)
     optimizer = build_optimizer(model, learning_rate=training.learning_rate)
-    settings = {"accumulate": training.accumulate, "precision": precision, "recompute": training.recompute}
+    settings: dict[str, Any] = {
+        "accumulate": training.accumulate,
+        "precision": precision,
+        "recompute": training.recompute,
+    }
     steps = train_steps(
         model,
         (batch for _, batch in prepared.batches(0)),
@@ -131,29 +139,28 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
 
 def largest(prepared: Prepared) -> list[Batch]:
     """Those batches of the first epoch whose memory may be the largest: by places, by attention and by targets."""
-    source, target = (side.astype(int) for side in (prepared.sampler.source, prepared.sampler.target))
+    source, target = prepared.sampler.source, prepared.sampler.target
     every = prepared.sampler.epoch(0)
-    laws = (
-        lambda rows: len(rows) * int(source[rows].max() + target[rows].max()),
-        lambda rows: len(rows) * int(source[rows].max() ** 2 + target[rows].max() ** 2),
-        lambda rows: int(target[rows].sum()),
-    )
-    chosen_rows = {max(range(len(every)), key=lambda place, law=law: law(every[place])) for law in laws}
+
+    def measures(rows: NDArray[np.int64]) -> tuple[int, int, int]:
+        S, T = int(source[rows].max()), int(target[rows].max())
+        return len(rows) * (S + T), len(rows) * (S * S + T * T), int(target[rows].sum())
+
+    measured = [measures(rows) for rows in every]
+    places = {max(range(len(every)), key=[each[law] for each in measured].__getitem__) for law in range(3)}
     layout = prepared.recipe.data.layout
-    return [collate(prepared.train.encoded, every[place], layout) for place in sorted(chosen_rows)]
+    return [collate(prepared.train.encoded, every[place], layout) for place in sorted(places)]
 
 
 def paced(steps: Iterator[StepReport], data: Data, count: int) -> Pace:
     """The pace of the run from the first steps of it, for batches of mean size: time grows with tokens."""
-    timed: list[StepReport] = []
+    reports: list[StepReport] = []
     began = time.perf_counter()
     for report in steps:
-        if report.number > FIRST or count <= FIRST or not timed:
-            timed.append(report)
-        if report.number == FIRST:
-            timed = timed[-1:] if count <= FIRST else []
-        if timed and time.perf_counter() - began > ENOUGH:
+        reports.append(report)
+        if report.number > FIRST and time.perf_counter() - began > ENOUGH:
             break
+    timed = reports[FIRST:]
     rate = statistics.median(each.tokens / max(each.seconds, 1e-9) for each in timed)
     seconds = data.tokens / data.batches / rate
     return Pace(len(timed), seconds, rate, seconds * count)
