@@ -27,6 +27,7 @@ from glassformer.model.outputs import Classify
 from glassformer.train.memory import THRESHOLD, estimate
 from glassformer.train.objective import objective_for
 from glassformer.train.optimizer import build_optimizer
+from glassformer.train.optimizer_config import OptimizerConfig
 
 BOUND = 0.15
 STEPS = 6
@@ -106,7 +107,7 @@ def row(case: Mapping[str, object]) -> dict[str, int]:
 def train(case: Mapping[str, object]) -> tuple[Transformer, Batch, torch.optim.Optimizer, dict[str, object]]:
     """Six steps of a configuration."""
     model, batch = Transformer(config(case)), data(case)
-    optimizer = build_optimizer(model, learning_rate=1e-3)
+    optimizer = build_optimizer(model, OptimizerConfig(), learning_rate=1e-3)
     settings = {name: case[name] for name in ("precision", "accumulate", "recompute") if name in case}
     for _ in train_steps(model, [batch] * STEPS, optimizer, Schedule("constant", 1e-3, STEPS), **settings):
         pass

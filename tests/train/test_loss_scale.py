@@ -12,6 +12,7 @@ from glassformer.foundation.errors import DivergedError
 from glassformer.train.events import Skipped
 from glassformer.train.loss_scale import MOST_SKIPPED, LossScale
 from glassformer.train.optimizer import build_optimizer
+from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.session import resume, start
 from train.examples import assert_same, assert_same_end, batch, follow, killed_after, model, recipe, weights
 
@@ -20,7 +21,7 @@ DATA = [batch("encoder-decoder", [(3, 5), (1, 1), (6, 2)], seed) for seed in ran
 
 
 def steps(network, scale, data, *, start=0, optimizer=None, **settings):
-    optimizer = optimizer or build_optimizer(network, learning_rate=1e-2)
+    optimizer = optimizer or build_optimizer(network, OptimizerConfig(), learning_rate=1e-2)
     schedule = Schedule("constant", 1e-2, start + len(data))
     settings = {"precision": "float16", "loss_scale": scale, "start": start, "clip": 1.0} | settings
     return train_steps(network, data, optimizer, schedule, **settings)
@@ -75,7 +76,7 @@ def test_state_is_plain_and_exact():
     whole, scale = model().float(), scaled_by(2.0**20)
     list(steps(whole, scale, DATA[:12]))
     parts, first = model().float(), scaled_by(2.0**20)
-    optimizer = build_optimizer(parts, learning_rate=1e-2)
+    optimizer = build_optimizer(parts, OptimizerConfig(), learning_rate=1e-2)
     list(steps(parts, first, DATA[:5], optimizer=optimizer))
     second = LossScale(CPU)
     second.load(json.loads(json.dumps(first.state())))

@@ -9,6 +9,7 @@ from glassformer import Schedule, recompute, train_steps
 from glassformer.train.memory import Stretch, estimate, fullest_moment, in_groups, kept_by
 from glassformer.train.objective import loss_of, objective_for
 from glassformer.train.optimizer import build_optimizer
+from glassformer.train.optimizer_config import OptimizerConfig
 from train.examples import batch, model
 
 ROWS = [(6, 9), (5, 8), (6, 7), (2, 3)]
@@ -55,7 +56,7 @@ def test_what_is_weighed_is_as_before():
 def test_weights_gradients_and_optimizer_are_counted():
     network, data = model().float(), batch("encoder-decoder", ROWS)
     optimizer, bytes_of_weights = (
-        build_optimizer(network, learning_rate=0.1),
+        build_optimizer(network, OptimizerConfig(), learning_rate=0.1),
         4 * sum(map(torch.numel, network.parameters())),
     )
     before = estimate(network, data, objective_for(network), optimizer)
@@ -68,7 +69,7 @@ def test_weights_gradients_and_optimizer_are_counted():
 
 def test_what_saves_memory_is_estimated_to():
     network, data = model(n_layers=6, d_ff=64).float(), batch("encoder-decoder", [(9, 9)] * 32)
-    optimizer, objective = build_optimizer(network, learning_rate=0.1), objective_for(network)
+    optimizer, objective = build_optimizer(network, OptimizerConfig(), learning_rate=0.1), objective_for(network)
     plain = estimate(network, data, objective, optimizer).activations
     assert estimate(network, data, objective, optimizer, recompute=1).activations < 0.5 * plain
     assert estimate(network, data, objective, optimizer, accumulate=4).activations < 0.5 * plain

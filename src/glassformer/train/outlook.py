@@ -109,7 +109,7 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     few = [batch.split(training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
     with recompute(model, training.recompute):
         precision, arithmetic = choose_precision(training.precision, model, few)
-    optimizer = build_optimizer(model, learning_rate=training.learning_rate)
+    optimizer = build_optimizer(model, recipe.optimizer, learning_rate=training.learning_rate)
     settings: dict[str, Any] = {
         "accumulate": training.accumulate,
         "precision": precision,

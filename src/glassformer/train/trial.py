@@ -35,17 +35,10 @@ class NoiseAt(NamedTuple):
 def search(recipe: Recipe) -> Found:
     """The learning-rate range test on the recipe's own model, data and settings."""
     prepared, model = _made(recipe)
-    training = recipe.training
     return find_learning_rate(
         model,
         (batch for _, batch in prepared.batches(0)),
-        lambda trial: build_optimizer(
-            trial,
-            learning_rate=training.learning_rate,
-            betas=(training.beta1, training.beta2),
-            epsilon=training.epsilon,
-            weight_decay=training.weight_decay,
-        ),
+        lambda trial: build_optimizer(trial, recipe.optimizer, learning_rate=recipe.training.learning_rate),
         objective=objective_of(model, recipe),
         **_settings(recipe),
     )
@@ -55,7 +48,7 @@ def noise_over(recipe: Recipe) -> Iterator[NoiseAt]:
     """The noise at the first weights, and as training by the recipe goes on; each with batches that come next."""
     prepared, model = _made(recipe)
     training, objective = recipe.training, objective_of(model, recipe)
-    optimizer = build_optimizer(model, learning_rate=training.learning_rate)
+    optimizer = build_optimizer(model, recipe.optimizer, learning_rate=training.learning_rate)
     warm = Schedule("constant", training.learning_rate, max(MEASURED), min(training.warmup, max(MEASURED)))
     for step, until in zip((0, *MEASURED), MEASURED, strict=False):
         batches = (batch for _, batch in islice(prepared.batches(step), until - step))
