@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.foundation.errors import ConfigError
-from glassformer.train.find_rate import TOO_HIGH, Sweep, find_learning_rate
+from glassformer.train.find_rate import Sweep, find_learning_rate
 from train.examples import assert_same, batch, model, weights
 
 DATA = [batch("encoder-decoder", [(3, 5), (1, 1), (6, 2)])] * 60
@@ -33,7 +33,6 @@ def test_what_is_found():
     assert found.recommended == found.lowest / 10
     assert 1e-4 < found.lowest < 1e3
     assert len(found.tried) < 60, "it ends where the loss explodes"
-    assert all(each.smoothed < TOO_HIGH * lowest for each in found.tried[:-1])
     first, second = found.tried[:2]
     assert first.smoothed == pytest.approx(first.loss, rel=1e-12)
     assert second.smoothed == pytest.approx((0.09 * first.loss + 0.1 * second.loss) / 0.19, rel=1e-12)
