@@ -21,7 +21,7 @@ from glassformer.model.transformer import Transformer
 from glassformer.train.loop import compute_in, seeded
 from glassformer.train.objective import Objective, loss_of
 
-HEAP = (1.3, 2.4)
+HEAP = (1.2, 2.4)
 """How many times what its tensors hold a process held at most, on glibc as it is by itself: pieces that were freed,
 between others that were not, stay with the heap. Measured; see docs/benchmarks.md. An accelerator's allocator has next
 to none of it."""
