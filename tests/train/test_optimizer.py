@@ -13,7 +13,7 @@ from glassformer.foundation.errors import CheckpointError
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.train.loop import train_steps
 from glassformer.train.optimizer import OPTIMIZERS, build_optimizer, load_optimizer_state, optimizer_state
-from glassformer.train.optimizer_config import OptimizerConfig
+from glassformer.train.optimizer_config import USES, OptimizerConfig
 from glassformer.train.schedule import Schedule
 from train.examples import LAYOUTS, assert_same, batch, model, weights
 
@@ -127,6 +127,10 @@ def test_state_of_another_model_is_refused():
     del state["encoder.norm.weight"]
     with pytest.raises(CheckpointError, match=r"only one of the two: encoder\.norm\.weight\. Resume"):
         load_optimizer_state(built(one), one, state)
+
+
+def test_every_optimizer_has_its_settings():
+    assert sorted(OPTIMIZERS) == sorted(USES)
 
 
 def test_state_of_another_optimizer_is_refused():
