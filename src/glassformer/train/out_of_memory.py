@@ -62,9 +62,7 @@ def remedies(
         asked: Mapping[str, Any] = {name: getattr(settings, name) for name in ("precision", "accumulate", "recompute")}
         try:
             return f"about {bytes_text(estimate(model, batch, objective, optimizer, **asked, **beside).peak)}"
-        except Exception as error:  # a forward needs memory too
-            if not is_out_of_memory(error):
-                raise
+        except (MemoryError, RuntimeError):  # a forward needs memory too, and each library says it in its own words
             return "not to be estimated, as memory ran out there too"
 
     twice = 2 * training.accumulate
