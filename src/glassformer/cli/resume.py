@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.runs import existing_run
+from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.foundation.launched import launched
 from glassformer.train.records import refuse_unusable
 
 
@@ -11,8 +12,10 @@ def run(arguments: Arguments) -> int:
     """Continue from the newest intact checkpoint, to the same end as if nothing had happened."""
     folder = existing_run(str(arguments.target))
     refuse_unusable(folder)  # before the data are prepared, which may take minutes
+    place, recipe = launched(), recipe_of(folder)
     from glassformer.cli.follow import Signals, follow  # after the check, as importing torch takes a second
+    from glassformer.train.distributed import joined
     from glassformer.train.session import resume
 
-    with Signals() as signals:
-        return follow(resume(folder), folder, signals, hint=True)
+    with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
+        return follow(resume(folder, ranks), folder, signals, hint=True, agreed=ranks.largest)

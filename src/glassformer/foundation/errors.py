@@ -37,3 +37,9 @@ class ResourceError(GlassformerError):
     """Memory or disk ran out."""
 
     exit_code = 5
+
+
+class ProcessError(GlassformerError):
+    """Another of the processes that train a run together failed or does not answer. The message names it."""
+
+    exit_code = 1

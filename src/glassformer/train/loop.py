@@ -17,9 +17,10 @@ from glassformer.data.batch import Batch
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.registry import lookup
 from glassformer.model.transformer import Transformer
-from glassformer.train.diverged import explain
-from glassformer.train.objective import Objective, loss_of, objective_for
+from glassformer.train.distributed import ALONE, Ranks
+from glassformer.train.objective import Objective, objective_for
 from glassformer.train.schedule import Schedule
+from glassformer.train.team import Team, pieces_of, team_of
 
 ARITHMETIC = ("bfloat16", "float32")
 """What a forward can be computed in; see `compute_in`."""
@@ -45,11 +46,10 @@ class StepReport(NamedTuple):
 class Update:
     """How the weights are moved by one batch; see `train_steps`, whose settings these are."""
 
-    objective: Objective
+    team: Team
     seed: int
     accumulate: int
     clip: float
-    label_smoothing: float
     precision: str
 
     def __post_init__(self) -> None:
@@ -64,22 +64,21 @@ class Update:
         self, model: Transformer, batch: Batch, optimizer: torch.optim.Optimizer, number: int
     ) -> tuple[float, float]:
         """Update number `number`: gradients piece by piece, clipping, a step. The loss before it, and the norm."""
-        device = next(model.parameters()).device
-        n_targets, nll = count_targets(batch, self.objective, number), 0.0
+        device, team = next(model.parameters()).device, self.team
+        n_targets, nll = count_targets(batch, team.objective, number), 0.0
         optimizer.zero_grad(set_to_none=True)
-        pieces = (
-            [piece.to(device) for piece in batch.split(self.accumulate)] if self.accumulate > 1 else [batch.to(device)]
-        )
-        for i, piece in enumerate(pieces):
-            with seeded(self.seed, number, i, device=device):
+        pieces = [piece._replace(batch=piece.batch.to(device)) for piece in pieces_of(batch, self.accumulate, team.ranks)]
+        team.rehearse(pieces[0].batch)
+        for piece in pieces:
+            with seeded(self.seed, number, piece.number, device=device), team.exchanging(piece is pieces[-1]):
                 with compute_in(self.precision, device):
-                    loss = loss_of(model, piece, self.objective, label_smoothing=self.label_smoothing)
-                (loss.objective / n_targets).backward()
-            nll += loss.nll.item()
-        total = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+                    loss = team.loss(piece.batch)
+                piece.share(loss.objective, n_targets).backward()
+            nll += loss.nll.item() if piece.counts else 0.0
+        nll, total = team.ranks.all_sum(nll), team.norm()
         norm = float(total)
         if not (math.isfinite(nll) and math.isfinite(norm)):  # before clipping, which would spread NaN to all gradients
-            raise explain(model, pieces, self.objective, step=number, loss=nll / n_targets, grad_norm=norm)
+            raise team.diverged(batch, self.accumulate, step=number, loss=nll / n_targets, grad_norm=norm)
         if self.clip > 0:
             nn.utils.clip_grads_with_norm_(model.parameters(), self.clip, total)
         optimizer.step()
@@ -99,16 +98,18 @@ def train_steps(
     clip: float = 0.0,
     label_smoothing: float = 0.0,
     precision: str = "float32",
+    ranks: Ranks = ALONE,
 ) -> Iterator[StepReport]:
     """One update for each batch, from update `start` + 1 to `schedule.steps`, as far as the batches reach.
 
     A batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout is a
-    function of (seed, update, piece), so that with it another `accumulate` is another run. Errors: `ConfigError` before
+    function of (seed, update, piece), so that with it another `accumulate` is another run. Several processes (`ranks`)
+    are given the same batches and share out the pieces of each; see `train.team`. Errors: `ConfigError` before
     the first batch is read; `DivergedError` before the update whose loss or gradient is not finite; `DataError` for a
     batch without targets.
     """
-    objective = objective or objective_for(model)
-    update = Update(objective, seed, accumulate, clip, label_smoothing, precision)
+    team = team_of(model, objective or objective_for(model), label_smoothing, ranks)
+    update = Update(team, seed, accumulate, clip, precision)
     model.train()
     for number, batch in enumerate(batches, start + 1):
         if number > schedule.steps:

@@ -16,20 +16,23 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.folders import newest
 from glassformer.store.lock import RunLock
 from glassformer.train.build import objective_of
+from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.diverged import first_bad_weight
 from glassformer.train.evaluate import evaluate_model
 from glassformer.train.events import Evaluated, Event, Finished, Metric, Progress, Sample, Saved, Started, Stopped
-from glassformer.train.loop import StepReport, train_steps
+from glassformer.train.loop import StepReport, compute_in, train_steps
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.prepare import Prepared
 from glassformer.train.resumable import Best, Standing
-from glassformer.train.saving import Saver
+from glassformer.train.saving import saver_of
+from glassformer.train.team import is_sharded
 
 
 class Session:
     """One run. `train()` is a generator of events; logging and showing them is the caller's.
 
-    Until `train()` ends, or this object does, the run is locked and no other process can train it.
+    Until `train()` ends, or this object does, the run is locked and no other process can train it. Of several processes
+    (`ranks`) each has a session of its own; the first has the lock, saves, and decides what is best.
     """
 
     def __init__(
@@ -41,9 +44,11 @@ class Session:
         lock: RunLock,
         step: int = 0,
         best: Best | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.run = run
         self.lock = lock
+        self.ranks = ranks
         self.recipe = prepared.recipe
         self.prepared = prepared
         self.model = model
@@ -58,7 +63,7 @@ class Session:
             learning_rate=training.learning_rate,
             dtype=torch.bfloat16 if training.precision == "bfloat16" else None,
         )
-        self.saver = Saver(run, prepared, model, self.optimizer)
+        self.saver = saver_of(run, prepared, model, self.optimizer, ranks)
         self.epoch = 0
         self._interrupted = False
 
@@ -68,7 +73,8 @@ class Session:
 
     def train(self) -> Iterator[Event]:
         """Trains from where the run stands to its last step. Errors: `CheckpointError` where another has begun to."""
-        self.lock.take()
+        if self.ranks.first:
+            self.lock.take()
         try:
             yield from self._train()
         finally:
@@ -98,17 +104,20 @@ class Session:
     def evaluate(self) -> Evaluated:
         """Scores the dev split, and remembers the score if it is the best so far."""
         recipe, dev = self.recipe, self.prepared.dev
-        scores = evaluate_model(
-            self.model,
-            dev.encoded,
-            self.prepared.tokenizers,
-            [pair.target for pair in dev.pairs],
-            layout=recipe.data.layout,
-            max_new_tokens=recipe.decode.max_new_tokens,
-            batch_size=recipe.decode.batch_size,
-            as_text=recipe.data.task == "pairs",
-            objective=self.objective,
-        )
+        first = next(self.model.parameters())
+        # The blocks of a model that is cut have their weights in the arithmetic of training alone.
+        with compute_in(recipe.training.precision if is_sharded(first) else "float32", first.device):
+            scores = evaluate_model(
+                self.model,
+                dev.encoded,
+                self.prepared.tokenizers,
+                [pair.target for pair in dev.pairs],
+                layout=recipe.data.layout,
+                max_new_tokens=recipe.decode.max_new_tokens,
+                batch_size=recipe.decode.batch_size,
+                as_text=recipe.data.task == "pairs",
+                objective=self.objective,
+            )
         if not math.isfinite(loss := float(scores.metrics["loss"])):
             raise self._diverged(
                 f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. "
@@ -119,7 +128,7 @@ class Session:
             Sample(pair.source, pair.target, output)
             for pair, output in islice(zip(dev.pairs, scores.outputs, strict=True), recipe.training.samples)
         ]
-        is_best = self._is_better(scores.metrics)
+        is_best = self.ranks.of_first(self._is_better(scores.metrics)) == 1.0
         self.best = Best(self.step, scores.metrics) if is_best else self.best._replace(since=self.best.since + 1)
         return Evaluated(self.step, scores.metrics, samples, is_best)
 
@@ -140,6 +149,7 @@ class Session:
                 clip=training.clip,
                 label_smoothing=training.label_smoothing,
                 precision=training.precision,
+                ranks=self.ranks,
             )
         except DivergedError as error:
             raise self._diverged(str(error)) from None
@@ -179,7 +189,7 @@ class Session:
         """Why training ends after this step; None: it goes on."""
         if last:
             return "done"
-        if self._interrupted:
+        if self.ranks.any(self._interrupted):  # a signal to one of them stops all, after the same step
             return "interrupted"
         return "patience" if self._out_of_patience() else None
 
