@@ -52,6 +52,7 @@ class Session:
         self.recipe = prepared.recipe
         self.prepared = prepared
         self.model = model
+        self.sharded = is_sharded(next(model.parameters()))
         self.objective = objective_of(model, prepared.recipe)
         self.notes = notes
         self.step = step
@@ -104,9 +105,9 @@ class Session:
     def evaluate(self) -> Evaluated:
         """Scores the dev split, and remembers the score if it is the best so far."""
         recipe, dev = self.recipe, self.prepared.dev
-        first = next(self.model.parameters())
         # The blocks of a model that is cut have their weights in the arithmetic of training alone.
-        with compute_in(recipe.training.precision if is_sharded(first) else "float32", first.device):
+        precision = recipe.training.precision if self.sharded else "float32"
+        with compute_in(precision, next(self.model.parameters()).device):
             scores = evaluate_model(
                 self.model,
                 dev.encoded,
@@ -121,7 +122,7 @@ class Session:
         if not math.isfinite(loss := float(scores.metrics["loss"])):
             raise self._diverged(
                 f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. "
-                f"{first_bad_weight(self.model) or 'All weights are finite, so some are too large.'} "
+                f"{self._blame()} "
                 "Try a lower training.learning_rate or a longer training.warmup."
             )
         samples = [
@@ -158,6 +159,12 @@ class Session:
         kept = newest(self.run).folder
         where = f"The last checkpoint, {kept}, is intact." if kept else "There is no checkpoint yet."
         return DivergedError(f"{reason} {where}")
+
+    def _blame(self) -> str:
+        """What is wrong with the weights; of a model that is cut no process knows."""
+        if self.sharded:
+            return "Some weights are too large or not finite."
+        return first_bad_weight(self.model) or "All weights are finite, so some are too large."
 
     def _batches(self) -> Iterator[Batch]:
         for epoch, batch in self.prepared.batches(self.step):

@@ -14,7 +14,7 @@ from glassformer.train.events import Saved
 from glassformer.train.optimizer import optimizer_state
 from glassformer.train.prepare import Prepared
 from glassformer.train.resumable import Standing
-from glassformer.train.sharded import save_sharded
+from glassformer.train.sharded import put_back, save_sharded
 from glassformer.train.team import is_sharded
 
 
@@ -48,6 +48,7 @@ class ShardedSaver(Saver):
     def save(self, standing: Standing) -> Saved:
         """A checkpoint of the run as it stands; the first process deletes the older ones."""
         folder = step_folder(self.run, standing.step)
+        put_back(self.model)
         moments, tokenizers = optimizer_state(self.optimizer, self.model), self.prepared.tokenizers
         save_sharded(folder, self.model, tokenizers, self.ranks, optimizer=moments, state=standing.to_state())
         if self.ranks.first:

@@ -10,6 +10,7 @@ of processes reads it, sharded or not, and no pickle is written: torch's own for
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -59,6 +60,15 @@ def cut(model: Transformer, ranks: Ranks, precision: str) -> Transformer:
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
     return model
+
+
+def put_back(model: nn.Module) -> None:
+    """After a forward without a backward, as of an evaluation: each process has its parts alone again."""
+    from torch.distributed.fsdp import FSDPModule
+
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def parts_of(moments: Moments, model: nn.Module) -> dict[str, dict[str, Tensor]]:
@@ -118,9 +128,23 @@ def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> N
     writer = HuggingFaceStorageWriter(str(parts), save_distributed=True, enable_consolidation=True)
     save(dict(tensors), storage_writer=writer)
     if ranks.first:
+        write_scalars(parts / JOINED, {name: each for name, each in tensors.items() if each.ndim == 0})
         (parts / JOINED).rename(path)
         shutil.rmtree(parts)
         sync_file(path)
+
+
+def write_scalars(path: Path, scalars: Mapping[str, Tensor]) -> None:
+    """Put numbers without a dimension in their places in a safetensors file, where torch's joining leaves zeros.
+
+    (torch 2.13; the steps of AdamW are such numbers, and with 0 in place of them a resumed run goes wrong in silence.)
+    """
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        places = json.loads(file.read(size))
+        for name, scalar in scalars.items():
+            file.seek(8 + size + places[name]["data_offsets"][0])
+            file.write(local(scalar).cpu().numpy().tobytes())
 
 
 def refuse_non_finite(file: str, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:

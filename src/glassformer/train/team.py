@@ -108,8 +108,8 @@ class Replicas(Team):
 
     def __init__(self, model: Transformer, objective: Objective, label_smoothing: float, ranks: Ranks) -> None:
         super().__init__(model, objective, label_smoothing, ranks)
-        self.wrapped = DistributedDataParallel(LossModule(model, super().loss), broadcast_buffers=False)
-        self.wrapped.register_comm_hook(None, summed)
+        self.wrapped = DistributedDataParallel(LossModule(model, super().loss))
+        self.wrapped.register_comm_hook(None, lambda group, bucket: summed(group, bucket))  # it must not be annotated
         self.rehearsed = False
 
     def loss(self, batch: Batch) -> Loss:
