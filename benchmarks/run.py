@@ -1,7 +1,7 @@
 """Our speed beside that of named peers, in one run: `make bench`, or `python benchmarks/run.py NAME [options]`.
 
-Without a name it runs the quick ones and prints their tables. `results` trains every recipe and `studies` runs
-the studies of docs/studies.md; each takes an hour.
+Without a name it runs the quick ones and prints their tables. `ranks` starts several processes; `results` trains every
+recipe and `studies` runs the studies of docs/studies.md, each of which takes an hour.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 QUICK = ("attend", "sparse", "dropout", "cross_entropy", "train_step")
-KNOWN = (*QUICK, "results", "studies")
+KNOWN = (*QUICK, "ranks", "results", "studies")
 USAGE = f"Usage: python benchmarks/run.py [{' | '.join(KNOWN)}] [--json] [options; --help after a name lists them]"
 
 

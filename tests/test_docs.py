@@ -163,6 +163,7 @@ TINY = {
     "dropout": "--rounds 1 --tokens 8 --json",
     "cross_entropy": "--rounds 1 --targets 4 --vocabulary 16",
     "train_step": "--rounds 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",
+    "ranks": "--processes 1 --steps 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",
 } | {"results": "--only multi30k", "studies": "--list"}
 
 

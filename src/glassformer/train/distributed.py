@@ -171,11 +171,11 @@ def explained(ranks: Ranks, error: Exception, timeout: int) -> str | None:
             return None
         ranks.store.set(f"lives/{ranks.number}", "")
         failed, silent = word_of_others(ranks)
-        told = [f"process {number} of {ranks.count} failed ({why})" for number, why in failed.items()]
+        told = [f"{named([number], ranks.count)} failed ({why})" for number, why in failed.items()]
         if silent:
-            told.append(f"{named(silent, ranks.count)} was killed or has fallen silent".replace("Process", "process"))
+            told.append(f"{named(silent, ranks.count)} was killed or has fallen silent")
         if told:
-            return f"{'; '.join(told).capitalize()}; the job has ended. {KEPT}"
+            return f"{'; '.join(told)}; the job has ended. {KEPT}"
         return f"The processes lost each other though all of them live ({first_line(error)}). {KEPT}"
     return (
         f"The place where the processes meet is gone, and with it process 0 or torchrun itself, within {timeout} s. "

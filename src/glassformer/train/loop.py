@@ -67,7 +67,9 @@ class Update:
         device, team = next(model.parameters()).device, self.team
         n_targets, nll = count_targets(batch, team.objective, number), 0.0
         optimizer.zero_grad(set_to_none=True)
-        pieces = [piece._replace(batch=piece.batch.to(device)) for piece in pieces_of(batch, self.accumulate, team.ranks)]
+        pieces = [
+            piece._replace(batch=piece.batch.to(device)) for piece in pieces_of(batch, self.accumulate, team.ranks)
+        ]
         team.rehearse(pieces[0].batch)
         for piece in pieces:
             with seeded(self.seed, number, piece.number, device=device), team.exchanging(piece is pieces[-1]):

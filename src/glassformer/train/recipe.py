@@ -68,6 +68,11 @@ class Recipe:
         config = self.model.build(self.data.layout, vocab_size=1, n_labels=labels)  # what cannot be is refused at once
         check_possible(break_names(self.training.broken), config)
         self._check_metric(self.training.metric)
+        if self.distributed.shard and self.optimizer.name != "adamw":
+            raise ConfigError(
+                f"distributed.shard cuts each matrix over the processes, and optimizer.name={self.optimizer.name!r} "
+                "needs them whole. Try optimizer.name='adamw', or distributed.shard=False."
+            )
         if self.data.layout == "encoder":
             self._check_blanks()
 

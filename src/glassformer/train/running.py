@@ -24,7 +24,7 @@ from glassformer.train.loop import StepReport, compute_in, train_steps
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.prepare import Prepared
 from glassformer.train.resumable import Best, Standing
-from glassformer.train.saving import saver_of
+from glassformer.train.savers import saver_of
 from glassformer.train.team import is_sharded
 
 
