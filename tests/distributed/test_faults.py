@@ -1,4 +1,4 @@
-"""A process that dies, fails or falls silent ends the job within the time-out, and is named; signals end it in order."""
+"""A process that dies, fails or falls silent ends the job in time and is named; a signal ends it in order."""
 
 from __future__ import annotations
 

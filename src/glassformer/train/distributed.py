@@ -267,7 +267,7 @@ def notes_on(ranks: Ranks, shard: bool) -> list[str]:
     lines = [f"processes: {ranks.count}, {ranks.local_count} of them on this machine; each has {whose}"]
     if ranks.local_count < ranks.count and ranks.address != LOOPBACK:
         lines.append(
-            f"network: the processes meet at {ranks.address}, unencrypted, and whoever reaches that port takes part in the "
-            "run; use a network that you trust"
+            f"network: the processes meet at {ranks.address}, unencrypted, and whoever reaches that port takes part in "
+            "the run; use a network that you trust"
         )
     return lines

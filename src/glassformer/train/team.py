@@ -100,7 +100,7 @@ class LossModule(nn.Module):
 
 
 class Replicas(Team):
-    """Each process has the whole model; gradients are added up, bucket by bucket, during the backward of the last piece.
+    """Each process has the whole model; gradients are added up, bucket by bucket, during the last piece's backward.
 
     DistributedDataParallel (Li et al. 2020, "PyTorch Distributed"), with sums in place of its means. All processes
     begin with the weights of the first.
@@ -155,8 +155,8 @@ class Shards(Team):
     def diverged(self, batch: Batch, accumulate: int, *, step: int, loss: float, grad_norm: float) -> DivergedError:
         """The step and the figures; a module is not looked for, as no process has one whole."""
         return DivergedError(
-            f"Training must stay finite; at step {step} the loss is {loss:.4g} and the gradient's norm {grad_norm:.4g}. "
-            "The weights were not updated. Try a lower training.learning_rate, a longer training.warmup, or "
+            f"Training must stay finite; at step {step} the loss is {loss:.4g} and the gradient's norm {grad_norm:.4g}."
+            " The weights were not updated. Try a lower training.learning_rate, a longer training.warmup, or "
             "training.precision=float32; one process without distributed.shard names the module that is to blame."
         )
 
