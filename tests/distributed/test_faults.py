@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from distributed.processes import ROOT, begin, ended, environment
+from glassformer.cli.follow import Signals
 from glassformer.foundation.errors import ConfigError, ProcessError
 from glassformer.foundation.launched import LOOPBACK, Launched, launched
 from glassformer.store.folders import checkpoints
@@ -61,6 +62,29 @@ def test_who_does_not_come_is_named():
         joined(Launched(0, 3, 0, 3, LOOPBACK, port), "cpu", 1),
     ):
         pass
+
+
+class Run:
+    """What a signal stops."""
+
+    stops = 0
+
+    def interrupt(self) -> None:
+        self.stops += 1
+
+
+def test_torchrun_repeats_a_signal_and_none_quits_at_the_second(monkeypatch, capfd):
+    for name, value in (FULL | {"RANK": "0", "LOCAL_RANK": "0"}).items():
+        monkeypatch.setenv(name, value)
+    signals, signals_of_another = Signals(), Signals()
+    signals.run = signals_of_another.run = run = Run()
+    signals_of_another.place = launched(FULL)
+    for each in (signals, signals_of_another):
+        each.receive(signal.SIGINT, None)
+        each.receive(signal.SIGTERM, None)
+        assert each.number == signal.SIGINT
+    assert run.stops == 2
+    assert capfd.readouterr().err == "\nSaving a checkpoint after this step.\n"
 
 
 def test_processes_need_a_device_they_can_share(monkeypatch):

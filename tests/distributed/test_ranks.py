@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from torch import Tensor
 
 from distributed import work as tasks
 from distributed.processes import work
@@ -36,6 +37,15 @@ def alone(tmp_path_factory):
 
 def read(folder: Path, name: str) -> object:
     return json.loads((folder / name).read_text("utf-8"))
+
+
+def that_matter(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """All but the biases of keys.
+
+    Such a bias shifts all scores of a query alike and changes no answer, so its gradient is rounding alone; AdamW moves
+    it as far as any other weight, this way or that.
+    """
+    return {name: each for name, each in weights.items() if not name.endswith(".key.bias")}
 
 
 def test_processes_tell_each_other(together):
@@ -80,7 +90,7 @@ def test_checkpoints_of_parts_are_those_of_the_whole(together):
     """Names, shapes and numbers, also those without a dimension."""
     for file in ("model.safetensors", "optimizer.safetensors"):
         whole, parts = (load_file(step_folder(together / name, 5) / file) for name in ("run", "run-sharded"))
-        assert_close(parts, whole, 1e-4)
+        assert_close(that_matter(parts), that_matter(whole), 1e-5)
     files = {path.name for path in step_folder(together / "run-sharded", 5).iterdir()}
     assert files == {path.name for path in step_folder(together / "run", 5).iterdir()}
 
@@ -94,7 +104,7 @@ def test_one_process_goes_on_where_two_stopped(together, tmp_path, name):
     session.recipe = recipe(training__accumulate=4)
     follow(session)
     ours, theirs = load(step_folder(together / name, STEPS)), load(step_folder(tmp_path / "whole", STEPS))
-    assert_close(ours.model.state_dict(), theirs.model.state_dict(), 2e-3)
+    assert_close(that_matter(ours.model.state_dict()), that_matter(theirs.model.state_dict()), 1e-3)
     figures, expected = (
         [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
         for run in (together / name, tmp_path / "whole")
@@ -113,7 +123,7 @@ def test_one_two_three_and_one_again(tmp_path, shard):
         work(count, tmp_path, "three_more")
     follow(resume(tmp_path / "run"))
     ours, theirs = (load(step_folder(tmp_path / name, STEPS)).model.state_dict() for name in ("run", "whole"))
-    assert_close(ours, theirs, 2e-3)
+    assert_close(that_matter(ours), that_matter(theirs), 1e-3)
 
 
 @pytest.mark.slow

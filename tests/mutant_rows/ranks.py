@@ -39,6 +39,8 @@ ROWS: list[Mutant] = [
         "if value != of_first else -1)", "if value == of_first + 9 else -1)", f"{RANKS}::test_processes_tell_each_other"),
     Mutant("strangers on the network are not spoken of", "train/distributed.py",
         "if ranks.local_count < ranks.count and", "if ranks.local_count > ranks.count and", f"{FAULTS}::test_a_network_that_others_reach_is_warned_of"),
+    Mutant("what torchrun repeats quits at once", "cli/follow.py",
+        "(self.number is not None and self.place.count == 1)", "self.number is not None", f"{FAULTS}::test_torchrun_repeats_a_signal_and_none_quits_at_the_second"),
     Mutant("half an environment is one process", "foundation/launched.py",
         'if "RANK" not in found and "WORLD_SIZE" not in found:', 'if "RANK" not in found or "WORLD_SIZE" not in found:', f"{FAULTS}::test_half_an_environment_is_refused"),
     Mutant("each process takes all processors", "foundation/runtime.py",

@@ -20,7 +20,7 @@ from glassformer.foundation.errors import ConfigError, ProcessError
 from glassformer.foundation.launched import LOOPBACK, Launched
 from glassformer.foundation.runtime import choose_device
 
-GRACE = 5.0
+GRACE = 10.0
 """Seconds in which a process that lives, and has noticed that something is wrong, says so."""
 LONGEST = 300
 """Characters of an error that another process is told."""
@@ -165,10 +165,11 @@ def explained(ranks: Ranks, error: Exception, timeout: int) -> str | None:
     Those that live and noticed leave word; who fell silent left none.
     """
     assert ranks.store is not None
-    with suppress(RuntimeError):
-        if not is_lost(error):
+    if not is_lost(error):
+        with suppress(RuntimeError):
             ranks.store.set(f"failed/{ranks.number}", f"{type(error).__name__}: {first_line(error)}"[:LONGEST])
-            return None
+        return None
+    with suppress(RuntimeError):
         ranks.store.set(f"lives/{ranks.number}", "")
         failed, silent = word_of_others(ranks)
         told = [f"{named([number], ranks.count)} failed ({why})" for number, why in failed.items()]
