@@ -88,7 +88,7 @@ def follow(
     signals: Signals,
     watch: Callable[[Event], None] | None = None,
     hint: bool = False,
-    agreed: Callable[[float], float] | None = None,
+    agreed: Callable[[int], float] | None = None,
 ) -> int:
     """Train to the end or to the first signal; `watch` sees each event, `hint` tells what to type next.
 

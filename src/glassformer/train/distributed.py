@@ -46,11 +46,11 @@ class Ranks:
         """Whether this process writes and speaks for all."""
         return self.number == 0
 
-    def all_sum(self, value: float) -> float:
+    def all_sum(self, value: float | int) -> float:
         """The sum over the processes, in float64: on each of them the same."""
         return self._reduced(value, dist.ReduceOp.SUM)
 
-    def largest(self, value: float) -> float:
+    def largest(self, value: float | int) -> float:
         """The largest of the processes' values."""
         return self._reduced(value, dist.ReduceOp.MAX)
 
@@ -58,7 +58,7 @@ class Ranks:
         """Whether it is so in at least one of the processes."""
         return self.largest(float(flag)) > 0
 
-    def of_first(self, value: float) -> float:
+    def of_first(self, value: float | int) -> float:
         """The value that the first process has."""
         return self.all_sum(value if self.first else 0.0)
 
@@ -87,9 +87,9 @@ class Ranks:
                 "that of process 0. Give every machine the same data and the same run folder."
             )
 
-    def _reduced(self, value: float, operation: dist.ReduceOp.RedOpType) -> float:
+    def _reduced(self, value: float | int, operation: dist.ReduceOp.RedOpType) -> float:
         if self.count == 1:
-            return value
+            return float(value)
         tensor = torch.tensor(value, dtype=torch.float64)
         dist.all_reduce(tensor, operation)
         return tensor.item()
