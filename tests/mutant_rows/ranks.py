@@ -14,7 +14,7 @@ ROWS: list[Mutant] = [
     Mutant("each process has the mean over its own tokens", "train/team.py",
         "return total / (n_targets if self.counts else math.inf)", "return total / (n_targets / 2 if self.counts else math.inf)", STEPS),
     Mutant("gradients are means over the processes", "train/team.py",
-        "done.value()[0])", "done.value()[0] / 2)", STEPS),
+        "return done.value()[0]", "return done.value()[0] / 2", STEPS),
     Mutant("gradients of a cut model are means", "train/sharded.py",
         "module.set_gradient_divide_factor(1.0)", "module.set_gradient_divide_factor(2.0)", STEPS),
     Mutant("a stand-in counts", "train/team.py",

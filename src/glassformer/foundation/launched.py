@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from glassformer.foundation.errors import ConfigError
 
@@ -12,7 +12,8 @@ LOOPBACK = "127.0.0.1"
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-class Launched(NamedTuple):
+@dataclass(frozen=True)
+class Launched:
     """Which of how many processes this is; `Launched()` is one that runs alone."""
 
     number: int = 0

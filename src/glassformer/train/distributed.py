@@ -15,6 +15,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed import PrefixStore, Store, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from glassformer.foundation.errors import ConfigError, ProcessError
 from glassformer.foundation.launched import LOOPBACK, Launched
@@ -33,7 +34,7 @@ INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 class Ranks:
     """The processes of a run, seen from one of them. `ALONE` is the only one of its run, and asks nobody."""
 
-    def __init__(self, place: Launched, store: dist.Store | None = None) -> None:
+    def __init__(self, place: Launched, store: Store | None = None) -> None:
         self.number = place.number
         """Of this process, from 0."""
         self.count = place.count
@@ -113,7 +114,7 @@ def joined(place: Launched, device: str, timeout: int) -> Generator[Ranks]:
         store = met(place, timeout)
         dist.init_process_group(
             backend,
-            store=dist.PrefixStore("group", store),
+            store=PrefixStore("group", store),
             rank=place.number,
             world_size=place.count,
             timeout=timedelta(seconds=timeout),
@@ -130,7 +131,7 @@ def joined(place: Launched, device: str, timeout: int) -> Generator[Ranks]:
         dist.destroy_process_group()
 
 
-def met(place: Launched, timeout: int) -> dist.Store:
+def met(place: Launched, timeout: int) -> Store:
     """The place where the processes leave word for each other, once all are there.
 
     torchrun keeps one itself, which outlives each of them; else the first process does.
@@ -139,8 +140,8 @@ def met(place: Launched, timeout: int) -> dist.Store:
     keeper = place.first and not agents
     patience = timedelta(seconds=timeout)
     try:
-        store = dist.TCPStore(place.address, place.port, place.count, keeper, patience, wait_for_workers=False)
-        store = dist.PrefixStore(f"glassformer/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        store = TCPStore(place.address, place.port, place.count, keeper, patience, wait_for_workers=False)
+        store = PrefixStore(f"glassformer/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         store.set(f"here/{place.number}", socket.gethostname())
         wanted = [f"here/{number}" for number in range(place.count)]
         try:
@@ -236,7 +237,7 @@ def device_of(name: str, ranks: Ranks) -> tuple[torch.device, str]:
     device, why = choose_device(name)
     if ranks.count == 1 or device.type != "cuda":
         return device, why
-    if device.index is not None:
+    if device.index is not None:  # pyright: ignore[reportUnnecessaryComparison] - of plain "cuda" it is none
         raise ConfigError(
             f"Each of several processes has a device of its own; got training.device={name!r} for all of them. "
             "Try --training.device cuda."

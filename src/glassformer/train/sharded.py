@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -122,7 +122,8 @@ def save_sharded(
 
 def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
     """Make the safetensors file `path` of tensors of which each process has a part, and wait until the disk has it."""
-    from torch.distributed.checkpoint import HuggingFaceStorageWriter, save
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     parts = path.with_suffix(".parts")
     writer = HuggingFaceStorageWriter(str(parts), save_distributed=True, enable_consolidation=True)
@@ -158,4 +159,4 @@ def refuse_non_finite(file: str, tensors: Mapping[str, Tensor], ranks: Ranks) ->
 
 def local(tensor: Tensor) -> Tensor:
     """What this process has of a tensor."""
-    return tensor.to_local() if is_sharded(tensor) else tensor  # pyright: ignore[reportCallIssue]
+    return cast(Any, tensor).to_local() if is_sharded(tensor) else tensor
