@@ -48,5 +48,5 @@ ROWS: list[Mutant] = [
     Mutant("torchrun's own OMP_NUM_THREADS=1 is a wish", "foundation/runtime.py",
         "wished = 0 if wished == 1 else wished", "wished = wished", THREADS),
     Mutant("a cut model takes any optimizer", "train/recipe.py",
-        'if self.distributed.shard and self.optimizer.name != "adamw":', "if False:", "tests/train/test_recipe.py::test_a_cut_model_takes_adamw"),
+        'if self.distributed.shard and self.optimizer.name != "adamw":', "if False:", "tests/train/test_distributed_settings.py::test_a_cut_model_takes_adamw"),
 ]

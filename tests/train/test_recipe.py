@@ -12,7 +12,6 @@ from hypothesis import strategies as some
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.typed import annotations_of
-from glassformer.train.distributed_settings import DistributedConfig
 from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import (
     Recipe,
@@ -287,16 +286,3 @@ def test_a_number_of_layers_is_not_hidden_by_those_of_the_recipe():
     assert (model.encoder.n_layers, model.decoder.n_layers) == (5, 5)
     both = override(recipe, {"model.n_layers": 5, "model.encoder_layers": 3}).model.build("encoder-decoder", 9)
     assert (both.encoder.n_layers, both.decoder.n_layers) == (3, 5)
-
-
-def test_a_cut_model_takes_adamw(tmp_path):
-    told = refusal(tmp_path, '[optimizer]\nname = "muon"\n[distributed]\nshard = true')
-    assert "distributed.shard cuts each matrix" in told
-    assert "optimizer.name='muon'" in told
-    path = recipe_file(tmp_path, "[distributed]\nshard = true\ntimeout = 7", "good.toml")
-    assert load_recipe(path).distributed == DistributedConfig(shard=True, timeout=7)
-
-
-@pytest.mark.parametrize(("value", "rule"), [(0, "at least 1"), (86_401, "at most 86400")])
-def test_bounds_of_the_time_out(tmp_path, value, rule):
-    assert rule in refusal(tmp_path, f"[distributed]\ntimeout = {value}").replace(",", "")
