@@ -12,7 +12,7 @@ import torch
 
 from glassformer.foundation.errors import ResourceError
 from glassformer.store.folders import newest
-from glassformer.train import loop
+from glassformer.train import team
 from glassformer.train.session import resume, start
 from train.examples import final, follow, recipe
 
@@ -29,14 +29,14 @@ PLANTED = {
 def plant(monkeypatch, error: Exception, forward: int) -> None:
     """The loss of the forward of this number fails."""
     calls = iter(range(1, 10**6))
-    own = loop.loss_of
+    own = team.loss_of
 
     def failing(*given, **more):
         if next(calls) == forward:
             raise error
         return own(*given, **more)
 
-    monkeypatch.setattr(loop, "loss_of", failing)
+    monkeypatch.setattr(team, "loss_of", failing)
 
 
 @pytest.mark.parametrize("kind", PLANTED)

@@ -79,6 +79,24 @@ def test_threads_as_the_environment_says(monkeypatch, threads, text, threads_, w
     assert choose_threads(2) == (2, "2 threads, as asked")
 
 
+@pytest.mark.parametrize(
+    ("asked", "text", "expected", "why"),
+    [
+        (0, "", 4, "4 a process, as 2 share 8 processors"),
+        (0, "1", 4, "4 a process, as 2 share 8 processors"),
+        (0, "3", 3, "3 a process, as 2 share 8 processors"),
+        (6, "1", 4, "4 a process instead of 6, as 2 share 8 processors"),
+        (1, "", 1, "1 a process, as 2 share 8 processors"),
+    ],
+)
+def test_processes_share_the_processors(monkeypatch, threads, asked, text, expected, why):
+    """torchrun sets OMP_NUM_THREADS to 1 where nobody has set it."""
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    assert choose_threads(asked, 2) == (expected, why)
+    assert torch.get_num_threads() == expected
+
+
 def test_bfloat16_on_a_device_that_nobody_knows():
     assert has_bfloat16(torch.device("meta")) is False
     assert isinstance(has_bfloat16(torch.device("cpu")), bool)

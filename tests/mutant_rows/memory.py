@@ -28,7 +28,7 @@ ROWS: list[Mutant] = [
     Mutant("a model goes on recomputing after the with", "model/recompute.py",
         "stack.through = through", "pass", f"{RECOMPUTE}::test_ends_as_it_began_after_an_error"),
     Mutant("training.recompute is not obeyed", "train/loop.py",
-        "recomputed(model, self.recompute)", "recomputed(model, 0)", f"{LOOP}::test_recomputation_is_obeyed"),
+        "device), recomputed(model, self.recompute)", "device), recomputed(model, 0)", f"{LOOP}::test_recomputation_is_obeyed"),
 
     # the estimate
     Mutant("a tensor that is kept twice counts twice", "train/memory.py",

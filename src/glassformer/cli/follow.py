@@ -6,12 +6,13 @@ import os
 import shlex
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Protocol, runtime_checkable
 
 from glassformer.foundation.errors import ResourceError
+from glassformer.foundation.launched import launched
 from glassformer.train.events import Event, Finished
 from glassformer.train.report import Reporter
 
@@ -49,10 +50,13 @@ class Signals:
 
     A checkpoint that is being written in the background when the second comes is still finished.
 
-    Before there is a run (data is being read), the first quits at once too.
+    Before there is a run (data is being read), the first quits at once too. Of several processes none quits at the
+    second: torchrun passes on to each what the terminal has sent it already, and kills what has not ended after a while
+    (`torchrun --shutdown-timeout`, 30 s).
     """
 
     def __init__(self) -> None:
+        self.place = launched()
         self.run: Interruptible | None = None
         self.number: int | None = None
         """Of the signal that came, if one did."""
@@ -69,36 +73,53 @@ class Signals:
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
-        if self.run is None or self.number is not None:
+        if self.run is None or (self.number is not None and self.place.count == 1):
             raise Quit(number)
+        if self.number is not None:
+            return
         self.number = number
         self.run.interrupt()
-        with suppress(OSError):  # os.write, as a print may be under way just where the signal came
-            os.write(2, b"\nSaving a checkpoint after this step. Once more to quit at once, without it.\n")
+        if self.place.first:
+            more = "" if self.place.count > 1 else " Once more to quit at once, without it."
+            with suppress(OSError):  # os.write, as a print may be under way just where the signal came
+                os.write(2, f"\nSaving a checkpoint after this step.{more}\n".encode())
 
 
 def follow(
-    run: Run, folder: Path, signals: Signals, watch: Callable[[Event], None] | None = None, hint: bool = False
+    run: Run,
+    folder: Path,
+    signals: Signals,
+    watch: Callable[[Event], None] | None = None,
+    hint: bool = False,
+    agreed: Callable[[int], float] | None = None,
 ) -> int:
     """Train to the end or to the first signal; `watch` sees each event, `hint` tells what to type next.
 
-    Returns the exit code.
+    Of several processes only the first shows and keeps anything; `agreed` is then the largest of a number they each
+    have, so that all of them end by the same signal. Returns the exit code.
     """
     signals.run = run
     finished = False
-    with Reporter(folder) as report:
+    with Reporter(folder) if signals.place.first else nullcontext(nothing) as report:
         for event in run.train():
             report(event)
             if watch:
                 watch(event)
             finished = isinstance(event, Finished)
-        if finished and hint:
-            report.say(f"Score it on the test split: glassformer evaluate {shlex.quote(str(folder))}")
-        if not finished:
-            report.say(f"Go on with: glassformer resume {shlex.quote(str(folder))}")
-    if unwritten := report.records.unwritten:
+        number = signals.number or 0
+        number = int(agreed(number)) if agreed else number
+        if isinstance(report, Reporter):
+            if finished and hint:
+                report.say(f"Score it on the test split: glassformer evaluate {shlex.quote(str(folder))}")
+            if not finished:
+                report.say(f"Go on with: glassformer resume {shlex.quote(str(folder))}")
+    if isinstance(report, Reporter) and (unwritten := report.records.unwritten):
         raise ResourceError(
             f"The disk has no room for the last lines of {', '.join(unwritten)} in {folder}, which are lost; the "
             "checkpoints are whole. Make room before the next run."
         )
-    return 0 if finished else 128 + (signals.number or signal.SIGINT)
+    return 0 if finished else 128 + (number or signal.SIGINT)
+
+
+def nothing(event: Event) -> None:
+    """What a process does with an event that another shows."""

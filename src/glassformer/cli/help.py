@@ -15,8 +15,8 @@ from glassformer.train.breaks.table import BREAKS
 from glassformer.train.recipe import Recipe, known_recipes, load_recipe, read_recipe
 
 EXITS = (
-    "Exit codes: 0 done, 1 a run of a study failed, 2 bad usage or input, 3 a check failed, 4 training diverged, "
-    "5 out of memory or disk, 130/143 stopped by a signal."
+    "Exit codes: 0 done, 1 a run of a study or another process of a run failed, 2 bad usage or input, 3 a check failed,"
+    " 4 training diverged, 5 out of memory or disk, 130/143 stopped by a signal."
 )
 EXAMPLES = {
     "train": (

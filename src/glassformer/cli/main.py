@@ -123,6 +123,11 @@ def debugging(words: Sequence[str]) -> bool:
 
 
 def complain(message: str, code: int) -> int:
-    """Say what is wrong, where it does not mix with output, and return the exit code."""
-    print(f"glassformer: {message}", file=sys.stderr)
+    """Say what is wrong, where it does not mix with output, and return the exit code.
+
+    Of several processes that torchrun started, any but the first says which one it is.
+    """
+    number = os.environ.get("RANK", "0")
+    who = "glassformer" if number == "0" or os.environ.get("WORLD_SIZE") == "1" else f"glassformer [process {number}]"
+    print(f"{who}: {message}", file=sys.stderr)
     return code

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.runs import existing_run
+from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.foundation.launched import launched
+from glassformer.train.recipe import override
 from glassformer.train.records import refuse_unusable
 
 
@@ -11,9 +13,11 @@ def run(arguments: Arguments) -> int:
     """Continue from the newest intact checkpoint, to the same end as if nothing had happened."""
     folder = existing_run(str(arguments.target))
     refuse_unusable(folder)  # before the data are prepared, which may take minutes
+    place, recipe = launched(), override(recipe_of(folder), arguments.changes)
     from glassformer.cli.follow import Signals, follow  # after the check, as importing torch takes a second
+    from glassformer.train.distributed import joined
     from glassformer.train.session import resume
 
-    with Signals() as signals:
-        session = resume(folder, arguments.lists.get("allow-change", []), arguments.changes)
-        return follow(session, folder, signals, hint=True)
+    with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
+        session = resume(folder, arguments.lists.get("allow-change", []), arguments.changes, ranks)
+        return follow(session, folder, signals, hint=True, agreed=ranks.largest)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.launched import launched
 from glassformer.train.recipe import anchored, load_recipe, override
 
 
@@ -28,11 +31,14 @@ def run(arguments: Arguments) -> int:
     if "json" in arguments.options:
         raise ConfigError("--json belongs to --dry-run; a run writes its figures to metrics.jsonl. Leave one out.")
     overwrite = "overwrite" in arguments.options
-    check_room(out, overwrite)
+    place = launched()
+    if place.first:
+        check_room(out, overwrite)
     from glassformer.cli.follow import Signals, follow  # after the checks, as importing torch takes a second
+    from glassformer.train.distributed import joined
     from glassformer.train.session import start
 
-    with Signals() as signals:
-        with room_for(out):
-            session = start(recipe, out)
-        return follow(session, out, signals, hint=True)
+    with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
+        with room_for(out) if place.first else nullcontext():
+            session = start(recipe, out, ranks)
+        return follow(session, out, signals, hint=True, agreed=ranks.largest)

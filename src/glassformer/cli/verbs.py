@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SECTIONS = ("data", "tokenizer", "model", "training", "optimizer", "checkpoint", "decode")
+SECTIONS = ("data", "tokenizer", "model", "training", "optimizer", "checkpoint", "decode", "distributed")
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,12 @@ class ResourceError(GlassformerError):
     exit_code = 5
 
 
+class ProcessError(GlassformerError):
+    """Another of the processes that train a run together failed or does not answer. The message names it."""
+
+    exit_code = 1
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """Whether Python or torch asked for memory in vain; torch's class is known by name, as torch is not imported."""
     return (

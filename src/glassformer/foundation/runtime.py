@@ -31,12 +31,15 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
     return device, f"{device}, as asked"
 
 
-def choose_threads(asked: int = 0) -> tuple[int, str]:
+def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:
     """Sets torch's threads, and says how many and why.
 
     `asked` if it is above 0; else OMP_NUM_THREADS, where the environment has it, as for any program that uses OpenMP;
-    else one for each processor that this process may use, up to 8.
+    else one for each processor that this process may use, up to 8. Several `processes` on this machine share its
+    processors out, and none takes more than its share.
     """
+    if processes > 1:
+        return shared_threads(asked, processes)
     allowed = free_processors()
     wished, remark = from_environment()
     threads = asked or wished or min(allowed, MOST_THREADS)
@@ -44,6 +47,17 @@ def choose_threads(asked: int = 0) -> tuple[int, str]:
     few = f", though only {allowed} of the processors are free to it" if threads > allowed else ""
     whose = "as asked" if asked else f"as {OMP} says" if wished else f"of {allowed} processors{remark}"
     return threads, f"{threads} {'thread' if threads == 1 else 'threads'}, {whose}{few}"
+
+
+def shared_threads(asked: int, processes: int) -> tuple[int, str]:
+    """As `choose_threads`, of one process of several. OMP_NUM_THREADS=1 is what torchrun sets when nobody has."""
+    allowed = free_processors()
+    wished, remark = from_environment()
+    wished = 0 if wished == 1 else wished
+    threads = min(asked or wished or MOST_THREADS, max(allowed // processes, 1))
+    torch.set_num_threads(threads)
+    fewer = f" instead of {asked or wished}" if (asked or wished) > threads else ""
+    return threads, f"{threads} a process{fewer}, as {processes} share {allowed} processors{remark}"
 
 
 def from_environment() -> tuple[int, str]:

@@ -16,6 +16,8 @@ from glassformer.train.resumable import Standing
 
 FILES = tuple(f"data.{split}{side}" for split in SPLITS for side in ("", "_source", "_target"))
 """Settings that name a file. Where it lies does not matter as long as its content is the same."""
+FREE = ("checkpoint.", "distributed.")
+"""Sections that hold nothing of what is learned."""
 SAME_BITS = ("training.recompute",)
 """Settings that change how a run is computed and no bit of it."""
 DATA = ("data.", "training.seed")
@@ -35,8 +37,8 @@ class Change(NamedTuple):
 
 
 def settings_by_name(recipe: Recipe) -> dict[str, Any]:
-    """Each setting that a run hangs on, by its whole name, as `training.steps`: all but those of `checkpoint`."""
-    places = (name.split(".") for name in settings_of(recipe) if not name.startswith("checkpoint."))
+    """Each setting that a run hangs on, by its whole name, as `training.steps`: all but those in `FREE`."""
+    places = (name.split(".") for name in settings_of(recipe) if not name.startswith(FREE))
     return {f"{section}.{key}": getattr(getattr(recipe, section), key) for section, key in places}
 
 

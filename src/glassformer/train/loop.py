@@ -18,10 +18,11 @@ from glassformer.foundation.errors import ConfigError, DataError, DivergedError
 from glassformer.foundation.registry import lookup
 from glassformer.model.recompute import recompute as recomputed
 from glassformer.model.transformer import Transformer
-from glassformer.train.diverged import explain, first_bad_weight
+from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.loss_scale import LossScale
-from glassformer.train.objective import Objective, loss_of, objective_for
+from glassformer.train.objective import Objective, objective_for
 from glassformer.train.schedule import Schedule
+from glassformer.train.team import Team, pieces_of, team_of
 
 ARITHMETIC = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": None}
 """What a forward can be computed in, and what autocast then narrows to; see `compute_in`."""
@@ -51,11 +52,10 @@ class StepReport(NamedTuple):
 class Update:
     """How the weights are moved by one batch; see `train_steps`, whose settings these are."""
 
-    objective: Objective
+    team: Team
     seed: int
     accumulate: int
     clip: float
-    label_smoothing: float
     precision: str
     recompute: int = 0
     loss_scale: LossScale | None = None
@@ -72,22 +72,24 @@ class Update:
         self, model: Transformer, batch: Batch, optimizer: torch.optim.Optimizer, number: int
     ) -> tuple[float, float]:
         """Update number `number`: gradients piece by piece, clipping, a step. The loss before it, and the norm."""
-        device = next(model.parameters()).device
-        n_targets, nll = count_targets(batch, self.objective, number), 0.0
+        device, team = next(model.parameters()).device, self.team
+        n_targets, nll = count_targets(batch, team.objective, number), 0.0
         optimizer.zero_grad(set_to_none=True)
-        pieces = (
-            [piece.to(device) for piece in batch.split(self.accumulate)] if self.accumulate > 1 else [batch.to(device)]
-        )
-        for i, piece in enumerate(pieces):
-            with seeded(self.seed, number, i, device=device):
+        pieces = [
+            piece._replace(batch=piece.batch.to(device)) for piece in pieces_of(batch, self.accumulate, team.ranks)
+        ]
+        with recomputed(model, self.recompute):
+            team.rehearse(pieces[0].batch)
+        for piece in pieces:
+            with seeded(self.seed, number, piece.number, device=device), team.exchanging(piece is pieces[-1]):
                 with compute_in(self.precision, device), recomputed(model, self.recompute):
-                    loss = loss_of(model, piece, self.objective, label_smoothing=self.label_smoothing)
-                mean = loss.objective / n_targets
-                (mean if self.loss_scale is None else self.loss_scale.scaled(mean)).backward()
-            nll += loss.nll.item()
+                    loss = team.loss(piece.batch)
+                share = piece.share(loss.objective, n_targets)
+                (share if self.loss_scale is None else self.loss_scale.scaled(share)).backward()
+            nll += loss.nll.item() if piece.counts else 0.0
         if self.loss_scale is not None:
             self.loss_scale.unscale(optimizer)
-        total = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        nll, total = team.ranks.all_sum(nll), team.norm()
         norm = float(total)
         finite = math.isfinite(nll) and math.isfinite(norm)
         if self.loss_scale is not None:
@@ -95,7 +97,7 @@ class Update:
             if not finite:
                 return nll / n_targets, norm
         if not finite:  # before clipping, which would spread NaN to all gradients
-            raise explain(model, pieces, self.objective, step=number, loss=nll / n_targets, grad_norm=norm)
+            raise team.diverged(batch, self.accumulate, step=number, loss=nll / n_targets, grad_norm=norm)
         if self.clip > 0:
             nn.utils.clip_grads_with_norm_(model.parameters(), self.clip, total)
         optimizer.step()
@@ -118,21 +120,23 @@ def train_steps(
     skip_nonfinite: int = 0,
     recompute: int = 0,
     loss_scale: LossScale | None = None,
+    ranks: Ranks = ALONE,
 ) -> Iterator[StepReport]:
     """One update for each batch, from update `start` + 1 to `schedule.steps`, as far as the batches reach.
 
     A batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout is a
-    function of (seed, update, piece), so that with it another `accumulate` is another run. Up to `skip_nonfinite`
-    updates are left out, and say so, where loss or gradient is not finite but the weights are. In float16 the loss is
-    scaled, by a `loss_scale` of its own unless one is given; what overflows is left out besides. `recompute` saves
-    memory and changes no bit; see `model.recompute`. Errors: `ConfigError` before the first batch is read;
-    `DivergedError` before one more update that is not finite, or the twentieth in a row that overflows; `DataError` for
-    a batch that has no targets.
+    function of (seed, update, piece), so that with it another `accumulate` is another run. Several processes (`ranks`)
+    are given the same batches and share out the pieces of each; see `train.team`. Up to `skip_nonfinite` updates are
+    left out, and say so, where loss or gradient is not finite but the weights are. In float16 the loss is scaled, by a
+    `loss_scale` of its own unless one is given; what overflows is left out besides. `recompute` saves memory and
+    changes no bit; see `model.recompute`. Errors: `ConfigError` before the first batch is read; `DivergedError` before
+    one more update that is not finite, or the twentieth in a row that overflows; `DataError` for a batch that has no
+    targets.
     """
-    objective = objective or objective_for(model)
+    team = team_of(model, objective or objective_for(model), label_smoothing, ranks)
     if precision == "float16" and loss_scale is None:
         loss_scale = LossScale(next(model.parameters()).device)
-    update = Update(objective, seed, accumulate, clip, label_smoothing, precision, recompute, loss_scale)
+    update = Update(team, seed, accumulate, clip, precision, recompute, loss_scale)
     model.train()
     for number, batch in enumerate(batches, start + 1):
         if number > schedule.steps:
@@ -145,7 +149,7 @@ def train_steps(
             loss, norm = update(model, batch, optimizer, number)
         except DivergedError as error:
             # in float16 it is the last of a row; and weights that are not finite never give a finite loss
-            if skip_nonfinite == 0 or loss_scale or first_bad_weight(model):
+            if skip_nonfinite == 0 or loss_scale or team.is_spoiled():
                 raise
             skip_nonfinite -= 1
             loss, norm, skipped = math.nan, math.nan, str(error)

@@ -20,6 +20,7 @@ from glassformer.train.memory import estimate, heap_notes, kept_beside
 from glassformer.train.objective import Objective
 from glassformer.train.prepare import Prepared
 from glassformer.train.recipe import Recipe
+from glassformer.train.team import is_sharded
 from glassformer.train.wording import bytes_text
 
 
@@ -41,7 +42,9 @@ def memory_ran_out(
     traceback.clear_frames(error.__traceback__)
     optimizer.zero_grad(set_to_none=True)
     batch = next(prepared.batches(step))[1]
-    helps = remedies(model, batch, objective_of(model, prepared.recipe), optimizer, prepared.recipe)
+    helps = "Any of these helps: more processes, half of training.batch_tokens, training.recompute=1."
+    if not is_sharded(next(model.parameters())):  # of one that is cut no process can run a forward alone
+        helps = remedies(model, batch, objective_of(model, prepared.recipe), optimizer, prepared.recipe)
     return ResourceError(
         f"Memory ran out in step {step + 1}, in a batch of {batch.n_tokens:,} tokens ({what}). {helps} {left(run)}"
     )

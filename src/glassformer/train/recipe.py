@@ -21,6 +21,7 @@ from glassformer.foundation.registry import suggestion
 from glassformer.foundation.typed import TYPED, annotations_of, check_types, is_of, types_in
 from glassformer.model.recipe import ModelRecipe
 from glassformer.train.breaks.table import break_names, check_possible
+from glassformer.train.distributed_settings import DistributedConfig
 from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.settings import (
     ANSWER_METRICS,
@@ -41,7 +42,7 @@ DEFAULTS = {each.name: each.default for each in fields(DataConfig)}
 
 @dataclass(frozen=True)
 class Recipe:
-    """A whole run: data, tokenizer, model, training, optimizer, checkpoints, decoding."""
+    """A whole run: data, tokenizer, model, training, optimizer, checkpoints, decoding, sharing out."""
 
     name: str
     """What the run is called; runs/NAME is its folder unless --out says otherwise."""
@@ -54,6 +55,7 @@ class Recipe:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
+    distributed: DistributedConfig = field(default_factory=DistributedConfig)
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -66,6 +68,17 @@ class Recipe:
         config = self.model.build(self.data.layout, vocab_size=1, n_labels=labels)  # what cannot be is refused at once
         check_possible(break_names(self.training.broken), config)
         self._check_metric(self.training.metric)
+        if self.distributed.shard and self.optimizer.name != "adamw":
+            raise ConfigError(
+                f"distributed.shard cuts each matrix over the processes, and optimizer.name={self.optimizer.name!r} "
+                "needs them whole. Try optimizer.name='adamw', or distributed.shard=False."
+            )
+        if self.distributed.shard and (self.optimizer.average or self.training.precision == "float16"):
+            raise ConfigError(
+                "distributed.shard does not go with an average of the weights (optimizer.average) or with float16, "
+                "both of which need them whole. Try optimizer.average=0 and training.precision='bfloat16', or "
+                "distributed.shard=False."
+            )
         if self.data.layout == "encoder":
             self._check_blanks()
 

@@ -16,7 +16,7 @@ from glassformer.store.folders import newest
 from glassformer.store.lock import RunLock
 from glassformer.train.average import Average, averaged
 from glassformer.train.build import objective_of, optimizer_of
-from glassformer.train.diverged import first_bad_weight
+from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.evaluate import evaluate_model
 from glassformer.train.events import (
     Evaluated,
@@ -30,12 +30,13 @@ from glassformer.train.events import (
     Started,
     Stopped,
 )
-from glassformer.train.loop import StepReport, train_steps
+from glassformer.train.loop import StepReport, compute_in, train_steps
 from glassformer.train.loss_scale import LossScale
 from glassformer.train.out_of_memory import memory_ran_out
 from glassformer.train.prepare import Prepared
 from glassformer.train.resumable import Best, Standing
-from glassformer.train.saving import Saver
+from glassformer.train.savers import saver_of
+from glassformer.train.team import blame, is_sharded
 
 
 class StoppedInEvaluationError(Exception):
@@ -45,7 +46,8 @@ class StoppedInEvaluationError(Exception):
 class Session:
     """One run. `train()` is a generator of events; logging and showing them is the caller's.
 
-    Until `train()` ends, or this object does, the run is locked and no other process can train it.
+    Until `train()` ends, or this object does, the run is locked and no other process can train it. Of several processes
+    (`ranks`) each has a session of its own; the first has the lock, saves, and decides what is best.
     """
 
     def __init__(
@@ -58,10 +60,12 @@ class Session:
         so_far: Standing,
         *,
         save_first: bool = False,
+        ranks: Ranks = ALONE,
     ) -> None:
         """`so_far`: where it stands. `save_first`: before the first step, as its recipe is another one than so far."""
         self.run = run
         self.lock = lock
+        self.ranks = ranks
         self.recipe = prepared.recipe
         self.prepared = prepared
         self.model = model
@@ -79,7 +83,7 @@ class Session:
             self.loss_scale.load(so_far.loss_scale)
         memory = self.recipe.optimizer.average
         self.average = Average(model, memory) if memory else None
-        self.saver = Saver(run, prepared, model, self.optimizer, self.best.step, self.average)
+        self.saver = saver_of(run, prepared, model, self.optimizer, self.best.step, self.average, ranks)
         self.epoch = 0
         self._interrupted = False
 
@@ -93,7 +97,8 @@ class Session:
         Errors: `CheckpointError` where another has begun to, `DivergedError` for what is not finite, and at the end
         `ResourceError` where the last checkpoint could not be saved.
         """
-        self.lock.take()
+        if self.ranks.first:
+            self.lock.take()
         try:
             yield from self._train()
         finally:
@@ -156,7 +161,9 @@ class Session:
     def evaluate(self) -> Evaluated:
         """Scores the dev split, and remembers the score if it is the best so far."""
         recipe, dev = self.recipe, self.prepared.dev
-        with averaged(self.average, self.step):
+        # The blocks of a model that is cut have their weights in the arithmetic of training alone.
+        precision = recipe.training.precision if is_sharded(next(self.model.parameters())) else "float32"
+        with averaged(self.average, self.step), compute_in(precision, next(self.model.parameters()).device):
             scores = evaluate_model(
                 self.model,
                 dev.encoded,
@@ -172,14 +179,14 @@ class Session:
         if not math.isfinite(loss := float(scores.metrics["loss"])):
             raise DivergedError(
                 f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. "
-                f"{first_bad_weight(self.model) or 'All weights are finite, so some are too large.'} "
+                f"{blame(self.model)} "
                 "Try a lower training.learning_rate or a longer training.warmup."
             )
         samples = [
             Sample(pair.source, pair.target, output)
             for pair, output in islice(zip(dev.pairs, scores.outputs, strict=True), recipe.training.samples)
         ]
-        is_best = self._is_better(scores.metrics)
+        is_best = self.ranks.of_first(self._is_better(scores.metrics)) == 1.0
         self.best = Best(self.step, scores.metrics) if is_best else self.best._replace(since=self.best.since + 1)
         return Evaluated(self.step, scores.metrics, samples, is_best)
 
@@ -203,6 +210,7 @@ class Session:
                 skip_nonfinite=max(0, training.skip_nonfinite - self.skipped),
                 recompute=training.recompute,
                 loss_scale=self.loss_scale,
+                ranks=self.ranks,
             )
         except DivergedError as error:
             all_used = f" All {self.skipped} of training.skip_nonfinite are used up." if self.skipped else ""
@@ -217,7 +225,7 @@ class Session:
         return Skipped(report.number, self.skipped, self.recipe.training.skip_nonfinite, reason)
 
     def _poll(self) -> None:
-        if self._interrupted:
+        if self._interrupted and self.ranks.count == 1:  # several go on to its end, where they agree to stop
             raise StoppedInEvaluationError
 
     def _batches(self) -> Iterator[Batch]:
@@ -253,7 +261,7 @@ class Session:
         """Why training ends after this step; None: it goes on."""
         if self._is_last() and not self.evaluation_due:
             return "done"
-        if self._interrupted:
+        if self.ranks.any(self._interrupted):  # a signal to one of them stops all, after the same step
             return "interrupted"
         return "patience" if self._out_of_patience() else None
 

@@ -12,7 +12,7 @@ import torch
 
 from glassformer.attend.flex import obstacle
 from glassformer.foundation.errors import CheckpointError, ConfigError
-from glassformer.foundation.runtime import choose_device, choose_threads
+from glassformer.foundation.runtime import choose_threads
 from glassformer.model.recompute import recompute
 from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load, load_optimizer
@@ -31,52 +31,66 @@ from glassformer.train.changes import (
     settings_by_name,
 )
 from glassformer.train.chosen import chosen
+from glassformer.train.distributed import ALONE, Ranks, device_of, notes_on
 from glassformer.train.optimizer import load_optimizer_state
 from glassformer.train.precision import choose_precision
 from glassformer.train.prepare import Prepared, model_config, prepare
 from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe, override
 from glassformer.train.resumable import Best, Standing, refuse_other_model, standing
 from glassformer.train.running import Session
+from glassformer.train.sharded import cut, parts_of
 
 __all__ = ["Session", "resume", "start"]
 
 
-def start(recipe: Recipe, out: Path) -> Session:
-    """A new run in the folder `out`, which then holds its recipe. Errors: those of reading the data and the recipe."""
-    device, threads, notes = _runtime(recipe)
+def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
+    """A new run in the folder `out`, which then holds its recipe; of several processes the first writes it.
+
+    Errors: those of reading the data and the recipe.
+    """
+    device, threads, notes = _runtime(recipe, ranks)
     prepared, model = _fresh(recipe, device)
     few = [batch.split(recipe.training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
     with recompute(model, recipe.training.recompute):
         precision, why = choose_precision(recipe.training.precision, model, few)
+    precision = ranks.text_of_first(precision)  # each has measured
     recipe = replace(recipe, training=replace(recipe.training, precision=precision, threads=threads))
-    with _locked(out) as lock:
-        write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
+    _refuse_other_view(prepared, 0, ranks)
+    with _locked(out, ranks) as lock:
+        if ranks.first:
+            write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
         prepared = replace(prepared, recipe=recipe)
         notes = [*notes, f"arithmetic: {why}", *chosen(model, prepared), *_unlocked(lock)]
-        return Session(out, prepared, model, notes, lock, _standing(prepared))
+        return Session(out, prepared, _cut(model, recipe, ranks), notes, lock, _standing(prepared), ranks=ranks)
 
 
-def resume(run: Path, allowed: Collection[str] = (), asked: Mapping[str, object] | None = None) -> Session:
+def resume(
+    run: Path, allowed: Collection[str] = (), asked: Mapping[str, object] | None = None, ranks: Ranks = ALONE
+) -> Session:
     """A run as its newest intact checkpoint left it; one that was stopped before its first, from step 0 of its recipe.
 
-    `asked`: settings that are to be others than in its recipe. `allowed`: names of settings that may be, or whose files
-    may hold other data; the recipe is then written anew. Errors: `CheckpointError` where all checkpoints are damaged,
-    and where recipe, data or model changed and were not allowed to.
+    It may go on with another number of processes than before. `asked`: settings that are to be others than in its
+    recipe. `allowed`: names of settings that may be, or whose files may hold other data; the recipe is then written
+    anew. Errors: `CheckpointError` where all checkpoints are damaged, and where recipe, data or model changed and were
+    not allowed to.
     """
     recipe = load_recipe(run / "recipe.toml")
     recipe = anchored(override(recipe, asked)) if asked else recipe
     refuse_unknown(allowed, recipe)
-    with _locked(run) as lock:  # before anything is read that another process might be writing
-        device, _, notes = _runtime(recipe)
+    with _locked(run, ranks) as lock:  # before anything is read that another process might be writing
+        ranks.barrier()
+        device, _, notes = _runtime(recipe, ranks)
         found = newest(run)
         as_before = f"arithmetic: {recipe.training.precision}, as in the run so far"
         if found.folder is None and not found.skipped:
-            if asked:
+            if asked and ranks.first:
                 write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
             prepared, model = _fresh(recipe, device)
+            _refuse_other_view(prepared, 0, ranks)
             notes = ["there is no checkpoint yet, so training begins at step 0", *notes, as_before]
             notes += [*chosen(model, prepared), *_unlocked(lock)]
-            return Session(run, prepared, model, notes, lock, _standing(prepared))
+            now, model = _standing(prepared), _cut(model, recipe, ranks)
+            return Session(run, prepared, model, notes, lock, now, ranks=ranks)
         if found.folder is None:
             damaged = "".join(f"{each.reason} " for each in found.skipped[:2])
             raise CheckpointError(
@@ -84,11 +98,17 @@ def resume(run: Path, allowed: Collection[str] = (), asked: Mapping[str, object]
                 "Start over with `glassformer train ... --overwrite`."
             )
         notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
-        return _again(recipe, found.folder, allowed, [*notes, as_before], device, lock)
+        return _again(recipe, found.folder, allowed, [*notes, as_before], device, lock, ranks)
 
 
 def _again(
-    recipe: Recipe, folder: Path, allowed: Collection[str], notes: list[str], device: torch.device, lock: RunLock
+    recipe: Recipe,
+    folder: Path,
+    allowed: Collection[str],
+    notes: list[str],
+    device: torch.device,
+    lock: RunLock,
+    ranks: Ranks,
 ) -> Session:
     """The run as this checkpoint left it, with `recipe`, if that may be."""
     run = lock.run
@@ -103,16 +123,19 @@ def _again(
     now = _standing(prepared)
     others = other_data(run, so_far, now, prepared, follows=data_follow(changed), allowed=allowed)
     refuse_useless(allowed, changed, others)
+    _refuse_other_view(prepared, so_far.step, ranks)
     now = so_far._replace(data=now.data, sides=now.sides, recipe=now.recipe)
     notes = [*notes, *(f"changed, as allowed: {each}" for each in (*changed, *others))]
     notes += [*chosen(model, prepared), *_unlocked(lock)]
-    session = Session(run, prepared, model, notes, lock, now, save_first=bool(changed or others))
+    model = _cut(model, recipe, ranks)
+    session = Session(run, prepared, model, notes, lock, now, save_first=bool(changed or others), ranks=ranks)
     saved = load_optimizer(folder, device=device)
     if session.average:
         saved = session.average.restore(saved)
-    load_optimizer_state(session.optimizer, model, saved)
-    if changed:
+    load_optimizer_state(session.optimizer, model, parts_of(saved, model))
+    if changed and ranks.first:
         write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
+    ranks.barrier()  # before the first process saves, all have read
     return session
 
 
@@ -144,11 +167,27 @@ def _fresh(recipe: Recipe, device: torch.device) -> tuple[Prepared, Transformer]
     return prepared, new_model(recipe, prepared.tokenizers).to(device)
 
 
+def _cut(model: Transformer, recipe: Recipe, ranks: Ranks) -> Transformer:
+    """The model, over the processes if the recipe says so and there are several."""
+    return cut(model, ranks, recipe.training.precision) if recipe.distributed.shard and ranks.count > 1 else model
+
+
+def _refuse_other_view(prepared: Prepared, step: int, ranks: Ranks) -> None:
+    """Refuse processes that do not see the same files."""
+    for split, digest in prepared.fingerprints().items() if ranks.count > 1 else ():
+        ranks.refuse_difference(f"the {split} data", int(digest[:12], 16))
+    ranks.refuse_difference("the newest checkpoint", step)
+
+
 @contextmanager
-def _locked(run: Path) -> Generator[RunLock]:
-    """The lock, taken; it is given back if the `with` ends in an error, even where someone keeps its traceback."""
+def _locked(run: Path, ranks: Ranks) -> Generator[RunLock]:
+    """The lock, taken by the first process for all of them.
+
+    It is given back if the `with` ends in an error, even where someone keeps its traceback.
+    """
     lock = RunLock(run)
-    lock.take()
+    if ranks.first:
+        lock.take()
     try:
         yield lock
     except BaseException:
@@ -160,11 +199,11 @@ def _unlocked(lock: RunLock) -> list[str]:
     return [] if lock.works else ["lock: there are none here, so take care that no second process trains this run"]
 
 
-def _runtime(recipe: Recipe) -> tuple[torch.device, int, list[str]]:
-    device, why = choose_device(recipe.training.device)
+def _runtime(recipe: Recipe, ranks: Ranks) -> tuple[torch.device, int, list[str]]:
+    device, why = device_of(recipe.training.device, ranks)
     if recipe.model.attention == "flex":  # else the first step would say it, after all data was read
         width = recipe.model.d_model // recipe.model.n_heads
         if reason := obstacle(device.type, width, torch.float32, learns=True):
             raise ConfigError(reason)
-    number, threads = choose_threads(recipe.training.threads)
-    return device, number, [f"device: {why}; {threads}"]
+    number, threads = choose_threads(recipe.training.threads, ranks.local_count)
+    return device, number, [f"device: {why}; {threads}", *notes_on(ranks, recipe.distributed.shard)]

@@ -20,6 +20,7 @@ from glassformer.train.objective import loss_of
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.schedule import Schedule
+from glassformer.train.team import Team
 
 NEAR, FAR = 0.25, 0.4
 """How far from guessing, in nats, a first loss may be, and from where on it is a failure."""
@@ -110,7 +111,7 @@ def by_heart(case: Case) -> Seen:
     model, batch = case.begin().eval(), case.real(FEW)
     if len(batch.tokens) < 2:
         raise NotTestedError("there is only one training pair")
-    goal, update = guessing(model), Update(case.objective, 0, 1, 1.0, 0.0, "float32")
+    goal, update = guessing(model), Update(Team(model, case.objective, 0.0), 0, 1, 1.0, "float32")
     optimizer, schedule = (
         build_optimizer(model, OptimizerConfig(), learning_rate=RATE),
         Schedule("constant", RATE, STEPS, WARMUP, 0.0),

@@ -1,0 +1,71 @@
+"""The place of this process among those that `torchrun` started, as the environment says. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from glassformer.foundation.errors import ConfigError
+
+LOOPBACK = "127.0.0.1"
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True)
+class Launched:
+    """Which of how many processes this is; `Launched()` is one that runs alone."""
+
+    number: int = 0
+    """Its rank among all."""
+    count: int = 1
+    local_number: int = 0
+    """Its rank on this machine, which is also the number of its accelerator."""
+    local_count: int = 1
+    address: str = LOOPBACK
+    """Where all of them meet."""
+    port: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether it is the one that speaks and writes for all."""
+        return self.number == 0
+
+
+def launched(environment: Mapping[str, str] | None = None) -> Launched:
+    """What `torchrun` put into the environment (none: this process's); alone where it started nothing.
+
+    Errors: `ConfigError` for half of it, or for numbers that contradict each other.
+    """
+    found = os.environ if environment is None else environment
+    if "RANK" not in found and "WORLD_SIZE" not in found:
+        return Launched()
+    number, count = whole(found, "RANK"), whole(found, "WORLD_SIZE")
+    if not number < count:
+        raise ConfigError(f"RANK must be below WORLD_SIZE; got RANK={number} and WORLD_SIZE={count}. {START}")
+    if count == 1:
+        return Launched()
+    local_count = whole(found, "LOCAL_WORLD_SIZE", count)
+    local_number = whole(found, "LOCAL_RANK", number % max(local_count, 1))
+    if not local_number < local_count <= count:
+        raise ConfigError(
+            f"LOCAL_RANK must be below LOCAL_WORLD_SIZE, and that at most WORLD_SIZE; got {local_number}, "
+            f"{local_count} and {count}. {START}"
+        )
+    return Launched(
+        number, count, local_number, local_count, found.get("MASTER_ADDR") or LOOPBACK, whole(found, "MASTER_PORT")
+    )
+
+
+START = "Start them all with `torchrun --standalone --nproc-per-node=N -m glassformer ...`, or unset these variables."
+
+
+def whole(environment: Mapping[str, str], name: str, usual: int | None = None) -> int:
+    """One of the variables as a number. Errors: `ConfigError`."""
+    text = environment.get(name)
+    if text is None and usual is not None:
+        return usual
+    if text is None or not (text.isascii() and text.isdecimal() and len(text) < 10):
+        came = "it is not set" if text is None else f"got {text[:20]!r}"
+        raise ConfigError(f"Where RANK or WORLD_SIZE is set, {name} must be a whole number; {came}. {START}")
+    return int(text)

@@ -1,0 +1,275 @@
+"""Several processes that train one run, as `torchrun` starts them: who they are, and what they tell each other.
+
+One of them, the first, writes and speaks for all. What is decided (to stop, to save, what is best) they agree on, so
+that all do the same after the same step. Numbers that are agreed on travel over gloo, also where gradients go by NCCL.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore, Store, TCPStore  # pyright: ignore[reportPrivateImportUsage]
+
+from glassformer.foundation.errors import ConfigError, ProcessError
+from glassformer.foundation.launched import LOOPBACK, Launched
+from glassformer.foundation.runtime import choose_device
+
+GRACE = 10.0
+"""Seconds in which a process that lives, and has noticed that something is wrong, says so."""
+LONGEST = 300
+"""Characters of an error that another process is told."""
+LOST = ("Connection closed by peer", "Connection reset", "Broken pipe", "imed out", "imeout", "NCCL", "gloo")
+"""What torch says where another process is gone or silent: an error that is not this one's own."""
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+"""Where torch looks for the network to talk over."""
+
+
+class Ranks:
+    """The processes of a run, seen from one of them. `ALONE` is the only one of its run, and asks nobody."""
+
+    def __init__(self, place: Launched, store: Store | None = None) -> None:
+        self.number = place.number
+        """Of this process, from 0."""
+        self.count = place.count
+        self.local_number, self.local_count = place.local_number, place.local_count
+        self.address = place.address
+        self.store = store
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes and speaks for all."""
+        return self.number == 0
+
+    def all_sum(self, value: float | int) -> float:
+        """The sum over the processes, in float64: on each of them the same."""
+        return self._reduced(value, dist.ReduceOp.SUM)
+
+    def largest(self, value: float | int) -> float:
+        """The largest of the processes' values."""
+        return self._reduced(value, dist.ReduceOp.MAX)
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is so in at least one of the processes."""
+        return self.largest(float(flag)) > 0
+
+    def of_first(self, value: float | int) -> float:
+        """The value that the first process has."""
+        return self.all_sum(value if self.first else 0.0)
+
+    def text_of_first(self, text: str) -> str:
+        """The text that the first process has."""
+        if self.count == 1:
+            return text
+        length = int(self.of_first(len(text.encode())))
+        sent = torch.zeros(length, dtype=torch.uint8)
+        if self.first:
+            sent = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+        dist.broadcast(sent, src=0)
+        return bytes(sent.tolist()).decode()
+
+    def barrier(self) -> None:
+        """Wait until all have come here."""
+        self.all_sum(0.0)
+
+    def refuse_difference(self, what: str, value: int) -> None:
+        """Refuse to train together where `value` is not the same in all. Errors: `ConfigError` in each of them."""
+        of_first = self.of_first(float(value))
+        wrong = self.largest(self.number if value != of_first else -1)
+        if wrong >= 0:
+            raise ConfigError(
+                f"The processes of a run must see the same files, but {what} of process {int(wrong)} differs from "
+                "that of process 0. Give every machine the same data and the same run folder."
+            )
+
+    def _reduced(self, value: float | int, operation: dist.ReduceOp.RedOpType) -> float:
+        if self.count == 1:
+            return float(value)
+        tensor = torch.tensor(value, dtype=torch.float64)
+        dist.all_reduce(tensor, operation)
+        return tensor.item()
+
+
+ALONE = Ranks(Launched())
+
+
+@contextmanager
+def joined(place: Launched, device: str, timeout: int) -> Generator[Ranks]:
+    """Meet the other processes, for the length of the `with`; alone, there is nobody to meet.
+
+    `timeout` is in seconds. Errors: `ProcessError` naming the process that did not come, failed or fell silent;
+    `ConfigError` for a device on which processes cannot work together.
+    """
+    if place.count == 1:
+        yield ALONE
+        return
+    backend = backend_of(device)
+    with own_network(place):
+        store = met(place, timeout)
+        dist.init_process_group(
+            backend,
+            store=PrefixStore("group", store),
+            rank=place.number,
+            world_size=place.count,
+            timeout=timedelta(seconds=timeout),
+        )
+        ranks = Ranks(place, store)
+        try:
+            yield ranks
+            ranks.barrier()
+        except Exception as error:
+            reason = explained(ranks, error, timeout)
+            if reason is None:
+                raise
+            raise ProcessError(reason) from error
+        dist.destroy_process_group()
+
+
+def met(place: Launched, timeout: int) -> Store:
+    """The place where the processes leave word for each other, once all are there.
+
+    torchrun keeps one itself, which outlives each of them; else the first process does.
+    """
+    agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    keeper = place.first and not agents
+    patience = timedelta(seconds=timeout)
+    try:
+        store = TCPStore(place.address, place.port, place.count, keeper, patience, wait_for_workers=False)
+        store = PrefixStore(f"glassformer/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        store.set(f"here/{place.number}", socket.gethostname())
+        wanted = [f"here/{number}" for number in range(place.count)]
+        try:
+            store.wait(wanted, patience)
+        except dist.DistError:
+            missing = [number for number, key in enumerate(wanted) if not store.check([key])]
+            raise ProcessError(
+                f"{named(missing, place.count)} did not come within {timeout} s (distributed.timeout) to "
+                f"{place.address}:{place.port}. Look there for what went wrong, or start them all with torchrun."
+            ) from None
+    except RuntimeError as error:
+        raise ProcessError(
+            f"The processes of a run meet at {place.address}:{place.port} (MASTER_ADDR, MASTER_PORT), where nobody "
+            f"answered process {place.number} within {timeout} s: {first_line(error)}. Start them all with torchrun."
+        ) from error
+    return store
+
+
+def explained(ranks: Ranks, error: Exception, timeout: int) -> str | None:
+    """Why this process cannot go on, where it is another's fault; none for an error of its own, which others are told.
+
+    Those that live and noticed leave word; who fell silent left none.
+    """
+    assert ranks.store is not None
+    if not is_lost(error):
+        with suppress(RuntimeError):
+            ranks.store.set(f"failed/{ranks.number}", f"{type(error).__name__}: {first_line(error)}"[:LONGEST])
+        return None
+    with suppress(RuntimeError):
+        ranks.store.set(f"lives/{ranks.number}", "")
+        failed, silent = word_of_others(ranks)
+        told = [f"{named([number], ranks.count)} failed ({why})" for number, why in failed.items()]
+        if silent:
+            told.append(f"{named(silent, ranks.count)} was killed or has fallen silent")
+        if told:
+            return f"{'; '.join(told)}; the job has ended. {KEPT}"
+        return f"The processes lost each other though all of them live ({first_line(error)}). {KEPT}"
+    return (
+        f"The place where the processes meet is gone, and with it process 0 or torchrun itself, within {timeout} s. "
+        f"{KEPT}"
+    )
+
+
+KEPT = "What was saved is intact: start the same number of processes, or another, with `glassformer resume RUN`."
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether torch's word for it is that another process is gone; our own errors are never of that kind."""
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in LOST)
+
+
+def word_of_others(ranks: Ranks) -> tuple[dict[int, str], list[int]]:
+    """What the processes that failed said, and which ones said nothing at all within `GRACE`."""
+    assert ranks.store is not None
+    waiting = [number for number in range(ranks.count) if number != ranks.number]
+    failed: dict[int, str] = {}
+    until = time.monotonic() + GRACE
+    while waiting and time.monotonic() < until:
+        for number in list(waiting):
+            if ranks.store.check([f"failed/{number}"]):
+                failed[number] = ranks.store.get(f"failed/{number}").decode("utf-8", "replace")
+                waiting.remove(number)
+            elif ranks.store.check([f"lives/{number}"]):
+                waiting.remove(number)
+        time.sleep(0.05)
+    return failed, waiting
+
+
+def named(numbers: list[int], count: int) -> str:
+    """Processes by their numbers."""
+    shown = ", ".join(map(str, numbers[:8])) + (" ..." if len(numbers) > 8 else "")
+    return f"Process {shown} of {count}"
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in a line."""
+    return (str(error).splitlines() or [""])[0][:LONGEST]
+
+
+def backend_of(device: str) -> str:
+    """How tensors travel: over gloo, and those of CUDA by NCCL. Errors: `ConfigError` for another accelerator."""
+    kind = choose_device(device)[0].type
+    if kind not in ("cpu", "cuda"):
+        raise ConfigError(
+            f"Several processes train on processors or on CUDA; got training.device={device!r}, which is {kind} here. "
+            "Try --training.device cpu, or one process."
+        )
+    return "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
+
+
+def device_of(name: str, ranks: Ranks) -> tuple[torch.device, str]:
+    """As `choose_device`; of several processes on one machine each has the CUDA device of its number there."""
+    device, why = choose_device(name)
+    if ranks.count == 1 or device.type != "cuda":
+        return device, why
+    if device.index is not None:  # pyright: ignore[reportUnnecessaryComparison] - of plain "cuda" it is none
+        raise ConfigError(
+            f"Each of several processes has a device of its own; got training.device={name!r} for all of them. "
+            "Try --training.device cuda."
+        )
+    device, why = choose_device(f"cuda:{ranks.local_number}")
+    torch.cuda.set_device(device)
+    return device, why
+
+
+@contextmanager
+def own_network(place: Launched) -> Generator[None]:
+    """Processes of one machine talk over its loopback alone, unless the environment names a network."""
+    ours: list[str] = []
+    if place.local_count == place.count and "lo" in {name for _, name in socket.if_nameindex()}:
+        ours = [name for name in INTERFACES if name not in os.environ]
+    os.environ.update(dict.fromkeys(ours, "lo"))
+    try:
+        yield
+    finally:
+        for name in ours:
+            del os.environ[name]
+
+
+def notes_on(ranks: Ranks, shard: bool) -> list[str]:
+    """Lines for the user: how many processes, what each has, and a warning where strangers could reach them."""
+    if ranks.count == 1:
+        return []
+    whose = "a part of weights and optimizer (FSDP2)" if shard else "the whole model (DDP)"
+    lines = [f"processes: {ranks.count}, {ranks.local_count} of them on this machine; each has {whose}"]
+    if ranks.local_count < ranks.count and ranks.address != LOOPBACK:
+        lines.append(
+            f"network: the processes meet at {ranks.address}, unencrypted, and whoever reaches that port takes part in "
+            "the run; use a network that you trust"
+        )
+    return lines

@@ -1,0 +1,25 @@
+"""The settings of several processes that train one run: a frozen value, checked when made. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from glassformer.foundation.bounds import at_least, at_most
+from glassformer.foundation.typed import check_types
+
+DAY = 86_400
+
+
+@dataclass(frozen=True)
+class DistributedConfig:
+    """Settings of `[distributed]`: how the processes that torchrun starts share the work; one alone needs none."""
+
+    shard: bool = False
+    """Cut weights, gradients and optimizer over the processes (FSDP2); else each has all of them (DDP)."""
+    timeout: int = 600
+    """Seconds that a process waits for the others before it takes one for lost and ends the job."""
+
+    def __post_init__(self) -> None:
+        check_types(self, "distributed")
+        at_least(self, "distributed", 1, "timeout")
+        at_most(self, "distributed", DAY, "timeout")

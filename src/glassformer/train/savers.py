@@ -1,0 +1,75 @@
+"""Who of several processes writes the checkpoints of a run: the first, or of a model that is cut all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from glassformer.model.transformer import Transformer
+from glassformer.store.folders import step_folder
+from glassformer.train.average import Average
+from glassformer.train.distributed import Ranks
+from glassformer.train.events import Saved, Unsaved
+from glassformer.train.optimizer import optimizer_state
+from glassformer.train.prepare import Prepared
+from glassformer.train.resumable import Standing
+from glassformer.train.saving import Saver
+from glassformer.train.sharded import put_back, save_sharded
+from glassformer.train.team import is_sharded
+
+
+class ShardedSaver(Saver):
+    """Writes the checkpoints of a run whose model is cut over several processes, together with the others.
+
+    Training waits for it, and a disk without room ends the run: the parts are in the memory of all of them.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        prepared: Prepared,
+        model: Transformer,
+        optimizer: torch.optim.Optimizer,
+        best: int | None,
+        ranks: Ranks,
+    ) -> None:
+        super().__init__(run, prepared, model, optimizer, best)
+        self.ranks = ranks
+
+    def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
+        """A checkpoint of the run as it stands; the first process deletes the older ones."""
+        folder = step_folder(self.run, standing.step)
+        put_back(self.model)
+        notes = self._recipe_again() if self.ranks.first else ()
+        moments, tokenizers = optimizer_state(self.optimizer, self.model), self.prepared.tokenizers
+        save_sharded(folder, self.model, tokenizers, self.ranks, optimizer=moments, state=standing.to_state())
+        if standing.step == standing.best.step:
+            self.kept_best = standing.step
+        if self.ranks.first:
+            notes = (*notes, *self._rotate(folder))
+        yield Saved(standing.step, folder, notes)
+
+
+class Bystander(Saver):
+    """Of a process that has the whole model, as the first has, who saves it."""
+
+    def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
+        """Nothing: the first process does it, and tells of it."""
+        yield from ()
+
+
+def saver_of(
+    run: Path,
+    prepared: Prepared,
+    model: Transformer,
+    optimizer: torch.optim.Optimizer,
+    best: int | None,
+    average: Average | None,
+    ranks: Ranks,
+) -> Saver:
+    """Who writes the checkpoints of a run, seen from this process."""
+    if is_sharded(next(model.parameters())):
+        return ShardedSaver(run, prepared, model, optimizer, best, ranks)
+    return (Saver if ranks.first else Bystander)(run, prepared, model, optimizer, best, average)

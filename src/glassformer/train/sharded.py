@@ -1,0 +1,162 @@
+"""One model over several processes: weights, gradients and optimizer cut into parts, and saved whole.
+
+FSDP2 (Zhao et al. 2023, "PyTorch FSDP"; `torch.distributed.fsdp.fully_shard`; the idea is ZeRO's stage 3, Rajbhandari
+et al. 2020): each weight is cut along its first dimension; a block's are gathered before it computes and dropped after.
+
+A checkpoint is the same as of one process. Each process writes its parts through torch.distributed.checkpoint, as
+safetensors, into the staged folder; the first joins them there, file to file, and writes the manifest. So any number
+of processes reads it, sharded or not, and no pickle is written: torch's own format of sharded state has one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.data.dataset import Tokenizers
+from glassformer.foundation.errors import DivergedError
+from glassformer.model.transformer import Transformer
+from glassformer.store.files import sync_file, write_new
+from glassformer.store.folders import MODEL, OPTIMIZER
+from glassformer.store.manifest import write_manifest
+from glassformer.store.snapshot import Moments, flattened, refuse_foreign, texts_of
+from glassformer.store.staging import staged_folder
+from glassformer.store.tensors import room_for
+from glassformer.store.weights import unique_weights
+from glassformer.train.distributed import Ranks
+from glassformer.train.team import is_sharded
+
+JOINED = "model-00001-of-00001.safetensors"
+"""What torch calls the file into which it joins all parts."""
+
+
+def cut(model: Transformer, ranks: Ranks, precision: str) -> Transformer:
+    """The same model, each weight of which is from now on cut over the processes; make its optimizer afterwards.
+
+    Under bfloat16 the blocks' weights travel as bfloat16, and gradients are added up in float32; embedding, head and
+    last norm stay float32, and so does the residual stream.
+    """
+    from torch.distributed.device_mesh import init_device_mesh  # here, as a run that is not cut needs none of it
+    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+
+    mesh = init_device_mesh(next(model.parameters()).device.type, (ranks.count,))
+    narrow = torch.bfloat16 if precision == "bfloat16" else None
+    policy = MixedPrecisionPolicy(param_dtype=narrow, reduce_dtype=narrow and torch.float32, cast_forward_inputs=False)
+    for stack in (model.encoder, model.decoder):
+        for block in () if stack is None else stack.blocks:
+            fully_shard(block, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh)
+    for name in ("hidden", "encode"):  # what is called in place of forward; the head follows, and finds the root whole
+        register_fsdp_forward_method(model, name)
+    for module in model.modules():
+        if isinstance(module, FSDPModule):  # sums: each piece's loss is a share of the whole batch's already
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+    return model
+
+
+def put_back(model: nn.Module) -> None:
+    """After a forward without a backward, as of an evaluation: each process has its parts alone again."""
+    from torch.distributed.fsdp import FSDPModule
+
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
+def parts_of(moments: Moments, model: nn.Module) -> dict[str, dict[str, Tensor]]:
+    """The state of an optimizer, read whole, cut as the model's weights are; as it is where they are not."""
+    weights = dict(model.named_parameters())
+    return {
+        name: {slot: part_of(tensor, weights.get(name)) for slot, tensor in slots.items()}
+        for name, slots in moments.items()
+    }
+
+
+def part_of(tensor: Tensor, weight: Tensor | None) -> Tensor:
+    """This process's part of a tensor that every process has read, if `weight` is cut and of its shape."""
+    if weight is None or not is_sharded(weight) or tensor.shape != weight.shape:
+        return tensor
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    like = cast(DTensor, weight)
+    return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
+
+
+def save_sharded(
+    folder: Path,
+    model: Transformer,
+    tokenizers: Tokenizers,
+    ranks: Ranks,
+    *,
+    optimizer: Moments,
+    state: Mapping[str, object],
+) -> Path:
+    """As `store.checkpoint.save`, of a model that is cut: all processes call it together."""
+    tensors = {MODEL: unique_weights(model), OPTIMIZER: flattened(optimizer, model)}
+    for what, named in tensors.items():
+        refuse_non_finite(what, named, ranks)
+    with ExitStack() as stack:
+        staging = ""
+        if ranks.first:
+            refuse_foreign(folder)
+            needed = 2 * sum(room_for(named) for named in tensors.values())  # the parts, and beside them the whole
+            staging = str(stack.enter_context(staged_folder(folder, needed)))
+        place = Path(ranks.text_of_first(staging))
+        for name, named in tensors.items():
+            write_together(place / name, named, ranks)
+        if ranks.first:
+            for name, text in texts_of(model, tokenizers, state).items():
+                write_new(place / name, text)
+            write_manifest(place)
+    ranks.barrier()
+    return folder
+
+
+def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
+    """Make the safetensors file `path` of tensors of which each process has a part, and wait until the disk has it."""
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    parts = path.with_suffix(".parts")
+    writer = HuggingFaceStorageWriter(str(parts), save_distributed=True, enable_consolidation=True)
+    save(dict(tensors), storage_writer=writer)
+    if ranks.first:
+        write_scalars(parts / JOINED, {name: each for name, each in tensors.items() if each.ndim == 0})
+        (parts / JOINED).rename(path)
+        shutil.rmtree(parts)
+        sync_file(path)
+
+
+def write_scalars(path: Path, scalars: Mapping[str, Tensor]) -> None:
+    """Put numbers without a dimension in their places in a safetensors file, where torch's joining leaves zeros.
+
+    (torch 2.13; the steps of AdamW are such numbers, and with 0 in place of them a resumed run goes wrong in silence.)
+    """
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        places = json.loads(file.read(size))
+        for name, scalar in scalars.items():
+            file.seek(8 + size + places[name]["data_offsets"][0])
+            file.write(local(scalar).cpu().numpy().tobytes())
+
+
+def refuse_non_finite(file: str, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
+    """Refuse NaN and infinity, wherever they are. Errors: `DivergedError` in all processes."""
+    if ranks.any(not all(bool(torch.isfinite(local(each)).all()) for each in tensors.values())):
+        raise DivergedError(
+            f"What is saved must be finite, but {file} would hold numbers that are not. Nothing was written. Resume "
+            "from the last checkpoint with a lower learning rate."
+        )
+
+
+def local(tensor: Tensor) -> Tensor:
+    """What this process has of a tensor."""
+    return cast(Any, tensor).to_local() if is_sharded(tensor) else tensor

@@ -1,0 +1,142 @@
+"""Two processes that train together: the same batches, gradients, decisions and files as of one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from torch import Tensor
+
+from distributed import work as tasks
+from distributed.processes import work
+from glassformer import load
+from glassformer.store.folders import step_folder
+from glassformer.train.distributed import ALONE
+from glassformer.train.session import resume, start
+from train.examples import STEPS, assert_close, assert_same, assert_same_end, follow, recipe
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """What two processes leave that do all the tasks, one after the other."""
+    folder = tmp_path_factory.mktemp("two")
+    work(2, folder, "talk", "gradients", "diverged", "run", "run_averaged", "run_sharded")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What one process leaves that trains the same; the batch of the case `dropout` is cut as two would cut it."""
+    folder = tmp_path_factory.mktemp("one")
+    for name in tasks.CASES:
+        tasks.trained(name, ALONE, folder, accumulate=2 if name == "dropout" else None)
+    return folder
+
+
+def read(folder: Path, name: str) -> object:
+    return json.loads((folder / name).read_text("utf-8"))
+
+
+def that_matter(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """All but the biases of keys.
+
+    Such a bias shifts all scores of a query alike and changes no answer, so its gradient is rounding alone; AdamW moves
+    it as far as any other weight, this way or that.
+    """
+    return {name: each for name, each in weights.items() if not name.endswith(".key.bias")}
+
+
+def test_processes_tell_each_other(together):
+    first, second = read(together, "talk.0.json"), read(together, "talk.1.json")
+    assert first == second
+    *told, refusal = first
+    assert told == [2.0, 0.0, True, False, 7.0, "für alle"]
+    assert "the train data of process 1 differs from that of process 0" in refusal
+
+
+@pytest.mark.parametrize("name", [f"whole-{name}" for name in tasks.CASES] + [f"sharded-{n}" for n in tasks.SHARDED])
+def test_two_processes_take_the_steps_of_one(together, alone, name):
+    """Weights after three clipped updates, of which the last has one row, and each step's loss, norm and tokens.
+
+    With dropout two processes are one that cuts its batches in two.
+    """
+    expected = "whole-" + name.partition("-")[2]
+    ours = load_file(together / f"{name}.0.safetensors")
+    assert_close(ours, load_file(alone / f"{expected}.0.safetensors"))
+    assert_same(ours, load_file(together / f"{name}.1.safetensors"))
+    reports, theirs = read(together, f"{name}.0.json"), read(alone, f"{expected}.0.json")
+    assert reports == [pytest.approx(each, rel=1e-12) for each in theirs]
+    assert reports == read(together, f"{name}.1.json")
+
+
+def test_all_stop_where_one_diverges(together):
+    told = read(together, "diverged.0.json")
+    assert "at step 1" in told
+    assert "The weights were not updated" in told
+    assert "at step 1" in read(together, "diverged.1.json")
+
+
+@pytest.mark.parametrize("name", ["run", "run-sharded"])
+def test_a_signal_to_one_stops_all_after_the_same_step(together, name):
+    events = read(together, f"{name}.0.json")
+    of_another = read(together, f"{name}.1.json")
+    assert [each for each in events if each != "Saved"] == [each for each in of_another if each != "Saved"]
+    assert events[-2:] == ["Saved", "Stopped"]
+    assert load(step_folder(together / name, 5)).state["step"] == 5
+
+
+def test_checkpoints_of_parts_are_those_of_the_whole(together):
+    """Names, shapes and numbers, also those without a dimension."""
+    for file in ("model.safetensors", "optimizer.safetensors"):
+        whole, parts = (load_file(step_folder(together / name, 5) / file) for name in ("run", "run-sharded"))
+        assert_close(that_matter(parts), that_matter(whole), 1e-5)
+    files = {path.name for path in step_folder(together / "run-sharded", 5).iterdir()}
+    assert files == {path.name for path in step_folder(together / "run", 5).iterdir()}
+
+
+@pytest.mark.parametrize("name", ["run", "run-averaged", "run-sharded"])
+def test_one_process_goes_on_where_two_stopped(together, tmp_path, name):
+    """In float32; the rest of the run sees the same samples, so it ends where one process ends that never stopped."""
+    changes = tasks.AVERAGED if name == "run-averaged" else {}
+    whole = start(recipe(training__accumulate=4, **changes), tmp_path / "whole")
+    follow(whole)
+    session = resume(together / name)
+    session.recipe = recipe(training__accumulate=4, **changes)
+    follow(session)
+    ours, theirs = load(step_folder(together / name, STEPS)), load(step_folder(tmp_path / "whole", STEPS))
+    assert_close(that_matter(ours.model.state_dict()), that_matter(theirs.model.state_dict()), 1e-3)
+    figures, expected = (
+        [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+        for run in (together / name, tmp_path / "whole")
+    )
+    assert figures == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", [False, True])
+def test_one_two_three_and_one_again(tmp_path, shard):
+    """Three steps at a time with another number of processes each time; without dropout all cut a batch alike."""
+    changes = {"model__dropout": 0.0, "distributed__shard": shard}
+    follow(start(recipe(**changes), tmp_path / "whole"))
+    follow(start(recipe(**changes), tmp_path / "run"), 3)
+    for count in (2, 3):
+        work(count, tmp_path, "three_more")
+    follow(resume(tmp_path / "run"))
+    ours, theirs = (load(step_folder(tmp_path / name, STEPS)).model.state_dict() for name in ("run", "whole"))
+    assert_close(that_matter(ours), that_matter(theirs), 1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", [False, True])
+def test_three_processes_resume_to_the_same_bits(tmp_path, shard):
+    """A run of three that stopped and went on, beside one of three that did not: the order of every sum is the same."""
+    name = "run_sharded" if shard else "run"
+    for folder in ("stopped", "whole"):
+        (tmp_path / folder).mkdir()
+    work(3, tmp_path / "stopped", name)
+    work(3, tmp_path / "stopped", "go_on")
+    work(3, tmp_path / "whole", f"{name}_through")
+    run = name.replace("_", "-")
+    assert_same_end(tmp_path / "stopped" / run, tmp_path / "whole" / run)
