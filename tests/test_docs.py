@@ -164,14 +164,16 @@ TINY = {
     "cross_entropy": "--rounds 1 --targets 4 --vocabulary 16",
     "train_step": "--rounds 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",
     "checkpoint": "--rounds 1 --tokens 64 --vocabulary 50 --d-model 16 --layers 1 --steps 2",
-} | {"results": "--only multi30k", "studies": "--list"}
+} | {"memory": "--case 0", "results": "--only multi30k", "studies": "--list"}
 
 
 def test_benchmarks_run(tmp_path):
     """All of `make bench`, as small as can be; the figures of such a run mean nothing."""
     body = f"from run import KNOWN, main\nassert {{*KNOWN}} == {{*{[*TINY]}}}\n"
     body += "".join(f"assert main([{name!r}, *{words.split()}]) == 0\n" for name, words in TINY.items())
-    assert run_python(body, tmp_path).count("## ") == len(TINY) - 3, "a heading each, but for JSON, results and studies"
+    assert run_python(body, tmp_path).count("## ") == len(TINY) - 4, (
+        "a heading each, but for JSON, memory, results and studies"
+    )
 
 
 # --- links

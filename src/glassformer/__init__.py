@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, in the words of type checkers and edito
     from glassformer.model.config import StackConfig as StackConfig
     from glassformer.model.presets import PRESETS as PRESETS
     from glassformer.model.presets import preset as preset
+    from glassformer.model.recompute import recompute as recompute
     from glassformer.model.transformer import Transformer as Transformer
     from glassformer.parts.attention import Attention as Attention
     from glassformer.parts.block import Block as Block
@@ -50,6 +51,7 @@ __all__ = [
     "load",
     "observe",
     "preset",
+    "recompute",
     "save",
     "sharpest_head",
     "train_steps",
@@ -73,6 +75,7 @@ _HOMES = {
     "load": "glassformer.store.checkpoint",
     "observe": "glassformer.lens.observe",
     "preset": "glassformer.model.presets",
+    "recompute": "glassformer.model.recompute",
     "save": "glassformer.store.checkpoint",
     "sharpest_head": "glassformer.lens.picture",
     "train_steps": "glassformer.train.loop",

@@ -15,7 +15,7 @@ ROWS: list[Mutant] = [
     Mutant("each mistake has the same exit code", "cli/main.py",
         "return str(error), error.exit_code", "return str(error), 2", f"{ERRORS}::test_each_kind_has_its_exit_code"),
     Mutant("a bug is told as a mistake of the user", "cli/main.py",
-        "    return None\n\n\ndef out_of_memory", "    return str(error), 2\n\n\ndef out_of_memory",
+        "    return None\n\n\ndef debugging", "    return str(error), 2\n\n\ndef debugging",
         f"{ERRORS}::test_bug_keeps_its_traceback"),
     Mutant("who wants tracebacks gets none", "cli/main.py",
         "if known is None or debugging(words):", "if known is None:", f"{ERRORS}::test_debug_shows_the_traceback"),

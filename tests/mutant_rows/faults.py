@@ -64,7 +64,7 @@ ROWS: list[Mutant] = [
     Mutant("the budget begins anew after a stop", "train/running.py",
         "training.skip_nonfinite - self.skipped)", "training.skip_nonfinite)", f"{SKIP}::test_budget_is_of_the_whole_run"),
     Mutant("weights that are not finite are skipped", "train/loop.py",
-        "if skip_nonfinite == 0 or first_bad_weight(model):", "if skip_nonfinite == 0:",
+        " or first_bad_weight(model):", ":",
         f"{SKIP}::test_weights_that_are_not_finite_are_no_matter_of_a_batch"),
     Mutant("the batch of the next step is blamed", "train/prepare.py",
         "self.sampler.at(step - 1)", "self.sampler.at(step)", f"{SKIP}::test_error_names_step_module_and_batch"),

@@ -178,3 +178,18 @@ def test_settings_that_cannot_be_are_refused_before_the_first_batch(settings, sa
     with pytest.raises(ConfigError, match=said):
         next(steps(model(), asked, **settings))
     assert len(list(asked)) == 1
+
+
+def test_recomputation_changes_no_bit():
+    data = [batch("encoder-decoder", UNEVEN)] * 3
+    plain, reports = trained(data, dropout=0.1, accumulate=2)
+    saving, again = trained(data, dropout=0.1, accumulate=2, recompute=1)
+    assert [each.loss for each in again] == [each.loss for each in reports]
+    assert_same(weights(saving), weights(plain))
+
+
+def test_recomputation_is_obeyed():
+    network, forwards = model("decoder"), []
+    network.decoder.blocks[0].register_forward_pre_hook(lambda *_: forwards.append(1))
+    list(steps(network, [batch("decoder", [(3, 5)])], recompute=1))
+    assert len(forwards) == 2, "one for the loss, one in the backward"

@@ -204,7 +204,7 @@ def test_run_folder_is_no_recipe(tmp_path):
         (OptimizerConfig, {"name": "adafactor", "beta1": 0.8}, "which is for adamw and muon"),
         (TrainingConfig, {"label_smoothing": 1.0}, "training.label_smoothing"),
         (TrainingConfig, {"min_learning_rate": 1.0}, "training.min_learning_rate (1.0) must not be above"),
-        (TrainingConfig, {"precision": "float16"}, "training.precision='float16'"),
+        (TrainingConfig, {"precision": "float8"}, "training.precision='float8'"),
         (TrainingConfig, {"metric": "blue"}, "Did you mean 'bleu'?"),
         (TrainingConfig, {"evaluate_every": -1}, "training.evaluate_every"),
         (TrainingConfig, {"patience": -1}, "training.patience"),

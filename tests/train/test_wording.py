@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.train.wording import duration, line_interval, printable
+from glassformer.train.wording import bytes_text, duration, line_interval, printable
 
 
 def test_printable():
@@ -25,3 +25,10 @@ def test_duration(seconds, text):
 def test_line_interval(steps, interval):
     assert line_interval(steps) == interval
     assert steps / interval <= 20
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 19, "1.5 MiB"), (5 << 40, "5.0 TiB")]
+)
+def test_bytes(size, text):
+    assert bytes_text(size) == text

@@ -25,6 +25,8 @@ EXAMPLES = {
         "--data.dev-source val.en --data.dev-target val.de",
         "glassformer train classify --data.train train.tsv --data.dev dev.tsv",
         "glassformer train reverse --break no-positions",
+        "glassformer train reverse --dry-run",
+        "glassformer train reverse --find-learning-rate",
     ),
     "resume": ("glassformer resume runs/reverse",),
     "evaluate": (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from glassformer import __version__
 from glassformer.cli.verbs import VERBS
-from glassformer.foundation.errors import ConfigError, GlassformerError
+from glassformer.foundation.errors import ConfigError, GlassformerError, is_out_of_memory
 
 OUT_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 BROKEN_PIPE = 128 + 13
@@ -100,7 +100,7 @@ def explained(error: Exception) -> tuple[str, int] | None:
     """What to tell the user, and the exit code; none for a bug of ours, whose traceback is what helps."""
     if isinstance(error, GlassformerError):
         return str(error), error.exit_code
-    if out_of_memory(error):
+    if is_out_of_memory(error):
         return (
             f"Memory ran out ({(str(error) or 'no more to be had').splitlines()[0][:200]}). Any of these helps: "
             "a smaller --training.batch-tokens; --training.accumulate 2 (half the memory; without dropout "
@@ -115,16 +115,6 @@ def explained(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno == errno.EROFS):
         return f"{error.filename} cannot be used: {error.strerror}. Choose a folder that is yours to write.", 2
     return None
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether Python or torch asked for memory in vain; torch's class is known by name, as torch is not imported."""
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or (isinstance(error, RuntimeError) and any(f in str(error) for f in ("DefaultCPUAllocator", "out of memory")))
-        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-    )
 
 
 def debugging(words: Sequence[str]) -> bool:

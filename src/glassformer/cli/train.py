@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
+from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import anchored, load_recipe, override
 
 
@@ -12,6 +13,20 @@ def run(arguments: Arguments) -> int:
     broken = {"training.broken": arguments.options["break"]} if "break" in arguments.options else {}
     recipe = anchored(override(load_recipe(str(arguments.target)), arguments.changes | broken))
     out = run_folder(arguments.options.get("out"), RUNS / recipe.name)
+    if "dry-run" in arguments.options:
+        from glassformer.cli.before import dry_run
+
+        return dry_run(recipe, out, as_json="json" in arguments.options)
+    if "find-learning-rate" in arguments.options:
+        from glassformer.cli.before import find_rate
+
+        return find_rate(recipe)
+    if "gradient-noise" in arguments.options:
+        from glassformer.cli.before import noise
+
+        return noise(recipe)
+    if "json" in arguments.options:
+        raise ConfigError("--json belongs to --dry-run; a run writes its figures to metrics.jsonl. Leave one out.")
     overwrite = "overwrite" in arguments.options
     check_room(out, overwrite)
     from glassformer.cli.follow import Signals, follow  # after the checks, as importing torch takes a second

@@ -38,6 +38,18 @@ ALLOW = Option(
     "allow-change", "SETTING", "Let this setting, or the file it names, differ from the run so far.", repeats=True
 )
 JSON = Option("json", None, "One JSON object on standard output, for programs.")
+FIND_RATE = Option(
+    "find-learning-rate",
+    None,
+    "Try rising learning rates for 100 steps and print losses and a recommendation; write a picture (NAME-rate.png) "
+    "if matplotlib is there, and no run.",
+)
+NOISE = Option(
+    "gradient-noise",
+    None,
+    "Train 100 steps, print how large a batch is worth its cost before and after them, and write nothing.",
+)
+LOOK_AHEAD_JSON = Option("json", None, "With --dry-run: one JSON object on standard output, for programs.")
 SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
 BY_LENGTH = Option("by-length", None, "Also exact match for each length of the source, in tokens.")
 VARY = Option("vary", "SETTING=V1,V2,...", "A setting and its values; several --vary make a grid.", repeats=True)
@@ -48,6 +60,9 @@ ALSO = Option(
 STUDY = Option("out", "FOLDER", "Folder of the study (default: runs/ablate-NAME).")
 JOBS = Option("jobs", "N", "Runs at a time (default: the processors, shared out by training.threads).")
 DRY_RUN = Option("dry-run", None, "List the runs and how far each has come, and train nothing.")
+LOOK_AHEAD = Option(
+    "dry-run", None, "Print parameters, memory, disk, time and data of the run, after a few real steps; write nothing."
+)
 DEVICE = Option("device", "DEVICE", "Where to compute: cpu, cuda or mps (default: cpu).")
 DTYPE = Option("dtype", "DTYPE", "Numbers to compute in: float64 or float32 (default: float64).")
 NOTEBOOKS = Option("notebooks", "FOLDER", "The five tutorial notebooks, whose code is then run beside ours.")
@@ -67,7 +82,7 @@ VERBS: dict[str, Verb] = {
         "learn from a recipe",
         "RECIPE",
         "Train a model in a new run folder. RECIPE is a name or a .toml file.",
-        (OUT, OVERWRITE, BREAK),
+        (OUT, OVERWRITE, BREAK, LOOK_AHEAD, LOOK_AHEAD_JSON, FIND_RATE, NOISE),
         SECTIONS,
     ),
     "resume": Verb(

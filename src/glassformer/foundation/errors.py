@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class GlassformerError(ValueError):
     """A mistake that its maker can mend. The message says the rule, what came, and what to do."""
@@ -37,3 +39,13 @@ class ResourceError(GlassformerError):
     """Memory or disk ran out."""
 
     exit_code = 5
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether Python or torch asked for memory in vain; torch's class is known by name, as torch is not imported."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and any(f in str(error) for f in ("DefaultCPUAllocator", "out of memory")))
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -61,6 +62,7 @@ class Stack(nn.Module):
         )
         final = config.final_norm if config.final_norm is not None else config.norm_placement != "post"
         self.norm = build_norm(config) if final else nn.Identity()
+        self.through: Callable[[nn.ModuleList, Callable[[nn.Module, Tensor], Tensor], Tensor], Tensor] = one_by_one
 
     def forward(
         self,
@@ -98,17 +100,16 @@ class Stack(nn.Module):
         x = self.dropout(self.embedding_norm(x))
         mask = self._mask(step, x)
         memory_mask = Mask(keep=memory_keep)
-        rotation = self.positions.rotation(step.positions, x)
-        for i, block in enumerate(self.blocks):
-            x = block(
-                x,
-                mask=mask,
-                rotation=rotation,
-                memory=memory,
-                memory_mask=memory_mask,
-                cache=cache and cache.layers[i],
-                cross_cache=cache and cache.cross[i],
-            )
+        shared = {
+            "mask": mask,
+            "rotation": self.positions.rotation(step.positions, x),
+            "memory": memory,
+            "memory_mask": memory_mask,
+        }
+        if cache is None:
+            return self.norm(self.through(self.blocks, lambda block, x: block(x, **shared), x))
+        for block, layer, cross in zip(self.blocks, cache.layers, cache.cross, strict=True):
+            x = block(x, **shared, cache=layer, cross_cache=cross)
         return self.norm(x)
 
     def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
@@ -167,6 +168,13 @@ class Stack(nn.Module):
         block = self.blocks[-1]
         assert isinstance(block, Block)
         return block.feed_forward.norm_sum
+
+
+def one_by_one(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:
+    """x after all blocks: the seam at which `recompute` decides what is kept for the backward."""
+    for block in blocks:
+        x = run(block, x)
+    return x
 
 
 def whole(tokens: Int[Tensor, "B T"] | Float[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:

@@ -1,4 +1,4 @@
-"""The model of a run, new or as it was saved, and what it is asked; with the mistakes that its recipe wants."""
+"""The model of a run, new or as it was saved, its optimizer, and what it is asked; with the mistakes wanted."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
 from glassformer.train.breaks.table import BREAKS, break_names
 from glassformer.train.objective import Objective, objective_for
+from glassformer.train.optimizer import build_optimizer
 from glassformer.train.prepare import model_config
 from glassformer.train.recipe import Recipe
 from glassformer.train.resumable import refuse_other_model
@@ -54,6 +55,13 @@ def objective_of(model: Transformer, recipe: Recipe) -> Objective:
         for name in names:
             objective = OBJECTIVE[name](objective) if name in OBJECTIVE else objective
     return objective
+
+
+def optimizer_of(model: Transformer, recipe: Recipe) -> torch.optim.Optimizer:
+    """The optimizer that the recipe asks for; its own products are in bfloat16 where the run is."""
+    training = recipe.training
+    dtype = torch.bfloat16 if training.precision == "bfloat16" else None
+    return build_optimizer(model, recipe.optimizer, learning_rate=training.learning_rate, dtype=dtype)
 
 
 def broken_notes(recipe: Recipe) -> list[str]:

@@ -16,6 +16,8 @@ from glassformer.train.resumable import Standing
 
 FILES = tuple(f"data.{split}{side}" for split in SPLITS for side in ("", "_source", "_target"))
 """Settings that name a file. Where it lies does not matter as long as its content is the same."""
+SAME_BITS = ("training.recompute",)
+"""Settings that change how a run is computed and no bit of it."""
 DATA = ("data.", "training.seed")
 """What the content of the data follows from, where no file holds them."""
 
@@ -68,7 +70,7 @@ def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:
 
 def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str]) -> None:
     """Refuse settings that differ and were not allowed to, each with both values. Errors: `CheckpointError`."""
-    differing = [each for each in found if each.name not in FILES]
+    differing = [each for each in found if each.name not in (*FILES, *SAME_BITS)]
     refused = [each for each in differing if each.name not in allowed]
     if refused:
         words = " ".join(f"--allow-change {each.name}" for each in differing)

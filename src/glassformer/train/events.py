@@ -37,6 +37,17 @@ class Progress:
     seconds: float  # since training began in this process
 
 
+@dataclass(frozen=True)
+class Overflowed:
+    """The update of this step was left out, as its gradient overflowed float16; comes before its `Progress`."""
+
+    step: int
+    scale: float
+    """What the next loss is multiplied by."""
+    so_far: int
+    """Such updates in the whole run."""
+
+
 class Sample(NamedTuple):
     """One example of an evaluation, as text."""
 
@@ -109,4 +120,4 @@ class Finished:
     best_metrics: dict[str, Metric] = field(default_factory=dict)
 
 
-Event = Started | Progress | Skipped | Evaluated | Saved | Unsaved | Stopped | Finished
+Event = Started | Progress | Skipped | Overflowed | Evaluated | Saved | Unsaved | Stopped | Finished

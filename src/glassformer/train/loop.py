@@ -16,13 +16,15 @@ from torch import nn
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import ConfigError, DataError, DivergedError
 from glassformer.foundation.registry import lookup
+from glassformer.model.recompute import recompute as recomputed
 from glassformer.model.transformer import Transformer
 from glassformer.train.diverged import explain, first_bad_weight
+from glassformer.train.loss_scale import LossScale
 from glassformer.train.objective import Objective, loss_of, objective_for
 from glassformer.train.schedule import Schedule
 
-ARITHMETIC = ("bfloat16", "float32")
-"""What a forward can be computed in; see `compute_in`."""
+ARITHMETIC = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": None}
+"""What a forward can be computed in, and what autocast then narrows to; see `compute_in`."""
 
 
 class StepReport(NamedTuple):
@@ -41,6 +43,8 @@ class StepReport(NamedTuple):
     seconds: float
     skipped: str = ""
     """Why this update was left out, as it was not finite; then loss and norm are NaN."""
+    overflowed: bool = False
+    """Whether it was left out as its gradient overflowed float16; see `LossScale`."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Update:
     clip: float
     label_smoothing: float
     precision: str
+    recompute: int = 0
+    loss_scale: LossScale | None = None
 
     def __post_init__(self) -> None:
         if self.accumulate < 1:
@@ -60,7 +66,7 @@ class Update:
                 f"The number of pieces that each batch is cut into (accumulate) must be at least 1; got "
                 f"{self.accumulate}. Try 1, which leaves it whole."
             )
-        lookup(dict.fromkeys(ARITHMETIC), self.precision, "precision")
+        lookup(ARITHMETIC, self.precision, "precision")
 
     def __call__(
         self, model: Transformer, batch: Batch, optimizer: torch.optim.Optimizer, number: int
@@ -74,13 +80,21 @@ class Update:
         )
         for i, piece in enumerate(pieces):
             with seeded(self.seed, number, i, device=device):
-                with compute_in(self.precision, device):
+                with compute_in(self.precision, device), recomputed(model, self.recompute):
                     loss = loss_of(model, piece, self.objective, label_smoothing=self.label_smoothing)
-                (loss.objective / n_targets).backward()
+                mean = loss.objective / n_targets
+                (mean if self.loss_scale is None else self.loss_scale.scaled(mean)).backward()
             nll += loss.nll.item()
+        if self.loss_scale is not None:
+            self.loss_scale.unscale(optimizer)
         total = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
         norm = float(total)
-        if not (math.isfinite(nll) and math.isfinite(norm)):  # before clipping, which would spread NaN to all gradients
+        finite = math.isfinite(nll) and math.isfinite(norm)
+        if self.loss_scale is not None:
+            self.loss_scale.after(number, finite=finite)
+            if not finite:
+                return nll / n_targets, norm
+        if not finite:  # before clipping, which would spread NaN to all gradients
             raise explain(model, pieces, self.objective, step=number, loss=nll / n_targets, grad_norm=norm)
         if self.clip > 0:
             nn.utils.clip_grads_with_norm_(model.parameters(), self.clip, total)
@@ -102,17 +116,23 @@ def train_steps(
     label_smoothing: float = 0.0,
     precision: str = "float32",
     skip_nonfinite: int = 0,
+    recompute: int = 0,
+    loss_scale: LossScale | None = None,
 ) -> Iterator[StepReport]:
     """One update for each batch, from update `start` + 1 to `schedule.steps`, as far as the batches reach.
 
     A batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout is a
     function of (seed, update, piece), so that with it another `accumulate` is another run. Up to `skip_nonfinite`
-    updates are left out, and say so, where loss or gradient is not finite but the weights are. Errors: `ConfigError`
-    before the first batch is read; `DivergedError` before one more such update; `DataError` for a batch that has no
-    targets.
+    updates are left out, and say so, where loss or gradient is not finite but the weights are. In float16 the loss is
+    scaled, by a `loss_scale` of its own unless one is given; what overflows is left out besides. `recompute` saves
+    memory and changes no bit; see `model.recompute`. Errors: `ConfigError` before the first batch is read;
+    `DivergedError` before one more update that is not finite, or the twentieth in a row that overflows; `DataError` for
+    a batch that has no targets.
     """
     objective = objective or objective_for(model)
-    update = Update(objective, seed, accumulate, clip, label_smoothing, precision)
+    if precision == "float16" and loss_scale is None:
+        loss_scale = LossScale(next(model.parameters()).device)
+    update = Update(objective, seed, accumulate, clip, label_smoothing, precision, recompute, loss_scale)
     model.train()
     for number, batch in enumerate(batches, start + 1):
         if number > schedule.steps:
@@ -124,12 +144,13 @@ def train_steps(
         try:
             loss, norm = update(model, batch, optimizer, number)
         except DivergedError as error:
-            if skip_nonfinite == 0 or first_bad_weight(model):  # weights that are not finite never give a finite loss
+            # in float16 it is the last of a row; and weights that are not finite never give a finite loss
+            if skip_nonfinite == 0 or loss_scale or first_bad_weight(model):
                 raise
             skip_nonfinite -= 1
             loss, norm, skipped = math.nan, math.nan, str(error)
-        seconds = time.perf_counter() - began
-        yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, seconds, skipped)
+        seconds, overflowed = time.perf_counter() - began, bool(loss_scale and loss_scale.in_a_row)
+        yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, seconds, skipped, overflowed)
         if not model.training:  # whoever evaluated in between left it so
             model.train()
 
@@ -146,10 +167,9 @@ def count_targets(batch: Batch, objective: Objective, step: int) -> int:
 
 
 def compute_in(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """The arithmetic of a forward: bfloat16 where that is asked for (weights stay float32), else the weights' own."""
-    if precision == "bfloat16":
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return contextlib.nullcontext()
+    """The arithmetic of a forward: narrow where that is asked for (weights stay float32), else the weights' own."""
+    narrow = ARITHMETIC[precision]
+    return contextlib.nullcontext() if narrow is None else torch.autocast(device.type, dtype=narrow)
 
 
 @contextlib.contextmanager

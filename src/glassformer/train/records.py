@@ -12,7 +12,7 @@ from pathlib import Path
 
 from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.store.files import FULL, write_text_atomically
-from glassformer.train.events import Evaluated, Progress
+from glassformer.train.events import Evaluated, Overflowed, Progress
 from glassformer.train.wording import sample_text
 
 FIGURES = ("metrics.jsonl", "timing.jsonl")
@@ -77,6 +77,10 @@ class Records:
         del values["steps"]
         self.write("metrics.jsonl", {"kind": "train", **values})
         self.write("timing.jsonl", {"step": event.step, **times})
+
+    def overflowed(self, event: Overflowed) -> None:
+        """One line of figures."""
+        self.write("metrics.jsonl", {"kind": "overflowed", **asdict(event)})
 
     def evaluation(self, event: Evaluated) -> None:
         """One line of figures, and a file of samples."""

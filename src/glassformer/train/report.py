@@ -16,6 +16,7 @@ from glassformer.train.events import (
     Evaluated,
     Event,
     Finished,
+    Overflowed,
     Progress,
     Saved,
     Skipped,
@@ -81,6 +82,12 @@ class Reporter:
                 self.records.step(event)
                 self.show_progress(event)
                 self.tell_of_unwritten()
+            case Overflowed():
+                self.records.overflowed(event)
+                self.say(
+                    f"step {event.step}: left out, as the gradient overflowed float16; the loss is now scaled by "
+                    f"{event.scale:g} ({event.so_far} so far)"
+                )
             case Evaluated():
                 self.records.evaluation(event)
                 best = " (best so far)" if event.is_best else ""

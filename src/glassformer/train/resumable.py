@@ -11,6 +11,9 @@ from glassformer.model.config import ModelConfig
 from glassformer.store.folders import step_number
 from glassformer.train.events import Metric
 
+LOSS_SCALE = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker", "skipped", "in_a_row"}
+"""What the state of a `LossScale` holds, all of it numbers."""
+
 
 class Best(NamedTuple):
     """The best evaluation so far, and how many have come since."""
@@ -35,10 +38,13 @@ class Standing(NamedTuple):
     """Updates that were left out so far, as they would not have been finite."""
     evaluation_due: bool = False
     """Whether the evaluation of this step is still to come, as the run was stopped in it."""
+    loss_scale: dict[str, float] | None = None
+    """That of `LossScale`, in float16."""
 
     def to_state(self) -> dict[str, Any]:
         """Plain values, for `save`."""
-        return {
+        scaled = {} if self.loss_scale is None else {"loss_scale": self.loss_scale}
+        return scaled | {
             "step": self.step,
             "best": self.best.step,
             "best_metrics": self.best.metrics,
@@ -51,7 +57,7 @@ class Standing(NamedTuple):
         }
 
 
-LATER: dict[str, type] = {"sides": dict, "recipe": dict, "skipped": int, "evaluation_due": bool}
+LATER: dict[str, type] = {"sides": dict, "recipe": dict, "skipped": int, "evaluation_due": bool, "loss_scale": dict}
 """What an older state may lack, and of which kind it is."""
 
 
@@ -100,6 +106,9 @@ def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | 
     for name in () if best is None else ("loss", metric):
         if type(metrics.get(name)) not in (int, float):
             return f"best_metrics has no number for {name!r}, by which the next evaluation is compared with the best"
+    scale = state.get("loss_scale", dict.fromkeys(LOSS_SCALE, 0))
+    if scale.keys() != LOSS_SCALE or {*map(type, scale.values())} - {int, float}:
+        return f"loss_scale is {scale!r:.60}, but must have a number for each of {', '.join(sorted(LOSS_SCALE))}"
     strange = [name for name, each in metrics.items() if type(each) not in (int, float, str)]
     return f"best_metrics holds {strange[0]!r:.60}, which is neither a number nor text" if strange else None
 

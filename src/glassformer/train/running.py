@@ -9,20 +9,30 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-import torch
-
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import DivergedError
 from glassformer.model.transformer import Transformer
 from glassformer.store.folders import newest
 from glassformer.store.lock import RunLock
 from glassformer.train.average import Average, averaged
-from glassformer.train.build import objective_of
+from glassformer.train.build import objective_of, optimizer_of
 from glassformer.train.diverged import first_bad_weight
 from glassformer.train.evaluate import evaluate_model
-from glassformer.train.events import Evaluated, Event, Finished, Metric, Progress, Sample, Skipped, Started, Stopped
+from glassformer.train.events import (
+    Evaluated,
+    Event,
+    Finished,
+    Metric,
+    Overflowed,
+    Progress,
+    Sample,
+    Skipped,
+    Started,
+    Stopped,
+)
 from glassformer.train.loop import StepReport, train_steps
-from glassformer.train.optimizer import build_optimizer
+from glassformer.train.loss_scale import LossScale
+from glassformer.train.out_of_memory import memory_ran_out
 from glassformer.train.prepare import Prepared
 from glassformer.train.resumable import Best, Standing
 from glassformer.train.saving import Saver
@@ -63,12 +73,10 @@ class Session:
         self.skipped = self.so_far.skipped
         self.evaluation_due = self.so_far.evaluation_due
         training = self.recipe.training
-        self.optimizer = build_optimizer(
-            model,
-            self.recipe.optimizer,
-            learning_rate=training.learning_rate,
-            dtype=torch.bfloat16 if training.precision == "bfloat16" else None,
-        )
+        self.optimizer = optimizer_of(model, self.recipe)
+        self.loss_scale = LossScale(next(model.parameters()).device) if training.precision == "float16" else None
+        if self.loss_scale and so_far.loss_scale:
+            self.loss_scale.load(so_far.loss_scale)
         memory = self.recipe.optimizer.average
         self.average = Average(model, memory) if memory else None
         self.saver = Saver(run, prepared, model, self.optimizer, self.best.step, self.average)
@@ -121,6 +129,8 @@ class Session:
                 self.average.update()
             if report.skipped:
                 yield self._skip(report)
+            if report.overflowed and self.loss_scale:
+                yield Overflowed(self.step, self.loss_scale.scale, self.loss_scale.skipped)
             yield self._progress(report, time.perf_counter() - began)
             yield from self.saver.done()
             every = self.recipe.training.evaluate_every
@@ -191,10 +201,15 @@ class Session:
                 label_smoothing=training.label_smoothing,
                 precision=training.precision,
                 skip_nonfinite=max(0, training.skip_nonfinite - self.skipped),
+                recompute=training.recompute,
+                loss_scale=self.loss_scale,
             )
         except DivergedError as error:
             all_used = f" All {self.skipped} of training.skip_nonfinite are used up." if self.skipped else ""
             raise DivergedError(f"{error} {self.prepared.named_batch(self.step + 1)}{all_used}") from None
+        except Exception as error:
+            self.saver.close()  # so that the newest checkpoint is the last one
+            raise memory_ran_out(error, self.run, self.step, self.model, self.optimizer, self.prepared) from None
 
     def _skip(self, report: StepReport) -> Skipped:
         self.skipped += 1
@@ -247,9 +262,14 @@ class Session:
         return bool(patience) and self.best.since >= patience
 
     def _save(self) -> Iterator[Event]:
+        scale = self.loss_scale.state() if self.loss_scale else None
         yield from self.saver.save(
             self.so_far._replace(
-                step=self.step, best=self.best, skipped=self.skipped, evaluation_due=self.evaluation_due
+                step=self.step,
+                best=self.best,
+                skipped=self.skipped,
+                evaluation_due=self.evaluation_due,
+                loss_scale=scale,
             )
         )
 

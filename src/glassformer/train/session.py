@@ -13,6 +13,7 @@ import torch
 from glassformer.attend.flex import obstacle
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.runtime import choose_device, choose_threads
+from glassformer.model.recompute import recompute
 from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load, load_optimizer
 from glassformer.store.files import write_text_atomically
@@ -45,7 +46,8 @@ def start(recipe: Recipe, out: Path) -> Session:
     device, threads, notes = _runtime(recipe)
     prepared, model = _fresh(recipe, device)
     few = [batch.split(recipe.training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
-    precision, why = choose_precision(recipe.training.precision, model, few)
+    with recompute(model, recipe.training.recompute):
+        precision, why = choose_precision(recipe.training.precision, model, few)
     recipe = replace(recipe, training=replace(recipe.training, precision=precision, threads=threads))
     with _locked(out) as lock:
         write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
@@ -101,7 +103,7 @@ def _again(
     now = _standing(prepared)
     others = other_data(run, so_far, now, prepared, follows=data_follow(changed), allowed=allowed)
     refuse_useless(allowed, changed, others)
-    now = now._replace(step=so_far.step, best=so_far.best, skipped=so_far.skipped, evaluation_due=so_far.evaluation_due)
+    now = so_far._replace(data=now.data, sides=now.sides, recipe=now.recipe)
     notes = [*notes, *(f"changed, as allowed: {each}" for each in (*changed, *others))]
     notes += [*chosen(model, prepared), *_unlocked(lock)]
     session = Session(run, prepared, model, notes, lock, now, save_first=bool(changed or others))

@@ -12,7 +12,7 @@ from glassformer.foundation.typed import check_types
 from glassformer.train.breaks.table import break_names
 from glassformer.train.schedule import SCHEDULES, Schedule
 
-PRECISIONS = ("auto", "bfloat16", "float32")
+PRECISIONS = ("auto", "bfloat16", "float16", "float32")
 TEXT_METRICS = ("bleu", "chrf")
 LABEL_METRICS = ("accuracy", "macro_f1")
 ANSWER_METRICS = (*TEXT_METRICS, "exact_match", "token_accuracy")
@@ -35,6 +35,8 @@ class TrainingConfig:
     """Samples, drawn at random, that are sorted by length together; none: all. Fewer mix batches more and pad more."""
     accumulate: int = 1
     """Pieces each batch is cut into to save memory; same gradients without dropout, with it other coins fall."""
+    recompute: int = 0
+    """Blocks a group that is computed anew in the backward to save memory, for one forward more; 0: none."""
     seed: int = 1
     """Fixes the first weights, the data, its order and the dropout."""
     learning_rate: float = 1e-3
@@ -52,7 +54,7 @@ class TrainingConfig:
     label_smoothing: float = 0.0
     """Share of the target probability spread over the whole vocabulary, or over all labels."""
     precision: str = "auto"
-    """Arithmetic: auto (bfloat16 where it is measured to be 1.15 times as fast), float32 or bfloat16."""
+    """Arithmetic: auto (bfloat16 where it is measured to be 1.15 times as fast), float32, bfloat16, or float16."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1, mps."""
     threads: int = 0
@@ -74,9 +76,9 @@ class TrainingConfig:
         check_types(self, "training")
         at_least(self, "training", 1, "steps", "batch_tokens", "pool", "accumulate")
         at_least(self, "training", 0, "seed", "warmup", "min_learning_rate", "clip", "threads")
-        at_least(self, "training", 0, "evaluate_every", "patience", "samples", "skip_nonfinite")
+        at_least(self, "training", 0, "evaluate_every", "patience", "samples", "skip_nonfinite", "recompute")
         at_most(self, "training", MOST, "steps", "batch_tokens", "accumulate", "warmup", "evaluate_every", "patience")
-        at_most(self, "training", MOST, "samples", "pool", "skip_nonfinite")
+        at_most(self, "training", MOST, "samples", "pool", "skip_nonfinite", "recompute")
         at_most(self, "training", 2**64 - 1, "seed")
         at_most(self, "training", 1024, "threads")
         if not 0.0 < self.learning_rate < math.inf:

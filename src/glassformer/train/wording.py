@@ -37,3 +37,11 @@ def line_interval(steps: int) -> int:
     wanted = max(1.0, steps / 20)
     power = 10 ** math.floor(math.log10(wanted))
     return next(size * power for size in (1, 2, 5, 10) if size * power >= wanted)
+
+
+def bytes_text(size: int) -> str:
+    """Bytes as 512 B, 1.5 KiB, 20.3 MiB, 1.2 GiB."""
+    if size < 1024:
+        return f"{size} B"
+    power = min((size.bit_length() - 1) // 10, 4)
+    return f"{size / 1024**power:.1f} {'KMGT'[power - 1]}iB"

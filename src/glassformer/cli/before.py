@@ -1,0 +1,107 @@
+"""`glassformer train RECIPE` with --dry-run, --find-learning-rate or --gradient-noise: what a run should know."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.train.recipe import Recipe
+
+if TYPE_CHECKING:
+    from glassformer.train.find_rate import Found
+    from glassformer.train.outlook import Outlook
+
+
+def dry_run(recipe: Recipe, out: Path, *, as_json: bool) -> int:
+    """Print it, and write nothing."""
+    from glassformer.train.outlook import look_ahead  # here, as importing torch takes a second
+
+    outlook = look_ahead(recipe, out)
+    print(json.dumps(outlook.to_dict()) if as_json else "\n".join(lines(recipe, outlook)))
+    return 0
+
+
+def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
+    """The outlook in words."""
+    from glassformer.train.wording import bytes_text, duration
+
+    memory, disk, pace, data, training = outlook.memory, outlook.disk, outlook.pace, outlook.data, recipe.training
+    parts = [("weights", memory.weights), ("gradients", memory.gradients), ("optimizer", memory.optimizer)]
+    parts += [("average", memory.average)] if memory.average else []
+    parts += [("snapshot", memory.snapshot)] if memory.snapshot else []
+    parts += [("activations", memory.activations), ("peak", memory.peak)]
+    width = max(len(name) for name, _ in parts)
+    short = "" if disk.kept < disk.free else " -- NOT ENOUGH"
+    return [
+        *outlook.notes,
+        "",
+        f"parameters  {outlook.parameters:,}",
+        "",
+        f"memory      estimated for the largest batch of the first epoch ({training.batch_tokens:,} tokens, accumulate "
+        f"{training.accumulate}, recompute {training.recompute}), beyond what the process holds before; without "
+        "scoring",
+        *(f"            {name:{width}}  {bytes_text(size):>10}" for name, size in parts),
+        *(f"            {line}" for line in outlook.heap),
+        "",
+        f"disk        {bytes_text(disk.checkpoint)} a checkpoint, {bytes_text(disk.kept)} at most with "
+        f"checkpoint.keep={recipe.checkpoint.keep}; {bytes_text(disk.free)} free{short}",
+        "",
+        f"time        {1000 * pace.step_seconds:.0f} ms a step, {pace.tokens_per_second:,.0f} tokens/s, measured over "
+        f"{pace.steps} steps; {training.steps:,} steps take {duration(pace.run_seconds)} without scoring and saving",
+        "",
+        f"data        {data.pairs:,} training pairs, {data.dev_pairs:,} dev pairs; {data.tokens:,} tokens, the longest "
+        f"sequence has {data.longest}",
+        f"            {data.batches:,} batches an epoch, {data.padding:.1%} of them padding; the run is "
+        f"{data.epochs:.1f} epochs",
+        "",
+        "Nothing was written.",
+    ]
+
+
+def find_rate(recipe: Recipe) -> int:
+    """Print every fifth rate of the test with its losses, and what is recommended; draw it."""
+    from glassformer.train.trial import search
+
+    found = search(recipe)
+    print(f"{'learning rate':>13}  {'loss':>8}  {'smoothed':>8}")
+    for each in [*found.tried[:-1:5], found.tried[-1]]:
+        print(f"{each.rate:13.2e}  {each.loss:8.4f}  {each.smoothed:8.4f}")
+    print(f"\nThe smoothed loss is lowest at {found.lowest:.2e}; beyond that it rises.")
+    print(f"Recommended, a tenth of it: --training.learning-rate {found.recommended:.1e}")
+    picture = Path(f"{recipe.name}-rate.png")
+    if drawn(found, picture):
+        print(f"Picture: {picture}")
+    return 0
+
+
+def drawn(found: Found, path: Path) -> bool:
+    """Draw the losses over the rates; False where matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    rates = [each.rate for each in found.tried]
+    axes.plot(rates, [each.loss for each in found.tried], color="0.7", label="loss")
+    axes.plot(rates, [each.smoothed for each in found.tried], label="smoothed")
+    axes.axvline(found.recommended, linestyle="--", color="black", label=f"recommended, {found.recommended:.1e}")
+    axes.set(xscale="log", xlabel="learning rate", ylabel="loss before the update, nats a target")
+    axes.legend()
+    figure.savefig(path, dpi=150)
+    return True
+
+
+def noise(recipe: Recipe) -> int:
+    """Print the noise scale at the first weights and after some training."""
+    from glassformer.train.trial import noise_over
+
+    print(f"{'step':>5}  {'noise scale, targets':>20}  {'targets a batch':>15}")
+    for at in noise_over(recipe):
+        print(f"{at.step:5}  {at.noise.scale:20,.0f}  {at.targets:15,.0f}")
+    print(
+        "\nBatches of about as many targets as the noise scale are a fair trade: far smaller ones take more steps, far "
+        "larger ones more computing, for the same loss. It grows in training."
+    )
+    return 0

@@ -1,0 +1,65 @@
+"""Recomputation (activation checkpointing): what a block keeps for its backward is computed anew in the backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.model.stack import Stack
+
+
+@contextmanager
+def recompute(model: nn.Module, blocks: int = 1) -> Generator[None]:
+    """While it lasts, a forward keeps only what goes into each group of `blocks` blocks (Chen et al. 2016, section 4).
+
+    The backward computes a group anew when it comes to it, with the same random numbers and the same arithmetic: the
+    gradients are the same bits, for one more forward. Of n blocks that keep a each, what is held falls from n a
+    to about (n / blocks) x + blocks a, where x is the residual stream: groups of 1 are best where x is far smaller
+    than a, as it is in most models. 0 recomputes nothing. The backward may come after the `with`; afterwards the model
+    is exactly as before. A forward without gradients, as in decoding, is as always.
+
+    >>> import torch
+    >>> from glassformer import ModelConfig, StackConfig, Transformer, recompute
+    >>> model = Transformer(ModelConfig(vocab_size=9, decoder=StackConfig(d_model=8, n_heads=2, n_layers=4, d_ff=8)))
+    >>> with recompute(model):
+    ...     model(torch.tensor([[1, 2, 3]])).sum().backward()
+    """
+    if isinstance(blocks, bool) or blocks < 0:
+        raise ConfigError(
+            f"Recomputation takes the number of blocks in a group, or 0 for none; got {blocks!r}. Try recompute=1."
+        )
+    stacks = [each for each in model.modules() if isinstance(each, Stack)] if blocks else []
+    before = [stack.through for stack in stacks]
+    try:
+        for stack in stacks:
+            stack.through = partial(in_groups, size=blocks)
+        yield
+    finally:
+        for stack, through in zip(stacks, before, strict=True):
+            stack.through = through
+
+
+def in_groups(
+    blocks: nn.ModuleList,
+    run: Callable[[nn.Module, Tensor], Tensor],
+    x: Float[Tensor, "B T D"],
+    *,
+    size: int,
+) -> Float[Tensor, "B T D"]:
+    """x after all blocks, each by `run`; of a group of `size` only what goes into it is kept for the backward."""
+
+    def group(x: Tensor, first: int) -> Tensor:
+        for block in blocks[first : first + size]:
+            x = run(block, x)
+        return x
+
+    for first in range(0, len(blocks), size):
+        x = checkpoint(group, x, first, use_reentrant=False) if torch.is_grad_enabled() else group(x, first)
+    return x

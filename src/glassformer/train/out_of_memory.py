@@ -1,0 +1,93 @@
+"""When memory runs out in training: what the estimate says, what would help and by how much, and what is left."""
+
+from __future__ import annotations
+
+import shlex
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.data.batch import Batch
+from glassformer.foundation.errors import GlassformerError, ResourceError, is_out_of_memory
+from glassformer.model.transformer import Transformer
+from glassformer.store.folders import newest
+from glassformer.train.build import objective_of
+from glassformer.train.memory import estimate, heap_notes, kept_beside
+from glassformer.train.objective import Objective
+from glassformer.train.prepare import Prepared
+from glassformer.train.recipe import Recipe
+from glassformer.train.wording import bytes_text
+
+
+def memory_ran_out(
+    error: Exception,
+    run: Path,
+    step: int,
+    model: Transformer,
+    optimizer: torch.optim.Optimizer,
+    prepared: Prepared,
+) -> Exception:
+    """What to raise for an error of training after `step` steps: the error itself, unless it is of memory.
+
+    What the failed step held is let go first, so that there is room for the estimate's forward.
+    """
+    if isinstance(error, GlassformerError) or not is_out_of_memory(error):
+        return error
+    what = (str(error) or "no more to be had").splitlines()[0][:200]
+    traceback.clear_frames(error.__traceback__)
+    optimizer.zero_grad(set_to_none=True)
+    batch = next(prepared.batches(step))[1]
+    helps = remedies(model, batch, objective_of(model, prepared.recipe), optimizer, prepared.recipe)
+    return ResourceError(
+        f"Memory ran out in step {step + 1}, in a batch of {batch.n_tokens:,} tokens ({what}). {helps} {left(run)}"
+    )
+
+
+def remedies(
+    model: Transformer,
+    batch: Batch,
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    recipe: Recipe,
+) -> str:
+    """What a step on this batch needs by the estimate, as the settings are and as they might be."""
+    training, beside = recipe.training, kept_beside(recipe)
+
+    def needs(**changes: int | str) -> str:
+        settings = replace(training, **changes)
+        asked: Mapping[str, Any] = {name: getattr(settings, name) for name in ("precision", "accumulate", "recompute")}
+        try:
+            return f"about {bytes_text(estimate(model, batch, objective, optimizer, **asked, **beside).peak)}"
+        except (MemoryError, RuntimeError):  # a forward needs memory too, and each library says it in its own words
+            return "not to be estimated, as memory ran out there too"
+
+    twice = 2 * training.accumulate
+    ways = [
+        f"training.batch_tokens={max(1, training.batch_tokens // 2)}",
+        f"training.accumulate={twice} ({needs(accumulate=twice)}; without dropout the same gradients)",
+    ]
+    if not training.recompute:
+        ways.append(f"training.recompute=1 ({needs(recompute=1)}; the same bits, for one more forward)")
+    if training.precision == "float32":
+        ways.append(f"training.precision=bfloat16 ({needs(precision='bfloat16')})")
+    ways.append("a smaller model.d_model or model.n_layers")
+    device = next(model.parameters()).device
+    return f"The step needs {needs()} by the estimate. Any of these helps: {', '.join(ways)}. " + " ".join(
+        heap_notes(device)
+    )
+
+
+def left(run: Path) -> str:
+    """What there still is, and what to type next."""
+    kept = newest(run).folder
+    if kept is None:
+        return "Nothing is lost: there is no checkpoint yet. Train anew with the setting, and --overwrite."
+    return (
+        f"Nothing is lost: the last checkpoint, {kept}, is intact. Go on from it with the setting changed, as in "
+        f"glassformer resume {shlex.quote(str(run))} --training.recompute 1; any other must be allowed by name, as "
+        "with --allow-change training.accumulate."
+    )

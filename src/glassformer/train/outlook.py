@@ -1,0 +1,192 @@
+"""What a run will need, before it is begun: parameters, memory, disk, time and data. Nothing is written."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.batch import Batch, collate
+from glassformer.foundation.runtime import choose_device, choose_threads
+from glassformer.model.count import count_parameters
+from glassformer.model.recompute import recompute
+from glassformer.train.build import new_model, objective_of, optimizer_of
+from glassformer.train.chosen import chosen
+from glassformer.train.loop import StepReport, train_steps
+from glassformer.train.memory import Memory, estimate, heap_notes, kept_beside
+from glassformer.train.precision import choose_precision
+from glassformer.train.prepare import Prepared, prepare
+from glassformer.train.recipe import Recipe
+from glassformer.train.schedule import Schedule
+
+FIRST, TIMED = 2, 6
+"""Steps whose time does not count, as they pay for set-up, and steps whose time does."""
+ENOUGH = 30.0
+"""Seconds after which no further step is timed."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """The training data, and how they are cut into batches. Tokens are those of source and target."""
+
+    pairs: int
+    dev_pairs: int
+    tokens: int
+    longest: int
+    """Tokens of the longest sequence."""
+    batches: int
+    """In the first epoch."""
+    padding: float
+    """Share of the places of its batches that hold none, 0 to 1."""
+    epochs: float
+    """How often the whole run sees each pair."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Bytes on disk."""
+
+    checkpoint: int
+    """One checkpoint: weights, optimizer, and what averages the weights."""
+    kept: int
+    """At most, while the last one is written: the newest, the best, and the one in the making."""
+    free: int
+    """Where the run's folder will be."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What real steps took here, and what the whole run therefore takes without scoring and saving."""
+
+    steps: int
+    """How many were timed."""
+    step_seconds: float
+    """Of a batch of mean size."""
+    tokens_per_second: float
+    run_seconds: float
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a run will need."""
+
+    notes: list[str]
+    """What was chosen: device, arithmetic, backend."""
+    parameters: int
+    memory: Memory
+    """Of the largest batch of the first epoch."""
+    heap: list[str]
+    """What the process may hold beside its tensors, in words; empty where that is next to nothing."""
+    disk: Disk
+    pace: Pace
+    data: Data
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values, for `--json`."""
+        return {**asdict(self), "memory": self.memory.to_dict()}
+
+
+def look_ahead(recipe: Recipe, out: Path) -> Outlook:
+    """What a run of the recipe in the folder `out` will need. Errors: those of reading the data and the recipe.
+
+    A few real updates are made, on the first batches of the run and by its own settings, and thrown away; the optimizer
+    then has its state, which is measured. The rest of the memory is estimated, see `train.memory`.
+    """
+    device, why = choose_device(recipe.training.device)
+    _, threads = choose_threads(recipe.training.threads)
+    prepared = prepare(recipe)
+    model = new_model(recipe, prepared.tokenizers).to(device)
+    training = recipe.training
+    few = [batch.split(training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
+    with recompute(model, training.recompute):
+        precision, arithmetic = choose_precision(training.precision, model, few)
+    optimizer = optimizer_of(model, replace(recipe, training=replace(training, precision=precision)))
+    settings: dict[str, Any] = {
+        "accumulate": training.accumulate,
+        "precision": precision,
+        "recompute": training.recompute,
+    }
+    steps = train_steps(
+        model,
+        (batch for _, batch in prepared.batches(0)),
+        optimizer,
+        Schedule("constant", training.learning_rate, FIRST + TIMED),
+        objective=objective_of(model, recipe),
+        seed=training.seed,
+        clip=training.clip,
+        **settings,
+    )
+    data = summary(prepared)
+    pace = paced(steps, data, training.steps)
+    objective = objective_of(model, recipe)
+    memory = max(
+        (
+            estimate(model, batch, objective, optimizer, **settings, **kept_beside(recipe))
+            for batch in largest(prepared)
+        ),
+        key=lambda each: each.peak,
+    )
+    _, parameters = count_parameters(model)
+    notes = [f"device: {why}; {threads}", f"arithmetic: {arithmetic}", *chosen(model, prepared)]
+    return Outlook(notes, parameters, memory, heap_notes(device), disk_of(recipe, memory, out), pace, data)
+
+
+def largest(prepared: Prepared) -> list[Batch]:
+    """Those batches of the first epoch whose memory may be the largest: by places, by attention and by targets."""
+    source, target = prepared.sampler.source, prepared.sampler.target
+    every = prepared.sampler.epoch(0)
+
+    def measures(rows: NDArray[np.int64]) -> tuple[int, int, int]:
+        S, T = int(source[rows].max()), int(target[rows].max())
+        return len(rows) * (S + T), len(rows) * (S * S + T * T), int(target[rows].sum())
+
+    measured = [measures(rows) for rows in every]
+    places = {max(range(len(every)), key=[each[law] for each in measured].__getitem__) for law in range(3)}
+    layout = prepared.recipe.data.layout
+    return [collate(prepared.train.encoded, every[place], layout) for place in sorted(places)]
+
+
+def paced(steps: Iterator[StepReport], data: Data, count: int) -> Pace:
+    """The pace of the run from the first steps of it, for batches of mean size: time grows with tokens."""
+    reports: list[StepReport] = []
+    began = time.perf_counter()
+    for report in steps:
+        reports.append(report)
+        if report.number > FIRST and time.perf_counter() - began > ENOUGH:
+            break
+    timed = reports[FIRST:]
+    rate = statistics.median(each.tokens / max(each.seconds, 1e-9) for each in timed)
+    seconds = data.tokens / data.batches / rate
+    return Pace(len(timed), seconds, rate, seconds * count)
+
+
+def summary(prepared: Prepared) -> Data:
+    """The data in figures."""
+    sampler = prepared.sampler
+    batches = len(sampler.epoch(0))
+    return Data(
+        pairs=len(prepared.train.pairs),
+        dev_pairs=len(prepared.dev.pairs),
+        tokens=int(sampler.source.sum() + sampler.target.sum()),
+        longest=int(max(sampler.source.max(), sampler.target.max())),
+        batches=batches,
+        padding=sampler.padding_share(0),
+        epochs=prepared.recipe.training.steps / batches,
+    )
+
+
+def disk_of(recipe: Recipe, memory: Memory, out: Path) -> Disk:
+    """What checkpoints take, and what is free. One of each of the kept, the best, and the one being written."""
+    checkpoint = memory.weights + memory.optimizer + memory.average
+    made = recipe.training.steps // recipe.checkpoint.every + 1 if recipe.checkpoint.every else 1
+    at_once = min(recipe.checkpoint.keep + 2, made + 1)
+    place = next(each for each in (out.absolute(), *out.absolute().parents) if each.is_dir())
+    return Disk(checkpoint, checkpoint * at_once, shutil.disk_usage(place).free)
