@@ -18,6 +18,7 @@ import torch
 from common import Row, Spread, arguments, begin, machine, spread, table, timed
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer
+from glassformer.data.config import DataConfig
 from glassformer.train.loop import train_steps
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.optimizer_config import OptimizerConfig
@@ -103,5 +104,7 @@ def stretch(updates: Iterator[object], steps: int, saver: Saver | None) -> Calla
 
 def saver_for(folder: Path, model: Transformer, optimizer: torch.optim.Optimizer, background: bool) -> Saver:
     """Writes into a folder of its own, as a run does."""
-    recipe = Recipe("benchmark", checkpoint=CheckpointConfig(background=background))
+    recipe = Recipe(
+        "benchmark", data=DataConfig(task="copy", train_size=100), checkpoint=CheckpointConfig(background=background)
+    )
     return Saver(folder / str(background), prepare(recipe), model, optimizer, None)

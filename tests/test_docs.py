@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import os
 import re
 import shlex
@@ -16,11 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import torch
-import torch.nn.functional as F
 
 import architecture
 import glassformer
+from documents import ARCHITECTURE, FENCED, INLINE, README, ROOT, TEXTS, blocks, section, tables
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.runs import CONTENT
 from glassformer.cli.verbs import VERBS
@@ -28,34 +26,6 @@ from glassformer.foundation.errors import GlassformerError
 from glassformer.store import folders
 from glassformer.store.manifest import MANIFEST
 from glassformer.train.recipe import load_recipe, override
-
-ROOT = architecture.ROOT
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in DOCUMENTS}
-README, ARCHITECTURE, GLOSSARY = (TEXTS[name] for name in ("README.md", "docs/architecture.md", "docs/glossary.md"))
-
-FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
-INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-
-
-def blocks(text: str, language: str) -> list[str]:
-    """The fenced blocks of a language ("" for none)."""
-    return [body for kind, body in FENCED.findall(text) if kind == language]
-
-
-def section(text: str, heading: str) -> str:
-    """What stands under a heading, up to the next of its rank."""
-    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-
-
-def tables(text: str) -> Iterator[list[str]]:
-    """The cells of every row of every table, heads and rulers left out."""
-    lines = text.splitlines()
-    for number, line in enumerate(lines):
-        is_row = line.startswith("|") and not re.match(r"\|[ :|-]+\|$", line)
-        if is_row and not (number + 1 < len(lines) and re.match(r"\|[ :|-]+\|$", lines[number + 1])):
-            yield [cell.strip() for cell in line.strip("|").split("|")]
-
 
 # --- programs
 
@@ -272,32 +242,3 @@ def test_documents_name_every_folder_and_every_public_name():
     there = {path.name for path in architecture.SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert {*re.findall(r"[├└]─ (\w+)/", tree)} == there
     assert {*glassformer.__all__} <= {*INLINE.findall(README), *INLINE.findall(ARCHITECTURE)}
-
-
-# --- the glossary
-
-
-@cache
-def words_of_ours() -> set[str]:
-    """Every name in the package: functions, classes, parameters, attributes, variables."""
-    text = "".join((architecture.SOURCE / module).read_text("utf-8") for module in architecture.MODULES)
-    return {*re.findall(r"\w+", text)}
-
-
-@pytest.mark.parametrize("row", list(tables(GLOSSARY)), ids=lambda row: row[0])
-def test_glossary(row):
-    """Our words are in our sources; what is said to be of a part of torch's is named there."""
-    ours = [word for word in INLINE.findall(row[0] if row[0] != "glassformer" else row[1]) if "." not in word]
-    assert {*ours} <= words_of_ours()
-    for names, owner in re.findall(r"((?:`\w+`(?:,| and)? ?)+) of `([\w.]+)`", row[-1] if len(row) > 3 else row[1]):
-        known = known_to_torch(owner)
-        assert {*INLINE.findall(names)} <= known, f"{owner} has no {names}"
-
-
-def known_to_torch(owner: str) -> set[str]:
-    """Every word in the source of something in torch, or in its documentation where it is compiled."""
-    thing: object = {"nn": torch.nn, "F": F, "optim": torch.optim}[owner.split(".")[0]]
-    for part in owner.split(".")[1:]:
-        thing = getattr(thing, part)
-    text = inspect.getsource(thing) if isinstance(thing, type) or inspect.isfunction(thing) else inspect.getdoc(thing)
-    return {*re.findall(r"\w+", text or "")}

@@ -93,4 +93,4 @@ def test_lines_are_labelled(run, capsys, monkeypatch):
 def test_invalid_utf8_is_named_by_line(run, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"good\nb\xe4d\n")))
     assert main(["classify", run]) == 2
-    assert "line 2: byte 2 (0xe4)" in capsys.readouterr().err
+    assert "line 2: byte 2 of the line (0xe4)" in capsys.readouterr().err

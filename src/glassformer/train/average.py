@@ -25,13 +25,13 @@ class Average:
     def __init__(self, model: nn.Module, memory: float) -> None:
         self.model = model
         self.memory = memory
-        self.sums = {name: torch.zeros_like(each) for name, each in model.named_parameters()}
+        self.sums: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the weights after a step."""
         for name, parameter in self.model.named_parameters():
-            self.sums[name].lerp_(parameter, 1 - self.memory)
+            self._sum(name, parameter).lerp_(parameter, 1 - self.memory)
 
     @contextmanager
     def in_place(self, steps: int) -> Generator[None]:
@@ -51,8 +51,10 @@ class Average:
 
     def state(self) -> NamedState:
         """What brings it back, with the weights as they are outside of `in_place`."""
-        parameters = dict(self.model.named_parameters())
-        return {name: {SUM: total, LAST: parameters[name].detach().clone()} for name, total in self.sums.items()}
+        return {
+            name: {SUM: self._sum(name, parameter), LAST: parameter.detach().clone()}
+            for name, parameter in self.model.named_parameters()
+        }
 
     def restore(self, saved: NamedState) -> NamedState:
         """Takes back what `state` gave, the model's weights too. Returns the rest, which is the optimizer's.
@@ -65,11 +67,13 @@ class Average:
                 "Resume with the recipe that began the run."
             )
         put(self.model, {name: slots[LAST] for name, slots in saved.items()})
-        for name, slots in saved.items():
-            self.sums[name].copy_(slots[SUM])
+        self.sums = {name: slots[SUM] for name, slots in saved.items()}
         return {
             name: {key: each for key, each in slots.items() if key not in (SUM, LAST)} for name, slots in saved.items()
         }
+
+    def _sum(self, name: str, parameter: Tensor) -> Tensor:
+        return self.sums.setdefault(name, torch.zeros_like(parameter))
 
 
 def merged(one: NamedState, other: NamedState) -> NamedState:
