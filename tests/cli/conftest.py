@@ -64,7 +64,7 @@ class Session(ModuleType):
         if self.failure is not None:
             raise self.failure
 
-    def start(self, recipe: Recipe, out: Path) -> FakeSession:
+    def start(self, recipe: Recipe, out: Path, ranks: object = None) -> FakeSession:
         assert not out.exists() or not list(out.iterdir())
         self.calls.append(("start", recipe, out))
         out.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ class Session(ModuleType):
         self.fail()
         return FakeSession(out, 0, self.at)
 
-    def resume(self, run: Path, *changes: object) -> FakeSession:
+    def resume(self, run: Path, *changes: object, ranks: object = None) -> FakeSession:
         self.calls.append(("resume", run, *filter(None, changes)))
         self.fail()
         return FakeSession(run, 3, self.at)

@@ -19,5 +19,5 @@ def run(arguments: Arguments) -> int:
     from glassformer.train.session import resume
 
     with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
-        session = resume(folder, arguments.lists.get("allow-change", []), arguments.changes, ranks)
+        session = resume(folder, arguments.lists.get("allow-change", []), arguments.changes, ranks=ranks)
         return follow(session, folder, signals, hint=True, agreed=ranks.largest)
