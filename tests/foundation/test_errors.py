@@ -14,6 +14,7 @@ CODES = {
     "CheckFailedError": 3,
     "DivergedError": 4,
     "ResourceError": 5,
+    "ProcessError": 1,
 }
 
 
