@@ -18,7 +18,7 @@ from glassformer.study.result import training_seconds
 from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, override
 
 MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "1200")
-SCAN = ("--tokenizer.kind", "word")
+SCAN = ("--tokenizer.kind", "word", "--decode.max-new-tokens", "64")  # actions of nine words: up to 48
 
 
 @dataclass(frozen=True)
