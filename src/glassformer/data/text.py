@@ -10,8 +10,9 @@ tokenizer here has a token across such a place, so the pieces give the tokens of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from glassformer.data.labelled import object_in
 from glassformer.data.lines import MARK, bounded_lines, decoded
@@ -111,7 +112,7 @@ def last_place(text: str) -> int:
     return 0
 
 
-def decoded_chunks(stream: BinaryIO, path: Path) -> Iterator[str]:
+def decoded_chunks(stream: BufferedReader, path: Path) -> Iterator[str]:
     """The text of a file, chunk by chunk. Errors: `DataError` naming the byte that is no text."""
     rest, offset = b"", 0
     while True:
@@ -157,7 +158,7 @@ def text_of(data: bytes, path: Path, offset: int) -> str:
         ) from None
 
 
-def json_texts(stream: BinaryIO, path: Path, field: str) -> Iterator[tuple[str, str]]:
+def json_texts(stream: BufferedReader, path: Path, field: str) -> Iterator[tuple[str, str]]:
     """(place, text) of each line of a .jsonl file. Errors: `DataError` naming the line without such a field."""
     for number, line in enumerate(bounded_lines(stream, f"{path}:"), start=1):
         place = f"{path}:{number}"
