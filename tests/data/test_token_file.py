@@ -45,7 +45,7 @@ def test_arrays_of_ids_are_those_of_the_tokenizer(kind: str, text: str) -> None:
     tokenizer = SOME.setdefault(kind, trained(kind))
     assert encoder(tokenizer)(text).tolist() == tokenizer.encode(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.data.encode.SHARE", 7)
+        patch.setattr(reading, "SHARE", 7)
         assert joined(tokenizer, text).tolist() == tokenizer.encode(text)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.config import SPLITS, DataConfig
-from glassformer.data.text import TOPICS, Piece, pieces
+from glassformer.data.text import TOPICS, Piece, pieces, shares
 from glassformer.data.text_files import Stamp, changed_while_read, stamps
 from glassformer.foundation.errors import DataError
 
@@ -90,8 +90,8 @@ class Part:
             raise changed_while_read(corpus.name)
 
     def texts(self, anywhere: bool = False) -> Iterator[str]:
-        """The text of its pieces, for what learns from it once, as a tokenizer does."""
-        return (piece.text for piece in self.pieces(anywhere))
+        """Its text in shares, for what learns from it once, as a tokenizer does."""
+        return (share for piece in self.pieces(anywhere) for share in shares(piece.text))
 
     def _refuse_changed(self) -> None:
         now = stamps(self.corpus.path)

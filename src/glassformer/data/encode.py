@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.bytewise import ByteTokenizer
-from glassformer.data.text import last_place
+from glassformer.data.text import shares
 from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer, utf8
 from glassformer.data.words import CharacterTokenizer
 
@@ -18,8 +18,6 @@ Ids = NDArray[Any]
 Encode = Callable[[str], Ids]
 
 CODE_POINTS = 0x110000
-SHARE = 2**16
-"""Characters that one call of a library gets: it takes many texts together, on all cores."""
 
 
 def encoder(tokenizer: Tokenizer) -> Encode:
@@ -49,11 +47,5 @@ def by_table(tokenizer: CharacterTokenizer) -> Encode:
 
 
 def joined(tokenizer: Tokenizer, text: str) -> Ids:
-    """Text in shares, cut where no token is, and their ids one behind the other."""
-    shares: list[str] = []
-    rest = text
-    while len(rest) > SHARE and (at := last_place(rest[:SHARE])):
-        shares.append(rest[:at])
-        rest = rest[at:]
-    shares.append(rest)
-    return np.concatenate([np.array(row, np.uint32) for row in tokenizer.encode_all(shares)])
+    """The ids of text in shares, one behind the other."""
+    return np.concatenate([np.array(row, np.uint32) for row in tokenizer.encode_all(shares(text))])

@@ -23,6 +23,9 @@ from glassformer.foundation.registry import suggestion
 
 PIECE = 2**20
 """Characters that a piece has about, and bytes that are read at once."""
+SHARE = 2**14
+"""Characters that a library for subwords gets as one text: it encodes many together, on all cores, and to train takes
+in 256 texts at once."""
 LONGEST_RUN = 2**24
 """Characters without a place to cut: 16 million, a book without a space."""
 SPACES = " \n\t"
@@ -110,6 +113,15 @@ def last_place(text: str) -> int:
         if at > 1 and text[at - 1] in SPACES:
             return at - 1
     return 0
+
+
+def shares(text: str) -> list[str]:
+    """Text in shares of about `SHARE` characters, cut where no token is; fewer and longer ones where there is none."""
+    found: list[str] = []
+    while len(text) > SHARE and (at := last_place(text[:SHARE])):
+        found.append(text[:at])
+        text = text[at:]
+    return [*found, text]
 
 
 def decoded_chunks(stream: BufferedReader, path: Path) -> Iterator[str]:
