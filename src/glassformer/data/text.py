@@ -135,7 +135,8 @@ def decoded_chunks(stream: BufferedReader, path: Path) -> Iterator[str]:
         else:
             whole = rest + chunk
         ready = whole[: whole_characters(whole)] if chunk else whole
-        yield text_of(ready, path, offset).replace("\r\n", "\n")
+        text = text_of(ready, path, offset)
+        yield text.replace("\r\n", "\n") if "\r" in text else text  # to look for one character is quicker
         rest, offset = whole[len(ready) :], offset + len(ready)
         if not chunk:
             return
