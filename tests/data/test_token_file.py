@@ -107,6 +107,12 @@ def test_windows_are_taken_with_the_document_of_each_token(tmp_path: Path) -> No
             found.take(starts, 4)
 
 
+def test_a_part_without_a_token_has_none(tmp_path: Path) -> None:
+    blank = part(tmp_path, ["word   "]).corpus.part(4)
+    found = tokens_of(blank, trained("word"), documents=False)
+    assert (len(found), found.tokens.tolist(), found.documents.tolist()) == (0, [], [0])
+
+
 def test_ids_take_two_bytes_as_long_as_they_fit(tmp_path: Path) -> None:
     assert (token_type(SMALL).itemsize, token_type(SMALL + 1).itemsize) == (2, 4)
     most = CharacterTokenizer([chr(place) for place in range(0x20000, 0x20000 + SMALL)])

@@ -119,9 +119,13 @@ def open_tokens(folder: Path) -> TokenFile:
     for name in (TOKENS, DOCUMENTS):
         if file_hash(folder / name) != files[name]:
             raise ValueError(f"{name} is not as it was written")
-    tokens = np.memmap(folder / TOKENS, token_type(counts.vocab_size), "r")
-    documents = np.memmap(folder / DOCUMENTS, "<i8", "r")
-    return TokenFile(folder, tokens, documents, counts)
+    tokens = mapped(folder / TOKENS, token_type(counts.vocab_size))
+    return TokenFile(folder, tokens, mapped(folder / DOCUMENTS, np.dtype("<i8")), counts)
+
+
+def mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers in a file, on disk until they are read; no system maps an empty one."""
+    return np.memmap(path, kind, "r") if path.stat().st_size else np.zeros(0, kind)
 
 
 def manifest_text(counts: TokenCounts, files: dict[str, str]) -> str:
