@@ -53,6 +53,8 @@ ROWS: list[Mutant] = [
         f"{COR}::test_a_field_of_no_file_is_refused"),
     Mutant("a part without a token cannot be opened", "data/token_file.py",
         ' if path.stat().st_size else np.zeros(0, kind)', "", f"{TOK}::test_a_part_without_a_token_has_none"),
+    Mutant("windows of a large file stay in memory", "data/token_file.py", "        let_go(self.tokens)\n", "",
+        f"{TOK}::test_windows_of_a_large_file_do_not_stay_in_memory"),
     Mutant("the hash forgets where documents end", "data/corpus.py", "            digest.update(END)\n", "",
         f"{COR}::test_the_hash_hangs_on_the_text_and_its_documents_and_not_on_how_they_are_kept"),
     Mutant("a document has no <eos>", "data/token_file.py", "[[EOS]] * (documents and piece.ends)", "[]",

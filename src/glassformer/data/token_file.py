@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 from array import array
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ from glassformer.data.vocabulary import BOS, EOS, UNK, Tokenizer
 TOKENS, DOCUMENTS, MANIFEST = "tokens.bin", "documents.bin", "MANIFEST.json"
 SMALL = 2**16
 """Entries of a vocabulary whose ids fit into two bytes."""
+
+LARGE = 2**26
+"""Bytes of a file whose pages are not held."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,9 @@ class TokenFile:
 
     def take(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         """[rows, length]: the tokens from each start on. No start may be further than n_tokens - length."""
-        return self.tokens[self._places(starts, length)].astype(np.int64)
+        taken = self.tokens[self._places(starts, length)].astype(np.int64)
+        let_go(self.tokens)
+        return taken
 
     def documents_of(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         """[rows, length]: which document of the file each of those tokens belongs to, counted from 0."""
@@ -133,6 +139,15 @@ def manifest_text(counts: TokenCounts, files: dict[str, str]) -> str:
     content = {"counts": asdict(counts), "files": files}
     own = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return json.dumps({**content, "content": own}, indent=2) + "\n"
+
+
+def let_go(numbers: NDArray[Any]) -> None:
+    """Give the pages of a large file that were read back to the system, which keeps them at hand or not as it likes.
+
+    Held, they would count as this process's memory, in the end all of the file.
+    """
+    if numbers.nbytes > LARGE and isinstance(numbers.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        numbers.base.madvise(mmap.MADV_DONTNEED)
 
 
 def token_type(vocab_size: int) -> np.dtype[Any]:
