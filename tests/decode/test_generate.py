@@ -103,7 +103,7 @@ def test_ends_at_eos_and_not_before(eos):
     wanted = [9, 8, eos, 9]
     steps = iter([torch.tensor([token, 8]) for token in wanted])
     written = collected(
-        network, 2, prompts=[[BOS], [BOS]], max_new_tokens=[4, 3], choose=lambda _: next(steps), eos=eos
+        network, 2, prompts=[[BOS], [BOS]], max_new_tokens=[4, 3], choose=lambda *_: next(steps), eos=eos
     )
     assert written == [[9, 8, eos], [8, 8, 8]]
 
@@ -112,7 +112,7 @@ def test_chooser_sees_the_logits_of_the_last_token():
     network, seen = model("decoder"), []
     prompts = sequences([2, 5])
 
-    def least(logits):
+    def least(logits, _):
         seen.append(logits)
         return logits.argmin(-1)
 
