@@ -43,7 +43,7 @@ def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms
 
 
 def filters_of(sampling: Sampling) -> list[Filter]:
-    """The filters that the settings ask for, in the order that they apply; one that would change nothing is left out."""
+    """The filters that the settings ask for, in the order that they apply, without those that change nothing."""
     s = sampling
     asked: list[tuple[bool, Callable[[], Filter]]] = [
         (s.min_new_tokens > 0, lambda: penalties.min_new_tokens(s.min_new_tokens)),

@@ -89,11 +89,9 @@ def typical(p: float) -> Filter:
     return kept
 
 
-def of_mass(
-    probabilities: Float[Tensor, "B V"], rank: Float[Tensor, "B V"], p: float
-) -> Bool[Tensor, "B V"]:
+def of_mass(probabilities: Float[Tensor, "B V"], rank: Float[Tensor, "B V"], p: float) -> Bool[Tensor, "B V"]:
     """Where the fewest tokens of mass at least p stand, taken in the order of `rank` (smallest first, then by id)."""
-    order = rank.argsort(-1, stable=True)
+    order = rank.argsort(dim=-1, stable=True)
     mass = probabilities.gather(-1, order).cumsum(-1)
     before = torch.nn.functional.pad(mass[:, :-1], (1, 0))  # a token stays where those before it do not suffice
     return torch.zeros_like(probabilities, dtype=torch.bool).scatter(-1, order, before < p)

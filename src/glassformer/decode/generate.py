@@ -36,7 +36,7 @@ def greedy(logits: Float[Tensor, "B V"], _: Context) -> Int[Tensor, " B"]:
 
 
 def stops_at(sequences: Sequence[Sequence[int]]) -> Stop:
-    """A row ends where the last ids that it wrote are one of these sequences. Errors: `ConfigError` for an empty one."""
+    """A row ends where the last ids that it wrote are one of these sequences. Errors: `ConfigError` for no ids."""
     if any(len(each) == 0 for each in sequences):
         raise ConfigError("A stop sequence has at least one token; got one without any. Leave it out.")
     return lambda _, ids: any(ends_with(ids, each) for each in sequences)
