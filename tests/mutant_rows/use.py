@@ -58,8 +58,8 @@ ROWS: list[Mutant] = [
     # learning, and what is done with a run
     Mutant("no order is added", "model/stack.py", "x = x + added", "x = x + 0.0 * added",
         f"{TASKS}::test_reverse_is_learned_to_the_last_example"),
-    Mutant("text is scored without text scores", "train/use.py",
-        'as_text=recipe.data.task == "pairs"', "as_text=False", f"{FILES}::test_scores"),
+    Mutant("text is scored without text scores", "train/pairs_data.py",
+        'as_text=recipe.data.task == PAIRS', "as_text=False", f"{FILES}::test_scores"),
     Mutant("the last lines are not translated", "train/use.py",
         "    if group:\n        yield group\n", "", f"{FILES}::test_lines_come_back_translated_and_in_order"),
     Mutant("what the vocabulary lacks is not told", "train/use.py",

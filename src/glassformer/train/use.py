@@ -17,7 +17,7 @@ from glassformer.foundation.runtime import choose_device, choose_threads, from_e
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.build import as_recipe, objective_of, refuse_changed
-from glassformer.train.evaluate import BY_LENGTH, evaluate_model
+from glassformer.train.evaluate import BY_LENGTH
 from glassformer.train.events import Metric
 from glassformer.train.other_data import refuse_unscorable
 from glassformer.train.passed_over import told
@@ -62,17 +62,7 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool 
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
     loaded = _load(run, recipe)
     data = prepare_split(recipe, loaded.tokenizers, split)
-    scores = evaluate_model(
-        loaded.model,
-        data.encoded,
-        loaded.tokenizers,
-        [pair.target for pair in data.pairs],
-        layout=recipe.data.layout,
-        max_new_tokens=recipe.decode.max_new_tokens,
-        batch_size=recipe.decode.batch_size,
-        as_text=recipe.data.task == "pairs",
-        objective=objective_of(loaded.model, recipe),
-    )
+    scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}
     return {**scores.metrics, **skipped, **tables}

@@ -21,7 +21,7 @@ from glassformer.proof.check.table import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.build import as_recipe, new_model, objective_of, refuse_changed
 from glassformer.train.objective import Objective
-from glassformer.train.prepare import Split, read_split
+from glassformer.train.pairs_data import PairsSplit, read_pairs_split
 from glassformer.train.recipe import Recipe
 
 Pairs = list[tuple[list[int], list[int]]]
@@ -40,7 +40,7 @@ class Case:
     def __init__(self, run: Path, recipe: Recipe) -> None:
         self.run, self.recipe = run, recipe
         self.layout = recipe.data.layout
-        self._splits: dict[str, Split | str] = {}
+        self._splits: dict[str, PairsSplit | str] = {}
 
     # --- the model
 
@@ -88,7 +88,7 @@ class Case:
 
     # --- the data
 
-    def split(self, name: str) -> Split:
+    def split(self, name: str) -> PairsSplit:
         """One split, read and encoded. Errors: `NotTestedError` where its files are gone or cannot be read."""
         if name not in self._splits:
             self._splits[name] = self._read(name)
@@ -97,10 +97,10 @@ class Case:
             raise NotTestedError(found)
         return found
 
-    def _read(self, name: str) -> Split | str:
+    def _read(self, name: str) -> PairsSplit | str:
         try:
             self._refuse_missing(name)
-            return read_split(self.recipe, self.tokenizers, name)
+            return read_pairs_split(self.recipe, self.tokenizers, name)
         except GlassformerError as error:
             return f"the {name} pairs cannot be read: {error}"
 
