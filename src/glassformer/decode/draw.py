@@ -79,7 +79,8 @@ def own_uniforms(seed: int, context: Context) -> list[float]:
 @lru_cache(maxsize=4096)
 def numbers(seed: int, row: int, block: int) -> list[float]:
     """Numbers from [0, 1) with 53 bits, by Philox (Salmon et al. 2011) keyed with seed and row, counted by block."""
-    raw = np.random.Philox(key=[seed, row], counter=[0, block, 0, 0]).random_raw(AT_ONCE)
+    key = np.array([seed, row], np.uint64)
+    raw = np.random.Philox(key=key, counter=[0, block, 0, 0]).random_raw(AT_ONCE)
     return ((raw >> np.uint64(11)) * 2.0**-53).tolist()
 
 

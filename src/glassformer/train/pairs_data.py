@@ -75,6 +75,7 @@ class PairsSplit(Split):
             layout=recipe.data.layout,
             max_new_tokens=recipe.decode.max_new_tokens,
             batch_size=recipe.decode.batch_size,
+            sampling=recipe.decode,
             as_text=recipe.data.task == PAIRS,
             objective=objective,
             poll=poll,

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from glassformer.data.config import LABEL
 from glassformer.data.dataset import places
+from glassformer.data.text_settings import TEXT_LAYOUTS
 from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.answer import ASKED, MODELS, USUAL, answer
@@ -60,7 +61,7 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool 
     if by_length and recipe.data.layout == LABEL:
         raise ConfigError(f"Answers can be scored by length; {run} gives labels. Leave --by-length out.")
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
-    loaded = _load(run, recipe)
+    loaded = load_run(run, recipe)
     data = prepare_split(recipe, loaded.tokenizers, split)
     scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
@@ -68,18 +69,23 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool 
     return {**scores.metrics, **skipped, **tables}
 
 
-def translate(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> Iterator[Translated]:
+def translate(run: Path, recipe: Recipe, lines: Iterable[tuple[int, str]], batch_size: int) -> Iterator[Translated]:
     """The best checkpoint's answer to each (number, line), in order, `batch_size` lines at a time.
 
+    `recipe` is the run's own, with other decoding. A drawn answer hangs on its place among the lines that are answered.
     Errors: `DataError` naming the line that is longer than the model takes, after the answers to those before it.
     """
-    recipe = load_recipe(run / "recipe.toml")
     if recipe.data.layout == LABEL:
         raise ConfigError(f"{run} gives a label to a text and writes no answers. Use glassformer classify {run}.")
-    loaded = _load(run, recipe)
-    most = recipe.decode.max_new_tokens
+    if recipe.data.layout in TEXT_LAYOUTS:
+        raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
+    loaded = load_run(run, recipe)
+    most, answered = recipe.decode.max_new_tokens, 0
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
-        answers = answer(loaded.model, sources, max_new_tokens=most, batch_size=batch_size)
+        answers = answer(
+            loaded.model, sources, max_new_tokens=most, batch_size=batch_size, sampling=recipe.decode, first=answered
+        )
+        answered += len(sources)
         for source, each in zip(sources, answers, strict=True):
             cut = None if each.complete else _limit_in_words(each.limit, recipe, loaded)
             yield Translated(loaded.tokenizers.target.decode(each.ids), cut, source.count(UNK))
@@ -93,7 +99,7 @@ def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> It
     recipe = load_recipe(run / "recipe.toml")
     if recipe.data.layout != LABEL:
         raise ConfigError(f"{run} writes answers and gives no labels. Use glassformer translate {run}.")
-    loaded = _load(run, recipe)
+    loaded = load_run(run, recipe)
     target = loaded.tokenizers.target
     names = target.tokens(range(FIRST_LABEL, target.vocab_size))
     for texts in groups(_read(loaded, lines, LABEL), batch_size):
@@ -155,7 +161,8 @@ def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded) -> str:
     return f"{USUAL}, as decode.max_new_tokens is not set"
 
 
-def _load(run: Path, recipe: Recipe) -> Loaded:
+def load_run(run: Path, recipe: Recipe) -> Loaded:
+    """The best checkpoint of a run, on the device and with the threads that its recipe asks for."""
     device, _ = choose_device(recipe.training.device)
     choose_threads(from_environment()[0] or recipe.training.threads)  # training alone must have as many as before
     loaded = told(load(run, device=device))
