@@ -30,7 +30,7 @@ def run(arguments: Arguments) -> int:
     from glassformer.train.use import Translated, translate  # after the checks, as importing torch takes a second
 
     def translated(lines: Iterator[tuple[int, str]]) -> Iterator[Translated]:
-        return translate(folder, recipe, lines, size)
+        return translate(folder, lines, size, recipe)
 
     cut: dict[str, list[int]] = {}
     unknown: list[int] = []

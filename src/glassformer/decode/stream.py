@@ -53,9 +53,9 @@ class TextStream:
     def _tell(self, text: str, *, last: bool) -> str:
         if self.stopped:
             return ""
-        places = [place for each in self.stops if (place := text.find(each, self._told)) >= 0]
-        self.stopped = bool(places)
-        sure = min(places) if places else len(text) - (0 if last else begun(text[self._told :], self.stops))
+        found = [(at + len(each), at) for each in self.stops if (at := text.find(each, self._told)) >= 0]
+        self.stopped = bool(found)  # by the one that is whole first, so that it hangs on no token's length
+        sure = min(found)[1] if found else len(text) - (0 if last else begun(text[self._told :], self.stops))
         new = text[self._told : sure]
         self._told = max(self._told, sure)
         return new

@@ -69,12 +69,15 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool 
     return {**scores.metrics, **skipped, **tables}
 
 
-def translate(run: Path, recipe: Recipe, lines: Iterable[tuple[int, str]], batch_size: int) -> Iterator[Translated]:
+def translate(
+    run: Path, lines: Iterable[tuple[int, str]], batch_size: int, recipe: Recipe | None = None
+) -> Iterator[Translated]:
     """The best checkpoint's answer to each (number, line), in order, `batch_size` lines at a time.
 
-    `recipe` is the run's own, with other decoding. A drawn answer hangs on its place among the lines that are answered.
+    `recipe` is the run's own with other decoding; none: as it is. A drawn answer hangs on its place among the lines.
     Errors: `DataError` naming the line that is longer than the model takes, after the answers to those before it.
     """
+    recipe = recipe or load_recipe(run / "recipe.toml")
     if recipe.data.layout == LABEL:
         raise ConfigError(f"{run} gives a label to a text and writes no answers. Use glassformer classify {run}.")
     if recipe.data.layout in TEXT_LAYOUTS:
