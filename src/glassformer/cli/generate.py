@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
@@ -50,12 +50,11 @@ def run(arguments: Arguments) -> int:
         which = f"prompt {', '.join(map(str, unknown[:5]))}" + (", ..." if len(unknown) > 5 else "")
         print(f"{which}: {UNKNOWN.replace('the line', 'it')}.", file=sys.stderr)
     pieces = in_order(writer.write(prompts, n, arguments.lists.get("stop", [])))
-    out = sys.stdout.buffer
     if "json" in arguments.options:
-        show_json(out, pieces, prompts, n)
+        show_json(pieces, prompts, n)
     else:
         echoed = writer.continues and "no-prompt" not in arguments.options
-        show(out, pieces, prompts if echoed else [""] * len(prompts), n)
+        show(pieces, prompts if echoed else [""] * len(prompts), n)
     return 0
 
 
@@ -124,18 +123,19 @@ def in_order(pieces: Iterable[Piece]) -> Iterator[Piece]:
             turn += 1
 
 
-def show(out: BinaryIO, pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
+def show(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
     """Each text behind its prompt, flushed piece by piece; a line `---` between two. It ends with a line end.
 
     What is written when it is interrupted stays written.
     """
-    row, last = -1, b"\n"
+    out, row, last = sys.stdout.buffer, -1, b"\n"
     try:
         for piece in pieces:
             text = piece.text.encode()
             if piece.row != row:
                 row = piece.row
-                text = (SEPARATOR if row else b"") + prompts[row // n].encode() + text
+                out.write(SEPARATOR if row else b"")
+                text, last = prompts[row // n].encode() + text, b""
             if piece.end and not (text or last).endswith(b"\n"):
                 text += b"\n"
             last = text or last
@@ -147,7 +147,7 @@ def show(out: BinaryIO, pieces: Iterable[Piece], prompts: list[str], n: int) -> 
             out.flush()
 
 
-def show_json(out: BinaryIO, pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
+def show_json(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
     """One object a line for each text: prompt, text (without the prompt), tokens, and why it ended."""
     text: list[str] = []
     for piece in pieces:
@@ -159,6 +159,6 @@ def show_json(out: BinaryIO, pieces: Iterable[Piece], prompts: list[str], n: int
                 "tokens": piece.tokens,
                 "end": piece.end,
             }
-            out.write(json.dumps(found, ensure_ascii=False).encode() + b"\n")
-            out.flush()
+            sys.stdout.buffer.write(json.dumps(found, ensure_ascii=False).encode() + b"\n")
+            sys.stdout.buffer.flush()
             text = []
