@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from glassformer.data.batch import Batch
 from glassformer.data.config import TEXTS
 from glassformer.data.corpus import Part, has_documents, read_parts
@@ -23,9 +20,14 @@ from glassformer.model.transformer import Transformer
 from glassformer.train.objective import Objective
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import RunData, Scored, Split, Summary
-from glassformer.train.text_batches import next_tokens
-from glassformer.train.text_samples import continuations
-from glassformer.train.text_score import next_token_scores
+from glassformer.train.text_batches import Reader, reader_of
+from glassformer.train.text_samples import text_samples
+from glassformer.train.text_score import text_scores
+from glassformer.train.text_settings import places
+
+
+SCORED_WITH = 0
+"""The seed of what is hidden in an evaluation, whatever the run's: so two runs are asked the same."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,10 @@ class TextSplit(Split):
         objective: Objective,
         poll: Callable[[], None] = nothing,
     ) -> Scored:
-        """As `next_token_scores` says; the samples are continuations of the text, at places far apart."""
-        metrics = next_token_scores(model, self.tokens, recipe.data, objective, poll)
-        return Scored(metrics, continuations(model, self.tokens, recipe, tokenizers.target, poll))
+        """As `text_scores` and `text_samples` say."""
+        reader = reader_of(recipe.data, tokenizers.target, SCORED_WITH)
+        metrics = text_scores(model, self.tokens, reader, recipe.data, objective, poll)
+        return Scored(metrics, text_samples(model, self.tokens, reader, recipe, tokenizers.target, poll))
 
 
 @dataclass(frozen=True)
@@ -64,17 +67,23 @@ class TextData(RunData):
     dev: TextSplit
     train: TextSplit
     windows: Windows
+    reader: Reader
 
     @property
     def rows(self) -> int:
         """Windows in a batch."""
-        return self.recipe.training.batch_tokens // self.recipe.data.window
+        return self.recipe.training.batch_tokens // places(self.recipe.data)
+
+    @property
+    def epochs(self) -> float:
+        """How often the whole run sees the text, by count of tokens."""
+        return self.recipe.training.steps * self.rows / self.windows.whole
 
     def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
         """The epoch and the batch of each step after `start`; an epoch is as many tokens as the text has."""
         step = start
         while True:
-            yield self.epoch(step), self._batch(self.windows.starts(step, self.rows))
+            yield self.epoch(step), self._batch(step, self.rows)
             step += 1
 
     def epoch(self, step: int) -> int:
@@ -93,25 +102,25 @@ class TextData(RunData):
 
     def extremes(self) -> list[Batch]:
         """All windows are of one length."""
-        return [self._batch(self.windows.starts(0, 1))]
+        return [self._batch(0, 1)]
 
     def largest(self) -> list[Batch]:
-        """All batches are of one size."""
-        return [self._batch(self.windows.starts(0, self.rows))]
+        """All batches are of one size, or nearly."""
+        return [self._batch(0, self.rows)]
 
     def summary(self) -> Summary:
         """The windows in figures."""
         data = self.recipe.data
-        batches = -(-self.windows.whole // self.rows)
+        batches, first = -(-self.windows.whole // self.rows), self._batch(0, self.rows)
         return Summary(
             what="windows",
             samples=self.windows.whole,
             dev_samples=count_evaluation_windows(len(self.dev.tokens), data.window, data.stride),
-            tokens=len(self.train.tokens),
+            tokens=first.n_tokens * batches,
             longest=data.window,
             batches=batches,
-            padding=0.0,
-            epochs=self.recipe.training.steps * self.rows / self.windows.whole,
+            padding=first.pad_share,
+            epochs=self.epochs,
         )
 
     def notes(self) -> list[str]:
@@ -120,7 +129,7 @@ class TextData(RunData):
         lines = [
             f"data: {described(self.train)} to train on; {described(self.dev)} as dev text; {vocabulary}",
             f"batches: {self.rows:,} windows of {self.recipe.data.window:,} tokens, {self.recipe.data.order}; "
-            f"{self.windows.whole:,} windows an epoch, {self.summary().epochs:.2f} epochs in the run",
+            f"{self.windows.whole:,} windows an epoch, {self.epochs:.2f} epochs in the run",
         ]
         for name, split in (("training", self.train), ("dev", self.dev)):
             lines += split.told
@@ -149,8 +158,9 @@ class TextData(RunData):
         own = split == "train" or self.recipe.data.dev_text is not None
         return [f"data.{TEXTS[split if own else 'train']}"]
 
-    def _batch(self, starts: NDArray[np.int64]) -> Batch:
-        return next_tokens(self.train.tokens, starts, self.recipe.data.window, self.recipe.data)
+    def _batch(self, step: int, rows: int) -> Batch:
+        starts = self.windows.starts(step, rows)
+        return self.reader.batch(self.train.tokens, starts, self.recipe.data.window, step=step)
 
 
 def described(split: TextSplit) -> str:
@@ -170,7 +180,8 @@ def prepare_text(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TextDa
     tokenizers = tokenizers or text_tokenizers(recipe, parts["train"])
     train, dev = (text_split(recipe, tokenizers.target, parts[name]) for name in ("train", "dev"))
     windows = Windows(len(train.tokens), recipe.data.window, recipe.data.order, recipe.training.seed)
-    return TextData(recipe, tokenizers, dev, train, windows)
+    reader = reader_of(recipe.data, tokenizers.target, recipe.training.seed)
+    return TextData(recipe, tokenizers, dev, train, windows, reader)
 
 
 def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from glassformer.data.config import TEXT, DataConfig, TokenizerConfig
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.recipe import ModelRecipe
@@ -25,13 +27,29 @@ def check_text(data: DataConfig, tokenizer: TokenizerConfig, model: ModelRecipe,
         raise ConfigError(
             f"training.pool sorts samples by length, and windows have one length; got {training.pool}. Leave it out."
         )
-    if training.batch_tokens < data.window:
+    if data.stride is not None and data.objective != "next_token":
         raise ConfigError(
-            f"A batch holds at least one window of data.window={data.window} tokens; got training.batch_tokens="
-            f"{training.batch_tokens}. Set it to at least {data.window}, or take a shorter window."
+            f"data.stride belongs to data.objective='next_token', whose evaluation scores every token; got "
+            f"data.stride={data.stride} with data.objective={data.objective!r}. Leave it out."
+        )
+    if training.batch_tokens < (least := places(data)):
+        raise ConfigError(
+            f"A batch holds at least one window of data.window={data.window} tokens, {least} places with all that "
+            f"data.objective={data.objective!r} makes of it; got training.batch_tokens={training.batch_tokens}. Set "
+            f"it to at least {least}, or take a shorter window."
         )
     if model.max_len is not None and model.max_len < data.window:
         raise ConfigError(
             f"A window is read at once, and the model takes model.max_len={model.max_len} tokens; got data.window="
             f"{data.window}. Set model.max_len to at least {data.window}, or take a shorter window."
         )
+
+
+def places(data: DataConfig) -> int:
+    """About how many places a window takes in a batch, source and target together."""
+    if data.layout != "encoder-decoder":
+        return data.window
+    spans = math.ceil(data.mask_share * data.window / data.mean_span)
+    hidden = round(data.mask_share * data.window)
+    target = data.window if data.objective == "noise" else hidden + spans
+    return data.window - hidden + spans + 1 + target + 2
