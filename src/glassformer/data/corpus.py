@@ -2,7 +2,7 @@
 
 Where no dev text is named, dev is the end of the training text. The place is `dev_share` of the characters before the
 end; of several documents it is the edge between two of them that is nearest to it, unless that would change dev by more
-than half of its size (few documents, or one very long): then the document is cut, and its end begins dev.
+than half of its size (few documents, or one very long): then the document is cut there, and is one in either part.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.config import SPLITS, DataConfig
-from glassformer.data.text import TOPICS, Piece, pieces
+from glassformer.data.text import TOPICS, Piece, pieces, shares
 from glassformer.data.text_files import Stamp, changed_while_read, stamps
 from glassformer.foundation.errors import DataError
 
@@ -90,8 +90,8 @@ class Part:
             raise changed_while_read(corpus.name)
 
     def texts(self, anywhere: bool = False) -> Iterator[str]:
-        """The text of its pieces, for what learns from it once, as a tokenizer does."""
-        return (piece.text for piece in self.pieces(anywhere))
+        """Its text in shares, for what learns from it once, as a tokenizer does."""
+        return (share for piece in self.pieces(anywhere) for share in shares(piece.text))
 
     def _refuse_changed(self) -> None:
         now = stamps(self.corpus.path)
@@ -160,4 +160,4 @@ def held_out_from(corpus: Corpus, share: float) -> int:
 
 def has_documents(config: DataConfig, train: Part) -> bool:
     """Whether documents stand between <bos> and <eos>: as set, else where the training text has more than one."""
-    return train.n_documents > 1 if config.documents is None else config.documents
+    return len(train.corpus.ends) > 1 if config.documents is None else config.documents

@@ -1,23 +1,23 @@
-"""Text to an array of ids, fast: the same ids as `Tokenizer.encode`, without a Python number for each."""
+"""Text to an array of ids: those of `Tokenizer.encode`, without a Python number for each where the kind lets it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.bytewise import ByteTokenizer
-from glassformer.data.text import last_place
+from glassformer.data.text import shares
 from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer, utf8
 from glassformer.data.words import CharacterTokenizer
 
-Ids = NDArray[np.int64]
+Ids = NDArray[Any]
+"""[n] of some type of whole numbers that holds every id."""
 Encode = Callable[[str], Ids]
 
 CODE_POINTS = 0x110000
-SHARE = 2**16
-"""Characters that one call of a library gets: it takes many texts together, on all cores."""
 
 
 def encoder(tokenizer: Tokenizer) -> Encode:
@@ -25,7 +25,7 @@ def encoder(tokenizer: Tokenizer) -> Encode:
     if isinstance(tokenizer, CharacterTokenizer):
         return by_table(tokenizer)
     if isinstance(tokenizer, ByteTokenizer):
-        return lambda text: np.frombuffer(utf8(text), np.uint8) + np.int64(len(SPECIALS))
+        return lambda text: np.frombuffer(utf8(text), np.uint8) + np.uint16(len(SPECIALS))
     return lambda text: joined(tokenizer, text)
 
 
@@ -36,7 +36,7 @@ def cut_anywhere(tokenizer: Tokenizer) -> bool:
 
 def by_table(tokenizer: CharacterTokenizer) -> Encode:
     """Code points looked up in a table of ids."""
-    table = np.full(CODE_POINTS, UNK, np.int64)
+    table = np.full(CODE_POINTS, UNK, np.uint32)
     table[[ord(entry) for entry in tokenizer.entries]] = np.arange(len(SPECIALS), tokenizer.vocab_size)
 
     def encode(text: str) -> Ids:
@@ -47,12 +47,5 @@ def by_table(tokenizer: CharacterTokenizer) -> Encode:
 
 
 def joined(tokenizer: Tokenizer, text: str) -> Ids:
-    """Text in shares, cut where no token is, and their ids one behind the other."""
-    shares: list[str] = []
-    rest = text
-    while len(rest) > SHARE and (at := last_place(rest[:SHARE])):
-        shares.append(rest[:at])
-        rest = rest[at:]
-    shares.append(rest)
-    rows = tokenizer.encode_all(shares)
-    return np.fromiter((id for row in rows for id in row), np.int64, sum(map(len, rows)))
+    """The ids of text in shares, one behind the other."""
+    return np.concatenate([np.array(row, np.uint32) for row in tokenizer.encode_all(shares(text))])

@@ -10,8 +10,9 @@ tokenizer here has a token across such a place, so the pieces give the tokens of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from glassformer.data.labelled import object_in
 from glassformer.data.lines import MARK, bounded_lines, decoded
@@ -22,6 +23,9 @@ from glassformer.foundation.registry import suggestion
 
 PIECE = 2**20
 """Characters that a piece has about, and bytes that are read at once."""
+SHARE = 2**14
+"""Characters that a library for subwords gets as one text: it encodes many together, on all cores, and to train takes
+in 256 texts at once."""
 LONGEST_RUN = 2**24
 """Characters without a place to cut: 16 million, a book without a space."""
 SPACES = " \n\t"
@@ -111,7 +115,16 @@ def last_place(text: str) -> int:
     return 0
 
 
-def decoded_chunks(stream: BinaryIO, path: Path) -> Iterator[str]:
+def shares(text: str) -> list[str]:
+    """Text in shares of about `SHARE` characters, cut where no token is; fewer and longer ones where there is none."""
+    found: list[str] = []
+    while len(text) > SHARE and (at := last_place(text[:SHARE])):
+        found.append(text[:at])
+        text = text[at:]
+    return [*found, text]
+
+
+def decoded_chunks(stream: BufferedReader, path: Path) -> Iterator[str]:
     """The text of a file, chunk by chunk. Errors: `DataError` naming the byte that is no text."""
     rest, offset = b"", 0
     while True:
@@ -122,7 +135,8 @@ def decoded_chunks(stream: BinaryIO, path: Path) -> Iterator[str]:
         else:
             whole = rest + chunk
         ready = whole[: whole_characters(whole)] if chunk else whole
-        yield text_of(ready, path, offset).replace("\r\n", "\n")
+        text = text_of(ready, path, offset)
+        yield text.replace("\r\n", "\n") if "\r" in text else text  # to look for one character is quicker
         rest, offset = whole[len(ready) :], offset + len(ready)
         if not chunk:
             return
@@ -157,7 +171,7 @@ def text_of(data: bytes, path: Path, offset: int) -> str:
         ) from None
 
 
-def json_texts(stream: BinaryIO, path: Path, field: str) -> Iterator[tuple[str, str]]:
+def json_texts(stream: BufferedReader, path: Path, field: str) -> Iterator[tuple[str, str]]:
     """(place, text) of each line of a .jsonl file. Errors: `DataError` naming the line without such a field."""
     for number, line in enumerate(bounded_lines(stream, f"{path}:"), start=1):
         place = f"{path}:{number}"

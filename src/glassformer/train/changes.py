@@ -7,14 +7,17 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.data.config import SPLITS
+from glassformer.data.config import SPLITS, TEXTS
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.registry import suggestion
 from glassformer.train.recipe import Recipe, settings_of, written
 from glassformer.train.resumable import Standing
 from glassformer.train.run_data import RunData
 
-FILES = tuple(f"data.{split}{side}" for split in SPLITS for side in ("", "_source", "_target"))
+FILES = (
+    *(f"data.{split}{side}" for split in SPLITS for side in ("", "_source", "_target")),
+    *(f"data.{name}" for name in TEXTS.values()),
+)
 """Settings that name a file. Where it lies does not matter as long as its content is the same."""
 FREE = ("checkpoint.", "distributed.")
 """Sections that hold nothing of what is learned."""

@@ -46,6 +46,10 @@ class Targets(NamedTuple):
     counted: Bool[Tensor, "B T"] | None = None
     """Inputs that count in a mean over tokens, as that of a router's balance; None: all. Whether the last token of a
     row is among the inputs depends on its neighbours' lengths, so a token that predicts no token does not count."""
+    documents: Int[Tensor, "B T"] | None = None
+    """To which document each input belongs."""
+    prefix: Int[Tensor, " B"] | None = None
+    """How many inputs at the start of a row all others may read."""
 
     @property
     def n_targets(self) -> int:
@@ -54,24 +58,41 @@ class Targets(NamedTuple):
 
 
 def next_token(batch: Batch) -> Targets:
-    """Each position predicts the token after it (teacher forcing): language models and sequence to sequence."""
-    keep = batch.keep
-    if keep is None:
-        return Targets(batch.tokens[:, :-1], None, batch.tokens[:, 1:], None)
-    return Targets(batch.tokens[:, :-1], keep[:, :-1], batch.tokens[:, 1:], keep[:, 1:], keep[:, :-1] & keep[:, 1:])
+    """Each position predicts the token after it (teacher forcing): language models and sequence to sequence.
+
+    The first token of a document follows none of its own, and a token of a prefix could be read by what predicts it:
+    both are read and not asked for.
+    """
+    tokens, keep, documents, prefix = batch.tokens, batch.keep, batch.documents, batch.prefix
+    asked = None if keep is None else keep[:, 1:]
+    if documents is not None:
+        asked = both(asked, documents[:, 1:] == documents[:, :-1])
+    if prefix is not None:
+        asked = both(asked, torch.arange(1, tokens.shape[1], device=tokens.device) >= prefix[:, None])
+        prefix = prefix.clamp(max=tokens.shape[1] - 1)
+    counted = None if keep is None else keep[:, :-1] & keep[:, 1:]
+    belongs = None if documents is None else documents[:, :-1]
+    return Targets(
+        tokens[:, :-1], None if keep is None else keep[:, :-1], tokens[:, 1:], asked, counted, belongs, prefix
+    )
+
+
+def both(one: Bool[Tensor, "B T"] | None, other: Bool[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
+    """Where both are True; None is True everywhere."""
+    return other if one is None else one & other
 
 
 def masked_token(batch: Batch) -> Targets:
     """Marked positions predict the label that belongs there (Devlin et al. 2019, section 3.1)."""
     labels = labels_of(batch, "masked_token", "Batch.blanks")
-    return Targets(batch.tokens, batch.keep, labels, batch.label_keep, batch.keep)
+    return Targets(batch.tokens, batch.keep, labels, batch.label_keep, batch.keep, batch.documents, batch.prefix)
 
 
 def tag(batch: Batch) -> Targets:
     """Every real token, or every marked one, has a label of its own."""
     labels = labels_of(batch, "tag", "Batch.tagged")
     asked = batch.label_keep if batch.label_keep is not None else batch.keep
-    return Targets(batch.tokens, batch.keep, labels, asked, batch.keep)
+    return Targets(batch.tokens, batch.keep, labels, asked, batch.keep, batch.documents, batch.prefix)
 
 
 def classify(batch: Batch) -> Targets:
@@ -120,7 +141,14 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
     """
     asked = objective(batch)
     with watch_routers(model) as seen:
-        hidden = model.hidden(asked.inputs, keep=asked.inputs_keep, source=batch.source, source_keep=batch.source_keep)
+        hidden = model.hidden(
+            asked.inputs,
+            keep=asked.inputs_keep,
+            source=batch.source,
+            source_keep=batch.source_keep,
+            documents=asked.documents,
+            prefix=asked.prefix,
+        )
     if isinstance(model.head, SequenceHead):
         outputs, ids = model.head(hidden, asked.inputs_keep), asked.ids
     else:

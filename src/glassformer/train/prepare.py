@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from glassformer.data.config import TEXT
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.words import Labels
 from glassformer.model.config import ModelConfig
 from glassformer.train.pairs_data import prepare_pairs, prepare_pairs_split
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import RunData, Split
+from glassformer.train.text_data import prepare_text, prepare_text_split
 
 
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> RunData:
     """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given."""
-    return prepare_pairs(recipe, tokenizers)
+    return (prepare_text if recipe.data.task == TEXT else prepare_pairs)(recipe, tokenizers)
 
 
 def prepare_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
     """One split, to be scored. Errors: those of reading, and `DataError` for what the model does not take."""
-    return prepare_pairs_split(recipe, tokenizers, name)
+    return (prepare_text_split if recipe.data.task == TEXT else prepare_pairs_split)(recipe, tokenizers, name)
 
 
 def model_config(recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
