@@ -10,6 +10,8 @@ PACKED, BOTH_WAYS = (
     f"{READING}::test_packed_documents_get_what_each_gets_alone",
     f"{READING}::test_a_prefix_is_read_both_ways_and_what_follows_is_causal",
 )
+CROSS, OBJECTIVE = "tests/train/test_cross_entropy.py", "tests/train/test_objective.py"
+LARGE = f"{OBJECTIVE}::test_a_large_vocabulary_costs_what_its_whole_logits_would"
 ASKED = f"{READING}::test_next_token_asks_within_documents_and_behind_the_prefix"
 PARTS = f"{READING}::test_a_batch_carries_both_through_its_parts"
 
@@ -94,4 +96,24 @@ ROWS: list[Mutant] = [
         f"{CORRUPT}::test_a_row_is_drawn_alike_wherever_it_is_made"),
     Mutant("a document begins at <eos>", "data/corrupt/batches.py",
         "(ids == BOS).cumsum()", "(ids == BOS + 1).cumsum()", f"{CORRUPT}::test_batches_by_example"),
+
+    # large vocabularies
+    Mutant("logits of a large vocabulary exist whole", "train/objective.py",
+        "len(x) * len(head.weight) <= WHOLE", "True", LARGE),
+    Mutant("chunks forget the head's map", "train/objective.py",
+        "cross_entropy_of_vectors(head.turned(x),", "cross_entropy_of_vectors(x,", LARGE),
+    Mutant("chunks take labels that there are none of", "train/objective.py",
+        "    check_labels(ids, len(head.weight))\n", "", LARGE),
+    Mutant("only the last chunk teaches the matrix", "train/cross_entropy.py",
+        "of_weight += logits.mT", "of_weight = logits.mT", f"{CROSS}::test_chunks_give_the_loss_and_gradients_of_whole_logits"),
+    Mutant("each chunk asks for the first one's ids", "train/cross_entropy.py",
+        "_sums(logits, ids[part], label_smoothing)", "_sums(logits, ids[: len(logits)], label_smoothing)",
+        f"{CROSS}::test_chunks_give_the_loss_and_gradients_of_whole_logits"),
+    Mutant("the loss's own factor is lost behind chunks", "train/cross_entropy.py",
+        "each * grads[0].to(each.dtype)", "each * 1.0", f"{CROSS}::test_chunks_give_the_loss_and_gradients_of_whole_logits"),
+    Mutant("chunks are as large as all", "train/cross_entropy.py",
+        "CHUNK // max(1, len(weight))", "CHUNK", f"{CROSS}::test_no_more_logits_than_a_chunk_exist"),
+    Mutant("chunks are computed in float32 under autocast", "train/cross_entropy.py",
+        "if torch.is_autocast_enabled(x.device.type) else x.dtype", "if False else x.dtype",
+        f"{CROSS}::test_chunks_under_autocast_narrow_what_whole_logits_narrow"),
 ]
