@@ -6,6 +6,7 @@ from mutant_runner import Mutant
 
 READING, CORRUPT, MASK = "tests/contract/test_reading.py", "tests/data/test_corrupt.py", "tests/attend/test_mask.py"
 EQUAL = "tests/contract/test_backends.py::test_backend_equals_reference"
+SUMS, FLEX = f"{EQUAL}[linear-sums-3]", f"{EQUAL}[softmax-flex-1]"
 PACKED, BOTH_WAYS = (
     f"{READING}::test_packed_documents_get_what_each_gets_alone",
     f"{READING}::test_a_prefix_is_read_both_ways_and_what_follows_is_causal",
@@ -24,11 +25,11 @@ ROWS: list[Mutant] = [
     Mutant("a fast kernel forgets the prefix", "attend/mask.py",
         "self.documents, self.prefix)", "self.documents)", f"{MASK}::test_nothing_to_hide_keeps_the_fast_kernels"),
     Mutant("linear sums forget the prefix", "attend/linear.py",
-        "mask.documents is not None or mask.prefix is not None or", "mask.documents is not None or", EQUAL),
+        "mask.documents is not None or mask.prefix is not None or", "mask.documents is not None or", SUMS),
     Mutant("flex gives all rows the first one's prefix", "attend/flex.py",
-        "prefix[0] if len(prefix) == 1 else prefix[b]", "prefix[0]", EQUAL),
+        "prefix[0] if len(prefix) == 1 else prefix[b]", "prefix[0]", FLEX),
     Mutant("flex counts rows without their prefixes", "attend/flex.py",
-        "1 if prefix is None else len(prefix)", "1", EQUAL),
+        "1 if prefix is None else len(prefix)", "1", FLEX),
     Mutant("packed documents read each other", "model/stack.py",
         '"documents": documents, "prefix"', '"documents": None, "prefix"', PACKED),
     Mutant("positions run on through packed documents", "model/stack.py",

@@ -34,9 +34,9 @@ ROWS: list[Mutant] = [
         "torch.promote_types(logits.dtype, torch.float32)", "logits.dtype",
         f"{CROSS}::test_narrow_logits_are_summed_in_float32"),
     Mutant("the likelihood drags a gradient along", "train/cross_entropy.py",
-        "ctx.mark_non_differentiable(nll)", "pass", f"{CROSS}::test_nll_has_no_gradient"),
+        "ctx.mark_non_differentiable(nll)\n        return objective, nll\n\n    # The", "return objective, nll\n\n    # The", f"{CROSS}::test_nll_has_no_gradient"),
     Mutant("a wrong second derivative is given", "train/cross_entropy.py",
-        "    @once_differentiable\n", "", f"{CROSS}::test_there_is_no_second_derivative"),
+        "type checker.\n    @staticmethod\n    @once_differentiable\n", "type checker.\n    @staticmethod\n", f"{CROSS}::test_there_is_no_second_derivative"),
     # objective
     Mutant("each token predicts itself", "train/objective.py",
         "tokens[:, 1:], asked", "tokens[:, :-1], asked",
