@@ -145,9 +145,17 @@ def test_an_evaluation_can_be_ended(tmp_path):
         prepared.evaluate(model, objective_for(model), poll)
 
 
-def test_large_numbers_are_infinite():
-    assert exponential(1.0) == math.e
-    assert exponential(1e4) == math.inf
+def test_what_no_float_holds_is_left_out():
+    assert exponential("perplexity", 1.0) == {"perplexity": math.e}
+    assert exponential("perplexity", 1e4) == {}
+
+
+def test_a_text_without_white_space_has_no_word_perplexity(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("ab" * 2000, "utf-8")
+    told = scores(*made(path, data__dev_share=0.5))
+    assert "word_perplexity" not in told
+    assert all(math.isfinite(each) for each in told.values())
 
 
 def test_weights_and_gradients_are_left_alone(tmp_path):
