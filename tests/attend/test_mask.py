@@ -35,6 +35,22 @@ def test_window():
     assert table(Mask(causal=True, window=2), 4, 4) == ["x...", "xx..", ".xx.", "..xx"]
 
 
+def test_prefix():
+    two = torch.tensor([2])
+    assert table(Mask(causal=True, prefix=two), 4, 4) == ["xx..", "xx..", "xxx.", "xxxx"]
+    assert table(Mask(causal=True, prefix=two), 2, 4) == ["xxx.", "xxxx"]
+    assert table(Mask(causal=True, prefix=two, documents=torch.tensor([0, 1, 1])), 3, 3) == ["x..", ".x.", ".xx"]
+    standing = Mask(causal=True, prefix=two, key_positions=torch.tensor([-1, 0, 1]), query_positions=torch.tensor([0]))
+    assert table(standing, 1, 3) == [".xx"]
+
+
+def test_a_prefix_is_refused_where_it_says_nothing_or_too_much():
+    with pytest.raises(ConfigError, match=r"loosens the causal rule; got causal=False"):
+        Mask(prefix=torch.tensor([1]))
+    with pytest.raises(ConfigError, match=r"read by all, which Pattern\(window=2.* would undo"):
+        Mask(causal=True, window=2, prefix=torch.tensor([1]))
+
+
 def test_keep_and_positions():
     assert table(Mask(keep=torch.tensor([[True, False, True]])), 2, 3) == ["x.x", "x.x"]
     standing = Mask(causal=True, query_positions=torch.tensor([1, 0]), key_positions=torch.tensor([1, -1, 0]))
@@ -48,6 +64,7 @@ def test_nothing_to_hide_keeps_the_fast_kernels():
     assert Mask(causal=True).only_causal
     keep = torch.ones(1, 3, dtype=torch.bool)
     places = torch.arange(3)
+    assert not Mask(causal=True, prefix=torch.tensor([1])).only_causal
     hiding = [{"window": 2}, {"keep": keep}, {"bias": torch.zeros(1, 3, 3)}, {"key_positions": places}]
     for rules in hiding:
         assert not Mask(**rules).hides_nothing, rules

@@ -124,15 +124,22 @@ def _reads(mask: Mask, T: int, S: int, device: torch.device) -> tuple[Callable[.
     keys = keys if mask.keep is None else torch.where(mask.keep, keys, -1)
     documents = [] if mask.documents is None else [mask.documents_of_queries(T, S), mask.documents]
     tables = [torch.atleast_2d(each).squeeze(0) for each in (places, keys, *documents)]
-    causal, pattern = mask.causal, mask.sparse
+    causal, pattern, prefix = mask.causal, mask.sparse, mask.prefix
 
     def reads(b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:
         query, key = _at(tables[0], b, t), _at(tables[1], b, s)
-        may = (key >= 0) & (key <= query) if causal else key >= 0
+        may = (key >= 0) & _before(query, key, prefix, b) if causal else key >= 0
         may = may if pattern is None else may & readable(pattern, query, key)
         return may & (_at(tables[2], b, t) == _at(tables[3], b, s)) if len(tables) == 4 else may
 
-    return reads, max(1 if each.ndim == 1 else len(each) for each in tables)
+    sizes = [1 if each.ndim == 1 else len(each) for each in tables]
+    return reads, max(*sizes, 1 if prefix is None else len(prefix))
+
+
+def _before(query: Tensor, key: Tensor, prefix: Tensor | None, b: Tensor) -> Tensor:
+    if prefix is None:
+        return key <= query
+    return (key <= query) | (key < (prefix[0] if len(prefix) == 1 else prefix[b]))
 
 
 def _at(table: Tensor, b: Tensor, place: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ WRITTEN_OUT_UP_TO = 128 * 128
 CHUNK = 64
 """Positions of a causal piece: within it the weights are written out, before it there are sums."""
 ROWS = 256
-"""Queries whose weights are written out at once, where positions or documents are given."""
+"""Queries whose weights are written out at once, where positions, documents or a prefix are given."""
 
 
 def features(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -96,11 +96,11 @@ def sums(
     """features(q) (sum of features(k) v^T) over features(q) (sum of features(k)) (equations 5, 9 and 10).
 
     Time and memory grow with T + S. Causal sums run over columns, so a mask that gives positions has its weights
-    written out, some queries at a time; so has one with documents. Errors: as `check`.
+    written out, some queries at a time; so has one with documents or a prefix. Errors: as `check`.
     """
     check(mask, dropout)
     T, S = q.shape[2], k.shape[2]
-    if mask.documents is not None or (mask.causal and (mask.placed or T > S)):
+    if mask.documents is not None or mask.prefix is not None or (mask.causal and (mask.placed or T > S)):
         parts = range(0, T, ROWS)
         masks = [mask.of_queries(first, min(first + ROWS, T), T, S, q.device) for first in parts]
         pairs = zip(q.split(ROWS, dim=2), masks, strict=True)

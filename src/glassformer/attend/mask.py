@@ -46,6 +46,9 @@ class Mask:
     """To which document each key belongs, where several are packed in a row; a query reads its own only."""
     query_documents: Int[Tensor, "*#batch T"] | None = None
     """To which document each query belongs; None: those of the last T keys."""
+    prefix: Int[Tensor, " #B"] | None = None
+    """Keys at positions below it are read by every query, also from before them: a prefix LM (Raffel et al. 2020,
+    section 3.2.1, figure 4). It loosens the causal rule and no other."""
     _lowered: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -61,6 +64,20 @@ class Mask:
         if self.query_documents is not None and self.documents is None:
             raise ConfigError("query_documents are compared with the documents of the keys; got none. Give documents=.")
         check_keep(self.keep)
+        self._check_prefix()
+
+    def _check_prefix(self) -> None:
+        if self.prefix is None:
+            return
+        if not self.causal:
+            raise ConfigError(
+                "A prefix may be read from before it, which loosens the causal rule; got causal=False. "
+                "Leave the prefix out: without the rule all is read both ways."
+            )
+        if (sparser := self.sparse) is not None:
+            raise ConfigError(
+                f"A prefix is read by all, which {sparser} would undo. Take out the pattern, or the prefix."
+            )
 
     @property
     def sparse(self) -> Pattern | None:
@@ -83,7 +100,7 @@ class Mask:
     @property
     def only_causal(self) -> bool:
         """Whether the causal rule over consecutive positions is all there is."""
-        others = (self.sparse, self.keep, self.bias, self.value_bias, self.documents)
+        others = (self.sparse, self.keep, self.bias, self.value_bias, self.documents, self.prefix)
         return self.causal and not self.placed and all(other is None for other in others)
 
     def allowed(self, T: int, S: int, device: torch.device) -> Bool[Tensor, "#B 1 #T S"] | None:
@@ -98,7 +115,8 @@ class Mask:
             queries, keys = self.places(T, S, device)
             places = torch.atleast_2d(queries)[:, :, None], torch.atleast_2d(keys)[:, None, :]
             if self.causal:
-                rules.append(places[0] >= places[1])
+                before = places[0] >= places[1]
+                rules.append(before if self.prefix is None else before | (places[1] < self.prefix[:, None, None]))
             if pattern is not None:
                 rules.append(readable(pattern, *places))
         if self.documents is not None:

@@ -28,7 +28,15 @@ from glassformer.data.words import FIRST_LABEL
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.foundation.tensors import IDS, check_beside, check_keep, check_read, check_shape
+from glassformer.foundation.tensors import (
+    IDS,
+    check_beside,
+    check_documents,
+    check_keep,
+    check_prefix,
+    check_read,
+    check_shape,
+)
 from glassformer.foundation.typed import came, expect
 
 
@@ -48,6 +56,10 @@ class Batch:
     """What to predict: an id in each place, a label or N numbers a row. None: the next token; the objective shifts."""
     label_keep: Bool[Tensor, "B T"] | None = None
     """True where `labels` counts."""
+    documents: Int[Tensor, "B T"] | None = None
+    """To which document each token belongs, where a row holds several that must not read each other."""
+    prefix: Int[Tensor, " B"] | None = None
+    """How many tokens at the start of a row all others may read, also those before them: a prefix LM."""
 
     def __post_init__(self) -> None:
         check_read("tokens", self.tokens)
@@ -58,6 +70,8 @@ class Batch:
         check_marks("source_keep", self.source_keep, "source", self.source)
         check_right("keep", self.keep)
         check_right("source_keep", self.source_keep)
+        check_documents(self.documents, self.tokens)
+        check_prefix(self.prefix, self.tokens)
         self._check_labels()
 
     def _check_labels(self) -> None:
@@ -157,6 +171,8 @@ class Batch:
             source_keep=source_keep,
             labels=labels,
             label_keep=None if self.label_keep is None else self.label_keep[rows, here],
+            documents=None if self.documents is None else self.documents[rows, here],
+            prefix=None if self.prefix is None else self.prefix[rows],
         )
 
     def _sides(self) -> list[tuple[Tensor, Tensor | None]]:

@@ -72,3 +72,40 @@ def check_beside(name: str, given: Tensor, beside: str, values: Tensor) -> None:
             f"Row i of {name} belongs to row i of {beside}, so both have as many; got {name} {list(given.shape)} and "
             f"{beside} {list(values.shape)}. Give each sequence its own."
         )
+
+
+def check_documents(documents: object, values: Tensor) -> None:
+    """Raises `DataError` for what does not give a document's number to each place of tokens [B, T, ...]."""
+    if documents is None:
+        return
+    if not isinstance(documents, Tensor) or documents.dtype not in IDS or documents.shape != values.shape[:2]:
+        got = f"{documents.dtype} {list(documents.shape)}" if isinstance(documents, Tensor) else came(documents)
+        raise DataError(
+            f"documents says of each token to which document it belongs, so it is a tensor of whole numbers "
+            f"{list(values.shape[:2])}; got {got}. Give one number a token, padding included."
+        )
+
+
+def check_prefix(prefix: object, values: Tensor) -> None:
+    """Raises `DataError` for what does not say of each row of tokens [B, T, ...] how many at its start all may read.
+
+    On an accelerator the numbers themselves are not looked at, which would cost a wait.
+    """
+    if prefix is None:
+        return
+    B, T = values.shape[:2]
+    if not isinstance(prefix, Tensor) or prefix.dtype not in IDS or prefix.shape != (B,):
+        got = f"{prefix.dtype} {list(prefix.shape)}" if isinstance(prefix, Tensor) else came(prefix)
+        raise DataError(
+            f"prefix says of each row how many tokens at its start all may read, so it is a tensor of whole numbers "
+            f"[{B}]; got {got}. Give one number a row."
+        )
+    if prefix.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    wrong = ((prefix < 0) | (prefix > T)).nonzero()
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"A prefix has from 0 to {T} tokens, as its row has {T}; got {int(prefix[row])} in row {row} (counted "
+            "from 0). Give the number of tokens at the start of the row."
+        )

@@ -13,7 +13,7 @@ from glassformer.attend import Mask, choose
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.foundation.tensors import check_beside, check_keep, check_shape
+from glassformer.foundation.tensors import check_beside, check_documents, check_keep, check_prefix, check_shape
 from glassformer.model.stack_config import StackConfig
 from glassformer.parts import (
     ACTIVATIONS,
@@ -72,20 +72,27 @@ class Stack(nn.Module):
         memory: Float[Tensor, "B M D"] | None = None,
         memory_keep: Bool[Tensor, "B M"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
+        documents: Int[Tensor, "B T"] | None = None,
+        prefix: Int[Tensor, " B"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """The vectors. `keep` is False at padding, which may stand anywhere: positions count real tokens.
 
         A stack with `n_features` reads vectors in place of ids; one with `n_segments` takes the part that each token
-        belongs to. Errors: `DataError` for an id outside the vocabulary, for features that are not finite, for a
-        sequence longer than max_len, for a memory of more or fewer rows, and for a `keep` of another shape than what it
-        marks: stretched over it, a key would count as another's; `ConfigError` for segments where the stack has none.
+        belongs to. Tokens of one of `documents` read no other, and their positions count from its beginning (padding
+        within a document has its number); all may read the first `prefix` of a row, counted without padding.
+
+        Errors: `DataError` for an id outside the vocabulary, for features that are not finite, for a sequence longer
+        than max_len, for a memory of more or fewer rows, and for a `keep` of another shape than what it marks:
+        stretched over it, a key would count as another's; `ConfigError` for segments where the stack has none, and for
+        documents and a prefix where they cannot be had.
         """
         check_keep(keep)
         check_shape("keep", keep, "tokens", tokens)
         if memory is not None:
             check_beside("memory (or source)", memory, "tokens", tokens)
             check_shape("memory_keep", memory_keep, "memory", memory)
+        self._check_reading(tokens, documents, prefix, cache)
         x = self.embedding(tokens)
         if self.token_dropout.p and self.training:
             x = x * self.token_dropout(x.new_ones(*x.shape[:2], 1))
@@ -95,10 +102,11 @@ class Stack(nn.Module):
         self._check_length(step)
         if cache is not None:
             cache.advance(step)
-        if (added := self.positions.embedding(step.positions, x)) is not None:
+        standing = step.positions if documents is None else within(documents, step.positions)
+        if (added := self.positions.embedding(standing, x)) is not None:
             x = x + added
         x = self.dropout(self.embedding_norm(x))
-        mask = self._mask(step, x)
+        mask = self._mask(step, x, documents, prefix)
         memory_mask = Mask(keep=memory_keep)
         shared = {
             "mask": mask,
@@ -120,21 +128,32 @@ class Stack(nn.Module):
             raise ConfigError("segments belong to a stack with n_segments; this one has none. Leave them out.")
         return x
 
-    def _mask(self, step: Step, like: Tensor) -> Mask:
+    @staticmethod
+    def _check_reading(tokens: Tensor, documents: Tensor | None, prefix: Tensor | None, cache: Cache | None) -> None:
+        check_documents(documents, tokens)
+        check_prefix(prefix, tokens)
+        if cache is not None and documents is not None:
+            raise ConfigError(
+                "documents are those of whole rows, and a cache does not know whose keys it holds. "
+                "Give all tokens at once, or one document a row."
+            )
+        if cache is not None and cache.length and prefix is not None:
+            raise ConfigError(
+                f"A prefix is read whole, in the first step of a cache; this one already holds {cache.length} tokens. "
+                "Give the prefix with the first tokens, and leave it out later."
+            )
+
+    def _mask(self, step: Step, like: Tensor, documents: Tensor | None, prefix: Tensor | None) -> Mask:
         config = self.config
         bias = self.positions.score_bias(step.positions, step.keys, like)
         pattern = self.pattern
-        if step.in_order or config.attention_rule == "linear" or (pattern and self._in_columns(step)):
+        rules = {"causal": config.causal, "pattern": pattern, "bias": bias, "documents": documents, "prefix": prefix}
+        in_columns = (config.attention_rule == "linear" and prefix is None) or (pattern and self._in_columns(step))
+        if step.in_order or in_columns:
             # Real tokens stand in the order of their columns, so which columns are real is all that must be said.
             keep = None if step.in_order else torch.atleast_2d(step.keys >= 0)
-            return Mask(causal=config.causal, pattern=pattern, bias=bias, keep=keep)
-        return Mask(
-            causal=config.causal,
-            pattern=pattern,
-            bias=bias,
-            query_positions=step.positions,
-            key_positions=step.keys,
-        )
+            return Mask(**rules, keep=keep)
+        return Mask(**rules, query_positions=step.positions, key_positions=step.keys)
 
     @staticmethod
     def _in_columns(step: Step) -> bool:
@@ -184,6 +203,13 @@ def whole(tokens: Int[Tensor, "B T"] | Float[Tensor, "B T"], keep: Bool[Tensor, 
         return Step(columns, columns, in_order=True)
     positions = keep.long().cumsum(1) - 1
     return Step(positions.clamp(min=0), torch.where(keep, positions, -1), in_order=False)
+
+
+def within(documents: Int[Tensor, "B T"], positions: Int[Tensor, "*#B T"]) -> Int[Tensor, "B T"]:
+    """Positions counted from the beginning of each document, which is where the number changes."""
+    begins = torch.ones_like(documents, dtype=torch.bool)
+    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    return positions - torch.where(begins, positions, 0).cummax(1).values
 
 
 def room_of(config: StackConfig) -> Room:

@@ -69,21 +69,31 @@ class Transformer(nn.Module):
         source_keep: Bool[Tensor, "B S"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
+        documents: Int[Tensor, "B T"] | None = None,
+        prefix: Int[Tensor, " B"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """The last vectors, before the head. `keep` and `source_keep` are True at real tokens; None: no padding.
 
         An encoder-decoder takes the source, or the memory that `encode` made of it. With a cache, `tokens` are only
         the new ones. A stack with `n_features` reads vectors of so many numbers in place of ids; one with `n_segments`
-        is told by `segments` to which part of the text each token belongs (None: all to the first).
+        is told by `segments` to which part of the text each token belongs (None: all to the first). A model of one
+        stack takes `documents`, to which of several texts packed in a row each token belongs, so that none reads
+        another; a causal one `prefix`, how many tokens at the start of each row all others may read.
         """
+        told = {"keep": keep, "segments": segments, "documents": documents, "prefix": prefix, "cache": cache}
         if self.decoder is None or self.encoder is None:
             if source is not None or memory is not None or source_keep is not None:
                 raise ConfigError(
                     "source, source_keep and memory belong to an encoder-decoder; this model has one stack. "
                     "Give tokens and keep."
                 )
-            return self._read(self.reader, "tokens", tokens, keep=keep, segments=segments, cache=cache)
+            return self._read(self.reader, "tokens", tokens, **told)
+        if documents is not None or prefix is not None:
+            raise ConfigError(
+                "documents and prefix belong to a model of one stack; in an encoder-decoder the source is the prefix, "
+                "and packed targets would read each other's sources. Leave them out."
+            )
         if (source is None) == (memory is None):
             got = "neither" if source is None else "both"
             raise ConfigError(
@@ -91,8 +101,7 @@ class Transformer(nn.Module):
             )
         if source is not None:
             memory = self._read(self.encoder, "source", source, keep=source_keep)
-        told = {"keep": keep, "memory": memory, "memory_keep": source_keep, "segments": segments, "cache": cache}
-        return self._read(self.decoder, "tokens", tokens, **told)
+        return self._read(self.decoder, "tokens", tokens, **told, memory=memory, memory_keep=source_keep)
 
     @staticmethod
     def _read(stack: Stack, name: str, given: Tensor, **more: Any) -> Tensor:
@@ -109,11 +118,13 @@ class Transformer(nn.Module):
         source_keep: Bool[Tensor, "B S"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
+        documents: Int[Tensor, "B T"] | None = None,
+        prefix: Int[Tensor, " B"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B *T V"]:
         """The logits: `head(hidden(...))`, [B, T, V]; [B, V] of a head that answers once a sequence."""
         given = {"source": source, "source_keep": source_keep, "memory": memory, "segments": segments}
-        x = self.hidden(tokens, keep=keep, cache=cache, **given)
+        x = self.hidden(tokens, keep=keep, documents=documents, prefix=prefix, cache=cache, **given)
         return self.head(x, keep) if isinstance(self.head, SequenceHead) else self.head(x)
 
     def new_cache(self, capacity: int | None = None) -> Cache:

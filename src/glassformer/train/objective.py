@@ -11,16 +11,20 @@ import torch.nn.functional as F
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.model.heads import SequenceHead
+from glassformer.model.heads import PlaceHead, SequenceHead
 from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
+from glassformer.parts import Head
 from glassformer.train.balance import routing_loss, watch_routers
-from glassformer.train.cross_entropy import cross_entropy
+from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
 
 ROWS = 64
 """Where there is padding the head reads a multiple of so many vectors. In bfloat16 a processor's library compiles a
 product for each new shape, which takes longer than the product (1,024 x 4,000 times 4,000 x 256 on Intel AMX: 19 ms
 beside 0.9)."""
+WHOLE = 1 << 25
+"""Logits up to which they exist whole: beyond, chunks are as fast and hold a fraction (`make bench
+ARGS=cross_entropy`)."""
 
 
 class Loss(NamedTuple):
@@ -46,6 +50,10 @@ class Targets(NamedTuple):
     counted: Bool[Tensor, "B T"] | None = None
     """Inputs that count in a mean over tokens, as that of a router's balance; None: all. Whether the last token of a
     row is among the inputs depends on its neighbours' lengths, so a token that predicts no token does not count."""
+    documents: Int[Tensor, "B T"] | None = None
+    """To which document each input belongs."""
+    prefix: Int[Tensor, " B"] | None = None
+    """How many inputs at the start of a row all others may read."""
 
     @property
     def n_targets(self) -> int:
@@ -54,24 +62,41 @@ class Targets(NamedTuple):
 
 
 def next_token(batch: Batch) -> Targets:
-    """Each position predicts the token after it (teacher forcing): language models and sequence to sequence."""
-    keep = batch.keep
-    if keep is None:
-        return Targets(batch.tokens[:, :-1], None, batch.tokens[:, 1:], None)
-    return Targets(batch.tokens[:, :-1], keep[:, :-1], batch.tokens[:, 1:], keep[:, 1:], keep[:, :-1] & keep[:, 1:])
+    """Each position predicts the token after it (teacher forcing): language models and sequence to sequence.
+
+    The first token of a document follows none of its own, and a token of a prefix could be read by what predicts it:
+    both are read and not asked for.
+    """
+    tokens, keep, documents, prefix = batch.tokens, batch.keep, batch.documents, batch.prefix
+    asked = None if keep is None else keep[:, 1:]
+    if documents is not None:
+        asked = both(asked, documents[:, 1:] == documents[:, :-1])
+    if prefix is not None:
+        asked = both(asked, torch.arange(1, tokens.shape[1], device=tokens.device) >= prefix[:, None])
+        prefix = prefix.clamp(max=tokens.shape[1] - 1)
+    counted = None if keep is None else keep[:, :-1] & keep[:, 1:]
+    belongs = None if documents is None else documents[:, :-1]
+    return Targets(
+        tokens[:, :-1], None if keep is None else keep[:, :-1], tokens[:, 1:], asked, counted, belongs, prefix
+    )
+
+
+def both(one: Bool[Tensor, "B T"] | None, other: Bool[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
+    """Where both are True; None is True everywhere."""
+    return other if one is None else one & other
 
 
 def masked_token(batch: Batch) -> Targets:
     """Marked positions predict the label that belongs there (Devlin et al. 2019, section 3.1)."""
     labels = labels_of(batch, "masked_token", "Batch.blanks")
-    return Targets(batch.tokens, batch.keep, labels, batch.label_keep, batch.keep)
+    return Targets(batch.tokens, batch.keep, labels, batch.label_keep, batch.keep, batch.documents, batch.prefix)
 
 
 def tag(batch: Batch) -> Targets:
     """Every real token, or every marked one, has a label of its own."""
     labels = labels_of(batch, "tag", "Batch.tagged")
     asked = batch.label_keep if batch.label_keep is not None else batch.keep
-    return Targets(batch.tokens, batch.keep, labels, asked, batch.keep)
+    return Targets(batch.tokens, batch.keep, labels, asked, batch.keep, batch.documents, batch.prefix)
 
 
 def classify(batch: Batch) -> Targets:
@@ -120,13 +145,20 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
     """
     asked = objective(batch)
     with watch_routers(model) as seen:
-        hidden = model.hidden(asked.inputs, keep=asked.inputs_keep, source=batch.source, source_keep=batch.source_keep)
+        hidden = model.hidden(
+            asked.inputs,
+            keep=asked.inputs_keep,
+            source=batch.source,
+            source_keep=batch.source_keep,
+            documents=asked.documents,
+            prefix=asked.prefix,
+        )
     if isinstance(model.head, SequenceHead):
-        outputs, ids = model.head(hidden, asked.inputs_keep), asked.ids
+        ids = asked.ids
+        loss = token_or_number_loss(model.head(hidden, asked.inputs_keep), ids, label_smoothing)
     else:
         vectors, ids = asked_for(hidden, asked)
-        outputs = model.head(vectors)
-    loss = token_or_number_loss(outputs, ids, label_smoothing)
+        loss = loss_in_places(model.head, vectors, ids, label_smoothing)
     main = "encoder" if model.decoder is None else "decoder"
     penalty = routing_loss(seen, {"encoder": batch.source_keep, main: asked.counted})
     return loss if penalty is None else Loss(loss.objective + len(ids) * penalty, loss.nll)
@@ -142,6 +174,16 @@ def asked_for(hidden: Float[Tensor, "B T D"], asked: Targets) -> tuple[Float[Ten
         return vectors, ids
     places = asked.keep.flatten().nonzero()[:, 0]
     return vectors.index_select(0, F.pad(places, (0, -len(places) % ROWS))), ids[places]
+
+
+def loss_in_places(
+    head: Head | PlaceHead, x: Float[Tensor, "M D"], ids: Int[Tensor, " N"], label_smoothing: float
+) -> Loss:
+    """What the head's scores of M vectors cost; the logits of a large vocabulary never exist whole."""
+    if not isinstance(head, Head) or len(x) * len(head.weight) <= WHOLE:
+        return token_or_number_loss(head(x), ids, label_smoothing)
+    check_labels(ids, len(head.weight))
+    return Loss(*cross_entropy_of_vectors(head.turned(x), head.weight, head.bias, ids, label_smoothing))
 
 
 def token_or_number_loss(outputs: Tensor, ids: Tensor, label_smoothing: float) -> Loss:

@@ -19,6 +19,8 @@ def shifted_labels(objective: Objective) -> Objective:
             asked.ids[:, 1:],
             None if asked.keep is None else asked.keep[:, 1:],
             None if asked.counted is None else asked.counted[:, :-1],
+            None if asked.documents is None else asked.documents[:, :-1],
+            None if asked.prefix is None else asked.prefix.clamp(max=asked.inputs.shape[1] - 1),
         )
 
     return twice

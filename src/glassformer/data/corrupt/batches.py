@@ -1,0 +1,128 @@
+"""From windows of running text to batches, by the name of the objective.
+
+Of the text a b c d e f, and in brackets what is asked for; _ is <blank>, and x any token:
+
+next_token   a b c d e f     [b c d e f]
+prefix       a b c d e f     [d e f], where all may read a b c
+masked       a _ c x e f     [b, d], in their places
+spans        a _ d _ f       [b c <sep> e], by a decoder
+noise        a _ d _ e f     [a b c d e f], by a decoder
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassformer.data.batch import Batch
+from glassformer.data.corrupt.coins import Coins
+from glassformer.data.corrupt.masked import masked
+from glassformer.data.corrupt.noise import noise
+from glassformer.data.corrupt.spans import spans
+from glassformer.data.corrupt.word_edges import WordEdges
+from glassformer.data.rows import pad
+from glassformer.data.vocabulary import BOS
+from glassformer.foundation.registry import lookup
+from glassformer.foundation.shapes import Bool, Tensor
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """What an objective can be told; what it does not read changes nothing."""
+
+    vocab_size: int
+    mask_share: float = 0.15
+    """Of the tokens, how many are hidden: masked, spans and noise."""
+    mean_span: float = 3.0
+    """Tokens of a hidden span, on average: spans and noise."""
+    words: WordEdges | None = None
+    """The table of `word_edges`, by which masked hides words as wholes; None: tokens."""
+    document_mask: bool = False
+    """A token reads none of another document, each of which begins with <bos>: next_token, prefix and masked."""
+
+
+def batch_of_windows(
+    objective: str,
+    windows: Sequence[Ids],
+    how: Corruption,
+    *,
+    seed: int,
+    step: int,
+    rows: Sequence[int] | None = None,
+) -> Batch:
+    """The batch that an objective makes of windows of ids, one a row.
+
+    next_token and prefix ask for all but the first token, so their windows have one more than the model reads. What is
+    drawn for a row is a function of (seed, step, row); `rows` are their numbers in the whole batch, for a process that
+    has a part of it (None: from 0 on). Errors: `ConfigError` for a name that is not known, `DataError` for no tokens.
+    """
+    build = lookup(BATCHES, objective, "data.objective")
+    numbers = range(len(windows)) if rows is None else rows
+    return build([np.asarray(each, np.int64) for each in windows], how, (Coins(seed, step, row) for row in numbers))
+
+
+def prefix_length(n: int, coins: Coins) -> int:
+    """Of n tokens, how many are given: any number that leaves one to ask for (Raffel et al. 2020, section 3.2.3)."""
+    return 1 + int(coins.below(n - 1, 1)[0]) if n > 1 else n
+
+
+def _next_token(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:
+    return Batch(*_stacked(windows), **_documents(windows, how))
+
+
+def _prefix(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:
+    lengths = [prefix_length(len(ids), own) for ids, own in zip(windows, coins, strict=True)]
+    return Batch(*_stacked(windows), prefix=torch.tensor(lengths), **_documents(windows, how))
+
+
+def _masked(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:
+    made = [
+        masked(ids, own, how.vocab_size, how.mask_share, None if how.words is None else how.words.starts(ids))
+        for ids, own in zip(windows, coins, strict=True)
+    ]
+    tokens, keep = _stacked([read for read, _ in made])
+    labels, _ = _stacked(windows)
+    asked, _ = _stacked([chosen.astype(np.int64) for _, chosen in made])
+    return Batch(tokens, keep, labels=labels, label_keep=asked == 1, **_documents(windows, how))
+
+
+def _spans(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:
+    return _pairs(spans(ids, own, how.mask_share, how.mean_span) for ids, own in zip(windows, coins, strict=True))
+
+
+def _noise(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:
+    return _pairs(noise(ids, own, how.mask_share, how.mean_span) for ids, own in zip(windows, coins, strict=True))
+
+
+def _pairs(made: Iterable[tuple[Ids, Ids]]) -> Batch:
+    both = list(made)
+    return Batch.pairs([source.tolist() for source, _ in both], [target.tolist() for _, target in both])
+
+
+def _stacked(rows: list[Ids]) -> tuple[Tensor, Bool[Tensor, "B T"] | None]:
+    """As `pad`; rows of one length, which windows mostly are, need no look at each id."""
+    if len({len(row) for row in rows}) == 1 and len(rows[0]):
+        return torch.from_numpy(np.stack(rows)), None
+    return pad([row.tolist() for row in rows])
+
+
+def _documents(windows: list[Ids], how: Corruption) -> dict[str, Any]:
+    """The number of each token's document in its window."""
+    return {"documents": _stacked([(ids == BOS).cumsum() for ids in windows])[0]} if how.document_mask else {}
+
+
+BATCHES: dict[str, Callable[[list[Ids], Corruption, Iterable[Coins]], Batch]] = {
+    "next_token": _next_token,
+    "prefix": _prefix,
+    "masked": _masked,
+    "spans": _spans,
+    "noise": _noise,
+}
+"""From windows of ids and the random numbers of each row to a batch."""

@@ -1,0 +1,53 @@
+"""Noise that is taken away again: the source has holes of unknown length, and the target is the whole text."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.corrupt.coins import Coins
+from glassformer.data.corrupt.spans import begins_of, covered, first_of, n_hidden
+from glassformer.data.vocabulary import BLANK, SPECIALS
+
+Ids = NDArray[np.int64]
+
+
+def noise(ids: Ids, coins: Coins, share: float = 0.15, mean: float = 3.0) -> tuple[Ids, Ids]:
+    """Source and target of text infilling (Lewis et al. 2020, section 2.2); without their permutation of sentences.
+
+        text     thank you for inviting me to your party last week
+        source   thank you <blank> me to <blank> your party last <blank>
+        target   thank you for inviting me to your party last week
+
+    `share` of the tokens is hidden (0.3 in the paper), in spans whose lengths are drawn from a Poisson distribution
+    with that `mean`; an empty span is a <blank> where nothing is missing. Special tokens stay, and cut a span in two.
+    """
+    text = np.flatnonzero(ids >= len(SPECIALS))
+    n = len(text)
+    if n == 0:
+        return ids, ids
+    lengths = poisson_lengths(n_hidden(n, share), mean, coins)
+    lengths = lengths[: n - int(lengths.sum()) + 1]  # in a short text there are no more places between kept tokens
+    begins = begins_of(lengths, n, coins)
+    mask = np.zeros(len(ids), np.bool_)
+    mask[text] = covered(lengths, begins, n)
+    empty = np.append(text, len(ids))[begins[lengths == 0]]
+    first = first_of(mask)
+    stays = first | ~mask
+    source = np.where(first, BLANK, ids)[stays]
+    return np.insert(source, np.append(0, stays.cumsum())[empty], BLANK), ids
+
+
+def poisson_lengths(total: int, mean: float, coins: Coins) -> Ids:
+    """Lengths from a Poisson distribution up to that sum; the last one is cut to it."""
+    most = math.ceil(mean + 10 * math.sqrt(mean) + 10)  # beyond it lies less than 1e-12
+    chances = np.exp([k * math.log(mean) - mean - math.lgamma(k + 1) for k in range(most)]).cumsum()
+    drawn = np.zeros(0, np.int64)
+    while drawn.sum() < total:
+        drawn = np.append(drawn, np.searchsorted(chances, coins.uniform(total), side="right"))
+    reached = drawn.cumsum()
+    last = int(np.searchsorted(reached, total))
+    drawn[last] -= reached[last] - total
+    return drawn[: last + 1]
