@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import sys
+import uuid
 from collections.abc import Iterator
 
 # Before torch is imported by anyone: the tensors of the tests are too small for a second thread to pay.
@@ -29,6 +30,12 @@ def same_start() -> None:
     numpy.random.seed(0)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test finds what another, or a user, has left in the cache, nor leaves anything there."""
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache" / uuid.uuid4().hex))
 
 
 @pytest.fixture(autouse=True)

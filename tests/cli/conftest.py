@@ -84,8 +84,11 @@ class Session(ModuleType):
         self.fail()
         return self.metrics
 
-    def translate(self, run: Path, lines: Iterator[tuple[int, str]], batch_size: int) -> Iterator[Translated]:
+    def translate(
+        self, run: Path, lines: Iterator[tuple[int, str]], batch_size: int, recipe: Recipe | None = None
+    ) -> Iterator[Translated]:
         self.calls.append(("translate", run, batch_size))
+        self.recipe = recipe
         batch: list[Translated] = []
         for number, line in lines:
             self.fail()

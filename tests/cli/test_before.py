@@ -28,7 +28,7 @@ def test_figures_for_programs(capsys, tmp_path):
     )
     assert disk["checkpoint"] == memory["weights"] + memory["optimizer"]
     assert disk["free"] > disk["kept"] > 0
-    assert (data["pairs"], data["dev_pairs"]) == (400, 20)
+    assert (data["samples"], data["dev_samples"]) == (400, 20)
     assert 1 <= told["pace"]["steps"] <= 6  # fewer where they take long
     assert told["pace"]["run_seconds"] > 0
     assert list(tmp_path.iterdir()) == []

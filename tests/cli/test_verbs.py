@@ -136,6 +136,12 @@ def test_translate(run, session, a_run, monkeypatch):
     assert session.calls == [("translate", a_run, 3)]
 
 
+def test_translate_with_other_decoding(run, session, a_run, monkeypatch):
+    translate(run, monkeypatch, b"x\n", "--decode.temperature", "0.5", "--decode.top-k=3", "--decode.batch-size", "2")
+    assert session.calls == [("translate", a_run, 2)]
+    assert (session.recipe.decode.temperature, session.recipe.decode.top_k) == (0.5, 3)
+
+
 @pytest.mark.parametrize("data", [b"", b"\n", b"\n\n \n"])
 def test_translate_nothing(run, session, a_run, monkeypatch, data):
     assert translate(run, monkeypatch, data).out == "\n" * data.count(b"\n")

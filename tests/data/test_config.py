@@ -12,6 +12,7 @@ from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.dataset import Tokenizers, encode_pairs
 from glassformer.data.pairs import Pair
 from glassformer.data.synthetic import TASKS
+from glassformer.data.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXTS
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, Labels
 from glassformer.foundation.errors import ConfigError
 
@@ -89,8 +90,37 @@ DATA_ERRORS = {
             ("pairs", "label_column", "3", "data.task='labelled'"),
             ("copy", "header", True, "data.task='labelled'"),
             ("copy", "skip_empty", True, "the tasks that read files"),
+            ("pairs", "text", "x.txt", "data.task='text'"),
+            ("copy", "window", 9, "data.task='text'"),
         )
     },
+    "a layout of running text": ({"task": "copy", "layout": "decoder"}, ["data.layout='decoder'", "data.task='text'"]),
+    **{
+        f"text: {name}": ({"task": "text", "layout": "decoder", **given}, said)
+        for name, given, said in (
+            ("an empty path", {"dev_text": ""}, ["data.dev_text names a file; got ''"]),
+            ("an empty field", {"field": ""}, ["data.field names a field; got ''"]),
+            ("pairs beside it", {"dev": "x.tsv"}, ["data.dev is set", "data.dev_text"]),
+            ("unknown order", {"order": "randm"}, ["data.order='randm'", "Did you mean 'random'?"]),
+            ("unknown objective", {"objective": "mask"}, ["data.objective='mask'", "'masked'"]),
+            ("no window", {"window": 1}, ["data.window must be at least 2; got 1"]),
+            ("no stride", {"stride": 0}, ["data.stride must be at least 1; got 0"]),
+            ("tokens between windows", {"stride": 257}, ["data.window (256)", "got 257", "Try stride=256"]),
+            ("nothing held out", {"dev_share": 0.0}, ["data.dev_share", "above 0 and below 1; got 0.0"]),
+            ("all held out", {"dev_share": 1.0}, ["data.dev_share", "got 1.0"]),
+            ("a mask of no documents", {"document_mask": True, "documents": False}, ["documents=True"]),
+            ("masks without use", {"mask_share": 0.3}, ["belongs to the objectives masked, spans, noise"]),
+            ("words without use", {"whole_words": True}, ["belongs to the objective masked", "Leave it out"]),
+        )
+    },
+    "text: a mask of documents between two stacks": (
+        {"task": "text", "objective": "noise", "document_mask": True},
+        ["data.document_mask", "data.layout='encoder-decoder'"],
+    ),
+    "text: spans longer than the window": (
+        {"task": "text", "objective": "spans", "mean_span": 300.0},
+        ["data.mean_span", "a whole window (256); got 300.0"],
+    ),
 }
 
 
@@ -114,6 +144,7 @@ TOKENIZER_ERRORS = {
         for kind, name in (("bpe", "vocab_size"), ("word", "vocab_size"), ("word", "min_count"))
     },
     "too small for bytes": ({"kind": "bpe", "vocab_size": 261}, ["261", "at least 262", "'byte'"]),
+    "too small for bytes within words": ({"kind": "wordpiece", "vocab_size": 516}, ["516", "at least 517"]),
     "too small on the source side": (
         {"kind": "word", "source_kind": "bpe", "shared": False, "vocab_size": 10},
         ["10", "at least 262"],
@@ -135,7 +166,7 @@ def test_two_kinds_are_fine_when_not_shared_and_bpe_may_have_no_merge() -> None:
     assert TokenizerConfig(kind="bpe", vocab_size=262).vocab_size == 262
 
 
-@pytest.mark.parametrize("task", [*TASKS, "pairs", "labelled"])
+@pytest.mark.parametrize("task", [*TASKS, "pairs", "labelled", "text"])
 def test_every_setting_belongs_to_some_task_and_none_is_said_to_have_no_use_where_it_has(task: str) -> None:
     """What a task does not use are just those fields that another task does."""
     names = {name for name, _ in DataConfig.__dataclass_fields__.items()}
@@ -143,9 +174,27 @@ def test_every_setting_belongs_to_some_task_and_none_is_said_to_have_no_use_wher
     everywhere = {"task", "layout"} | {
         f"{split}{side}" for split in config.SPLITS for side in ("", "_source", "_target")
     }
-    used_somewhere = {name for each in [*TASKS, *config.FILES] for name in names - {*config.unused(each)}}
+    used_somewhere = {name for each in [*TASKS, *config.FILES, TEXT] for name in names - {*config.unused(each)}}
     assert used_somewhere == names
     assert not everywhere & {*config.unused(task)}
+
+
+def test_text_is_named_by_its_own_settings() -> None:
+    named = DataConfig(task=TEXT, layout="decoder", text="a.txt", test_text="c.txt")
+    assert [named.text_file(split) for split in TEXTS] == ["a.txt", None, "c.txt"]
+    assert [named.named_files(split) for split in TEXTS] == [["a.txt"], [], ["c.txt"]]
+    with pytest.raises(ConfigError, match="Did you mean 'test'"):
+        named.text_file("tests")
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_an_objective_goes_with_its_layout_and_no_other(objective: str) -> None:
+    for layout in config.LAYOUTS:
+        if layout == OBJECTIVES[objective]:
+            assert DataConfig(task=TEXT, objective=objective, layout=layout).layout == layout
+        else:
+            with pytest.raises(ConfigError, match=r"data\.layout"):
+                DataConfig(task=TEXT, objective=objective, layout=layout)
 
 
 def test_files_of_a_split() -> None:
@@ -159,7 +208,7 @@ def test_files_of_a_split() -> None:
 
 def test_every_layout_of_the_config_has_a_batch_and_lengths() -> None:
     encoded = encode_pairs([Pair("ab", "c")], _bytes())
-    for layout in config.LAYOUTS:
+    for layout in [each for each in config.LAYOUTS if each not in TEXT_LAYOUTS]:  # those have no pairs
         if layout == config.LABEL:
             encoded = encode_pairs([Pair("ab", "c")], Tokenizers(ByteTokenizer(), Labels(["b", "c"])))
         source, target = encoded.lengths(layout)

@@ -10,7 +10,8 @@ import torch
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.answer import USUAL, Answer, answer
 from glassformer.decode.generate import generate
-from glassformer.foundation.errors import DataError
+from glassformer.decode.sampling import Sampling
+from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import VOCAB, model, sequences
 
 LENGTHS = random.Random(1).sample(range(1, 20), 12)
@@ -83,3 +84,20 @@ def test_an_unknown_id_is_named_as_the_caller_has_it(layout):
     """Not by its place in the batch, where short sources come first and special tokens are added."""
     with pytest.raises(DataError, match=rf"sources must be from 0 to {VOCAB - 1}.*row 1, column 2 .*holds {VOCAB}\."):
         answer(model(layout), [[7] * 9, [7, 8, VOCAB, 7], [7]], batch_size=2)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 99])
+def test_drawn_answers_hang_on_seed_and_place_alone(batch_size):
+    network, sources = model(seed=7, max_len=None), [*sequences(LENGTHS), *sequences([3] * 6, seed=2)[:1] * 6]
+    drawn = Sampling(temperature=0.9, seed=5)
+    whole = answer(network, sources, sampling=drawn)
+    assert answer(network, sources, sampling=drawn, batch_size=batch_size) == whole
+    assert answer(network, sources[7:], sampling=drawn, batch_size=batch_size, first=7) == whole[7:]
+    assert len({tuple(each.ids) for each in whole[-6:]}) > 2, "equal sources, other numbers"
+    assert answer(network, sources, sampling=Sampling(temperature=0.9, seed=6)) != whole
+
+
+def test_blanks_are_not_drawn():
+    for sampling in (Sampling(), Sampling(temperature=0.0, no_repeat_ngram=2)):
+        with pytest.raises(ConfigError, match="fills its blanks at once"):
+            answer(model("encoder"), sequences([3]), sampling=sampling)

@@ -10,7 +10,7 @@ import torch
 
 from glassformer import Transformer, generate
 from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
-from glassformer.decode.generate import fill_blanks
+from glassformer.decode.generate import fill_blanks, stops_at
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import SCHEMES, VOCAB, model, sequences
 
@@ -103,7 +103,7 @@ def test_ends_at_eos_and_not_before(eos):
     wanted = [9, 8, eos, 9]
     steps = iter([torch.tensor([token, 8]) for token in wanted])
     written = collected(
-        network, 2, prompts=[[BOS], [BOS]], max_new_tokens=[4, 3], choose=lambda _: next(steps), eos=eos
+        network, 2, prompts=[[BOS], [BOS]], max_new_tokens=[4, 3], choose=lambda *_: next(steps), eos=eos
     )
     assert written == [[9, 8, eos], [8, 8, 8]]
 
@@ -112,7 +112,7 @@ def test_chooser_sees_the_logits_of_the_last_token():
     network, seen = model("decoder"), []
     prompts = sequences([2, 5])
 
-    def least(logits):
+    def least(logits, _):
         seen.append(logits)
         return logits.argmin(-1)
 
@@ -180,3 +180,74 @@ def test_blanks_are_filled_as_alone(positions):
         logits = network(torch.tensor([[*source, SEP, *[BLANK] * length]]))[0]
         assert ids == logits[len(logits) - length :].argmax(-1).tolist()
     assert not network.training
+
+
+def rolling(network: Transformer, prompt: list[int], limit: int, most: int, drop: int, source=None) -> list[int]:
+    """The definition: at each step all that may be read, without a cache."""
+    ids = list(prompt)
+    for _ in range(limit):
+        left = 0
+        while len(ids) - left > most:
+            left += drop
+        inputs = {} if source is None else {"source": torch.tensor([[*source, EOS]])}
+        ids.append(int(network(torch.tensor([ids[left:]]), **inputs)[0, -1].argmax()))
+    return ids[len(prompt) :]
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("positions", SCHEMES)
+@pytest.mark.parametrize("drop", [1, 2, 5])
+def test_a_text_longer_than_its_context_is_read_from_its_end(layout, positions, drop):
+    """Rows of any length side by side, some done early: each is read as its own length says."""
+    network = model(layout, seed=3, positions=positions, max_len=6)
+    prompts = [[BOS, *each] for each in sequences([0, 9, 3, 5, 1, 4])]
+    sources = sequences([3, 1, 2, 5, 4, 1]) if layout == "encoder-decoder" else [None] * 6
+    limits = [12, 3, 9, 1, 7, 12]
+    asked = {"sources": sources} if layout == "encoder-decoder" else {}
+    most = 5
+    written = collected(
+        network, 6, **asked, prompts=prompts, max_new_tokens=limits, eos=-1, max_context=most, drop=drop
+    )
+    rows = zip(prompts, limits, sources, strict=True)
+    assert written == [rolling(network, prompt, limit, most, drop, source) for prompt, limit, source in rows]
+    assert len({*map(tuple, written)}) > 3
+
+
+def test_what_rolls_is_read_anew_as_seldom_as_asked():
+    network, read = model("decoder", max_len=None), []
+    network.decoder.embedding.register_forward_hook(lambda module, inputs, output: read.append(inputs[0].shape[1]))
+    collected(network, 1, prompts=[[BOS]], max_new_tokens=12, eos=-1, max_context=6, drop=3)
+    assert read == [1, 1, 1, 1, 1, 1, 4, 1, 1, 4, 1, 1]
+
+
+def test_a_row_ends_where_it_wrote_a_stop_sequence():
+    wanted = [9, 8, 7, 8, 9]
+    for stops, length in (([[8, 7]], 3), ([[8]], 2), ([[7, 9], [8, 9]], 5), ([[9, 9]], 5), ([[12], [9, 8]], 2)):
+        steps = iter([torch.tensor([token]) for token in wanted])
+        found = collected(
+            model("decoder"),
+            1,
+            prompts=[[BOS, 8]],
+            max_new_tokens=5,
+            choose=lambda *_, steps=steps: next(steps),
+            stop=stops_at(stops),
+        )
+        assert found == [wanted[:length]]
+    with pytest.raises(ConfigError, match="at least one token"):
+        stops_at([[7], []])
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"max_context": 25}, "max_context must be at most max_len=24; got 25"),
+        ({"max_context": 0}, "drop must be from 1 to max_context=0"),
+        ({"max_context": 4, "drop": 5}, "drop must be from 1 to max_context=4; got 5"),
+        ({"max_context": 4, "drop": 0}, "drop must be from 1"),
+        ({"numbers": [3]}, "Each of the 2 rows has one number; got 1"),
+    ],
+    ids=["too long", "none", "all leaves", "nothing leaves", "numbers"],
+)
+def test_contexts_and_numbers_that_cannot_be(asked, says):
+    with pytest.raises(ConfigError, match=says):
+        list(generate(model("decoder"), prompts=TWO, max_new_tokens=2, **asked))

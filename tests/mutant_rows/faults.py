@@ -58,7 +58,7 @@ ROWS: list[Mutant] = [
         "save_first=bool(changed or others)", "save_first=False", f"{CHANGES}::test_allowed_change_is_made_and_kept"),
     Mutant("any permission is good", "train/changes.py",
         "        if name not in needed:\n", "        if False:\n", f"{CHANGES}::test_permission_that_nothing_needs_is_refused"),
-    Mutant("each file of a changed split is blamed", "train/changes.py",
+    Mutant("each file of a changed split is blamed", "train/pairs_data.py",
         'if before.get(f"{split} {side}") != now[f"{split} {side}"]', "if True", f"{CHANGES}::test_changed_file_is_named"),
     # what is not finite
     Mutant("the budget begins anew after a stop", "train/running.py",
@@ -66,7 +66,7 @@ ROWS: list[Mutant] = [
     Mutant("weights that are not finite are skipped", "train/loop.py",
         " or team.is_spoiled():", ":",
         f"{SKIP}::test_weights_that_are_not_finite_are_no_matter_of_a_batch"),
-    Mutant("the batch of the next step is blamed", "train/prepare.py",
+    Mutant("the batch of the next step is blamed", "train/pairs_data.py",
         "self.sampler.at(step - 1)", "self.sampler.at(step)", f"{SKIP}::test_error_names_step_module_and_batch"),
 ]
 # fmt: on

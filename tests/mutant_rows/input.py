@@ -52,7 +52,7 @@ ROWS: list[Mutant] = [
     Mutant("the study's other data are not looked for", "cli/ablate.py",
         "for changes in ({}, study.other_data)", "for changes in ({},)",
         f"{ABLATE}::test_missing_files_are_refused_once_for_all_arms"),
-    Mutant("a dev file is missed after the training text was read", "train/prepare.py",
+    Mutant("a dev file is missed after the training text was read", "train/pairs_data.py",
         'refuse_missing_files(recipe.data, ("train", "dev"))', "pass",
         f"{PREPARE}::test_a_missing_dev_file_is_named_before_the_training_text_is_read"),
     Mutant("a study scores data that nobody can answer", "cli/ablate.py",

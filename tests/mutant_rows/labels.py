@@ -43,7 +43,7 @@ ROWS: list[Mutant] = [
     Mutant("a long line is labelled anyway", "train/use.py",
         "if limit is not None and length > limit:", "if False:",
         f"{CLASSIFIER}::test_a_line_longer_than_the_model_takes_is_named_and_not_cut"),
-    Mutant("labels of dev may be any", "train/prepare.py",
+    Mutant("labels of dev may be any", "train/pairs_data.py",
         "loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))",
         "loaded = load_pairs(recipe.data, name, recipe.training.seed)",
         f"{CLASSIFIER}::test_labels_of_dev_and_test_must_be_those_of_train"),

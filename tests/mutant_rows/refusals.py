@@ -70,7 +70,7 @@ ROWS: list[Mutant] = [
     Mutant("a pair that was left out shifts the lines", "data/pairs.py",
         "            lines.append(number)", "            lines.append(len(pairs))",
         f"{PREPARE}::test_the_line_is_that_of_the_file_also_where_pairs_were_left_out"),
-    Mutant("the recipe's pool is not the sampler's", "train/prepare.py",
+    Mutant("the recipe's pool is not the sampler's", "train/pairs_data.py",
         "training.pool,\n        lambda", "None,\n        lambda", f"{PREPARE}::test_pool_of_the_sampler_is_the_recipes"),
     # what is chosen
     Mutant("OMP_NUM_THREADS is not asked", "foundation/runtime.py",

@@ -24,7 +24,7 @@ ROWS: list[Mutant] = [
         f"{GRID}::test_names_of_files_are_plain_short_and_different"),
     Mutant("a setting both varied and set is varied in silence", "study/grid.py",
         "        if name in changes:", "        if False:", f"{GRID}::test_no_grid"),
-    Mutant("the order of the data hangs on the model", "train/prepare.py",
+    Mutant("the order of the data hangs on the model", "train/pairs_data.py",
         "        seed,\n        training.pool", "        seed + recipe.model.n_layers,\n        training.pool",
         f"{GRID}::test_arms_of_a_seed_see_the_same_batches_in_the_same_order"),
     Mutant("models are not made before they are trained", "cli/ablate.py",

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from glassformer.data.vocabulary import UNK
 from glassformer.decode.answer import answer
-from glassformer.decode.generate import generate
 from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
@@ -210,12 +208,12 @@ def test_line_too_long_for_the_model_is_named_after_the_answers_before_it(tmp_pa
 def test_a_cut_answer_says_which_limit_cut_it(tmp_path, monkeypatch, asked, longest, said):
     settings = {"decode__max_new_tokens": asked, "model__max_len": longest, "training__steps": 1}
     follow(start(recipe(**settings), tmp_path / "run"))
-    monkeypatch.setattr("glassformer.decode.answer.generate", partial(generate, choose=never_ends))
+    monkeypatch.setattr("glassformer.decode.answer.chooser", lambda _: never_ends)
     [told] = translate(tmp_path / "run", [(1, "a b")], 1)
     assert told.cut == said
 
 
-def never_ends(logits):
+def never_ends(logits, _):
     return logits[:, 6:].argmax(-1) + 6
 
 

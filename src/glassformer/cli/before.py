@@ -50,8 +50,8 @@ def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
         f"time        {1000 * pace.step_seconds:.0f} ms a step, {pace.tokens_per_second:,.0f} tokens/s, measured over "
         f"{pace.steps} steps; {training.steps:,} steps take {duration(pace.run_seconds)} without scoring and saving",
         "",
-        f"data        {data.pairs:,} training pairs, {data.dev_pairs:,} dev pairs; {data.tokens:,} tokens, the longest "
-        f"sequence has {data.longest}",
+        f"data        {data.samples:,} training {data.what}, {data.dev_samples:,} dev {data.what}; {data.tokens:,} "
+        f"tokens, the longest sequence has {data.longest}",
         f"            {data.batches:,} batches an epoch, {data.padding:.1%} of them padding; the run is "
         f"{data.epochs:.1f} epochs",
         "",

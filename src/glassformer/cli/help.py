@@ -33,7 +33,14 @@ EXAMPLES = {
         "glassformer evaluate runs/reverse --json",
         "glassformer evaluate runs/multi30k --data.test-source test.en --data.test-target test.de",
     ),
-    "translate": ("glassformer translate runs/multi30k < in.en > out.de",),
+    "generate": (
+        'glassformer generate runs/lm --prompt "Once upon" --temperature 0.8 --top-p 0.9 --n 3',
+        "glassformer generate runs/multi30k --n 5 --json < sentence.en",
+    ),
+    "translate": (
+        "glassformer translate runs/multi30k < in.en > out.de",
+        "glassformer translate runs/multi30k --decode.temperature 0.7 < in.en",
+    ),
     "classify": (
         "glassformer classify runs/classify < lines.txt > labels.txt",
         "glassformer classify runs/classify --json < lines.txt",

@@ -6,19 +6,22 @@ from glassformer.decode.answer import answer
 from glassformer.lens.picture import cross_attention_picture
 from glassformer.model.transformer import Transformer
 from glassformer.train.events import Evaluated, Sample
-from glassformer.train.prepare import Prepared
+from glassformer.train.pairs_data import PairsData
+from glassformer.train.run_data import RunData
 
 
-def untrained(model: Transformer, prepared: Prepared) -> Evaluated:
+def untrained(model: Transformer, prepared: RunData) -> Evaluated:
     """The answers to the first few dev sources, as an evaluation after 0 steps."""
+    assert isinstance(prepared, PairsData)  # the demo's recipe is
     pairs = prepared.dev.pairs[: prepared.recipe.training.samples]
     sources = [prepared.dev.encoded.source[index] for index in range(len(pairs))]
     outputs = [prepared.tokenizers.target.decode(each.ids) for each in answer(model, sources)]
     return Evaluated(0, {}, [Sample(*pair, output) for pair, output in zip(pairs, outputs, strict=True)])
 
 
-def gaze(model: Transformer, prepared: Prepared) -> str:
+def gaze(model: Transformer, prepared: RunData) -> str:
     """What the most decided head of the decoder reads while the model answers the first dev source."""
+    assert isinstance(prepared, PairsData)
     picture = cross_attention_picture(model, prepared.tokenizers, prepared.dev.pairs[0].source)
     return "\n".join(
         (

@@ -6,7 +6,7 @@ import ast
 import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import make_dataclass
+from dataclasses import is_dataclass, make_dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -75,7 +75,7 @@ def converted(place: str, kind: Any, text: str) -> object:
 def setting_lines(section: str, recipe: Recipe) -> list[tuple[str, str]]:
     """(flag and what it takes, meaning and present value) of each setting of a section."""
     values = getattr(recipe, section)
-    meanings = explanations(type(values).__module__)[type(values).__name__]
+    meanings = meanings_of(type(values))
     lines: list[tuple[str, str]] = []
     for key, kind in annotations_of(type(values)).items():
         value = getattr(values, key)
@@ -83,6 +83,12 @@ def setting_lines(section: str, recipe: Recipe) -> list[tuple[str, str]]:
         shown = "" if value is None else f" [{str(value).lower() if is_switch(kind) else value}]"
         lines.append((flag_of(section, key) + takes, meanings.get(key, "") + shown))
     return lines
+
+
+def meanings_of(kind: type) -> dict[str, str]:
+    """The sentence under each field of a config; its own stands before that of the class it is made from."""
+    bases = [each for each in reversed(kind.__mro__) if is_dataclass(each)]
+    return {key: text for each in bases for key, text in explanations(each.__module__)[each.__name__].items()}
 
 
 @cache

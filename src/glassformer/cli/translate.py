@@ -12,6 +12,7 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.train.recipe import override
 
 Answer = TypeVar("Answer")
 
@@ -22,13 +23,14 @@ def run(arguments: Arguments) -> int:
     """Translate standard input to standard output; both are UTF-8, whatever the system's language is set to."""
     folder = existing_run(str(arguments.target))
     talking = sys.stdin.isatty()
-    size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe_of(folder).decode.batch_size)
+    recipe = override(recipe_of(folder), arguments.changes)
+    size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     if talking:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
     from glassformer.train.use import Translated, translate  # after the checks, as importing torch takes a second
 
     def translated(lines: Iterator[tuple[int, str]]) -> Iterator[Translated]:
-        return translate(folder, lines, size)
+        return translate(folder, lines, size, recipe)
 
     cut: dict[str, list[int]] = {}
     unknown: list[int] = []

@@ -71,6 +71,22 @@ LIMIT = Option("limit", "SECONDS", "Time for all of the file's code (default: 60
 BATCH_SIZE = Option("batch-size", "N", "Lines read together (default: as the recipe says).")
 PROBABILITIES = Option("probabilities", None, "After the label, TAB and label=probability for each label there is.")
 JSON_LINES = Option("json", None, "One JSON object a line, with label and probabilities; null for a blank line.")
+PROMPT = Option("prompt", "TEXT", "What the text goes on from, or the source to answer (default: standard input).")
+PROMPTS = Option("file", "FILE", "A file with one prompt a line.")
+TEXTS = Option("n", "N", "Texts for each prompt (default: 1).")
+NEW_TOKENS = Option("max-new-tokens", "N", "Longest text, in tokens (default: the recipe's, else 200).")
+TEMPERATURE = Option("temperature", "T", "Below 1 the likely becomes likelier (default: the recipe's, else 1).")
+TOP_K = Option("top-k", "K", "Draw from the K likeliest tokens.")
+TOP_P = Option("top-p", "P", "Draw from the fewest likeliest tokens that have this share of the probability.")
+MIN_P = Option("min-p", "P", "Draw from tokens at least this share as likely as the likeliest.")
+TYPICAL_P = Option("typical-p", "P", "Draw from tokens about as surprising as expected, which have this share.")
+REPETITION = Option("repetition-penalty", "X", "Above 1: tokens that were read or written become less likely.")
+NGRAM = Option("no-repeat-ngram", "N", "No run of N tokens is written twice.")
+GREEDY = Option("greedy", None, "Take the likeliest token each time; nothing is drawn.")
+SEED = Option("seed", "N", "Fixes what is drawn: the same text at every repetition (default: the recipe's, else 1).")
+STOP = Option("stop", "TEXT", "End a text where this would come, and leave it out; repeatable.", repeats=True)
+NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of what is written.")
+JSON_TEXTS = Option("json", None, "One JSON object a line for each text: prompt, text, tokens, end.")
 
 COMMON = (
     Option("help", None, "Show this help."),
@@ -104,11 +120,39 @@ VERBS: dict[str, Verb] = {
         (SPLIT, BY_LENGTH, JSON),
         ("data", "decode"),
     ),
+    "generate": Verb(
+        "write texts",
+        "RUN",
+        "Go on from a prompt, or answer it where the model has an encoder, and write to standard output as the text "
+        "comes. All of standard input is one prompt, but for a line end behind it. Tokens are drawn; a text hangs on "
+        "(seed, its number) and on nothing beside it. Several texts stand one after the other with a line --- between "
+        "two. A text longer than the model reads goes on from its end: where it is full, the first quarter leaves.",
+        (
+            PROMPT,
+            PROMPTS,
+            TEXTS,
+            NEW_TOKENS,
+            TEMPERATURE,
+            TOP_K,
+            TOP_P,
+            MIN_P,
+            TYPICAL_P,
+            REPETITION,
+            NGRAM,
+            GREEDY,
+            SEED,
+            STOP,
+            NO_PROMPT,
+            JSON_TEXTS,
+        ),
+        ("decode",),
+    ),
     "translate": Verb(
         "answer line by line",
         "RUN",
         "Read lines on standard input, write one answer for each on standard output. A blank line stays blank.",
         (BATCH_SIZE,),
+        ("decode",),
     ),
     "classify": Verb(
         "label line by line",

@@ -1,10 +1,11 @@
-"""The settings of the data: which pairs to learn from, and how their text becomes token ids. Imports no torch."""
+"""The settings of the data: what to learn from, and how text becomes token ids. Imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from glassformer.data.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXT_SETTINGS, TEXTS
 from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup, suggestion
@@ -13,12 +14,12 @@ from glassformer.foundation.typed import check_types
 PAIRS = "pairs"
 LABELLED = "labelled"
 FILES = (PAIRS, LABELLED)
-"""The tasks that read files of the user."""
+"""The tasks that read pairs from files of the user."""
 EQUAL_LENGTHS = ("copy", "reverse", "sort")
 """The tasks whose answers have as many tokens as their sources."""
 SPLITS = ("train", "dev", "test")
 LABEL = "label"
-LAYOUTS = ("encoder-decoder", "encoder", LABEL)
+LAYOUTS = ("encoder-decoder", "encoder", LABEL, *TEXT_LAYOUTS)
 BYTES_AND_SPECIALS = 256 + 6  # the smallest byte-level vocabulary: every byte, and the six special tokens
 MOST_ENTRIES = 2**20
 """Of a vocabulary, and of the symbols that a task writes with: no model here has a wider head."""
@@ -34,9 +35,10 @@ USES: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
         f"the tasks {', '.join(EQUAL_LENGTHS)}",
         lambda task: task in EQUAL_LENGTHS,
     ),
-    (tuple(MOST_PAIRS), "the tasks that make their own pairs", lambda task: task not in FILES),
+    (tuple(MOST_PAIRS), "the tasks that make their own pairs", lambda task: task not in (*FILES, TEXT)),
     (("text_column", "label_column", "header"), f"data.task={LABELLED!r}", lambda task: task == LABELLED),
-    (("skip_empty",), "the tasks that read files", lambda task: task in FILES),
+    (("skip_empty",), "the tasks that read files", lambda task: task in (*FILES, TEXT)),
+    (TEXT_SETTINGS, f"data.task={TEXT!r}", lambda task: task == TEXT),
 )
 """Settings that not every task reads: their names, whose they are, and whether a task is one of those."""
 
@@ -48,10 +50,10 @@ def unused(task: str) -> list[str]:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where pairs of source and target text come from: files of the user, or a task that makes them."""
+    """What is learned from: pairs of texts, of files of the user or of a task that makes them; or running text."""
 
     task: str = PAIRS
-    """"pairs" and "labelled" read the files named below; any other name is a synthetic task that needs no files."""
+    """"pairs" and "labelled" read the files named below, "text" running text; any other is a task that makes pairs."""
     train: str | None = None
     """Training pairs in one file: source (or text), TAB, target (or label) on each line; plain or .gz."""
     dev: str | None = None
@@ -78,7 +80,7 @@ class DataConfig:
     """The first line of a labelled file names its columns, as it does where one is given by name; none: not said, and
     refused where it looks so."""
     skip_empty: bool = False
-    """Skip (and count) pairs with an empty side. False refuses them, since they usually mean misaligned files."""
+    """Skip (and count) pairs with an empty side, and empty documents. False refuses them: they usually are mistakes."""
     symbols: int = 18
     """Different symbols in copy, reverse and sort; 18 as in the tutorial notebooks."""
     min_length: int = 8
@@ -86,19 +88,49 @@ class DataConfig:
     max_length: int = 8
     """Longest source of copy, reverse and sort, in symbols; equal to `min_length` there is no padding at all."""
     layout: str = LAYOUTS[0]
-    """"encoder-decoder"; "encoder": [source, <sep>, blanks], filled in place; or "label": a label for each text."""
+    """"encoder-decoder"; "encoder": [source, <sep>, blanks], filled in place; "label": a label for each text; of
+    running text "decoder", "masked" or "encoder-decoder", as the objective needs."""
     train_size: int = 100_000
     """Training pairs that a synthetic task makes."""
     dev_size: int = 500
     """Dev pairs that a synthetic task makes: enough to see 0.2 % differences, few enough to be quick."""
     test_size: int = 1_000
     """Test pairs that a synthetic task makes."""
+    text: str | None = None
+    """Training text: a file, .gz, .jsonl, .jsonl.gz or a folder of them; none: Python's own documentation topics."""
+    dev_text: str | None = None
+    """Text that chooses the best checkpoint, same forms as `text`; none: the end of the training text."""
+    test_text: str | None = None
+    """Text for the final score, same forms as `text`."""
+    field: str | None = None
+    """Field of the text in each line of a .jsonl file; none: text."""
+    dev_share: float = 0.1
+    """Share of the training text, at its end, that is held out as dev text where no `dev_text` is given."""
+    window: int = 256
+    """Tokens that a model reads at once."""
+    stride: int | None = None
+    """Tokens from one window of an evaluation to the next. None: `window`. Smaller: each token has more context."""
+    order: str = "random"
+    """Training windows at "random" places, or "sequential": one after the other."""
+    documents: bool | None = None
+    """Each document stands between <bos> and <eos>; false: one running text. None: where there is more than one."""
+    document_mask: bool = False
+    """Attention stays inside its document."""
+    objective: str = next(iter(OBJECTIVES))
+    """next_token or prefix (layout decoder), masked (layout masked), spans or noise (layout encoder-decoder)."""
+    mask_share: float = 0.15
+    """Share of the tokens that masked, spans and noise take out; BERT and T5 have 0.15, BART 0.3."""
+    mean_span: float = 3.0
+    """Tokens in a span that spans and noise take out, on average; 3 as in T5 and BART."""
+    whole_words: bool = False
+    """masked takes out whole words."""
 
     def __post_init__(self) -> None:
-        from glassformer.data.synthetic import TASKS  # here, because a task's own signature names this class
+        from glassformer.data.synthetic import TASKS  # here, because their signatures name this class
+        from glassformer.data.text_checks import check_text
 
         check_types(self, "data")
-        lookup(dict.fromkeys((*TASKS, *FILES)), self.task, "data.task")
+        lookup(dict.fromkeys((*TASKS, *FILES, TEXT)), self.task, "data.task")
         if self.layout not in LAYOUTS:
             raise ConfigError(f"data.layout={self.layout!r} is not known. {suggestion(self.layout, LAYOUTS)}")
         if (self.task == LABELLED) != (self.layout == LABEL):
@@ -110,6 +142,7 @@ class DataConfig:
         self._check_files()
         self._check_use()
         self._check_sizes()
+        check_text(self)
 
     def files(self, split: str) -> tuple[str | None, str | None, str | None]:
         """The TSV file, the source file and the target file named for one of `SPLITS`; None where not given."""
@@ -117,11 +150,18 @@ class DataConfig:
             raise ConfigError(f"split={split!r} is not known. {suggestion(split, SPLITS)}")
         return getattr(self, split), getattr(self, f"{split}_source"), getattr(self, f"{split}_target")
 
+    def text_file(self, split: str) -> str | None:
+        """The file or folder named for the running text of one of `SPLITS`; None where not given."""
+        return getattr(self, lookup(TEXTS, split, "split"))
+
     def named_files(self, split: str) -> list[str]:
-        """The files that a split is read from, one or two; none where the task makes its pairs.
+        """The files that a split is read from, one or two; none where the task makes its pairs or has text at hand.
 
         Errors: `ConfigError` where the task reads files, and none is named.
         """
+        if self.task == TEXT:
+            path = self.text_file(split)
+            return [] if path is None else [path]
         found = [path for path in self.files(split) if path is not None]
         if found or self.task not in FILES:
             return found
@@ -147,16 +187,20 @@ class DataConfig:
 
     def _check_names(self) -> None:
         """An empty path is the folder that one is in, and no column has an empty name."""
-        paths = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target")]
-        for name in [name for name in (*paths, "text_column", "label_column") if getattr(self, name) == ""]:
-            raise ConfigError(
-                f"data.{name} names a {'file' if name in paths else 'column'}; got ''. Name one, or leave it out."
-            )
+        files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
+        whats = dict.fromkeys(files, "file") | {"text_column": "column", "label_column": "column", "field": "field"}
+        for name in [name for name in whats if getattr(self, name) == ""]:
+            raise ConfigError(f"data.{name} names a {whats[name]}; got ''. Name one, or leave it out.")
 
     def _check_files(self) -> None:
         for split in SPLITS:
             tsv, source, target = self.files(split)
             given = [f"data.{name}" for name, path in _named(split, tsv, source, target) if path is not None]
+            if given and self.task == TEXT:
+                raise ConfigError(
+                    f"data.task={TEXT!r} reads running text, no pairs, but {given[0]} is set. Name the text by "
+                    f"data.{TEXTS[split]}, or set data.task = {PAIRS!r}."
+                )
             if given and self.task not in FILES:
                 raise ConfigError(
                     f"The task {self.task!r} makes its own pairs and reads no file, but {given[0]} is set. "
@@ -210,13 +254,13 @@ class TokenizerConfig:
     """How text is cut into tokens, and whether source and target use one vocabulary."""
 
     kind: str = "word"
-    """word (cut at white space), character, byte, or bpe (byte-level subwords, for real text)."""
+    """word (cut at white space), character, byte, or subwords of bytes, for real text: bpe, wordpiece, unigram."""
     source_kind: str | None = None
     """Kind for the source side alone; None: as `kind`. Another kind needs shared = false."""
     shared: bool = True
     """One vocabulary for both sides: fewer parameters, and the two embeddings can be tied."""
     vocab_size: int = 8_000
-    """Entries to train, special tokens included; bpe only, the other kinds keep all they meet. 8,000 suits 10 MB."""
+    """Entries of subwords, special tokens included; the other kinds keep all that they meet. 8,000 suits 10 MB."""
     min_count: int = 1
     """Words or characters met fewer times in the training text become <unk>; word and character only."""
 
@@ -240,11 +284,13 @@ class TokenizerConfig:
                 f"tokenizer.min_count ({self.min_count}) drops rare words or characters, but tokenizer.kind is "
                 f"{self.kind!r}, which has neither. Set min_count=1, or tokenizer.kind = 'word'."
             )
-        if self.vocab_size < BYTES_AND_SPECIALS and "bpe" in (self.kind, self.source_kind):
-            raise ConfigError(
-                f"tokenizer.vocab_size is {self.vocab_size}, but bpe begins with 256 bytes and 6 special tokens. "
-                f"Set tokenizer.vocab_size to at least {BYTES_AND_SPECIALS}, or use tokenizer.kind = 'byte'."
-            )
+        for kind in filter(None, (self.kind, self.source_kind)):
+            if self.vocab_size < (least := TOKENIZERS[kind].least_vocab_size):
+                raise ConfigError(
+                    f"tokenizer.vocab_size is {self.vocab_size}, but {kind} begins with {least} entries, which are the "
+                    f"bytes and the 6 special tokens. Set tokenizer.vocab_size to at least {least}, or use "
+                    "tokenizer.kind = 'byte'."
+                )
 
 
 def _named(split: str, tsv: str | None, source: str | None, target: str | None) -> list[tuple[str, str | None]]:

@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from glassformer.data.vocabulary import EOS
+from glassformer.decode.context import Choose
+from glassformer.decode.draw import chooser, filters_of
 from glassformer.decode.generate import check_sources, check_writes, fill_blanks, generate
+from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.typed import expect
 from glassformer.model.transformer import Transformer
@@ -42,12 +45,15 @@ def answer(
     max_new_tokens: int | None = None,
     batch_size: int = 128,
     lengths: Sequence[int] | None = None,
+    sampling: Sampling = GREEDY,
+    first: int = 0,
     poll: Callable[[], None] = nothing,
 ) -> list[Answer]:
-    """The greedy answer to each source, in order.
+    """The answer to each source, in order: the greedy one, or one drawn as `sampling` says.
 
-    `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks. `poll` is
-    called before each batch and after each token; what it raises ends the writing. Errors: `ConfigError` and
+    Drawn answers hang on (sampling.seed, `first` + place of the source), whatever the batches. `max_new_tokens` None:
+    twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks, each with its likeliest token.
+    `poll` is called before each batch and after each token; what it raises ends the writing. Errors: `ConfigError` and
     `DataError`, for arguments that are none and for a source longer than the model takes.
     """
     check_writes(model)
@@ -62,19 +68,26 @@ def answer(
             f"smallest {min(lengths, default=0)}. Leave it out for answers as long as their sources."
         )
     check_sources(model, sources)  # before sorting: an error names the caller's row
+    if not model.config.stack.causal and (sampling.temperature or filters_of(sampling)):
+        raise ConfigError(
+            "An encoder fills its blanks at once, each with the likeliest token; nothing is drawn or penalised. "
+            "Leave all settings of [decode] but batch_size out."
+        )
     if lengths is None and not model.config.stack.causal:
         lengths = [len(source) for source in sources]
     answers: list[Answer | None] = [None] * len(sources)
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
-    for first in range(0, len(order), batch_size):
+    choose = chooser(sampling)
+    for start in range(0, len(order), batch_size):
         poll()
-        rows = order[first : first + batch_size]
+        rows = order[start : start + batch_size]
         batch = [sources[row] for row in rows]
         if lengths is not None and not model.config.stack.causal:
             filled = fill_blanks(model, batch, [lengths[row] for row in rows])
             found = [Answer(ids, True) for ids in filled]
         else:
-            found = _write(model, batch, [limit_of(model, source, max_new_tokens) for source in batch], poll)
+            limits = [limit_of(model, source, max_new_tokens) for source in batch]
+            found = _write(model, batch, limits, choose, [first + row for row in rows], poll)
         for row, each in zip(rows, found, strict=True):
             answers[row] = each
     return [each for each in answers if each is not None]
@@ -88,10 +101,16 @@ def limit_of(model: Transformer, source: Sequence[int], asked: int | None) -> Li
 
 
 def _write(
-    model: Transformer, sources: list[Sequence[int]], limits: list[Limit], poll: Callable[[], None]
+    model: Transformer,
+    sources: list[Sequence[int]],
+    limits: list[Limit],
+    choose: Choose,
+    numbers: list[int],
+    poll: Callable[[], None],
 ) -> list[Answer]:
     written: list[list[int]] = [[] for _ in sources]
-    for step in generate(model, sources=sources, max_new_tokens=[limit.tokens for limit in limits]):
+    most = [limit.tokens for limit in limits]
+    for step in generate(model, sources=sources, max_new_tokens=most, choose=choose, numbers=numbers):
         poll()
         for row, token in zip(step.rows, step.tokens, strict=True):
             written[row].append(token)

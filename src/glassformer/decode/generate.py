@@ -9,6 +9,8 @@ import torch
 
 from glassformer.data.rows import check_ids, pad
 from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
+from glassformer.decode.context import Choose, Context
+from glassformer.decode.penalties import ends_with
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.foundation.typed import came, is_of
@@ -17,8 +19,8 @@ from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
 
-Choose = Callable[[Tensor], Tensor]
-"""Logits [B, V] to the next tokens [B]."""
+Stop = Callable[[int, Sequence[int]], bool]
+"""Whether a row, by its place in the call, ends with the ids that it wrote."""
 
 
 class Emitted(NamedTuple):
@@ -28,9 +30,16 @@ class Emitted(NamedTuple):
     tokens: list[int]
 
 
-def greedy(logits: Float[Tensor, "B V"]) -> Int[Tensor, " B"]:
+def greedy(logits: Float[Tensor, "B V"], _: Context) -> Int[Tensor, " B"]:
     """The likeliest token; of equals, the one with the lowest id."""
     return logits.argmax(-1)
+
+
+def stops_at(sequences: Sequence[Sequence[int]]) -> Stop:
+    """A row ends where the last ids that it wrote are one of these sequences. Errors: `ConfigError` for no ids."""
+    if any(len(each) == 0 for each in sequences):
+        raise ConfigError("A stop sequence has at least one token; got one without any. Leave it out.")
+    return lambda _, ids: any(ends_with(ids, each) for each in sequences)
 
 
 def generate(
@@ -41,39 +50,47 @@ def generate(
     max_new_tokens: int | Sequence[int],
     choose: Choose = greedy,
     eos: int = EOS,
+    stop: Stop | None = None,
+    max_context: int | None = None,
+    drop: int = 1,
+    numbers: Sequence[int] | None = None,
 ) -> Iterator[Emitted]:
-    """Yields the tokens of each step until every row has ended with `eos` or reached its limit.
+    """Yields the tokens of each step until every row has ended with `eos`, at a `stop`, or at its limit.
 
     An encoder-decoder takes `sources` (without special tokens) and begins each row with <bos>, or with `prompts`; a
     decoder takes `prompts` alone. Rows may differ in length; each gets what it would get alone. Rows that finished
-    leave the batch. `max_new_tokens` is one limit, or one for each row. Errors: `ConfigError`, `DataError`.
+    leave the batch. `max_new_tokens` is one limit, or one for each row. `stop` is asked after each step was yielded.
+
+    With `max_context` a row of more tokens is read from its end: as few multiples of `drop` as needed leave in front,
+    so 1 reads the last `max_context` tokens at each step, and more keeps the cache for `drop` steps. Without, a row
+    longer than the model takes is refused. `numbers` tell `choose` which row is which (none: its place in the call).
+    Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
+    check_context(model, max_context, drop)
     model.eval()
     with torch.no_grad():  # around no yield: whoever iterates keeps gradients as they are
-        run = _start(model, sources, prompts)
-    n_rows = len(run.tokens)
-    limits = list(max_new_tokens) if isinstance(max_new_tokens, Sequence) else [max_new_tokens] * n_rows
-    if len(limits) != n_rows or any(not is_of(limit, (int,)) or limit < 1 for limit in limits):
-        got = f"{limits!r:.60}"
-        raise ConfigError(f"max_new_tokens must be at least 1, once or for each of the {n_rows} rows; got {got}.")
-    going = list(range(n_rows))  # the call's rows, in the order of the batch's
-    done = [False] * n_rows
-    for number in range(1, max(limits) + 1):
+        rows = _begin(model, sources, prompts, max_new_tokens, numbers)
+        run = _read(model, rows, max_context, drop)
+    while True:
+        live = [i for i, row in enumerate(run.going) if not rows.done[row]]
+        going = [run.going[i] for i in live]
         with torch.no_grad():
             hidden = model.hidden(
                 run.tokens, keep=run.keep, memory=run.memory, source_keep=run.memory_keep, cache=run.cache
             )
-            chosen = choose(model.head(hidden[:, -1]))
-        picked = chosen.tolist()
-        live = [(row, token) for row, token in zip(going, picked, strict=True) if not done[row]]
-        yield Emitted([row for row, _ in live], [token for _, token in live])
-        for row, token in live:
-            done[row] = token == eos or number >= limits[row]
-        if all(done):
+            logits = model.head(hidden[:, -1])
+            chosen = choose(logits if len(live) == len(run.going) else logits[live], rows.context(going)).tolist()
+        for row, token in zip(going, chosen, strict=True):
+            rows.written[row].append(token)
+        yield Emitted(going, chosen)
+        for row, token in zip(going, chosen, strict=True):
+            ids = rows.written[row]
+            rows.done[row] = token == eos or len(ids) >= rows.limits[row] or (stop is not None and stop(row, ids))
+        if all(rows.done):
             return
-        run = run._replace(tokens=chosen[:, None], keep=None)
-        going, run = _leave(going, done, run, model.config.stack.max_len)
+        with torch.no_grad():
+            run = _next(model, rows, run, max_context, drop)
 
 
 def check_writes(model: Transformer) -> None:
@@ -94,9 +111,28 @@ def check_sources(model: Transformer, sources: Sequence[Sequence[int]]) -> None:
         check_ids(sources, size, "sources")
 
 
+class _Rows(NamedTuple):
+    """The rows of a call: what they read, what they wrote so far, and who is done."""
+
+    sources: Sequence[Sequence[int]] | None
+    prompts: Sequence[Sequence[int]]
+    limits: list[int]
+    numbers: Sequence[int]
+    written: list[list[int]]
+    done: list[bool]
+
+    def context(self, going: Sequence[int]) -> Context:
+        """What is known of these rows."""
+        return Context(*([each[row] for row in going] for each in (self.numbers, self.prompts, self.written)))
+
+
 class _Run(NamedTuple):
     """What goes from one step to the next."""
 
+    going: list[int]
+    """The call's rows, in the order of the batch's."""
+    begins: list[int]
+    """How many tokens of each of them were left out in front."""
     tokens: Tensor
     keep: Tensor | None
     cache: Cache
@@ -104,9 +140,13 @@ class _Run(NamedTuple):
     memory_keep: Tensor | None
 
 
-def _start(
-    model: Transformer, sources: Sequence[Sequence[int]] | None, prompts: Sequence[Sequence[int]] | None
-) -> _Run:
+def _begin(
+    model: Transformer,
+    sources: Sequence[Sequence[int]] | None,
+    prompts: Sequence[Sequence[int]] | None,
+    max_new_tokens: int | Sequence[int],
+    numbers: Sequence[int] | None,
+) -> _Rows:
     if not model.config.stack.causal:
         raise ConfigError("generate() writes from left to right; this model reads both ways. Use fill_blanks().")
     if (sources is None) == (model.encoder is not None and model.decoder is not None):
@@ -121,14 +161,74 @@ def _start(
         prompts = [[BOS]] * len(sources)
     if sources is not None and len(sources) != len(prompts):
         raise DataError(f"Each source has one prompt; got {len(sources)} sources and {len(prompts)} prompts.")
+    n_rows = len(prompts)
+    limits = list(max_new_tokens) if isinstance(max_new_tokens, Sequence) else [max_new_tokens] * n_rows
+    if len(limits) != n_rows or any(not is_of(limit, (int,)) or limit < 1 for limit in limits):
+        got = f"{limits!r:.60}"
+        raise ConfigError(f"max_new_tokens must be at least 1, once or for each of the {n_rows} rows; got {got}.")
+    numbers = range(n_rows) if numbers is None else numbers
+    if len(numbers) != n_rows:
+        raise ConfigError(f"Each of the {n_rows} rows has one number; got {len(numbers)} numbers. Leave them out.")
+    return _Rows(sources, prompts, limits, numbers, [[] for _ in prompts], [False] * n_rows)
+
+
+def begin_of(length: int, max_context: int | None, drop: int) -> int:
+    """How many of `length` tokens are left out in front, so that at most `max_context` are read."""
+    over = 0 if max_context is None else max(0, length - max_context)
+    return -(-over // drop) * drop
+
+
+def check_context(model: Transformer, max_context: int | None, drop: int) -> None:
+    """Refuse a context that the model does not take, or that would be empty. Errors: `ConfigError`."""
+    longest = model.config.stack.max_len
+    if max_context is not None and longest is not None and max_context > longest:
+        raise ConfigError(f"max_context must be at most max_len={longest}; got {max_context}. Try {longest}.")
+    if max_context is not None and not 1 <= drop <= max_context:
+        raise ConfigError(f"drop must be from 1 to max_context={max_context}; got {drop}. Try drop=1.")
+
+
+def _read(model: Transformer, rows: _Rows, max_context: int | None, drop: int) -> _Run:
+    """The run at its first step: the sources are encoded, and the prompts are to be read."""
     device = next(model.parameters()).device
     memory = memory_keep = None
-    if sources is not None:
-        source, memory_keep = pad([[*source, EOS] for source in sources])
+    if rows.sources is not None:
+        source, memory_keep = pad([[*source, EOS] for source in rows.sources])
         memory_keep = None if memory_keep is None else memory_keep.to(device)
         memory = model.encode(source.to(device), memory_keep)
-    tokens, keep = _pad_left(prompts)
-    return _Run(tokens.to(device), None if keep is None else keep.to(device), model.new_cache(), memory, memory_keep)
+    going = list(range(len(rows.prompts)))
+    return _anew(model, rows, going, max_context, drop, memory, memory_keep)
+
+
+def _anew(
+    model: Transformer,
+    rows: _Rows,
+    going: list[int],
+    max_context: int | None,
+    drop: int,
+    memory: Tensor | None,
+    memory_keep: Tensor | None,
+) -> _Run:
+    """A step that reads all that these rows may read, into a new cache."""
+    whole = rows.context(going).read
+    begins = [begin_of(len(ids), max_context, drop) for ids in whole]
+    tokens, keep = _pad_left([ids[begin:] for ids, begin in zip(whole, begins, strict=True)])
+    device = next(model.parameters()).device
+    keep = None if keep is None else keep.to(device)
+    return _Run(going, begins, tokens.to(device), keep, model.new_cache(), memory, memory_keep)
+
+
+def _next(model: Transformer, rows: _Rows, run: _Run, max_context: int | None, drop: int) -> _Run:
+    """The next step: it reads the newest token of each row, or all anew where tokens left in front of one."""
+    lengths = [len(rows.prompts[row]) + len(rows.written[row]) for row in run.going]
+    begins = [begin_of(length, max_context, drop) for length in lengths]
+    live = [i for i, row in enumerate(run.going) if not rows.done[row]]
+    if any(begins[i] != run.begins[i] for i in live):
+        going = [run.going[i] for i in live]
+        memory, memory_keep = (None if each is None else each[live] for each in (run.memory, run.memory_keep))
+        return _anew(model, rows, going, max_context, drop, memory, memory_keep)
+    run = _leave(run, live, model.config.stack.max_len)
+    newest = torch.tensor([[rows.written[row][-1]] for row in run.going], device=run.tokens.device)
+    return run._replace(tokens=newest, keep=None)
 
 
 def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
@@ -142,23 +242,21 @@ def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
     return tokens.flip(1), None if keep is None else keep.flip(1)
 
 
-def _leave(going: list[int], done: list[bool], run: _Run, max_len: int | None) -> tuple[list[int], _Run]:
+def _leave(run: _Run, live: list[int], max_len: int | None) -> _Run:
     """Takes finished rows out of the batch, once they are a quarter of it: moving the cache costs too.
 
     At once where the cache is as long as the model takes: a finished row goes on unseen, but must not go beyond that.
     """
-    stay = [i for i, row in enumerate(going) if not done[row]]
     full = max_len is not None and run.cache.length >= max_len
-    if len(going) - len(stay) < (1 if full else max(1, len(going) // 4)):
-        return going, run
-    rows = torch.tensor(stay, device=run.tokens.device)
+    if len(run.going) - len(live) < (1 if full else max(1, len(run.going) // 4)):
+        return run
+    rows = torch.tensor(live, device=run.tokens.device)
     run.cache.select(rows)
-    return [going[i] for i in stay], _Run(
-        run.tokens[rows],
-        None,
-        run.cache,
-        None if run.memory is None else run.memory[rows],
-        None if run.memory_keep is None else run.memory_keep[rows],
+    return run._replace(
+        going=[run.going[i] for i in live],
+        begins=[run.begins[i] for i in live],
+        memory=None if run.memory is None else run.memory[rows],
+        memory_keep=None if run.memory_keep is None else run.memory_keep[rows],
     )
 
 

@@ -136,13 +136,16 @@ class ModelRecipe:
     def build(
         self, layout: str, vocab_size: int, source_vocab_size: int | None = None, n_labels: int | None = None
     ) -> ModelConfig:
-        """The model for a data layout ("encoder-decoder", "encoder" or "label"), its vocabularies and its labels."""
+        """The model for a data layout, its vocabularies and its labels.
+
+        "decoder" is a causal stack alone; "encoder", "masked" and "label" are one that reads both ways.
+        """
         shared_names = {each.name for each in fields(self)} & {each.name for each in fields(StackConfig)} - {"n_layers"}
         both: dict[str, Any] = {name: getattr(self, name) for name in shared_names} | self._order()
-        two = layout == "encoder-decoder"
+        two, writes = layout == "encoder-decoder", layout in ("encoder-decoder", "decoder")
         of_encoder = both | {name: DEFAULTS[name] for name in LOOK_BACK} if two else both
-        encoder = StackConfig(n_layers=self._layers("encoder_layers"), **of_encoder)
-        decoder = StackConfig(n_layers=self._layers("decoder_layers"), causal=True, **both) if two else None
+        encoder = StackConfig(n_layers=self._layers("encoder_layers"), **of_encoder) if two or not writes else None
+        decoder = StackConfig(n_layers=self._layers("decoder_layers"), causal=True, **both) if writes else None
         return ModelConfig(
             vocab_size=vocab_size,
             encoder=encoder,

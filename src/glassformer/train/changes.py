@@ -7,14 +7,17 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.data.config import SPLITS
+from glassformer.data.config import SPLITS, TEXTS
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.registry import suggestion
-from glassformer.train.prepare import Prepared
 from glassformer.train.recipe import Recipe, settings_of, written
 from glassformer.train.resumable import Standing
+from glassformer.train.run_data import RunData
 
-FILES = tuple(f"data.{split}{side}" for split in SPLITS for side in ("", "_source", "_target"))
+FILES = (
+    *(f"data.{split}{side}" for split in SPLITS for side in ("", "_source", "_target")),
+    *(f"data.{name}" for name in TEXTS.values()),
+)
 """Settings that name a file. Where it lies does not matter as long as its content is the same."""
 FREE = ("checkpoint.", "distributed.")
 """Sections that hold nothing of what is learned."""
@@ -99,7 +102,7 @@ def data_follow(found: Iterable[Change]) -> bool:
 
 
 def other_data(
-    run: Path, before: Standing, now: Standing, prepared: Prepared, *, follows: bool, allowed: Collection[str]
+    run: Path, before: Standing, now: Standing, data: RunData, *, follows: bool, allowed: Collection[str]
 ) -> list[str]:
     """Refuse data that are not those of the run so far, naming the files; what differs where that was allowed.
 
@@ -108,9 +111,7 @@ def other_data(
     """
     told: list[str] = []
     for split in (each for each in now.data if before.data[each] != now.data[each]):
-        files = differing_files(prepared, split, before.sides, now.sides)
-        what = f"the {({'train': 'training'}).get(split, split)} pairs{f' ({files})' if files else ''}"
-        names = [f"data.{split}{side}" for side in ("", "_source", "_target")]
+        what, names = data.differing(split, before.sides, now.sides), data.settings(split)
         if not follows and not set(names) & set(allowed):
             named = [name for name in names if now.recipe[name] is not None]
             hint = f"; or, where it is meant, add --allow-change {named[0]}" if named else ""
@@ -120,13 +121,3 @@ def other_data(
             )
         told.append(what)
     return told
-
-
-def differing_files(prepared: Prepared, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """The files of a split whose texts differ; all of them where it is not known; "" where a task makes the pairs."""
-    origin = getattr(prepared, split).origin
-    if origin is None:
-        return ""
-    both = zip(("source", "target"), origin.paths, strict=True)
-    paths = [str(path) for side, path in both if before.get(f"{split} {side}") != now[f"{split} {side}"]]
-    return " and ".join(dict.fromkeys(paths))

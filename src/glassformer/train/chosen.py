@@ -6,23 +6,22 @@ import torch
 
 from glassformer.attend import RULES
 from glassformer.attend.flex import obstacle
-from glassformer.data.batch import collate
 from glassformer.model.count import count_parameters
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attended, watch_attention
 from glassformer.train.build import broken_notes
 from glassformer.train.objective import loss_of, objective_for
-from glassformer.train.prepare import Prepared
+from glassformer.train.run_data import RunData
 
 
-def chosen(model: Transformer, prepared: Prepared) -> list[str]:
+def chosen(model: Transformer, prepared: RunData) -> list[str]:
     """The lines that every start of a run has."""
     _, total = count_parameters(model)
     lines = [f"attention: {attention(model, prepared)}", f"model: {total:,} parameters", *prepared.notes()]
     return [*lines, *broken_notes(prepared.recipe)]
 
 
-def attention(model: Transformer, prepared: Prepared) -> str:
+def attention(model: Transformer, prepared: RunData) -> str:
     """The backend of attention: as asked, or what `auto` picks for the longest and for the shortest training sample.
 
     Seen in one forward of each alone, so it costs less than a step. Weights, mode and random numbers stay as they are.
@@ -40,12 +39,9 @@ def attention(model: Transformer, prepared: Prepared) -> str:
         name, why = pick(q.device.type, q.shape[-2], call.k.shape[-2], call.mask, flexible=flexible)
         picked.setdefault(name, why)
 
-    layout = prepared.recipe.data.layout
-    source, target = prepared.train.encoded.lengths(layout)
     device, training = next(model.parameters()).device, model.training
     with torch.no_grad(), watch_attention(model, note):
-        for row in (int((source + target).argmax()), int((source + target).argmin())):
-            batch = collate(prepared.train.encoded, [row], layout).to(device)
-            loss_of(model.eval(), batch, objective_for(model))
+        for batch in prepared.extremes():
+            loss_of(model.eval(), batch.to(device), objective_for(model))
     model.train(training)
     return "; ".join(f"{name} ({why})" for name, why in picked.items())

@@ -12,6 +12,7 @@ from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.vocabulary import UNK, Tokenizer
 from glassformer.decode.answer import Answer, answer, nothing
+from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.events import Metric
@@ -39,6 +40,7 @@ def evaluate_model(
     layout: str = "encoder-decoder",
     max_new_tokens: int | None = None,
     batch_size: int = 128,
+    sampling: Sampling = GREEDY,
     as_text: bool = False,
     objective: Objective | None = None,
     poll: Callable[[], None] = nothing,
@@ -59,7 +61,13 @@ def evaluate_model(
         return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll))
     lengths = encoded.target.lengths.tolist() if layout == "encoder" else None
     answers = answer(
-        model, encoded.source, max_new_tokens=max_new_tokens, batch_size=batch_size, lengths=lengths, poll=poll
+        model,
+        encoded.source,
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        lengths=lengths,
+        sampling=sampling,
+        poll=poll,
     )
     outputs = [tokenizers.target.decode(each.ids) for each in answers]
     wanted = [as_written(each, tokenizers.target) for each in targets]

@@ -18,8 +18,8 @@ from glassformer.store.folders import newest
 from glassformer.train.build import objective_of
 from glassformer.train.memory import estimate, heap_notes, kept_beside
 from glassformer.train.objective import Objective
-from glassformer.train.prepare import Prepared
 from glassformer.train.recipe import Recipe
+from glassformer.train.run_data import RunData
 from glassformer.train.team import is_sharded
 from glassformer.train.wording import bytes_text
 
@@ -30,7 +30,7 @@ def memory_ran_out(
     step: int,
     model: Transformer,
     optimizer: torch.optim.Optimizer,
-    prepared: Prepared,
+    prepared: RunData,
 ) -> Exception:
     """What to raise for an error of training after `step` steps: the error itself, unless it is of memory.
 

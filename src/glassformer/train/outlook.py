@@ -11,10 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from glassformer.data.batch import Batch, collate
 from glassformer.foundation.runtime import choose_device, choose_threads
 from glassformer.model.count import count_parameters
 from glassformer.model.recompute import recompute
@@ -23,31 +19,15 @@ from glassformer.train.chosen import chosen
 from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.memory import Memory, estimate, heap_notes, kept_beside
 from glassformer.train.precision import choose_precision
-from glassformer.train.prepare import Prepared, prepare
+from glassformer.train.prepare import prepare
 from glassformer.train.recipe import Recipe
+from glassformer.train.run_data import Summary
 from glassformer.train.schedule import Schedule
 
 FIRST, TIMED = 2, 6
 """Steps whose time does not count, as they pay for set-up, and steps whose time does."""
 ENOUGH = 30.0
 """Seconds after which no further step is timed."""
-
-
-@dataclass(frozen=True)
-class Data:
-    """The training data, and how they are cut into batches. Tokens are those of source and target."""
-
-    pairs: int
-    dev_pairs: int
-    tokens: int
-    longest: int
-    """Tokens of the longest sequence."""
-    batches: int
-    """In the first epoch."""
-    padding: float
-    """Share of the places of its batches that hold none, 0 to 1."""
-    epochs: float
-    """How often the whole run sees each pair."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +67,7 @@ class Outlook:
     """What the process may hold beside its tensors, in words; empty where that is next to nothing."""
     disk: Disk
     pace: Pace
-    data: Data
+    data: Summary
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, for `--json`."""
@@ -124,13 +104,13 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
         clip=training.clip,
         **settings,
     )
-    data = summary(prepared)
+    data = prepared.summary()
     pace = paced(steps, data, training.steps)
     objective = objective_of(model, recipe)
     memory = max(
         (
             estimate(model, batch, objective, optimizer, **settings, **kept_beside(recipe))
-            for batch in largest(prepared)
+            for batch in prepared.largest()
         ),
         key=lambda each: each.peak,
     )
@@ -139,22 +119,7 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     return Outlook(notes, parameters, memory, heap_notes(device), disk_of(recipe, memory, out), pace, data)
 
 
-def largest(prepared: Prepared) -> list[Batch]:
-    """Those batches of the first epoch whose memory may be the largest: by places, by attention and by targets."""
-    source, target = prepared.sampler.source, prepared.sampler.target
-    every = prepared.sampler.epoch(0)
-
-    def measures(rows: NDArray[np.int64]) -> tuple[int, int, int]:
-        S, T = int(source[rows].max()), int(target[rows].max())
-        return len(rows) * (S + T), len(rows) * (S * S + T * T), int(target[rows].sum())
-
-    measured = [measures(rows) for rows in every]
-    places = {max(range(len(every)), key=[each[law] for each in measured].__getitem__) for law in range(3)}
-    layout = prepared.recipe.data.layout
-    return [collate(prepared.train.encoded, every[place], layout) for place in sorted(places)]
-
-
-def paced(steps: Iterator[StepReport], data: Data, count: int) -> Pace:
+def paced(steps: Iterator[StepReport], data: Summary, count: int) -> Pace:
     """The pace of the run from the first steps of it, for batches of mean size: time grows with tokens."""
     reports: list[StepReport] = []
     began = time.perf_counter()
@@ -166,21 +131,6 @@ def paced(steps: Iterator[StepReport], data: Data, count: int) -> Pace:
     rate = statistics.median(each.tokens / max(each.seconds, 1e-9) for each in timed)
     seconds = data.tokens / data.batches / rate
     return Pace(len(timed), seconds, rate, seconds * count)
-
-
-def summary(prepared: Prepared) -> Data:
-    """The data in figures."""
-    sampler = prepared.sampler
-    batches = len(sampler.epoch(0))
-    return Data(
-        pairs=len(prepared.train.pairs),
-        dev_pairs=len(prepared.dev.pairs),
-        tokens=int(sampler.source.sum() + sampler.target.sum()),
-        longest=int(max(sampler.source.max(), sampler.target.max())),
-        batches=batches,
-        padding=sampler.padding_share(0),
-        epochs=prepared.recipe.training.steps / batches,
-    )
 
 
 def disk_of(recipe: Recipe, memory: Memory, out: Path) -> Disk:

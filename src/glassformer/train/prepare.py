@@ -1,188 +1,27 @@
-"""What a recipe names, made ready: pairs read, tokenizers trained, ids encoded, batches planned."""
+"""What a recipe names, made ready: its data, whatever kind they are, and the model that fits their vocabularies."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from glassformer.data.batch import Batch, collate
-from glassformer.data.config import LABEL
-from glassformer.data.dataset import (
-    Encoded,
-    Tokenizers,
-    build_tokenizers,
-    encode_pairs,
-    load_pairs,
-    refuse_missing_files,
-)
-from glassformer.data.pairs import Origin, Pair
-from glassformer.data.sampler import BatchSampler
+from glassformer.data.config import TEXT
+from glassformer.data.dataset import Tokenizers
 from glassformer.data.words import Labels
-from glassformer.foundation.errors import DataError
 from glassformer.model.config import ModelConfig
+from glassformer.train.pairs_data import prepare_pairs, prepare_pairs_split
 from glassformer.train.recipe import Recipe
+from glassformer.train.run_data import RunData, Split
+from glassformer.train.text_data import prepare_text, prepare_text_split
 
 
-@dataclass(frozen=True)
-class Split:
-    """Pairs of one split, as text and as ids."""
-
-    pairs: list[Pair]
-    encoded: Encoded
-    skipped: int
-    """Pairs with an empty side, left out as asked."""
-    origin: Origin | None
-    """The file and line of a pair; None where a task made them."""
-
-    def digest_of_ids(self) -> str:
-        """SHA-256 of all ids and of where each sequence ends."""
-        digest = hashlib.sha256()
-        for side in (self.encoded.source, self.encoded.target):
-            digest.update(side.flat.tobytes())
-            digest.update(side.offsets.tobytes())
-        return digest.hexdigest()
-
-    def digest_of_texts(self) -> str:
-        """SHA-256 of the pairs as text."""
-        return hashlib.sha256(json.dumps(self.pairs).encode("ascii")).hexdigest()
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """The data side of a run."""
-
-    recipe: Recipe
-    tokenizers: Tokenizers
-    train: Split
-    dev: Split
-    sampler: BatchSampler
-
-    def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
-        """The epoch and the batch of each step after `start`, without end: a pure function of the recipe's seed."""
-        for epoch, indices in self.sampler.stream(start):
-            yield epoch, collate(self.train.encoded, indices, self.recipe.data.layout)
-
-    def notes(self) -> list[str]:
-        """Lines for the user: how much data, how large the vocabularies, how much padding."""
-        what = "texts" if isinstance(self.tokenizers.target, Labels) else "pairs"
-        lines = [
-            f"data: {len(self.train.pairs):,} training {what}, {len(self.dev.pairs):,} dev {what}; {self._sizes()}",
-            f"batches: {len(self.sampler.epoch(0)):,} an epoch, {self.sampler.padding_share(0):.1%} of them padding",
-        ]
-        for name, split in (("training", self.train), ("dev", self.dev)):
-            if split.skipped:
-                lines.append(f"skipped: {split.skipped:,} {name} {what} with an empty side, as data.skip_empty asks")
-        return lines
-
-    def _sizes(self) -> str:
-        source, target = self.tokenizers
-        if isinstance(target, Labels):
-            counts = Counter(pair.target for pair in self.train.pairs).most_common(6)
-            shown = ", ".join(f"{label!r} ({count:,})" for label, count in counts)
-            more = ", ..." if len(target.entries) > len(counts) else ""
-            return f"{source.vocab_size:,} tokens; {len(target.entries)} labels: {shown}{more}"
-        if source is target:
-            return f"one vocabulary of {target.vocab_size:,} tokens"
-        return f"two vocabularies of {source.vocab_size:,} and {target.vocab_size:,} tokens"
-
-    def fingerprints(self) -> dict[str, str]:
-        """A digest of the training ids, and one of the dev pairs as text, which the scores compare."""
-        return {"train": self.train.digest_of_ids(), "dev": self.dev.digest_of_texts()}
-
-    def sides(self) -> dict[str, str]:
-        """Digests of the texts of each side of each split, as "train source": they tell which file has changed."""
-        return {
-            f"{name} {side}": digest_of(getattr(pair, side) for pair in split.pairs)
-            for name, split in (("train", self.train), ("dev", self.dev))
-            for side in Pair._fields
-        }
-
-    def named_batch(self, step: int, most: int = 16) -> str:
-        """A sentence on which pairs make up the batch of update `step`, by their numbers from 1, and their lines."""
-        epoch, rows = self.sampler.at(step - 1)
-        shown = ", ".join(str(row + 1) for row in sorted(rows.tolist())[:most])
-        more = f" and {len(rows) - most} more" if len(rows) > most else ""
-        first = f"; the first is {self.train.origin.place(int(rows.min()), 'source')}" if self.train.origin else ""
-        return f"Its batch, in epoch {epoch}, is made of the training pairs {shown}{more}{first}."
-
-
-def digest_of(texts: Iterable[str]) -> str:
-    """Of texts and of where each ends."""
-    digest = hashlib.sha256()
-    for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
-
-
-def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
+def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> RunData:
     """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given."""
-    seed, layout = recipe.training.seed, recipe.data.layout
-    refuse_missing_files(recipe.data, ("train", "dev"))
-    train = load_pairs(recipe.data, "train", seed, known_labels(tokenizers))
-    tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs, labelled=layout == LABEL)
-    encoded = encode_pairs(train.pairs, tokenizers)
-    check_lengths(encoded, recipe, "train", train.origin)
-    training, text = recipe.training, layout == LABEL
-    sampler = BatchSampler(
-        *encoded.lengths(layout),
-        training.batch_tokens,
-        seed,
-        training.pool,
-        lambda row, side: place(row, "text" if text else side, "train", train.origin),
-    )
-    return Prepared(
-        recipe,
-        tokenizers,
-        Split(train.pairs, encoded, train.skipped, train.origin),
-        prepare_split(recipe, tokenizers, "dev"),
-        sampler,
-    )
+    return (prepare_text if recipe.data.task == TEXT else prepare_pairs)(recipe, tokenizers)
 
 
 def prepare_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
-    """One split, encoded. Errors: those of reading, and `DataError` for a pair longer than the model takes."""
-    split = read_split(recipe, tokenizers, name)
-    check_lengths(split.encoded, recipe, name, split.origin)
-    return split
-
-
-def read_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
-    """One split, encoded, of whatever lengths."""
-    loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))
-    return Split(loaded.pairs, encode_pairs(loaded.pairs, tokenizers), loaded.skipped, loaded.origin)
-
-
-def known_labels(tokenizers: Tokenizers | None) -> Labels | None:
-    """The label set, where there is one already."""
-    return tokenizers.target if tokenizers is not None and isinstance(tokenizers.target, Labels) else None
-
-
-def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin | None) -> None:
-    """Refuses a pair that is longer than the model takes, before any training. Errors: `DataError` naming its place."""
-    limit = recipe.model.max_len
-    if limit is None:
-        return
-    sides = ("source", "text" if recipe.data.layout == LABEL else "target")
-    for side, lengths in zip(sides, encoded.lengths(recipe.data.layout), strict=True):
-        if len(lengths) and lengths.max() > limit:
-            row = int((lengths > limit).argmax())
-            where = place(row, side, split, origin)
-            raise DataError(
-                f"{where} has {lengths[row]} tokens, but a sequence may have at most model.max_len={limit}, special "
-                f"ones included. Raise model.max_len to {lengths.max()}, or take the long pairs out."
-            )
-
-
-def place(row: int, side: str, split: str, origin: Origin | None) -> str:
-    """One side of a pair as a user finds it: file and line, or its number among those that a task has made."""
-    if origin is None:
-        return f"The {side} of pair {row + 1} of the {split} split"
-    return f"{origin.place(row, 'source' if side == 'text' else side)}: the {side}"
+    """One split, to be scored. Errors: those of reading, and `DataError` for what the model does not take."""
+    return (prepare_text_split if recipe.data.task == TEXT else prepare_pairs_split)(recipe, tokenizers, name)
 
 
 def model_config(recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:

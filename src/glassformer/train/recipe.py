@@ -15,7 +15,17 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, cast
 
-from glassformer.data.config import EQUAL_LENGTHS, LABEL, PAIRS, SPLITS, DataConfig, TokenizerConfig, unused
+from glassformer.data.config import (
+    EQUAL_LENGTHS,
+    LABEL,
+    PAIRS,
+    SPLITS,
+    TEXT,
+    TEXTS,
+    DataConfig,
+    TokenizerConfig,
+    unused,
+)
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
 from glassformer.foundation.typed import TYPED, annotations_of, check_types, is_of, types_in
@@ -31,6 +41,7 @@ from glassformer.train.settings import (
     DecodeConfig,
     TrainingConfig,
 )
+from glassformer.train.text_settings import check_text
 
 Section = TypeVar("Section")
 
@@ -81,6 +92,8 @@ class Recipe:
             )
         if self.data.layout == "encoder":
             self._check_blanks()
+        if self.data.task == TEXT:
+            check_text(self.data, self.tokenizer, self.model, self.training)
 
     def _check_blanks(self) -> None:
         """One stack reads source and blanks by one embedding, and is told how many blanks by the source alone."""
@@ -97,6 +110,8 @@ class Recipe:
             )
 
     def _check_metric(self, metric: str) -> None:
+        if self.data.task == TEXT:  # which `check_text` looks at
+            return
         tells_labels = self.data.layout == LABEL
         if metric in (ANSWER_METRICS if tells_labels else LABEL_METRICS):
             what, try_ = ("labels", "accuracy") if tells_labels else ("answers of several tokens", "exact_match")
@@ -214,9 +229,8 @@ def settings_of(recipe: Recipe) -> list[str]:
 
 def anchored(recipe: Recipe) -> Recipe:
     """The recipe with its data files as absolute paths, so that a run can be resumed from any folder."""
-    named = {
-        name: getattr(recipe.data, name) for split in SPLITS for name in (split, f"{split}_source", f"{split}_target")
-    }
+    files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
+    named = {name: getattr(recipe.data, name) for name in files}
     found = {name: str(Path(path).expanduser().absolute()) for name, path in named.items() if path is not None}
     return replace(recipe, data=replace(recipe.data, **found))
 

@@ -29,9 +29,9 @@ class Standing(NamedTuple):
     step: int
     best: Best
     data: dict[str, str]
-    """Digests of its data, by split; see `Prepared.fingerprints`."""
+    """Digests of its data, by split; see `RunData.fingerprints`."""
     sides: dict[str, str] = {}  # noqa: RUF012  (never changed)
-    """The same by split and side; see `Prepared.sides`. Empty in a checkpoint of an older version, as is `recipe`."""
+    """The same by split and side; see `RunData.sides`. Empty in a checkpoint of an older version, as is `recipe`."""
     recipe: dict[str, Any] = {}  # noqa: RUF012
     """Its settings, by their whole names; see `settings_by_name`."""
     skipped: int = 0

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 from glassformer.data.batch import Batch
@@ -17,7 +16,6 @@ from glassformer.store.lock import RunLock
 from glassformer.train.average import Average, averaged
 from glassformer.train.build import objective_of, optimizer_of
 from glassformer.train.distributed import ALONE, Ranks
-from glassformer.train.evaluate import evaluate_model
 from glassformer.train.events import (
     Evaluated,
     Event,
@@ -25,7 +23,6 @@ from glassformer.train.events import (
     Metric,
     Overflowed,
     Progress,
-    Sample,
     Skipped,
     Started,
     Stopped,
@@ -33,8 +30,8 @@ from glassformer.train.events import (
 from glassformer.train.loop import StepReport, compute_in, train_steps
 from glassformer.train.loss_scale import LossScale
 from glassformer.train.out_of_memory import memory_ran_out
-from glassformer.train.prepare import Prepared
 from glassformer.train.resumable import Best, Standing
+from glassformer.train.run_data import RunData
 from glassformer.train.savers import saver_of
 from glassformer.train.team import blame, is_sharded
 
@@ -53,7 +50,7 @@ class Session:
     def __init__(
         self,
         run: Path,
-        prepared: Prepared,
+        prepared: RunData,
         model: Transformer,
         notes: list[str],
         lock: RunLock,
@@ -160,35 +157,19 @@ class Session:
 
     def evaluate(self) -> Evaluated:
         """Scores the dev split, and remembers the score if it is the best so far."""
-        recipe, dev = self.recipe, self.prepared.dev
         # The blocks of a model that is cut have their weights in the arithmetic of training alone.
-        precision = recipe.training.precision if is_sharded(next(self.model.parameters())) else "float32"
+        precision = self.recipe.training.precision if is_sharded(next(self.model.parameters())) else "float32"
         with averaged(self.average, self.step), compute_in(precision, next(self.model.parameters()).device):
-            scores = evaluate_model(
-                self.model,
-                dev.encoded,
-                self.prepared.tokenizers,
-                [pair.target for pair in dev.pairs],
-                layout=recipe.data.layout,
-                max_new_tokens=recipe.decode.max_new_tokens,
-                batch_size=recipe.decode.batch_size,
-                as_text=recipe.data.task == "pairs",
-                objective=self.objective,
-                poll=self._poll,
-            )
+            scores = self.prepared.evaluate(self.model, self.objective, self._poll)
         if not math.isfinite(loss := float(scores.metrics["loss"])):
             raise DivergedError(
                 f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. "
                 f"{blame(self.model)} "
                 "Try a lower training.learning_rate or a longer training.warmup."
             )
-        samples = [
-            Sample(pair.source, pair.target, output)
-            for pair, output in islice(zip(dev.pairs, scores.outputs, strict=True), recipe.training.samples)
-        ]
         is_best = self.ranks.of_first(self._is_better(scores.metrics)) == 1.0
         self.best = Best(self.step, scores.metrics) if is_best else self.best._replace(since=self.best.since + 1)
-        return Evaluated(self.step, scores.metrics, samples, is_best)
+        return Evaluated(self.step, scores.metrics, scores.samples, is_best)
 
     def _updates(self) -> Iterator[StepReport]:
         if self._out_of_patience():  # a run that stopped for it, resumed

@@ -13,8 +13,8 @@ from glassformer.train.average import Average
 from glassformer.train.distributed import Ranks
 from glassformer.train.events import Saved, Unsaved
 from glassformer.train.optimizer import optimizer_state
-from glassformer.train.prepare import Prepared
 from glassformer.train.resumable import Standing
+from glassformer.train.run_data import RunData
 from glassformer.train.saving import Saver
 from glassformer.train.sharded import put_back, save_sharded
 from glassformer.train.team import is_sharded
@@ -29,7 +29,7 @@ class ShardedSaver(Saver):
     def __init__(
         self,
         run: Path,
-        prepared: Prepared,
+        prepared: RunData,
         model: Transformer,
         optimizer: torch.optim.Optimizer,
         best: int | None,
@@ -62,7 +62,7 @@ class Bystander(Saver):
 
 def saver_of(
     run: Path,
-    prepared: Prepared,
+    prepared: RunData,
     model: Transformer,
     optimizer: torch.optim.Optimizer,
     best: int | None,

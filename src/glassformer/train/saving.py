@@ -18,9 +18,9 @@ from glassformer.store.snapshot import Snapshot, take_snapshot, write_snapshot
 from glassformer.train.average import Average, averaged, merged
 from glassformer.train.events import Saved, Unsaved
 from glassformer.train.optimizer import optimizer_state
-from glassformer.train.prepare import Prepared
 from glassformer.train.recipe import dumps_recipe
 from glassformer.train.resumable import Standing
+from glassformer.train.run_data import RunData
 
 
 class Job(NamedTuple):
@@ -43,7 +43,7 @@ class Saver:
     def __init__(
         self,
         run: Path,
-        prepared: Prepared,
+        prepared: RunData,
         model: Transformer,
         optimizer: torch.optim.Optimizer,
         best: int | None,

@@ -34,9 +34,10 @@ from glassformer.train.chosen import chosen
 from glassformer.train.distributed import ALONE, Ranks, device_of, notes_on
 from glassformer.train.optimizer import load_optimizer_state
 from glassformer.train.precision import choose_precision
-from glassformer.train.prepare import Prepared, model_config, prepare
+from glassformer.train.prepare import model_config, prepare
 from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe, override
 from glassformer.train.resumable import Best, Standing, refuse_other_model, standing
+from glassformer.train.run_data import RunData
 from glassformer.train.running import Session
 from glassformer.train.sharded import cut, parts_of
 
@@ -54,7 +55,7 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
     with recompute(model, recipe.training.recompute):
         precision, why = choose_precision(recipe.training.precision, model, few)
     precision = ranks.text_of_first(precision)  # each has measured
-    recipe = replace(recipe, training=replace(recipe.training, precision=precision, threads=threads))
+    recipe = replace(prepared.recipe, training=replace(recipe.training, precision=precision, threads=threads))
     _refuse_other_view(prepared, 0, ranks)
     with _locked(out, ranks) as lock:
         if ranks.first:
@@ -139,7 +140,7 @@ def _again(
     return session
 
 
-def _standing(prepared: Prepared) -> Standing:
+def _standing(prepared: RunData) -> Standing:
     """Before the first step."""
     return Standing(0, Best(), prepared.fingerprints(), prepared.sides(), settings_by_name(prepared.recipe))
 
@@ -161,7 +162,7 @@ def _model(run: Path, loaded: Loaded, recipe: Recipe, may_change: bool) -> Trans
     return model.to(next(loaded.model.parameters()).device).eval()
 
 
-def _fresh(recipe: Recipe, device: torch.device) -> tuple[Prepared, Transformer]:
+def _fresh(recipe: Recipe, device: torch.device) -> tuple[RunData, Transformer]:
     """The data, and the model before its first step: a function of the recipe alone."""
     prepared = prepare(recipe)
     return prepared, new_model(recipe, prepared.tokenizers).to(device)
@@ -172,7 +173,7 @@ def _cut(model: Transformer, recipe: Recipe, ranks: Ranks) -> Transformer:
     return cut(model, ranks, recipe.training.precision) if recipe.distributed.shard and ranks.count > 1 else model
 
 
-def _refuse_other_view(prepared: Prepared, step: int, ranks: Ranks) -> None:
+def _refuse_other_view(prepared: RunData, step: int, ranks: Ranks) -> None:
     """Refuse processes that do not see the same files."""
     for split, digest in prepared.fingerprints().items() if ranks.count > 1 else ():
         ranks.refuse_difference(f"the {split} data", int(digest[:12], 16))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
+from glassformer.decode.sampling import Sampling
 from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
@@ -125,16 +127,20 @@ class CheckpointConfig:
 
 
 @dataclass(frozen=True)
-class DecodeConfig:
-    """Settings of `[decode]`: how answers are written."""
+class DecodeConfig(Sampling):
+    """Settings of `[decode]`: how answers are written. Those of `Sampling` are among them."""
 
+    section: ClassVar[str] = "decode"
+
+    temperature: float = 0.0
+    """What logits are divided by before a token is drawn; 0: none is drawn, the likeliest is taken (greedy)."""
     max_new_tokens: int | None = None
     """Longest answer, in tokens; none: chosen from the length of the source."""
     batch_size: int = 128
     """Sequences decoded together."""
 
     def __post_init__(self) -> None:
-        check_types(self, "decode")
+        super().__post_init__()
         at_least(self, "decode", 1, "max_new_tokens", "batch_size")
         at_most(self, "decode", MOST, "max_new_tokens", "batch_size")
 

@@ -13,8 +13,9 @@ from glassformer.train.build import new_model, objective_of, optimizer_of
 from glassformer.train.find_rate import Found, find_learning_rate
 from glassformer.train.gradient_noise import Noise, gradient_noise
 from glassformer.train.loop import train_steps
-from glassformer.train.prepare import Prepared, prepare
+from glassformer.train.prepare import prepare
 from glassformer.train.recipe import Recipe
+from glassformer.train.run_data import RunData
 from glassformer.train.schedule import Schedule
 
 MEASURED = (0, 20, 100)
@@ -58,7 +59,7 @@ def noise_over(recipe: Recipe) -> Iterator[NoiseAt]:
         yield NoiseAt(until, noise, sum(objective(batch).n_targets for batch in following) / BATCHES)
 
 
-def _made(recipe: Recipe) -> tuple[Prepared, Transformer]:
+def _made(recipe: Recipe) -> tuple[RunData, Transformer]:
     """The data, and the model before its first step."""
     device, _ = choose_device(recipe.training.device)
     choose_threads(recipe.training.threads)

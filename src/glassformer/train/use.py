@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from glassformer.data.config import LABEL
+from glassformer.data.config import LABEL, LABELLED, TEXT
 from glassformer.data.dataset import places
 from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
@@ -17,7 +18,7 @@ from glassformer.foundation.runtime import choose_device, choose_threads, from_e
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.build import as_recipe, objective_of, refuse_changed
-from glassformer.train.evaluate import BY_LENGTH, evaluate_model
+from glassformer.train.evaluate import BY_LENGTH
 from glassformer.train.events import Metric
 from glassformer.train.other_data import refuse_unscorable
 from glassformer.train.passed_over import told
@@ -45,6 +46,8 @@ class Classified(NamedTuple):
     unknown: int
 
 
+NO_ANSWERS = {LABELLED: "gives labels", TEXT: "predicts running text"}
+"""The tasks that write no answers, and what they do."""
 Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
 
 
@@ -57,39 +60,40 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool 
     Of a classifier also `labels` and `confusion`, label by label. Of answers, where it is asked for, also `by_length`:
     exact match and number of the pairs whose source has so many tokens.
     """
-    if by_length and recipe.data.layout == LABEL:
-        raise ConfigError(f"Answers can be scored by length; {run} gives labels. Leave --by-length out.")
+    if by_length and recipe.data.task in NO_ANSWERS:
+        raise ConfigError(
+            f"Answers can be scored by length; {run} {NO_ANSWERS[recipe.data.task]}. Leave --by-length out."
+        )
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
-    loaded = _load(run, recipe)
+    loaded = load_run(run, recipe)
+    recipe = replace(recipe, training=replace(recipe.training, samples=0))
     data = prepare_split(recipe, loaded.tokenizers, split)
-    scores = evaluate_model(
-        loaded.model,
-        data.encoded,
-        loaded.tokenizers,
-        [pair.target for pair in data.pairs],
-        layout=recipe.data.layout,
-        max_new_tokens=recipe.decode.max_new_tokens,
-        batch_size=recipe.decode.batch_size,
-        as_text=recipe.data.task == "pairs",
-        objective=objective_of(loaded.model, recipe),
-    )
+    scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}
     return {**scores.metrics, **skipped, **tables}
 
 
-def translate(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> Iterator[Translated]:
+def translate(
+    run: Path, lines: Iterable[tuple[int, str]], batch_size: int, recipe: Recipe | None = None
+) -> Iterator[Translated]:
     """The best checkpoint's answer to each (number, line), in order, `batch_size` lines at a time.
 
+    `recipe` is the run's own with other decoding; none: as it is. A drawn answer hangs on its place among the lines.
     Errors: `DataError` naming the line that is longer than the model takes, after the answers to those before it.
     """
-    recipe = load_recipe(run / "recipe.toml")
+    recipe = recipe or load_recipe(run / "recipe.toml")
     if recipe.data.layout == LABEL:
         raise ConfigError(f"{run} gives a label to a text and writes no answers. Use glassformer classify {run}.")
-    loaded = _load(run, recipe)
-    most = recipe.decode.max_new_tokens
+    if recipe.data.task == TEXT:
+        raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
+    loaded = load_run(run, recipe)
+    most, answered = recipe.decode.max_new_tokens, 0
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
-        answers = answer(loaded.model, sources, max_new_tokens=most, batch_size=batch_size)
+        answers = answer(
+            loaded.model, sources, max_new_tokens=most, batch_size=batch_size, sampling=recipe.decode, first=answered
+        )
+        answered += len(sources)
         for source, each in zip(sources, answers, strict=True):
             cut = None if each.complete else _limit_in_words(each.limit, recipe, loaded)
             yield Translated(loaded.tokenizers.target.decode(each.ids), cut, source.count(UNK))
@@ -102,8 +106,9 @@ def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> It
     """
     recipe = load_recipe(run / "recipe.toml")
     if recipe.data.layout != LABEL:
-        raise ConfigError(f"{run} writes answers and gives no labels. Use glassformer translate {run}.")
-    loaded = _load(run, recipe)
+        verb = "generate" if recipe.data.task == TEXT else "translate"
+        raise ConfigError(f"{run} writes answers and gives no labels. Use glassformer {verb} {run}.")
+    loaded = load_run(run, recipe)
     target = loaded.tokenizers.target
     names = target.tokens(range(FIRST_LABEL, target.vocab_size))
     for texts in groups(_read(loaded, lines, LABEL), batch_size):
@@ -165,7 +170,8 @@ def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded) -> str:
     return f"{USUAL}, as decode.max_new_tokens is not set"
 
 
-def _load(run: Path, recipe: Recipe) -> Loaded:
+def load_run(run: Path, recipe: Recipe) -> Loaded:
+    """The best checkpoint of a run, on the device and with the threads that its recipe asks for."""
     device, _ = choose_device(recipe.training.device)
     choose_threads(from_environment()[0] or recipe.training.threads)  # training alone must have as many as before
     loaded = told(load(run, device=device))

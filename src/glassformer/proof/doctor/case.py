@@ -21,12 +21,14 @@ from glassformer.proof.check.table import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.build import as_recipe, new_model, objective_of, refuse_changed
 from glassformer.train.objective import Objective
-from glassformer.train.prepare import Split, read_split
+from glassformer.train.pairs_data import PairsSplit, read_pairs_split
 from glassformer.train.recipe import Recipe
 
 Pairs = list[tuple[list[int], list[int]]]
 """(source, target) as ids, without special tokens."""
 
+BLANKS = ("encoder", "masked")
+"""The layouts in which a stack that reads both ways fills places of its own row."""
 LONGEST = 12
 """Tokens on each side of what is probed with; more would only take longer."""
 
@@ -37,10 +39,13 @@ class Case:
     All of it is computed on the processor, and all but learning in float64, so that equal means equal.
     """
 
+    called = "pairs"
+    """What the rows of a batch are."""
+
     def __init__(self, run: Path, recipe: Recipe) -> None:
         self.run, self.recipe = run, recipe
         self.layout = recipe.data.layout
-        self._splits: dict[str, Split | str] = {}
+        self._splits: dict[str, PairsSplit | str] = {}
 
     # --- the model
 
@@ -88,7 +93,7 @@ class Case:
 
     # --- the data
 
-    def split(self, name: str) -> Split:
+    def split(self, name: str) -> PairsSplit:
         """One split, read and encoded. Errors: `NotTestedError` where its files are gone or cannot be read."""
         if name not in self._splits:
             self._splits[name] = self._read(name)
@@ -97,10 +102,10 @@ class Case:
             raise NotTestedError(found)
         return found
 
-    def _read(self, name: str) -> Split | str:
+    def _read(self, name: str) -> PairsSplit | str:
         try:
             self._refuse_missing(name)
-            return read_split(self.recipe, self.tokenizers, name)
+            return read_pairs_split(self.recipe, self.tokenizers, name)
         except GlassformerError as error:
             return f"the {name} pairs cannot be read: {error}"
 
@@ -135,7 +140,7 @@ class Case:
         pairs: Pairs = []
         for long, wide in lengths:
             read = [draw.choice(source) for _ in range(min(long, self.room))]
-            many = 1 if self.layout == LABEL else len(read) if self.layout == "encoder" else min(wide, self.room)
+            many = 1 if self.layout == LABEL else len(read) if self.layout in BLANKS else min(wide, self.room)
             pairs.append((read, [draw.choice(target) for _ in range(many)]))
         return self.batch(pairs)
 

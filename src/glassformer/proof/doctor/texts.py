@@ -10,7 +10,7 @@ from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.store.checkpoint import Loaded
-from glassformer.train.prepare import Split
+from glassformer.train.pairs_data import PairsSplit
 
 SAMPLE = 1000
 """Texts of a side that are sent through the tokenizer and back."""
@@ -71,7 +71,7 @@ def readable(case: Case) -> Iterator[Seen]:
     state = case.loaded.state if isinstance(case.loaded, Loaded) else {}
     saved = state.get("data")
     if isinstance(saved, dict) and {"train", "dev"} <= {each.split()[-1] for each in told}:
-        now = {"train": case.split("train").digest_of_ids(), "dev": case.split("dev").digest_of_texts()}
+        now = {"train": case.split("train").digest_of_ids(), "dev": case.split("dev").digest()}
         changed = [name for name in now if saved.get(name) != now[name]]
         if changed:
             yield Seen(f"the digest of {' and '.join(changed)} is another one; {found} pairs now", CHANGED)
@@ -139,7 +139,7 @@ def lengths(case: Case) -> Seen:
     return Seen(told, LONGER_THAN_EVER if beyond else None, serious=False)
 
 
-def known_splits(case: Case, names: Sequence[str]) -> Iterator[tuple[str, Split]]:
+def known_splits(case: Case, names: Sequence[str]) -> Iterator[tuple[str, PairsSplit]]:
     """The splits that can be read. Errors: `NotTestedError` where it is all of them that cannot."""
     found = 0
     reason = NotTestedError("there are no data")

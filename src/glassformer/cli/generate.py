@@ -1,0 +1,164 @@
+"""`glassformer generate RUN`: prompts in, texts out, written as they come."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.cli.settings import converted, kind_of
+from glassformer.cli.translate import UNKNOWN
+from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.train.recipe import Recipe, override
+
+if TYPE_CHECKING:
+    from glassformer.decode.stream import Piece
+
+SHORT = (
+    "max-new-tokens",
+    "temperature",
+    "top-k",
+    "top-p",
+    "min-p",
+    "typical-p",
+    "repetition-penalty",
+    "no-repeat-ngram",
+    "seed",
+)
+"""Settings of [decode] that are flags of this verb as well."""
+OF_DRAWS = {"top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
+"""What a greedy choice has no use for, and its value where it is off."""
+MOST_TEXTS = 100_000
+"""For one prompt."""
+SEPARATOR = b"---\n"
+
+
+def run(arguments: Arguments) -> int:
+    """Write texts to standard output as they come: prompt and continuation, or the answer; or JSON."""
+    folder = existing_run(str(arguments.target))
+    recipe = decoding(recipe_of(folder), arguments)
+    n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
+    prompts = prompts_of(arguments)
+    from glassformer.train.writing import Writer  # after the checks, as importing torch takes a second
+
+    writer = Writer(folder, recipe)
+    if unknown := writer.unknown(prompts):
+        which = f"prompt {', '.join(map(str, unknown[:5]))}" + (", ..." if len(unknown) > 5 else "")
+        print(f"{which}: {UNKNOWN.replace('the line', 'it')}.", file=sys.stderr)
+    pieces = in_order(writer.write(prompts, n, arguments.lists.get("stop", [])))
+    if "json" in arguments.options:
+        show_json(pieces, prompts, n)
+    else:
+        echoed = writer.continues and "no-prompt" not in arguments.options
+        show(pieces, prompts if echoed else [""] * len(prompts), n)
+    return 0
+
+
+def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
+    """The run's recipe with the decoding that was asked for.
+
+    Texts are drawn: where neither the recipe nor a flag gives a temperature, it is 1.
+    """
+    changes = dict(arguments.changes)
+    for name in [name for name in SHORT if name in arguments.options]:
+        place, kind, _ = kind_of("decode", name.replace("-", "_"), ("decode",))
+        if place in changes:
+            raise ConfigError(f"--{name} and --decode.{name} are the same setting. Give one of them.")
+        changes[place] = converted(place, kind, arguments.options[name])
+    if "greedy" in arguments.options:
+        if changes.get("decode.temperature"):
+            raise ConfigError(
+                "--greedy takes the likeliest token and draws none. Leave --temperature out, or --greedy."
+            )
+        changes = {f"decode.{name}": value for name, value in OF_DRAWS.items()} | changes | {"decode.temperature": 0.0}
+    elif recipe.decode.temperature == 0:
+        changes = {"decode.temperature": 1.0} | changes
+    return override(recipe, changes)
+
+
+def whole_number(name: str, given: str, most: int) -> int:
+    """What a flag that counts was given. Errors: `ConfigError` for anything but a whole number from 1 to `most`."""
+    if not given.isdecimal() or len(given) > 9 or not 1 <= int(given) <= most:
+        raise ConfigError(f"--{name} takes a whole number from 1 to {most}; got {given[:40]!r}. Try --{name} 3.")
+    return int(given)
+
+
+def prompts_of(arguments: Arguments) -> list[str]:
+    """The prompts: of `--prompt`, of each line of `--file`, or all of standard input but a line end behind it.
+
+    A terminal is not waited for: without a prompt it is the empty one.
+    """
+    given, file = arguments.options.get("prompt"), arguments.options.get("file")
+    if given is not None and file is not None:
+        raise ConfigError("--prompt is one prompt and --file one a line. Give one of them.")
+    if given is not None:
+        return [given]
+    if file is not None:
+        return read_lines(file)
+    if sys.stdin.isatty():
+        return [""]
+    data = sys.stdin.buffer.read(LONGEST_LINE + 1).removeprefix(MARK)
+    if len(data) > LONGEST_LINE:
+        raise DataError(
+            f"A prompt may have at most {LONGEST_LINE:,} bytes; standard input goes on. Give a shorter one."
+        )
+    return [decoded(data.removesuffix(b"\n").removesuffix(b"\r"), "Standard input")]
+
+
+def in_order(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The pieces of row 0 as they come, then all of row 1, and so on: rows are written together and read in turn."""
+    waiting: dict[int, list[Piece]] = {}
+    turn = 0
+    for piece in pieces:
+        waiting.setdefault(piece.row, []).append(piece)
+        while turn in waiting:
+            ready = waiting.pop(turn)
+            yield from ready
+            if not ready[-1].end:
+                break
+            turn += 1
+
+
+def show(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
+    """Each text behind its prompt, flushed piece by piece; a line `---` between two. It ends with a line end.
+
+    What is written when it is interrupted stays written.
+    """
+    out, row, last = sys.stdout.buffer, -1, b"\n"
+    try:
+        for piece in pieces:
+            text = piece.text.encode()
+            if piece.row != row:
+                row = piece.row
+                out.write(SEPARATOR if row else b"")
+                text, last = prompts[row // n].encode() + text, b""
+            if piece.end and not (text or last).endswith(b"\n"):
+                text += b"\n"
+            last = text or last
+            out.write(text)
+            out.flush()
+    finally:
+        if not last.endswith(b"\n"):
+            out.write(b"\n")
+            out.flush()
+
+
+def show_json(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
+    """One object a line for each text: prompt, text (without the prompt), tokens, and why it ended."""
+    text: list[str] = []
+    for piece in pieces:
+        text.append(piece.text)
+        if piece.end:
+            found = {
+                "prompt": prompts[piece.row // n],
+                "text": "".join(text),
+                "tokens": piece.tokens,
+                "end": piece.end,
+            }
+            sys.stdout.buffer.write(json.dumps(found, ensure_ascii=False).encode() + b"\n")
+            sys.stdout.buffer.flush()
+            text = []

@@ -1,0 +1,114 @@
+"""Files of running text: which a folder holds, and one of them open, plain or gzip, watched for changes.
+
+A text is read more than once (to measure it, to train a tokenizer, to make its tokens), so it must be a file that can
+be read again, and the same each time.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import NamedTuple
+
+from glassformer.data.lines import GZIP, no_such_file
+from glassformer.foundation.errors import DataError
+
+
+class Stamp(NamedTuple):
+    """What a file's state is known by: another size or time of its last change is another state."""
+
+    path: str
+    size: int
+    changed: int
+    """Nanoseconds."""
+
+
+def text_files(path: str | Path) -> list[Path]:
+    """The file, or all files of the folder and of those in it, sorted by name; hidden ones (".name") are no part of it.
+
+    Errors: `DataError` for what is neither file nor folder, and for a folder without a file.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    found = list(files_below(path))
+    if not found:
+        raise DataError(f"{path}: the folder has no file to read (hidden ones are not read). Name a folder of texts.")
+    return found
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """The files of a folder in sorted order, those of its folders in their place."""
+    try:
+        inside = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"{folder}: the folder cannot be read ({error.strerror}). Give a readable one.") from None
+    for each in inside:
+        if not each.is_dir():
+            yield each
+        elif each.is_symlink() and folder.resolve().is_relative_to(each.resolve()):
+            raise DataError(f"{each} leads back to a folder that it lies in, without end. Take this link out.")
+        else:
+            yield from files_below(each)
+
+
+def stamps(path: str | Path | None) -> tuple[Stamp, ...]:
+    """The state of each file of a text; none of the text that ships with Python. Errors: `DataError`."""
+    return () if path is None else tuple(stamp_of(each, checked(each)) for each in text_files(path))
+
+
+def checked(path: Path) -> os.stat_result:
+    """What the system says of a file. Errors: `DataError` where there is none that can be read again."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise no_such_file(path) from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: the file cannot be read ({error}). Give a readable text file.") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(
+            f"{path}: running text is read more than once, so it stands in a file, and this is a pipe or a device. "
+            "Write it into a file and name that."
+        )
+    return found
+
+
+def stamp_of(path: Path, found: os.stat_result) -> Stamp:
+    """The state of a file as the system has told it."""
+    return Stamp(str(path), found.st_size, found.st_mtime_ns)
+
+
+@contextmanager
+def opened(path: Path) -> Generator[BufferedReader, None, None]:
+    """The bytes of a file, unpacked if it is a gzip file, whatever its name.
+
+    Errors: `DataError` for a file that cannot be read, a damaged gzip file, and one that changed until the block ends.
+    """
+    checked(path)
+    try:
+        with path.open("rb") as file:
+            before = stamp_of(path, os.fstat(file.fileno()))
+            packed = file.read(len(GZIP)) == GZIP
+            file.seek(0)
+            yield BufferedReader(gzip.GzipFile(fileobj=file), 2**20) if packed else file  # pyright: ignore[reportArgumentType]
+            after = stamp_of(path, os.fstat(file.fileno()))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: the gzip file is damaged ({error}). Fetch or compress it again.") from None
+    except OSError as error:
+        raise DataError(f"{path}: the file cannot be read ({error.strerror}). Give a readable text file.") from None
+    if before != after:
+        raise changed_while_read(path)
+
+
+def changed_while_read(path: str | Path) -> DataError:
+    """What is said of a text that is another one than a moment ago."""
+    return DataError(
+        f"{path} changed while it was read, so what was learned from it would be of no state that it ever had. Wait "
+        "until it is written, or take a copy of it."
+    )

@@ -1,0 +1,86 @@
+"""Which stretches of a token file a step trains on, and which ones an evaluation reads: functions of numbers alone.
+
+Training: window `row` of step `step` follows from (seed, step, row), so that a run that resumes, or that is shared out
+to another number of processes, reads what it would have read.
+
+Evaluation: every token but the first, which nothing precedes, is scored exactly once. The first window scores all that
+it predicts; each later one begins `stride` tokens further on and scores the tokens behind those scored before, each of
+which it predicts from more than `window - stride` tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.foundation.errors import ConfigError, DataError
+
+Places = NDArray[np.int64]
+
+
+class Windows:
+    """The training windows of `n_tokens` tokens: `window` to read, and one more, as each token predicts the next."""
+
+    def __init__(self, n_tokens: int, window: int, order: str = "random", seed: int = 0) -> None:
+        if n_tokens <= window:
+            raise DataError(
+                f"A training window is data.window={window} tokens and the one behind them, but the training text has "
+                f"{n_tokens} tokens. Give a longer text, or set data.window to at most {n_tokens - 1}."
+            )
+        if seed < 0:
+            raise ConfigError(f"seed must be at least 0; got {seed}. Try seed=0.")
+        self.n_tokens, self.window, self.order, self.seed = n_tokens, window, order, seed
+        self.whole = (n_tokens - 1) // window
+        """Windows that stand one after the other, without a gap."""
+
+    def starts(self, step: int, rows: int) -> Places:
+        """[rows]: the first token of each window of this step (counted from 0)."""
+        assert min(step, rows - 1) >= 0, (step, rows)
+        if self.order == "random":
+            return self._random(step, rows)
+        number = np.arange(rows, dtype=np.int64) + step * rows
+        epoch, place = np.divmod(number, self.whole)
+        # each time around begins one token later, so that those behind the last whole window have their turn
+        return place * self.window + epoch % (self.n_tokens - self.whole * self.window)
+
+    def _random(self, step: int, rows: int) -> Places:
+        # Raw output of Philox: numpy promises it for all versions, which it does not for its integers.
+        random = np.random.Philox(np.random.SeedSequence((self.seed, step)))
+        return (random.random_raw(rows) % np.uint64(self.n_tokens - self.window)).astype(np.int64)
+
+
+class EvaluationWindow(NamedTuple):
+    """Tokens `start` to `stop` (not included) are read; of what follows each, tokens `scored` to `stop` count."""
+
+    start: int
+    stop: int
+    scored: int
+    """The first token that is scored here; the last one is that at `stop`."""
+
+
+def evaluation_windows(n_tokens: int, window: int, stride: int | None = None) -> Iterator[EvaluationWindow]:
+    """The windows in which each of the tokens 1 to n_tokens - 1 is scored once; a text shorter than a window is one.
+
+    `stride` is at most `window` and, where none, equal to it. Errors: `DataError` for fewer than two tokens.
+    """
+    if n_tokens < 2:
+        raise DataError(
+            f"A model is scored on the tokens that follow others, but this text has {n_tokens}. Give a longer one."
+        )
+    stride = stride or window
+    assert 1 <= stride <= window, (stride, window)
+    scored = 1
+    for start in range(0, n_tokens, stride):
+        stop = min(start + window, n_tokens - 1)
+        yield EvaluationWindow(start, stop, scored)
+        scored = stop + 1
+        if scored == n_tokens:
+            return
+
+
+def count_evaluation_windows(n_tokens: int, window: int, stride: int | None = None) -> int:
+    """How many `evaluation_windows` has."""
+    return 1 + -(-max(0, n_tokens - 1 - window) // (stride or window))

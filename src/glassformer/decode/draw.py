@@ -1,0 +1,105 @@
+"""From settings to tokens: filters in their order, then a draw by random numbers that belong to the row alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from glassformer.decode import filters, penalties
+from glassformer.decode.context import Choose, Context, Filter
+from glassformer.decode.sampling import Sampling
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.shapes import Float, Int, Tensor
+
+Uniforms = Callable[[Context], Sequence[float]]
+"""A number from [0, 1) for each row of a step."""
+
+AT_ONCE = 256
+"""Numbers of a row that are made together."""
+
+
+def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms | None = None) -> Choose:
+    """The choice that the settings describe, for `generate(choose=)`. The filters of `first` come before all others.
+
+    `uniforms` replaces the random numbers, which else are a pure function of (seed, number of the row, tokens
+    written): a row gets the same text in any batch. Errors while choosing: `ConfigError` where everything is
+    forbidden, `DataError` for logits that are no numbers.
+    """
+    steps = [*first, *filters_of(sampling)]
+    given = uniforms or (lambda context: own_uniforms(sampling.seed, context))
+
+    def choose(logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        check_numbers(logits, context)
+        for each in steps:
+            logits = each(logits, context)
+        check_possible(logits, context)
+        return logits.argmax(-1) if sampling.temperature == 0 else draw(logits, given(context))
+
+    return choose
+
+
+def filters_of(sampling: Sampling) -> list[Filter]:
+    """The filters that the settings ask for, in the order that they apply, without those that change nothing."""
+    s = sampling
+    asked: list[tuple[bool, Callable[[], Filter]]] = [
+        (s.min_new_tokens > 0, lambda: penalties.min_new_tokens(s.min_new_tokens)),
+        (s.repetition_penalty != 1, lambda: penalties.repetition_penalty(s.repetition_penalty)),
+        (s.frequency_penalty != 0, lambda: penalties.frequency_penalty(s.frequency_penalty)),
+        (s.presence_penalty != 0, lambda: penalties.presence_penalty(s.presence_penalty)),
+        (s.no_repeat_ngram is not None, lambda: penalties.no_repeat_ngram(s.no_repeat_ngram or 0)),
+        (s.temperature not in (0, 1), lambda: filters.temperature(s.temperature)),
+        (s.top_k is not None, lambda: filters.top_k(s.top_k or 0)),
+        (s.top_p != 1, lambda: filters.top_p(s.top_p)),
+        (s.typical_p != 1, lambda: filters.typical(s.typical_p)),
+        (s.min_p != 0, lambda: filters.min_p(s.min_p)),
+    ]
+    return [make() for wanted, make in asked if wanted]
+
+
+def draw(logits: Float[Tensor, "B V"], uniforms: Sequence[float]) -> Int[Tensor, " B"]:
+    """The first token, by id, at which the cumulative probability exceeds the row's number: inverse of the CDF.
+
+    In float64, so that a token of probability 1e-12 still comes once in 1e12 draws. One of probability 0 never comes.
+    """
+    mass = logits.double().softmax(-1).cumsum(-1)
+    at = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)[:, None]
+    return torch.searchsorted(mass / mass[:, -1:], at, right=True)[:, 0]
+
+
+def own_uniforms(seed: int, context: Context) -> list[float]:
+    """The number of each row at this step: a pure function of (seed, number of the row, tokens it has written)."""
+    places = (divmod(len(ids), AT_ONCE) for ids in context.written)
+    return [numbers(seed, row, block)[i] for row, (block, i) in zip(context.numbers, places, strict=True)]
+
+
+@lru_cache(maxsize=4096)
+def numbers(seed: int, row: int, block: int) -> list[float]:
+    """Numbers from [0, 1) with 53 bits, by Philox (Salmon et al. 2011) keyed with seed and row, counted by block."""
+    key = np.array([seed, row], np.uint64)
+    raw = np.random.Philox(key=key, counter=[0, block, 0, 0]).random_raw(AT_ONCE)
+    return ((raw >> np.uint64(11)) * 2.0**-53).tolist()
+
+
+def check_numbers(logits: Float[Tensor, "B V"], context: Context) -> None:
+    """Refuse logits that are NaN: nothing can be drawn from them. Errors: `DataError` naming the row."""
+    if bool((broken := logits.isnan().any(-1)).any()):
+        row = context.numbers[int(broken.int().argmax())]
+        raise DataError(f"The model's logits are no numbers (NaN) in row {row} (counted from 0). Are its weights?")
+
+
+def check_possible(logits: Float[Tensor, "B V"], context: Context) -> None:
+    """Refuse a row whose every token is forbidden. Errors: `ConfigError` naming the row and how far it had come."""
+    best = logits.max(-1).values
+    if bool((stuck := best.isneginf()).any()):
+        i = int(stuck.int().argmax())
+        raise ConfigError(
+            f"Each step needs a token that may come; after {len(context.written[i])} tokens of row "
+            f"{context.numbers[i]} (counted from 0) all are forbidden. Ban fewer, or raise no_repeat_ngram."
+        )
+    if bool((endless := best.isposinf()).any()):
+        row = context.numbers[int(endless.int().argmax())]
+        raise DataError(f"The model's logits are infinite in row {row} (counted from 0). Are its weights finite?")

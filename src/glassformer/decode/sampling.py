@@ -1,0 +1,86 @@
+"""The settings of a random choice: what is drawn from, and by which random numbers. Imports no torch.
+
+`decode/draw.py` makes of them what `generate` asks for a token at each step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glassformer.foundation.bounds import at_least, at_most, placed
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.typed import check_types
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen; a frozen value, checked when made.
+
+    The settings apply in this order: min_new_tokens, repetition, frequency and presence penalty, no_repeat_ngram; then
+    temperature, top_k, top_p, typical_p, min_p. At temperature 0 the likeliest token is taken, and the last four, which
+    leave tokens to draw from, are refused. Errors: `ConfigError`.
+    """
+
+    section: ClassVar[str] = ""
+
+    temperature: float = 1.0
+    """What logits are divided by before a token is drawn; 0: no draw, the likeliest token is taken."""
+    top_k: int | None = None
+    """Draw from that many likeliest tokens; none: from all."""
+    top_p: float = 1.0
+    """Draw from the fewest likeliest tokens that have this share of the probability; 1: from all."""
+    min_p: float = 0.0
+    """Draw from tokens that have at least this share of the likeliest one's probability; 0: from all."""
+    typical_p: float = 1.0
+    """Draw from tokens about as surprising as expected, which have this share of the probability; 1: from all."""
+    repetition_penalty: float = 1.0
+    """What logits of tokens that were read or written are divided by (below 0: multiplied); 1: none."""
+    frequency_penalty: float = 0.0
+    """Taken from the logit of a token for each time that it was written."""
+    presence_penalty: float = 0.0
+    """Taken from the logit of a token that was written."""
+    no_repeat_ngram: int | None = None
+    """No run of so many tokens is written twice; none: any may."""
+    min_new_tokens: int = 0
+    """Shortest answer, in tokens."""
+    seed: int = 1
+    """Fixes what is drawn: each answer has random numbers of its own, whatever it is written beside."""
+
+    def __post_init__(self) -> None:
+        check_types(self, self.section)
+        at_least(self, self.section, 0, "temperature", "min_p", "min_new_tokens", "seed")
+        at_least(self, self.section, 1, "top_k", "no_repeat_ngram")
+        at_most(self, self.section, 1, "top_p", "min_p", "typical_p")
+        at_most(self, self.section, 2**64 - 1, "seed")
+        at_most(self, self.section, 2**31 - 1, "top_k", "no_repeat_ngram", "min_new_tokens")
+        for name in ("top_p", "typical_p", "repetition_penalty"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(
+                    f"{placed(self.section, name)} must be above 0 and finite; got {getattr(self, name)}. "
+                    f"Try {name}=1.0, which changes nothing."
+                )
+        for name in ("frequency_penalty", "presence_penalty"):
+            if not math.isfinite(getattr(self, name)):
+                raise ConfigError(
+                    f"{placed(self.section, name)} must be a finite number; got {getattr(self, name)}. "
+                    f"Try {name}=0.0, which changes nothing."
+                )
+        self._check_use()
+
+    def _check_use(self) -> None:
+        """What leaves tokens to draw from would be ignored in silence where nothing is drawn."""
+        neutral = {"top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
+        given = [name for name, value in neutral.items() if getattr(self, name) != value]
+        if self.temperature == 0 and given:
+            name, value = given[0], getattr(self, given[0])
+            where = placed(self.section, "temperature")
+            raise ConfigError(
+                f"{placed(self.section, name)} says what tokens are drawn from, and {where}=0 draws none; got "
+                f"{name}={value}. Try {where}=1.0, or leave {name} out."
+            )
+
+
+GREEDY = Sampling(temperature=0.0)
+"""The likeliest token at each step."""

@@ -1,0 +1,120 @@
+"""Text as it is written: the ids of a row become text piece by piece, whole characters only, up to a stop text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from glassformer.data.vocabulary import EOS, Tokenizer
+from glassformer.decode.context import Choose
+from glassformer.decode.generate import generate, greedy
+from glassformer.foundation.errors import ConfigError
+from glassformer.model.transformer import Transformer
+
+INCOMPLETE = "\ufffd"
+"""What a tokenizer of bytes writes for the first bytes of a character whose others are still to come."""
+ENDED, STOPPED, LIMITED = "eos", "stop", "max_new_tokens"
+
+
+class Piece(NamedTuple):
+    """More text of a row; joined, the pieces of a row are all that it wrote before its stop text."""
+
+    row: int
+    text: str
+    tokens: int
+    """How many the row has written so far, <eos> included."""
+    end: str = ""
+    """Why the row ended, with its last piece: "eos", "stop" or "max_new_tokens"."""
+
+
+class TextStream:
+    """Ids in, text out as soon as it is sure: no half character, and nothing that may turn out to be a stop text.
+
+    The tokenizer's promise that it leans on: the text of more ids begins with the text of fewer, but for a last U+FFFD.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = ()) -> None:
+        check_stops(stops)
+        self.tokenizer, self.stops = tokenizer, stops
+        self.ids: list[int] = []
+        self.stopped = False
+        """Whether a stop text came; it is told no more, nor is what follows."""
+        self._told = 0
+
+    def add(self, id: int) -> str:
+        """The text that is sure since the last id came."""
+        self.ids.append(id)
+        return self._tell(self.tokenizer.decode(self.ids).removesuffix(INCOMPLETE), last=False)
+
+    def end(self) -> str:
+        """What was held back, where no more ids come; bytes that are no character are U+FFFD."""
+        return self._tell(self.tokenizer.decode(self.ids), last=True)
+
+    def _tell(self, text: str, *, last: bool) -> str:
+        if self.stopped:
+            return ""
+        found = [(at + len(each), at) for each in self.stops if (at := text.find(each, self._told)) >= 0]
+        self.stopped = bool(found)  # by the one that is whole first, so that it hangs on no token's length
+        sure = min(found)[1] if found else len(text) - (0 if last else begun(text[self._told :], self.stops))
+        new = text[self._told : sure]
+        self._told = max(self._told, sure)
+        return new
+
+
+def begun(text: str, stops: Sequence[str]) -> int:
+    """How many characters at the end of `text` a stop text may begin with; the most of all stop texts."""
+    return max(
+        (n for each in stops for n in range(1, min(len(each), len(text) + 1)) if text.endswith(each[:n])), default=0
+    )
+
+
+def write(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    *,
+    sources: Sequence[Sequence[int]] | None = None,
+    prompts: Sequence[Sequence[int]] | None = None,
+    max_new_tokens: int | Sequence[int],
+    choose: Choose = greedy,
+    stops: Sequence[str] = (),
+    max_context: int | None = None,
+    drop: int = 1,
+    numbers: Sequence[int] | None = None,
+    poll: Callable[[], None] | None = None,
+) -> Iterator[Piece]:
+    """The text of each row of `generate`, as it is written; all but `stops` and `poll` is as there.
+
+    A row ends where one of `stops` comes, whatever tokens it is made of; the stop text is left out. Every row ends
+    with one piece that says why. `poll` is called at each step; what it raises ends the writing.
+    """
+    n_rows = len((prompts if sources is None else sources) or ())
+    streams = [TextStream(tokenizer, stops) for _ in range(n_rows)]
+    limits = list(max_new_tokens) if isinstance(max_new_tokens, Sequence) else [max_new_tokens] * n_rows
+    for step in generate(
+        model,
+        sources=sources,
+        prompts=prompts,
+        max_new_tokens=max_new_tokens,
+        choose=choose,
+        stop=lambda row, _: streams[row].stopped,
+        max_context=max_context,
+        drop=drop,
+        numbers=numbers,
+    ):
+        if poll is not None:
+            poll()
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            stream = streams[row]
+            text = stream.add(token)
+            tokens = len(stream.ids)
+            if not stream.stopped and (token == EOS or tokens >= limits[row]):
+                text += stream.end()
+                yield Piece(row, text, tokens, STOPPED if stream.stopped else ENDED if token == EOS else LIMITED)
+            elif text or stream.stopped:
+                yield Piece(row, text, tokens, STOPPED if stream.stopped else "")
+
+
+def check_stops(stops: Sequence[str]) -> None:
+    """Refuse a stop text without characters, which would stop every text at once. Errors: `ConfigError`."""
+    if any(not each for each in stops):
+        raise ConfigError("A stop text has at least one character; got ''. Leave it out.")

@@ -1,0 +1,208 @@
+"""What a run on running text learns from: token files, and windows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from glassformer.data.batch import Batch
+from glassformer.data.config import TEXTS
+from glassformer.data.corpus import Part, has_documents, read_parts
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.token_cache import tokens_of
+from glassformer.data.token_file import TokenFile
+from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.vocabulary import Tokenizer
+from glassformer.data.windows import Windows, count_evaluation_windows
+from glassformer.decode.answer import nothing
+from glassformer.foundation.errors import ConfigError
+from glassformer.model.transformer import Transformer
+from glassformer.train.objective import Objective
+from glassformer.train.recipe import Recipe
+from glassformer.train.run_data import RunData, Scored, Split, Summary
+from glassformer.train.text_batches import Reader, reader_of
+from glassformer.train.text_samples import text_samples
+from glassformer.train.text_score import text_scores
+from glassformer.train.text_settings import places
+
+SCORED_WITH = 0
+"""The seed of what is hidden in an evaluation, whatever the run's: so two runs are asked the same."""
+
+
+@dataclass(frozen=True)
+class TextSplit(Split):
+    """The tokens of one split."""
+
+    tokens: TokenFile
+    name: str
+    """The file or folder of the text, as a user gave it."""
+    skipped: int
+    """Empty documents, left out as asked."""
+    told: tuple[str, ...] = ()
+    """What the user should know of its reading."""
+
+    def digest(self) -> str:
+        """SHA-256 of the text and of where its documents end."""
+        return self.tokens.counts.sha256
+
+    def score(
+        self,
+        model: Transformer,
+        recipe: Recipe,
+        tokenizers: Tokenizers,
+        objective: Objective,
+        poll: Callable[[], None] = nothing,
+    ) -> Scored:
+        """As `text_scores` and `text_samples` say."""
+        reader = reader_of(recipe.data, tokenizers.target, SCORED_WITH)
+        metrics = text_scores(model, self.tokens, reader, recipe.data, objective, poll)
+        return Scored(metrics, text_samples(model, self.tokens, reader, recipe, tokenizers.target, poll))
+
+
+@dataclass(frozen=True)
+class TextData(RunData):
+    """What a run on running text learns from."""
+
+    dev: TextSplit
+    train: TextSplit
+    windows: Windows
+    reader: Reader
+
+    @property
+    def rows(self) -> int:
+        """Windows in a batch."""
+        return self.recipe.training.batch_tokens // places(self.recipe.data)
+
+    @property
+    def epochs(self) -> float:
+        """How often the whole run sees the text, by count of tokens."""
+        return self.recipe.training.steps * self.rows / self.windows.whole
+
+    def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
+        """The epoch and the batch of each step after `start`; an epoch is as many tokens as the text has."""
+        step = start
+        while True:
+            yield self.epoch(step), self._batch(step, self.rows)
+            step += 1
+
+    def epoch(self, step: int) -> int:
+        """That of a step, counted from 0."""
+        return step * self.rows // self.windows.whole
+
+    def named_batch(self, step: int, most: int = 8) -> str:
+        """By the places of its windows."""
+        starts = self.windows.starts(step - 1, self.rows)
+        shown = ", ".join(f"{start:,}" for start in sorted(starts.tolist())[:most])
+        more = f" and {len(starts) - most} more" if len(starts) > most else ""
+        return (
+            f"Its batch, in epoch {self.epoch(step - 1)}, is made of the windows of {self.train.name} that begin at "
+            f"the tokens {shown}{more} (counted from 0)."
+        )
+
+    def extremes(self) -> list[Batch]:
+        """All windows are of one length."""
+        return [self._batch(0, 1)]
+
+    def largest(self) -> list[Batch]:
+        """All batches are of one size, or nearly."""
+        return [self._batch(0, self.rows)]
+
+    def summary(self) -> Summary:
+        """The windows in figures."""
+        data = self.recipe.data
+        batches, first = -(-self.windows.whole // self.rows), self._batch(0, self.rows)
+        return Summary(
+            what="windows",
+            samples=self.windows.whole,
+            dev_samples=count_evaluation_windows(len(self.dev.tokens), data.window, data.stride),
+            tokens=first.n_tokens * batches,
+            longest=data.window,
+            batches=batches,
+            padding=first.pad_share,
+            epochs=self.epochs,
+        )
+
+    def notes(self) -> list[str]:
+        """Sizes of the texts, the vocabulary, and the windows."""
+        vocabulary = f"a vocabulary of {self.tokenizers.target.vocab_size:,} tokens"
+        lines = [
+            f"data: {described(self.train)} to train on; {described(self.dev)} as dev text; {vocabulary}",
+            f"batches: {self.rows:,} windows of {self.recipe.data.window:,} tokens, {self.recipe.data.order}; "
+            f"{self.windows.whole:,} windows an epoch, {self.epochs:.2f} epochs in the run",
+        ]
+        for name, split in (("training", self.train), ("dev", self.dev)):
+            lines += split.told
+            if split.skipped:
+                lines.append(f"skipped: {split.skipped:,} empty {name} documents, as data.skip_empty asks")
+            if unknown := split.tokens.counts.n_unknown:
+                share = unknown / len(split.tokens)
+                lines.append(f"unknown: {unknown:,} tokens of the {name} text ({share:.1%}) are <unk>")
+        return lines
+
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of the two texts; the vocabulary and all settings are compared besides."""
+        return {"train": self.train.digest(), "dev": self.dev.digest()}
+
+    def sides(self) -> dict[str, str]:
+        """A split has one side, its text."""
+        return {f"{name} text": digest for name, digest in self.fingerprints().items()}
+
+    def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
+        """The text of a split, which has changed as a whole."""
+        changed = self.train if split == "train" else self.dev
+        return f"the contents of the {'training' if split == 'train' else split} text ({changed.name})"
+
+    def settings(self, split: str) -> list[str]:
+        """The text's own, and where dev is the end of the training text, that of the latter."""
+        own = split == "train" or self.recipe.data.dev_text is not None
+        return [f"data.{TEXTS[split if own else 'train']}"]
+
+    def _batch(self, step: int, rows: int) -> Batch:
+        starts = self.windows.starts(step, rows)
+        return self.reader.batch(self.train.tokens, starts, self.recipe.data.window, step=step)
+
+
+def described(split: TextSplit) -> str:
+    """How large a split is."""
+    counts = split.tokens.counts
+    documents = f" in {counts.n_documents:,} documents" if counts.documents else ""
+    return f"{counts.n_tokens:,} tokens ({counts.n_bytes:,} bytes){documents} of {split.name}"
+
+
+def prepare_text(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TextData:
+    """Reads the training and the dev text; trains a tokenizer on the former unless it is given.
+
+    Errors: `DataError` of reading, and for a training text shorter than a window.
+    """
+    parts = read_parts(recipe.data, ("train", "dev"))
+    recipe = replace(recipe, data=replace(recipe.data, documents=has_documents(recipe.data, parts["train"])))
+    tokenizers = tokenizers or text_tokenizers(recipe, parts["train"])
+    train, dev = (text_split(recipe, tokenizers.target, parts[name]) for name in ("train", "dev"))
+    windows = Windows(len(train.tokens), recipe.data.window, recipe.data.order, recipe.training.seed)
+    reader = reader_of(recipe.data, tokenizers.target, recipe.training.seed)
+    return TextData(recipe, tokenizers, dev, train, windows, reader)
+
+
+def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:
+    """The tokens of one split. Errors: those of reading, and `ConfigError` where the recipe names no text for it."""
+    parts = read_parts(recipe.data, (name,))
+    if name not in parts:
+        raise ConfigError(
+            f"There is no {name} text. Name one by --data.text FILE, or score the dev text with --split dev."
+        )
+    return text_split(recipe, tokenizers.target, parts[name])
+
+
+def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
+    """The tokens of a part of a text, from the cache or new."""
+    told: list[str] = []
+    tokens = tokens_of(part, tokenizer, documents=has_documents(recipe.data, part), note=told.append)
+    return TextSplit(tokens, part.corpus.name, part.corpus.skipped, tuple(told))
+
+
+def text_tokenizers(recipe: Recipe, part: Part) -> Tokenizers:
+    """One tokenizer for both names, trained on a text."""
+    kind = TOKENIZERS[recipe.tokenizer.kind]
+    anywhere = recipe.tokenizer.kind in ("character", "byte")
+    tokenizer = kind.train(part.texts(anywhere), recipe.tokenizer)
+    return Tokenizers(tokenizer, tokenizer)

@@ -1,0 +1,132 @@
+"""How well a model predicts running text: every token of it, exactly once; or those that were hidden from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import groupby
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassformer.data.batch import Batch
+from glassformer.data.config import DataConfig
+from glassformer.data.token_file import TokenFile
+from glassformer.data.windows import EvaluationWindow, evaluation_windows
+from glassformer.decode.answer import nothing
+from glassformer.model.transformer import Transformer
+from glassformer.train.events import Metric
+from glassformer.train.objective import Objective, Targets, asked_for, loss_of
+from glassformer.train.text_batches import Reader
+
+PLACES = 8192
+"""Tokens that are scored at once: more would leave the processor's cache, and be no faster."""
+
+
+@torch.no_grad()
+def text_scores(
+    model: Transformer,
+    tokens: TokenFile,
+    reader: Reader,
+    data: DataConfig,
+    objective: Objective,
+    poll: Callable[[], None] = nothing,
+) -> dict[str, Metric]:
+    """`loss`: nats a target. `perplexity`: e to that. `n`: targets. `unknown`, if any: tokens that are <unk>.
+
+    Of next_token the whole text is scored, as `evaluation_windows` says, and there are figures that compare between
+    vocabularies; see `of_whole_text`. Of the other objectives windows stand one behind the other, and what is hidden
+    in them is the same at every evaluation. Of masked also `token_accuracy`, the share of hidden tokens that got the
+    highest score.
+    """
+    model.eval()
+    device = next(model.parameters()).device
+    total, n, right = 0.0, 0, 0
+    for batch, skip in batches(tokens, reader, data):
+        poll()
+        asked, there = behind(objective, skip), batch.to(device)
+        total += loss_of(model, there, asked).nll.item()
+        n += asked(batch).n_targets
+        if reader.objective == "masked":
+            right += n_right(model, there, asked)
+    metrics: dict[str, Metric] = {"loss": total / n, "perplexity": exponential(total / n)}
+    if reader.objective == "next_token":
+        metrics |= of_whole_text(total, tokens)
+    if reader.objective == "masked":
+        metrics["token_accuracy"] = right / n
+    unknown = {"unknown": tokens.counts.n_unknown} if tokens.counts.n_unknown else {}
+    return metrics | {"n": n} | unknown
+
+
+def of_whole_text(nats: float, tokens: TokenFile) -> dict[str, Metric]:
+    """What the whole text costs, by sizes that no tokenizer has a say in.
+
+    `bits_per_byte` (of UTF-8) and `bits_per_character`; all tokens are paid for, <bos> and <eos> too, but for the first
+    one, which nothing precedes. `word_perplexity`: e to the nats a word, between white space.
+    """
+    counts = tokens.counts
+    bits = nats / math.log(2)
+    return {
+        "bits_per_byte": bits / counts.n_bytes,
+        "bits_per_character": bits / counts.n_characters,
+        "word_perplexity": exponential(nats / counts.n_words),
+    }
+
+
+def batches(tokens: TokenFile, reader: Reader, data: DataConfig) -> Iterator[tuple[Batch, int]]:
+    """The windows of an evaluation, those of one shape together; and of how many of their first targets none counts."""
+    windows = evaluation_windows(len(tokens), data.window, data.stride)
+    row = 0
+    for (length, skip), alike in groupby(windows, shape_of):
+        for starts in in_rows(alike, length):
+            yield reader.batch(tokens, starts, length, rows=range(row, row + len(starts))), skip
+            row += len(starts)
+
+
+def shape_of(window: EvaluationWindow) -> tuple[int, int]:
+    """How many tokens it reads, and how many of those that it predicts have been scored before."""
+    return window.stop - window.start, window.scored - window.start - 1
+
+
+def in_rows(windows: Iterator[EvaluationWindow], length: int) -> Iterator[NDArray[np.int64]]:
+    """The starts of windows of this length, as many at a time as `PLACES` holds."""
+    rows = max(1, PLACES // length)
+    starts: list[int] = []
+    for window in windows:
+        starts.append(window.start)
+        if len(starts) == rows:
+            yield np.array(starts)
+            starts = []
+    if starts:
+        yield np.array(starts)
+
+
+def behind(objective: Objective, skip: int) -> Objective:
+    """The objective without its first `skip` targets in each row."""
+
+    def later(batch: Batch) -> Targets:
+        asked = objective(batch)
+        if not skip:
+            return asked
+        keep = torch.arange(asked.ids.shape[1], device=asked.ids.device).expand(asked.ids.shape) >= skip
+        return asked._replace(keep=keep if asked.keep is None else keep & asked.keep)
+
+    return later
+
+
+def n_right(model: Transformer, batch: Batch, objective: Objective) -> int:
+    """How many of the targets of a batch have the highest score."""
+    asked = objective(batch)
+    vectors, ids = asked_for(
+        model.hidden(asked.inputs, keep=asked.inputs_keep, documents=asked.documents, prefix=asked.prefix), asked
+    )
+    return int((model.head(vectors)[: len(ids)].argmax(-1) == ids).sum())
+
+
+def exponential(value: float) -> float:
+    """e^value; infinite where no float is as large."""
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,55 @@
+"""Settings of a run on running text that cannot be together. Imports no torch."""
+
+from __future__ import annotations
+
+import math
+
+from glassformer.data.config import TEXT, DataConfig, TokenizerConfig
+from glassformer.foundation.errors import ConfigError
+from glassformer.model.recipe import ModelRecipe
+from glassformer.train.settings import TrainingConfig
+
+
+def check_text(data: DataConfig, tokenizer: TokenizerConfig, model: ModelRecipe, training: TrainingConfig) -> None:
+    """Refuse what does not fit running text. Errors: `ConfigError` naming the setting and the way out."""
+    metrics = ("loss", "token_accuracy") if data.objective == "masked" else ("loss",)
+    if training.metric not in metrics:
+        raise ConfigError(
+            f"Of data.task={TEXT!r} with data.objective={data.objective!r} the best checkpoint is best by "
+            f"{' or '.join(metrics)}; got training.metric={training.metric!r}. Try training.metric='loss'."
+        )
+    if not tokenizer.shared or tokenizer.source_kind is not None:
+        name, value = ("shared", "False") if not tokenizer.shared else ("source_kind", repr(tokenizer.source_kind))
+        raise ConfigError(
+            f"Running text has one side and so one vocabulary; got tokenizer.{name}={value}. Leave it out."
+        )
+    if training.pool is not None:
+        raise ConfigError(
+            f"training.pool sorts samples by length, and windows have one length; got {training.pool}. Leave it out."
+        )
+    if data.stride is not None and data.objective != "next_token":
+        raise ConfigError(
+            f"data.stride belongs to data.objective='next_token', whose evaluation scores every token; got "
+            f"data.stride={data.stride} with data.objective={data.objective!r}. Leave it out."
+        )
+    if training.batch_tokens < (least := places(data)):
+        raise ConfigError(
+            f"A batch holds at least one window of data.window={data.window} tokens, {least} places with all that "
+            f"data.objective={data.objective!r} makes of it; got training.batch_tokens={training.batch_tokens}. Set "
+            f"it to at least {least}, or take a shorter window."
+        )
+    if model.max_len is not None and model.max_len < data.window:
+        raise ConfigError(
+            f"A window is read at once, and the model takes model.max_len={model.max_len} tokens; got data.window="
+            f"{data.window}. Set model.max_len to at least {data.window}, or take a shorter window."
+        )
+
+
+def places(data: DataConfig) -> int:
+    """About how many places a window takes in a batch, source and target together."""
+    if data.layout != "encoder-decoder":
+        return data.window
+    spans = math.ceil(data.mask_share * data.window / data.mean_span)
+    hidden = round(data.mask_share * data.window)
+    target = data.window if data.objective == "noise" else hidden + spans
+    return data.window - hidden + spans + 1 + target + 2

@@ -1,0 +1,108 @@
+"""A run that writes: what it reads around a prompt, how long its texts are, and which tokens it never writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from glassformer.data.config import LABEL
+from glassformer.data.text_settings import TEXT
+from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP, UNK
+from glassformer.decode.answer import limit_of, nothing
+from glassformer.decode.draw import chooser
+from glassformer.decode.penalties import logit_bias
+from glassformer.decode.stream import Piece, check_stops, write
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.train.recipe import Recipe
+from glassformer.train.use import load_run
+
+USUAL_TOKENS = 200
+"""Of a text that goes on from a prompt, where nothing else is asked for."""
+
+
+class Writer:
+    """The best checkpoint of a run, ready to go on from prompts, or to answer them where it has an encoder."""
+
+    def __init__(self, run: Path, recipe: Recipe) -> None:
+        """`recipe` is the run's own, with other decoding. Errors: `ConfigError` for a run that writes no text."""
+        if recipe.data.layout in ("encoder", "masked", LABEL):
+            verb = {LABEL: "classify", "encoder": "translate"}.get(recipe.data.layout, "evaluate")
+            raise ConfigError(
+                f"{run} reads both ways (data.layout={recipe.data.layout!r}) and writes no text from left to right. "
+                f"Use glassformer {verb} {run}."
+            )
+        self.recipe = recipe
+        loaded = load_run(run, recipe)
+        self.model, self.tokenizers = loaded.model, loaded.tokenizers
+        self.continues = self.model.encoder is None
+        """Whether a text goes on from its prompt; else it is an answer to it."""
+        data = recipe.data
+        self.documents = data.task != TEXT or data.documents is not False
+        limits = [data.window if data.task == TEXT else None, self.model.config.stack.max_len]
+        self.max_context = min((each for each in limits if each is not None), default=None) if self.continues else None
+
+    def unknown(self, prompts: Sequence[str]) -> list[int]:
+        """The numbers, from 1, of the prompts that hold what the vocabulary lacks; the model reads <unk> there."""
+        return [number for number, each in enumerate(prompts, 1) if UNK in self.tokenizers.source.encode(each)]
+
+    def write(
+        self,
+        prompts: Sequence[str],
+        n: int = 1,
+        stops: Sequence[str] = (),
+        poll: Callable[[], None] = nothing,
+    ) -> Iterator[Piece]:
+        """`n` texts for each prompt, piece by piece: row i * n + k is text k of prompt i.
+
+        As many rows as `decode.batch_size` are written together, which changes none. Errors: `DataError`, before
+        the first piece, for a prompt that is longer than the model reads, or empty where it must not be.
+        """
+        check_stops(stops)
+        ids = [self._ids(prompt, number) for number, prompt in enumerate(prompts, 1)]
+        decode, total = self.recipe.decode, len(ids) * n
+        choose = chooser(decode, [logit_bias(dict.fromkeys(self._never(), -math.inf))])
+        for first in range(0, total, decode.batch_size):
+            rows = range(first, min(first + decode.batch_size, total))
+            given = [ids[row // n] for row in rows]
+            asked = decode.max_new_tokens
+            for piece in write(
+                self.model,
+                self.tokenizers.target,
+                sources=None if self.continues else given,
+                prompts=given if self.continues else None,
+                max_new_tokens=(asked or USUAL_TOKENS)
+                if self.continues
+                else [limit_of(self.model, each, asked).tokens for each in given],
+                choose=choose,
+                stops=stops,
+                max_context=self.max_context,
+                drop=max(1, (self.max_context or 0) // 4),
+                numbers=rows,
+                poll=poll,
+            ):
+                yield piece._replace(row=first + piece.row)
+
+    def _ids(self, prompt: str, number: int) -> list[int]:
+        """What the model reads for a prompt. A text that is a document begins with <bos>."""
+        begin = [BOS] if self.continues and self.documents else []
+        ids = [*begin, *self.tokenizers.source.encode(prompt)]
+        if not ids:
+            why = "goes on from a text, as its data.documents is false" if self.continues else "answers a source"
+            raise DataError(f"This model {why}; prompt {number} is empty. Give a text, say with --prompt.")
+        of_model = self.model.config
+        limit = self.max_context if self.continues or of_model.encoder is None else of_model.encoder.max_len
+        length = len(ids) + (0 if self.continues else 1)
+        if limit is not None and length > limit:
+            setting = "data.window" if self.recipe.data.task == TEXT and self.continues else "model.max_len"
+            raise DataError(
+                f"A prompt may have at most {limit} tokens here ({setting}), special ones included; prompt {number} "
+                f"has {length}: {prompt[:40]!r}... Shorten it, or train with a larger {setting}."
+            )
+        return ids
+
+    def _never(self) -> list[int]:
+        """Special tokens that stand in no text; <eos> does, unless the model learned from text without ends."""
+        never = [PAD, BOS, UNK]
+        never += [SEP, BLANK] if self.continues else []
+        return never + ([EOS] if self.continues and not self.documents else [])

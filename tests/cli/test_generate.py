@@ -1,0 +1,232 @@
+"""`glassformer generate`: which prompt, which settings, and how texts appear, on a made-up writer and on a real run."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cli.conftest import Input
+from cli.test_end_to_end import TASK, TINY
+from glassformer.cli.generate import in_order
+from glassformer.cli.main import main
+from glassformer.decode.stream import Piece
+from glassformer.train.recipe import Recipe, dumps_recipe, override
+
+ENDINGS = {0: "eos", 1: "max_new_tokens", 2: "stop"}
+
+
+class Writing(ModuleType):
+    """In place of `glassformer.train.writing`: each text says its prompt backwards, a letter a piece."""
+
+    def __init__(self) -> None:
+        super().__init__("writing")
+        self.recipe: Recipe | None = None
+        self.asked: tuple[object, ...] = ()
+        self.continues = True
+        self.fails: BaseException | None = None
+        self.after = 99
+        self.Writer = self
+
+    def __call__(self, run: Path, recipe: Recipe) -> Writing:
+        self.recipe = recipe
+        return self
+
+    def unknown(self, prompts: list[str]) -> list[int]:
+        return [number for number, each in enumerate(prompts, 1) if "?" in each]
+
+    def write(self, prompts: list[str], n: int, stops: list[str]) -> Iterator[Piece]:
+        self.asked = (prompts, n, stops)
+        texts = [f"{text[::-1]}{k or ''}" for text in prompts for k in range(n)]
+        for place in range(max(map(len, texts)) + 1):
+            for row in range(len(texts)):
+                text = texts[row][place : place + 1]
+                if place <= len(texts[row]):
+                    self.after -= 1
+                    if not self.after and self.fails is not None:
+                        raise self.fails
+                    yield Piece(row, text, place + 1, "" if place < len(texts[row]) else ENDINGS[row % 3])
+
+
+@pytest.fixture
+def writing(monkeypatch) -> Writing:
+    fake = Writing()
+    monkeypatch.setitem(sys.modules, "glassformer.train.writing", fake)
+    return fake
+
+
+class Out:
+    """Standard output as bytes, and how often it was flushed."""
+
+    def __init__(self) -> None:
+        self.buffer = self
+        self.data, self.flushed = b"", 0
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+
+def test_a_prompt_and_its_text(run, writing, a_run):
+    answer = run("generate", "runs/old", "--prompt", "abc")
+    assert (answer.code, answer.out, answer.err) == (0, "abccba\n", "")
+    assert writing.asked == (["abc"], 1, [])
+    assert run("generate", "runs/old", "--prompt", "abc", "--no-prompt").out == "cba\n"
+    assert run("generate", "runs/old", "--prompt=").out == "\n"
+    writing.continues = False
+    assert run("generate", "runs/old", "--prompt", "abc").out == "cba\n"
+
+
+def test_texts_stand_one_after_the_other(run, writing, a_run):
+    assert run("generate", "runs/old", "--prompt", "ab", "--n", "3").out == "abba\n---\nabba1\n---\nabba2\n"
+    assert run("generate", "runs/old", "--prompt", "\na", "--n", "2", "--no-prompt").out == "a\n---\na\n1\n"
+
+
+def test_text_is_shown_as_it_comes(writing, a_run, monkeypatch):
+    out = Out()
+    monkeypatch.setattr(sys, "stdout", out)
+    assert main(["generate", "runs/old", "--prompt", "äöü"]) == 0
+    assert out.data.decode() == "äöüüöä\n"
+    assert out.flushed >= 4
+
+
+def test_all_of_standard_input_is_one_prompt(run, refused, writing, a_run, monkeypatch):
+    for data, prompt in ((b"\xef\xbb\xbfa\n\nb\r\n", "a\n\nb"), (b"", ""), (b"x", "x"), (b"x\n\n", "x\n")):
+        monkeypatch.setattr(sys, "stdin", Input(data))
+        assert run("generate", "runs/old").code == 0
+        assert writing.asked == ([prompt], 1, [])
+    monkeypatch.setattr(sys, "stdin", Input(b"", terminal=True))
+    assert run("generate", "runs/old").code == 0
+    assert writing.asked == ([""], 1, [])
+    for data, says in ((b"gr\xfcn", "byte 3"), (b"a\0b", "NUL"), (b"a" * (2**24 + 2), "at most 16,777,216 bytes")):
+        monkeypatch.setattr(sys, "stdin", Input(data))
+        assert says in refused("generate", "runs/old")
+
+
+def test_a_file_holds_one_prompt_a_line(run, refused, writing, a_run):
+    Path("prompts.txt").write_text("ab\nc\n", "utf-8")
+    answer = run(
+        "generate", "runs/old", "--file", "prompts.txt", "--n", "2", "--no-prompt", "--stop", "x", "--stop=y z"
+    )
+    assert writing.asked == (["ab", "c"], 2, ["x", "y z"])
+    assert answer.out == "ba\n---\nba1\n---\nc\n---\nc1\n"
+    assert "Give one of them" in refused("generate", "runs/old", "--file", "prompts.txt", "--prompt", "a")
+    assert "there is no such file" in refused("generate", "runs/old", "--file", "none.txt")
+
+
+def test_json(run, writing, a_run):
+    lines = run("generate", "runs/old", "--prompt", "é\n", "--n", "3", "--json").out.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"prompt": "é\n", "text": "\né", "tokens": 3, "end": "eos"},
+        {"prompt": "é\n", "text": "\né1", "tokens": 4, "end": "max_new_tokens"},
+        {"prompt": "é\n", "text": "\né2", "tokens": 4, "end": "stop"},
+    ]
+
+
+def test_what_the_vocabulary_lacks_is_said(run, writing, a_run):
+    assert "prompt 1: the vocabulary lacks a part of it" in run("generate", "runs/old", "--prompt", "a?").err
+
+
+@pytest.mark.parametrize(
+    ("of_run", "words", "expected"),
+    [
+        ({}, (), {"temperature": 1.0}),
+        ({}, ("--temperature", "0.5", "--top-k=9"), {"temperature": 0.5, "top_k": 9}),
+        ({}, ("--decode.temperature", "0.5", "--decode.typical-p", "0.9"), {"temperature": 0.5, "typical_p": 0.9}),
+        ({}, ("--greedy",), {"temperature": 0.0}),
+        ({"temperature": 0.7, "top_p": 0.9}, (), {"temperature": 0.7, "top_p": 0.9}),
+        ({"temperature": 0.7, "top_p": 0.9}, ("--greedy",), {"temperature": 0.0}),
+        ({"temperature": 0.7, "top_p": 0.9}, ("--top-p", "1"), {"temperature": 0.7}),
+        ({"max_new_tokens": 5}, ("--seed", "9"), {"temperature": 1.0, "seed": 9, "max_new_tokens": 5}),
+        ({}, ("--no-repeat-ngram", "3", "--min-p=0.1", "--repetition-penalty", "1.2", "--max-new-tokens", "7"),
+         {"temperature": 1.0, "no_repeat_ngram": 3, "min_p": 0.1, "repetition_penalty": 1.2, "max_new_tokens": 7}),
+    ],
+    ids=[str(i) for i in range(9)],
+)  # fmt: skip
+def test_settings(run, writing, of_run, words, expected):
+    recipe = override(Recipe("one"), {f"decode.{name}": value for name, value in of_run.items()})
+    Path("runs/one").mkdir(parents=True)
+    Path("runs/one/recipe.toml").write_text(dumps_recipe(recipe))
+    assert run("generate", "runs/one", "--prompt", "a", *words).code == 0
+    assert writing.recipe == override(Recipe("one"), {f"decode.{name}": value for name, value in expected.items()})
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--temperature", "-1"), "decode.temperature must be at least 0; got -1.0"),
+        (("--temperature", "nan"), "decode.temperature must be at least 0; got nan"),
+        (("--temperature", "0", "--top-k", "3"), "decode.top_k says what tokens are drawn from"),
+        (("--top-p", "0"), "decode.top_p must be above 0"),
+        (("--top-k", "x"), "takes a whole number or none; got 'x'"),
+        (("--n", "1000000000"), "--n takes a whole number from 1 to 100000"),
+        (("--n", "0"), "got '0'"),
+        (("--max-new-tokens", "0"), "decode.max_new_tokens must be at least 1"),
+        (("--seed", "-1"), "decode.seed must be at least 0"),
+        (("--greedy", "--temperature", "1"), "--greedy takes the likeliest token"),
+        (("--top-k", "3", "--decode.top-k", "4"), "--top-k and --decode.top-k are the same setting"),
+        (("--topk", "3"), "Did you mean '--top-k'?"),
+    ],
+    ids=[str(i) for i in range(12)],
+)
+def test_mistakes(refused, writing, a_run, words, says):
+    assert says in refused("generate", "runs/old", "--prompt", "a", *words)
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (ValueError("bug"), None)])
+def test_what_was_written_stays_and_ends_its_line(run, capsys, writing, a_run, error, code):
+    writing.fails, writing.after = error, 3
+    if code is None:
+        with pytest.raises(ValueError, match="bug"):
+            main(["generate", "runs/old", "--prompt", "abcdef"])
+        assert capsys.readouterr().out == "abcdeffe\n"
+    else:
+        answer = run("generate", "runs/old", "--prompt", "abcdef")
+        assert (answer.code, answer.out, answer.err) == (130, "abcdeffe\n", "glassformer: Stopped.\n")
+
+
+def test_rows_come_in_turn():
+    order = [(1, "a"), (0, "b"), (2, "c"), (2, "."), (1, "d"), (0, "."), (1, "."), (3, ".")]
+    pieces = [Piece(row, text, 1, "eos" if text == "." else "") for row, text in order]
+    told = ["".join(piece.text for piece in in_order(pieces[:n])) for n in range(len(pieces) + 1)]
+    assert told == ["", "", "b", "b", "b", "b", "b.ad", "b.ad.c.", "b.ad.c.."]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A finished run of the recipe `reverse`, made smaller: an encoder-decoder."""
+    out = tmp_path_factory.mktemp("trained") / "run"
+    assert main(["train", "reverse", *TINY, *TASK, "--out", str(out)]) == 0
+    return out
+
+
+def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):
+    words = ("generate", str(trained), "--prompt", "a b c d")
+    texts = run(*words, "--n", "4", "--seed", "3").out
+    assert texts == run(*words, "--n", "4", "--seed", "3", "--decode.batch-size", "3").out
+    assert texts != run(*words, "--n", "4", "--seed", "4").out
+    assert run(*words, "--seed", "3").out == texts[: texts.index("---")]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b c d\n")))
+    assert run(*words, "--greedy").out == run("translate", str(trained)).out
+    long = json.loads(run(*words, "--max-new-tokens", "2", "--json", "--decode.min-new-tokens", "2").out)
+    assert (long["tokens"], long["end"]) == (2, "max_new_tokens")
+    assert "a source; prompt 1 is empty" in refused("generate", str(trained), "--prompt", "")
+
+
+def test_who_reads_no_further_ends_it_quietly(trained):
+    """The reader of a pipe that goes away is no error to be told of."""
+    command = [sys.executable, "-m", "glassformer", "generate", str(trained), "--prompt", "a b", "--n", "3"]
+    ours, theirs = os.pipe()
+    os.close(ours)
+    answer = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(theirs)
+    assert (answer.returncode, answer.stderr) == (141, "")
