@@ -85,12 +85,11 @@ def test_a_run_that_started_from_another_resumes_without_it(before, tmp_path):
     assert f'start_from = "{before}"' in (run / "recipe.toml").read_text("utf-8")
     away = before.rename(before.parent / "away")
     try:
-        session = resume(run)
-        follow(session)
+        follow(resume(run))
     finally:
         away.rename(before)
     whole = trained(classifier(before), tmp_path / "whole")
-    assert_same(weights(session.model), weights(load(whole).model))
+    assert_same(weights(load(run).model), weights(load(whole).model))
 
 
 def test_other_labels_begin_with_a_fresh_head(before, tmp_path):
