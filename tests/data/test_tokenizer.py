@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import sys
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -28,9 +30,10 @@ from glassformer.data.tokenizer import (
     WordTokenizer,
     tokenizer_from_json,
 )
+from glassformer.data.whole_words import SPACE
 from glassformer.foundation.errors import DataError
 
-LOSSLESS = ["byte", "bpe"]
+LOSSLESS = ["byte", "bpe", "wordpiece", "unigram"]
 TEXTS = [
     "the cat sat on the mat",
     "der Hund schläft unter dem Tisch",
@@ -59,7 +62,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-TRAINED = {kind: TOKENIZERS[kind].train(TEXTS, TokenizerConfig(kind=kind, vocab_size=400)) for kind in TOKENIZERS}
+TRAINED = {kind: TOKENIZERS[kind].train(TEXTS, TokenizerConfig(kind=kind, vocab_size=600)) for kind in TOKENIZERS}
 
 
 def normal(kind: str, text: str) -> str:
@@ -86,7 +89,7 @@ def test_kind_is_the_name_in_the_registry(kind: str) -> None:
 @given(text=st.text(max_size=80))
 def test_any_text_comes_back_from_a_tokenizer_trained_on_it(text: str) -> None:
     for kind, cls in TOKENIZERS.items():
-        tokenizer = cls.train([text], TokenizerConfig(kind=kind, vocab_size=300))
+        tokenizer = cls.train([text], TokenizerConfig(kind=kind, vocab_size=600))
         ids = tokenizer.encode(text)
         assert tokenizer.decode(ids) == normal(kind, text)
         assert all(len(SPECIALS) <= id < tokenizer.vocab_size for id in ids)
@@ -104,6 +107,23 @@ def test_any_text_comes_back_from_a_lossless_tokenizer_that_never_saw_it(text: s
 def test_hard_texts_come_back(kind: str, text: str) -> None:
     tokenizer = TRAINED[kind] if kind in LOSSLESS else TOKENIZERS[kind].train([text], TokenizerConfig(kind=kind))
     assert tokenizer.decode(tokenizer.encode(text)) == normal(kind, text)
+
+
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_random_strings_come_back(count: int) -> None:
+    draw = random.Random(count)
+    texts = ["".join(map(chr, drawn_points(draw))) for _ in range(count)]
+    for kind in LOSSLESS:
+        rows = TRAINED[kind].encode_all(texts)
+        assert [TRAINED[kind].decode(ids) for ids in rows] == texts
+        assert min(map(min, filter(None, rows))) >= len(SPECIALS)
+
+
+def drawn_points(draw: random.Random) -> list[int]:
+    """Up to 40 code points: ASCII, white space, Latin, any of the first plane, any at all; no surrogate."""
+    spans = [(0, 128), (9, 33), (0x20, 0x250), (0x2000, 0x2070), (0, 0x10000), (0, 0x110000)]
+    points = [draw.randrange(*draw.choice(spans)) for _ in range(draw.randrange(41))]
+    return [point for point in points if not 0xD800 <= point <= 0xDFFF]
 
 
 def test_every_code_point_comes_back() -> None:
@@ -132,7 +152,13 @@ def test_naughty_strings_come_back(kind: str, shared: Callable[[str], Path]) -> 
         assert all(id >= len(SPECIALS) for id in ids)
 
 
-@pytest.mark.parametrize("text", [*SPECIALS, "".join(SPECIALS), "<pad> hello <eos>", " <blank>", "x<unk>y"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(*SPECIALS, "".join(SPECIALS), "<pad> hello <eos>", " <blank>", "x<unk>y"),
+        *("[MASK]", "[UNK][PAD]", "<|endoftext|>", "</s>", "##s", "a##s", "###", "\u2581", "\u0120\u010a", "<0x41>"),
+    ],
+)
 def test_special_tokens_typed_by_a_user_are_ordinary_text(kind: str, text: str) -> None:
     ids = TRAINED[kind].encode(text)
     assert ids
@@ -209,7 +235,7 @@ def test_json_holds_all_of_a_tokenizer(kind: str) -> None:
 
 
 def test_training_depends_on_the_texts_alone(kind: str) -> None:
-    config = TokenizerConfig(kind=kind, vocab_size=400)
+    config = TokenizerConfig(kind=kind, vocab_size=600)
     assert TOKENIZERS[kind].train(iter(TEXTS), config).to_json() == TRAINED[kind].to_json()
     if kind != "bpe":  # equal counts of pairs may be settled by the order of texts, so bpe promises less
         assert TOKENIZERS[kind].train(TEXTS[::-1], config).to_json() == TRAINED[kind].to_json()
@@ -218,6 +244,55 @@ def test_training_depends_on_the_texts_alone(kind: str) -> None:
 def test_encode_all_is_encode_of_each(kind: str) -> None:
     texts = [*TEXTS, *HARD]
     assert TRAINED[kind].encode_all(texts) == [TRAINED[kind].encode(text) for text in texts]
+
+
+@pytest.mark.parametrize("text", [*TEXTS, *HARD], ids=lambda text: repr(text[:12]))
+def test_word_starts_are_where_white_space_ends(kind: str, text: str) -> None:
+    """Told once more from the characters: the first, and each that is no white space behind one that is."""
+    tokenizer = TRAINED[kind] if kind in LOSSLESS else TOKENIZERS[kind].train([text], TokenizerConfig(kind=kind))
+    ids = tokenizer.encode(text)
+    starts = tokenizer.word_starts(ids)
+    if kind == "word":
+        assert starts == [True] * len(text.split())
+        return
+    expected, begun = [], 0
+    for place, id in enumerate(ids):
+        before = decoded_bytes(tokenizer, ids[:place]).decode(errors="ignore") if place < 40 else None
+        if before is None:
+            break
+        end = len(decoded_bytes(tokenizer, ids[: place + 1]).decode(errors="replace"))
+        begins = [at for at in range(begun, end) if at == 0 or (not text[at].isspace() and text[at - 1].isspace())]
+        expected.append(bool(begins))
+        begun = end
+        assert id >= len(SPECIALS)
+    assert starts[: len(expected)] == expected
+    assert len(starts) == len(ids)
+
+
+def decoded_bytes(tokenizer: Tokenizer, ids: list[int]) -> bytes:
+    """What the ids spell, as bytes: `tokens` shows those that are part of a character as \\xNN."""
+    if isinstance(tokenizer, CharacterTokenizer):
+        return tokenizer.decode(ids).encode()
+    pieces = tokenizer.pieces if isinstance(tokenizer, ByteTokenizer) else tokenizer._pieces
+    return b"".join(pieces[id] for id in ids)
+
+
+def test_word_starts_of_words_as_one_writes_them() -> None:
+    tokenizer = CharacterTokenizer.train(["ab\u3000 \n"], TokenizerConfig(kind="character"))
+    a, b, wide = (tokenizer.encode(each)[0] for each in ("a", "b", "\u3000"))
+    assert tokenizer.word_starts([a, b, wide, b, a]) == [True, False, False, True, False]
+    assert tokenizer.word_starts([BOS, a, b, EOS, b, UNK, PAD]) == [True, True, False, True, True, False, True]
+    assert tokenizer.word_starts([wide, wide]) == [True, False]
+    assert tokenizer.word_starts([]) == []
+    with pytest.raises(DataError, match="place 1"):
+        tokenizer.word_starts([a, 99])
+    assert ByteTokenizer().word_starts([6 + byte for byte in "a\u00a0b".encode()]) == [True, False, False, True]
+
+
+def test_white_space_is_pythons() -> None:
+    points = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point <= 0xDFFF]
+    found = {point for point in points if SPACE.search(point.encode())}
+    assert found == {point for point in points if point.isspace()}
 
 
 def test_unknown_words_and_characters_become_unk_one_for_one() -> None:
@@ -243,7 +318,10 @@ NOT_A_TOKENIZER = {
     "too deep": ("[" * 100_000, "nested too deep"),
     "no object": ("[1]", "type list"),
     "no kind": ("{}", "kind None"),
-    "unknown kind": ('{"kind": "unigram"}', "kind 'unigram'"),
+    "unknown kind": ('{"kind": "syllable"}', "kind 'syllable'"),
+    "a model of the library that no kind has": ('{"model": {"type": "WordLevel"}}', "'WordLevel'"),
+    "a model's name of the wrong type": ('{"model": {"type": ["BPE"]}}', "['BPE']"),
+    "a model of the wrong type": ('{"model": 7}', "no file of the `tokenizers` library"),
     "kind of the wrong type": ('{"kind": ["word"]}', "kind ['word']"),
     "other special tokens": ('{"kind": "word", "specials": ["<s>"], "entries": []}', "['<s>']"),
     "other special tokens of bytes": ('{"kind": "byte", "specials": ["<s>"]}', "['<s>']"),

