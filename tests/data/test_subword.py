@@ -275,7 +275,9 @@ CASES = [(kind, name, case) for kind in KINDS for name, case in FOREIGN.items()]
 CASES += [(kind, name, case) for (kind, name), case in FOREIGN_BY_KIND.items()]
 
 
-@pytest.mark.parametrize(("of", "case"), [(of, case) for of, _, case in CASES], ids=[f"{of}: {n}" for of, n, _ in CASES])
+@pytest.mark.parametrize(
+    ("of", "case"), [(of, case) for of, _, case in CASES], ids=[f"{of}: {n}" for of, n, _ in CASES]
+)
 def test_a_file_that_would_lose_text_is_refused(of: str, case: tuple[Callable[[dict[str, Any]], object], str]) -> None:
     edit, said = case
     with pytest.raises(DataError) as error:
@@ -285,7 +287,9 @@ def test_a_file_that_would_lose_text_is_refused(of: str, case: tuple[Callable[[d
 
 
 def test_deep_nesting_is_refused(kind: str) -> None:
-    text = trained(kind).to_json().replace('"normalizer": null', '"normalizer": ' + '{"a": ' * 50_000 + "1" + "}" * 50_000)
+    text = (
+        trained(kind).to_json().replace('"normalizer": null', '"normalizer": ' + '{"a": ' * 50_000 + "1" + "}" * 50_000)
+    )
     for read in (tokenizer_from_json, KINDS[kind].from_json):
         with pytest.raises(DataError, match="nested too deep"):
             read(text)
@@ -306,10 +310,7 @@ def test_scores_beyond_all_sums_lose_no_text() -> None:
 
     tokenizer = tokenizer_from_json(edited("unigram", sink))
     for text in ("lowest of the low", "x" * 500):
-        try:
-            assert tokenizer.decode(tokenizer.encode(text)) == text
-        except DataError as error:
-            assert "failed on this text" in str(error)
+        assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 def test_a_file_of_an_older_library_may_leave_out_what_that_did_not_write(kind: str) -> None:

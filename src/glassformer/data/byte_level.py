@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 
-from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from glassformer.data.config import MOST_ENTRIES
 from glassformer.data.vocabulary import SPECIALS, read_json, utf8
@@ -34,7 +34,7 @@ def cut_to_bytes() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 
-def untrained(model: object, cut: pre_tokenizers.PreTokenizer) -> Tokenizer:
+def untrained(model: models.Model, cut: pre_tokenizers.PreTokenizer) -> Tokenizer:
     """The library's tokenizer around a model: no normaliser, the six special tokens."""
     library = Tokenizer(model)
     library.pre_tokenizer = cut
@@ -43,7 +43,7 @@ def untrained(model: object, cut: pre_tokenizers.PreTokenizer) -> Tokenizer:
     return library
 
 
-def learn(library: Tokenizer, trainer: object, texts: Iterable[str]) -> Mapping[str, object]:
+def learn(library: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -> Mapping[str, object]:
     """The model that the library's trainer makes of texts, as JSON. Texts may be a stream: distinct words are kept."""
     with panics_are_errors():
         library.train_from_iterator((part for text in texts if utf8(text) for part in parts(text)), trainer)

@@ -88,7 +88,7 @@ def utf8(text: str) -> bytes:
 def check_ids_known(ids: Iterable[int], vocab_size: int) -> list[int]:
     """`ids` as a list. DataError for one outside the vocabulary, naming it and its place."""
     ids = list(ids)
-    if ids and not (0 <= min(ids) and max(ids) < vocab_size):
+    if ids and (min(ids) < 0 or max(ids) >= vocab_size):
         place, id = next((place, id) for place, id in enumerate(ids) if not 0 <= id < vocab_size)
         raise DataError(
             f"Ids of this tokenizer go from 0 to {vocab_size - 1}, but id {id} stands at place {place} "

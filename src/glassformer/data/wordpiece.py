@@ -1,4 +1,4 @@
-"""WordPiece (Schuster & Nakajima 2012; BERT's cut, Devlin et al. 2019): the longest known piece first, ## within a word.
+"""WordPiece (Schuster & Nakajima 2012), cut as BERT's (Devlin et al. 2019): longest piece first, ## within a word.
 
 Two things differ from BERT's, so that every text comes back: the pieces are of bytes and carry the white space before
 a word, and nothing becomes <unk>. The pieces are learned by the library, which merges the most frequent pair, as bpe.
@@ -16,8 +16,8 @@ from glassformer.data.vocabulary import SPECIALS, UNK
 if TYPE_CHECKING:
     import tokenizers
 
-LONGEST_WORD = 64
-"""Letters, which are bytes: a longer word is cut there, as the time to find its pieces grows with its length squared."""
+LONGEST_WORD = 32
+"""Letters, which are bytes: a longer word is cut there, as the time to find its pieces grows with the square."""
 
 
 class WordPieceTokenizer(Subword):
@@ -46,7 +46,7 @@ class WordPieceTokenizer(Subword):
 
         cut = pre_tokenizers.Sequence(
             [
-                pre_tokenizers.Split("#", "isolated"),  # or "###" typed by a user would be the piece that continues by "#"
+                pre_tokenizers.Split("#", "isolated"),  # or "###" in a text would be the piece that continues by "#"
                 byte_level.cut_to_bytes(),
                 pre_tokenizers.FixedLength(LONGEST_WORD),
             ]
