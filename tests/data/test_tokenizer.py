@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +29,6 @@ from glassformer.data.tokenizer import (
     WordTokenizer,
     tokenizer_from_json,
 )
-from glassformer.data.whole_words import SPACE
 from glassformer.foundation.errors import DataError
 
 LOSSLESS = ["byte", "bpe", "wordpiece", "unigram"]
@@ -245,55 +243,6 @@ def test_encode_all_is_encode_of_each(kind: str) -> None:
     assert TRAINED[kind].encode_all(texts) == [TRAINED[kind].encode(text) for text in texts]
 
 
-@pytest.mark.parametrize("text", [*TEXTS, *HARD], ids=lambda text: repr(text[:12]))
-def test_word_starts_are_where_white_space_ends(kind: str, text: str) -> None:
-    """Told once more from the characters: the first, and each that is no white space behind one that is."""
-    tokenizer = TRAINED[kind] if kind in LOSSLESS else TOKENIZERS[kind].train([text], TokenizerConfig(kind=kind))
-    ids = tokenizer.encode(text)
-    starts = tokenizer.word_starts(ids)
-    if kind == "word":
-        assert starts == [True] * len(text.split())
-        return
-    expected, begun = [], 0
-    for place, id in enumerate(ids):
-        before = decoded_bytes(tokenizer, ids[:place]).decode(errors="ignore") if place < 40 else None
-        if before is None:
-            break
-        end = len(decoded_bytes(tokenizer, ids[: place + 1]).decode(errors="replace"))
-        begins = [at for at in range(begun, end) if at == 0 or (not text[at].isspace() and text[at - 1].isspace())]
-        expected.append(bool(begins))
-        begun = end
-        assert id >= len(SPECIALS)
-    assert starts[: len(expected)] == expected
-    assert len(starts) == len(ids)
-
-
-def decoded_bytes(tokenizer: Tokenizer, ids: list[int]) -> bytes:
-    """What the ids spell, as bytes: `tokens` shows those that are part of a character as \\xNN."""
-    if isinstance(tokenizer, CharacterTokenizer):
-        return tokenizer.decode(ids).encode()
-    pieces = tokenizer.pieces if isinstance(tokenizer, ByteTokenizer) else tokenizer._pieces
-    return b"".join(pieces[id] for id in ids)
-
-
-def test_word_starts_of_words_as_one_writes_them() -> None:
-    tokenizer = CharacterTokenizer.train(["ab\u3000 \n"], TokenizerConfig(kind="character"))
-    a, b, wide = (tokenizer.encode(each)[0] for each in ("a", "b", "\u3000"))
-    assert tokenizer.word_starts([a, b, wide, b, a]) == [True, False, False, True, False]
-    assert tokenizer.word_starts([BOS, a, b, EOS, b, UNK, PAD]) == [True, True, False, True, True, False, True]
-    assert tokenizer.word_starts([wide, wide]) == [True, False]
-    assert tokenizer.word_starts([]) == []
-    with pytest.raises(DataError, match="place 1"):
-        tokenizer.word_starts([a, 99])
-    assert ByteTokenizer().word_starts([6 + byte for byte in "a\u00a0b".encode()]) == [True, False, False, True]
-
-
-def test_white_space_is_pythons() -> None:
-    points = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point <= 0xDFFF]
-    found = {point for point in points if SPACE.search(point.encode())}
-    assert found == {point for point in points if point.isspace()}
-
-
 def test_unknown_words_and_characters_become_unk_one_for_one() -> None:
     words = WordTokenizer.train(["a b c"], TokenizerConfig())
     assert words.encode("c  zebra\ta") == [8, UNK, 6]
@@ -310,44 +259,6 @@ def test_bytes_are_utf8() -> None:
     assert tokenizer.tokens([6 + 0xC3, 6 + 0x61]) == [r"\xc3", "a"]
     assert tokenizer.decode([6 + 0xC3, 6 + 0x61]) == "\ufffda"  # a model may write half a character
     assert tokenizer.decode([6 + 0xC3, BOS, 6 + 0xA9]) == "é"
-
-
-NOT_A_TOKENIZER = {
-    "no JSON": ("{", "cannot be read as JSON"),
-    "too deep": ("[" * 100_000, "nested too deep"),
-    "no object": ("[1]", "type list"),
-    "no kind": ("{}", "kind None"),
-    "unknown kind": ('{"kind": "syllable"}', "kind 'syllable'"),
-    "a model of the library that no kind has": ('{"model": {"type": "WordLevel"}}', "'WordLevel'"),
-    "a model's name of the wrong type": ('{"model": {"type": ["BPE"]}}', "['BPE']"),
-    "a model of the wrong type": ('{"model": 7}', "no file of the `tokenizers` library"),
-    "kind of the wrong type": ('{"kind": ["word"]}', "kind ['word']"),
-    "other special tokens": ('{"kind": "word", "specials": ["<s>"], "entries": []}', "['<s>']"),
-    "other special tokens of bytes": ('{"kind": "byte", "specials": ["<s>"]}', "['<s>']"),
-    "no entries": (json.dumps({"kind": "word", "specials": SPECIALS}), "list of strings"),
-    "an entry that is no string": (
-        json.dumps({"kind": "word", "specials": SPECIALS, "entries": [1]}),
-        "list of strings",
-    ),
-    "an entry of two words": (json.dumps({"kind": "word", "specials": SPECIALS, "entries": ["a", "b c"]}), "Entry 1"),
-    "an entry of two characters": (
-        json.dumps({"kind": "character", "specials": SPECIALS, "entries": ["ab"]}),
-        "Entry 0 of this character tokenizer, 'ab', is not one character",
-    ),
-    "an entry twice": (json.dumps({"kind": "word", "specials": SPECIALS, "entries": ["a", "a"]}), "repeat"),
-    "half a character": (
-        json.dumps({"kind": "character", "specials": SPECIALS, "entries": ["\ud800"]}),
-        "U+D800",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NOT_A_TOKENIZER)
-def test_what_is_no_tokenizer_is_refused(name: str) -> None:
-    text, said = NOT_A_TOKENIZER[name]
-    with pytest.raises(DataError) as error:
-        tokenizer_from_json(text)
-    assert said in str(error.value)
 
 
 def test_a_tokenizer_of_another_kind_is_refused(kind: str) -> None:
