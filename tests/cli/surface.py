@@ -21,7 +21,7 @@ def lines() -> Iterator[str]:
     yield "glassformer --help"
     yield "glassformer --version"
     for name, verb in VERBS.items():
-        yield f"glassformer {name} {verb.target or ''}".rstrip()
+        yield " ".join(filter(None, ("glassformer", name, verb.target, verb.second)))
         for option in (*verb.options, *COMMON):
             yield f"glassformer {name} --{option.name} {option.value or ''}".rstrip()
         for section in verb.sections:

@@ -16,6 +16,7 @@ class Arguments:
     """What was typed after a verb."""
 
     target: str | None = None
+    second: str | None = None
     options: dict[str, str] = field(default_factory=dict)
     """Flags by name; a switch that was given has the value ""."""
     lists: dict[str, list[str]] = field(default_factory=dict)
@@ -36,6 +37,9 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
+            if found.target is not None and verb.second is not None and found.second is None:
+                found.second = word
+                continue
             if verb.target is None or found.target is not None:
                 raise ConfigError(f"{word!r} is one word too many for `glassformer {name}`. {usage(name, verb)}")
             found.target = word
@@ -88,5 +92,6 @@ def dashed(names: Iterable[str]) -> list[str]:
 def usage(name: str, verb: Verb) -> str:
     """How the verb is called, in one line."""
     target = f" {verb.target}" if verb.target else ""
+    target += f" [{verb.second}]" if verb.second else ""
     settings = " [--section.key value]" if verb.sections else ""
     return f"Usage: glassformer {name}{target} [flags]{settings}"

@@ -50,6 +50,7 @@ EXAMPLES = {
         "glassformer ablate copy --vary model.positions=rotary,alibi --data.min-length 2 --data.max-length 16 "
         "--test data.min_length=17 --test data.max_length=32",
     ),
+    "data": ("glassformer data list", "glassformer data show multi30k", "glassformer data fetch tinyshakespeare"),
     "params": ("glassformer params runs/reverse", "glassformer params gpt2"),
     "doctor": ("glassformer doctor runs/reverse", "glassformer doctor runs/reverse --json"),
     "verify": ("glassformer verify", "glassformer verify --dtype float32 --json"),

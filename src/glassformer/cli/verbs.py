@@ -24,11 +24,13 @@ class Verb:
 
     summary: str
     target: str | None
-    """What stands after the verb: RECIPE, RUN, RUN|PRESET or FILE; none: nothing does."""
+    """What stands after the verb: RECIPE, RUN, RUN|PRESET, FILE or list|show|fetch; none: nothing does."""
     about: str
     options: tuple[Option, ...] = ()
     sections: tuple[str, ...] = ()
     """Sections of a recipe whose settings may be given as `--section.key value`."""
+    second: str | None = None
+    """What may stand behind the target; none: nothing does."""
 
 
 OUT = Option("out", "FOLDER", "Run folder to make (default: runs/NAME).")
@@ -87,6 +89,12 @@ SEED = Option("seed", "N", "Fixes what is drawn: the same text at every repetiti
 STOP = Option("stop", "TEXT", "End a text where this would come, and leave it out; repeatable.", repeats=True)
 NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of what is written.")
 JSON_TEXTS = Option("json", None, "One JSON object a line for each text: prompt, text, tokens, end.")
+
+DATA_FOLDER = Option(
+    "data-dir",
+    "FOLDER",
+    "Where data sets lie, each in a folder of its own (default: GLASSFORMER_DATA, else the user's).",
+)
 
 COMMON = (
     Option("help", None, "Show this help."),
@@ -178,6 +186,15 @@ VERBS: dict[str, Verb] = {
         "List every tensor of a run's model, or of a published one's shape (gpt2, bert-base, t5-small, llama-3-8b, "
         "notebook-004, ...), which takes no memory.",
         (JSON,),
+    ),
+    "data": Verb(
+        "public data sets by name: what there is, whose it is, fetch it",
+        "list|show|fetch",
+        "list: the data sets, and which are there. show NAME: licence, citation, files with addresses and hashes, and "
+        "the lines that train with it. fetch NAME: get the files that are not there, by https; an interrupted one goes "
+        "on, and none is kept whose SHA-256 is another. Nothing is unpacked; what is there, plain or as .gz, is used.",
+        (DATA_FOLDER, JSON),
+        second="NAME",
     ),
     "doctor": Verb(
         "find out what is wrong with a run",

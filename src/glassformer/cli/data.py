@@ -1,0 +1,129 @@
+"""`glassformer data list | show NAME | fetch NAME`: public data sets by name."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from glassformer.cli.arguments import Arguments
+from glassformer.data.catalogue import HERE, MISSING, DataSet, catalogue, data_folder, data_set
+from glassformer.foundation.errors import ConfigError, ResourceError
+from glassformer.foundation.registry import suggestion
+
+
+def run(arguments: Arguments) -> int:
+    """List what there is, or show or fetch one data set."""
+    folder = data_folder(arguments.options.get("data-dir"))
+    for_programs = "json" in arguments.options
+    if arguments.target == "list":
+        if arguments.second is not None:
+            raise ConfigError(
+                f"`glassformer data list` takes no name; got {arguments.second!r}. Leave it out, or use show."
+            )
+        return listed(folder, for_programs)
+    verbs = {"show": shown, "fetch": fetched}
+    if arguments.target not in verbs:
+        raise ConfigError(
+            f"{arguments.target!r} is nothing that data does. {suggestion(str(arguments.target), (*verbs, 'list'))}"
+        )
+    if arguments.second is None:
+        raise ConfigError(f"`glassformer data {arguments.target}` needs a name: {', '.join(catalogue())}.")
+    return verbs[arguments.target](data_set(arguments.second), folder, for_programs)
+
+
+def listed(folder: Path, for_programs: bool) -> int:
+    """A line for each data set: bytes, how many of its files are there, what it is."""
+    sets = list(catalogue().values())
+    if for_programs:
+        print(json.dumps({"folder": str(folder), "sets": [told(each, folder) for each in sets]}))
+        return 0
+    print(f"In {folder} (--data-dir or GLASSFORMER_DATA name another):")
+    for each in sets:
+        here = each.states(folder).count(HERE)
+        print(f"{each.name:16}{each.size:>12,} bytes  {here}/{len(each.files)} files here  {each.title}")
+    return 0
+
+
+def shown(each: DataSet, folder: Path, for_programs: bool) -> int:
+    """All that the catalogue says of a data set, and the lines that train with it."""
+    if for_programs:
+        print(json.dumps(told(each, folder)))
+        return 0
+    place = each.folder(folder)
+    print(f"{each.title}\nLicence: {each.licence}\nCitation: {each.citation}\nFiles in {place}:")
+    for file, state in zip(each.files, each.states(folder), strict=True):
+        print(f"  {file.name}  {file.size:,} bytes  {state}\n    {file.address}\n    SHA-256 {file.sha256}")
+    print("To train:")
+    for step in steps(each, folder):
+        print(f"  {step}")
+    return 0
+
+
+def fetched(each: DataSet, folder: Path, for_programs: bool) -> int:
+    """Fetch what is not there. A file with other bytes than the catalogue's is the user's, and stays."""
+    from glassformer.data.fetch import fetch  # here, as `list` and `show` need no network
+
+    place = each.folder(folder)
+    states = each.states(folder)
+    for file, state in zip(each.files, states, strict=True):
+        if state not in (HERE, MISSING):
+            raise ConfigError(
+                f"{place / file.name} is there with other bytes than the catalogue's. Move it away to fetch the "
+                "catalogue's, or choose another folder with --data-dir."
+            )
+    wanted = [file for file, state in zip(each.files, states, strict=True) if state == MISSING]
+    check_room(folder, sum(file.size for file in wanted))
+    for file in wanted:
+        shows = sys.stderr.isatty() and not for_programs
+        end = "\r" if shows else ""
+        for done in fetch(file, place):
+            if shows:
+                print(f"\r{file.name}: {done:,} of {file.size:,} bytes", end="", file=sys.stderr, flush=True)
+        print(f"{end}{file.name}: {file.size:,} bytes, SHA-256 as it should be", file=sys.stderr)
+    if for_programs:
+        print(json.dumps({**told(each, folder), "fetched": [file.name for file in wanted]}))
+        return 0
+    print(f"{each.name}: all {len(each.files)} files are in {place}, {len(wanted)} of them new. To train:")
+    for step in steps(each, folder):
+        print(f"  {step}")
+    return 0
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Refuse what the disk cannot hold, before anything is fetched."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
+    if (free := shutil.disk_usage(there).free) < needed:
+        raise ResourceError(
+            f"The files have {needed:,} bytes, but {there} has {free:,} free. Free some space, or choose another "
+            "folder with --data-dir."
+        )
+
+
+def told(each: DataSet, folder: Path) -> dict[str, object]:
+    """A data set for programs."""
+    files = [
+        {"name": file.name, "address": file.address, "size": file.size, "sha256": file.sha256, "state": state}
+        for file, state in zip(each.files, each.states(folder), strict=True)
+    ]
+    return {
+        "name": each.name,
+        "title": each.title,
+        "licence": each.licence,
+        "citation": each.citation,
+        "folder": str(each.folder(folder)),
+        "steps": steps(each, folder),
+        "files": files,
+    }
+
+
+def steps(each: DataSet, folder: Path) -> list[str]:
+    """The lines from the files to a run. A file that lies there packed is named as it lies."""
+    place = each.folder(folder)
+    lines = list(each.steps)
+    for file in each.files:
+        if not (place / file.name).is_file() and (place / f"{file.name}.gz").is_file():
+            lines = [f"{line} ".replace(f"/{file.name} ", f"/{file.name}.gz ").rstrip() for line in lines]
+    return [line.replace("{folder}", shlex.quote(str(place))) for line in lines]

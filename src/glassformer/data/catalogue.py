@@ -1,0 +1,135 @@
+"""Public data sets by name: addresses, sizes, hashes, licences and citations, from `catalogue.toml`; what is there."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import tomllib
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.registry import lookup
+
+HOST = "https://raw.githubusercontent.com"
+BLOCK = 2**16
+HERE, MISSING, DIFFERENT = "here", "missing", "different"
+"""States of a file: as the catalogue says, not there, or there with other bytes."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a data set."""
+
+    name: str
+    address: str
+    size: int
+    """Bytes."""
+    sha256: str
+
+    def __post_init__(self) -> None:
+        if Path(self.name).name != self.name or self.name in ("", ".", ".."):
+            raise ConfigError(
+                f"A file of a data set lies in the set's own folder; got {self.name!r}. Take a bare name."
+            )
+
+    def state(self, folder: Path) -> str:
+        """Of the file in a folder, plain or packed as NAME.gz: one of `HERE`, `MISSING`, `DIFFERENT`."""
+        found = MISSING
+        ways: tuple[tuple[str, Callable[[Path], BufferedIOBase]], ...] = (("", _plain), (".gz", _unpacked))
+        for ending, opened in ways:
+            path = folder / (self.name + ending)
+            if path.is_file():
+                if self.agrees(path, opened):
+                    return HERE
+                found = DIFFERENT
+        return found
+
+    def agrees(self, path: Path, opened: Callable[[Path], BufferedIOBase]) -> bool:
+        """Whether size and hash of what a file holds are those of the catalogue; of more bytes none are read."""
+        seen, digest = 0, hashlib.sha256()
+        try:
+            with opened(path) as file:
+                while seen <= self.size and (block := file.read(BLOCK)):
+                    seen += len(block)
+                    digest.update(block)
+        except (gzip.BadGzipFile, EOFError, zlib.error):
+            return False
+        return seen == self.size and digest.hexdigest() == self.sha256
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A public data set: what it is, whose, and how to train with it."""
+
+    name: str
+    title: str
+    licence: str
+    """As its source states it."""
+    citation: str
+    steps: tuple[str, ...]
+    """Lines for a shell, from its files to a run; `{folder}` is where the files lie."""
+    files: tuple[DataFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    def folder(self, data: Path) -> Path:
+        """Where its files lie in a folder of data sets."""
+        return data / self.name
+
+    def states(self, data: Path) -> list[str]:
+        """What is there of each file, in order."""
+        return [file.state(self.folder(data)) for file in self.files]
+
+
+@cache
+def catalogue() -> dict[str, DataSet]:
+    """All data sets by name."""
+    record = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text("utf-8"))
+    return {name: _data_set(name, entry) for name, entry in record.items()}
+
+
+def data_set(name: str) -> DataSet:
+    """The data set of a name. Errors: `ConfigError` with the nearest for one that there is not."""
+    return lookup(catalogue(), name, "NAME")
+
+
+def data_folder(asked: str | None) -> Path:
+    """Where data sets lie: as asked, else GLASSFORMER_DATA, else glassformer/data in the user's folder for data.
+
+    Errors: `ConfigError` for an empty name.
+    """
+    given = asked if asked is not None else os.environ.get("GLASSFORMER_DATA") or None
+    if given is not None:
+        if not given:
+            raise ConfigError("--data-dir names the folder of the data sets; got ''. Name one, or leave it out.")
+        return Path(given).expanduser()
+    home = os.environ.get("XDG_DATA_HOME") or ""
+    return (Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "share") / "glassformer" / "data"
+
+
+def _data_set(name: str, entry: dict[str, Any]) -> DataSet:
+    files = [
+        DataFile(
+            each["name"], f"{HOST}/{each['repository']}/{each['commit']}/{each['path']}", each["size"], each["sha256"]
+        )
+        for each in entry["files"]
+    ]
+    return DataSet(name, entry["title"], entry["licence"], entry["citation"], tuple(entry["steps"]), tuple(files))
+
+
+def _plain(path: Path) -> BufferedIOBase:
+    return path.open("rb")
+
+
+def _unpacked(path: Path) -> BufferedIOBase:
+    return gzip.GzipFile(path, "rb")

@@ -1,0 +1,106 @@
+"""`glassformer data`: what is listed, shown and fetched, and what a mistake is told."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from data.server import CONTENT, serving
+from glassformer.data import catalogue as names
+from glassformer.data.catalogue import DataFile, DataSet, catalogue
+
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def one(monkeypatch):
+    """A catalogue of one set, whose files a server on this machine has."""
+    with serving("well") as server:
+        files = tuple(DataFile(name, server.address, len(CONTENT), SHA256) for name in ("a.txt", "b.txt"))
+        found = DataSet(
+            "plays", "Some plays", "free", "Anon, 1600", ("glassformer train lm --data.text {folder}/a.txt",), files
+        )
+        for module in ("glassformer.data.catalogue", "glassformer.cli.data"):
+            monkeypatch.setattr(f"{module}.catalogue", lambda: {"plays": found})
+        yield server
+
+
+def test_list(run, monkeypatch):
+    monkeypatch.setenv("GLASSFORMER_DATA", "sets")
+    answer = run("data", "list")
+    first, *lines = answer.out.splitlines()
+    assert (answer.code, first.split()[1]) == (0, "sets")
+    assert [line.split()[0] for line in lines] == list(catalogue())
+    assert "0/9 files here" in lines[2]
+    told = json.loads(run("data", "list", "--json").out)
+    assert [each["name"] for each in told["sets"]] == list(catalogue())
+
+
+def test_show(run, one):
+    out = run("data", "show", "plays", "--data-dir", "my sets").out
+    for fact in ("Licence: free", "Anon, 1600", "missing", SHA256, one.address, "--data.text 'my sets/plays'/a.txt"):
+        assert fact in out
+    told = json.loads(run("data", "show", "plays", "--json").out)
+    assert [file["state"] for file in told["files"]] == ["missing", "missing"]
+    assert one.ranges == []
+
+
+def test_fetch_gets_what_is_not_there(run, one):
+    Path("sets/plays").mkdir(parents=True)
+    Path("sets/plays/a.txt").write_bytes(CONTENT)
+    told = json.loads(run("data", "fetch", "plays", "--data-dir", "sets", "--json").out)
+    assert told["fetched"] == ["b.txt"]
+    assert [file["state"] for file in told["files"]] == ["here", "here"]
+    assert len(one.ranges) == 1
+    again = run("data", "fetch", "plays", "--data-dir", "sets")
+    assert "all 2 files are in sets/plays, 0 of them new" in again.out
+    assert len(one.ranges) == 1
+
+
+def test_a_packed_file_is_named_as_it_lies(run, one):
+    Path("plays").mkdir()
+    Path("plays/a.txt.gz").touch()
+    assert "--data.text ./plays/a.txt.gz" in run("data", "show", "plays", "--data-dir", ".").out.replace(
+        " plays", " ./plays"
+    )
+
+
+def test_a_file_of_the_users_stays(refused, one):
+    Path("sets/plays").mkdir(parents=True)
+    Path("sets/plays/b.txt").write_text("mine")
+    assert "sets/plays/b.txt is there with other bytes" in refused("data", "fetch", "plays", "--data-dir", "sets")
+    assert Path("sets/plays/b.txt").read_text() == "mine"
+    assert one.ranges == []
+
+
+def test_too_small_a_disk_is_said_before(refused, one, monkeypatch):
+    monkeypatch.setattr("glassformer.cli.data.shutil.disk_usage", lambda _: type("Usage", (), {"free": 1_000}))
+    assert "The files have 512,000 bytes" in refused("data", "fetch", "plays", "--data-dir", "sets", code=5)
+    assert one.ranges == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "needs list, show NAME or fetch NAME"),
+        (("lst",), "Did you mean 'list'?"),
+        (("list", "scan"), "takes no name; got 'scan'"),
+        (("show",), "`glassformer data show` needs a name: tinyshakespeare"),
+        (("fetch", "scann"), "Did you mean 'scan'?"),
+        (("fetch", "scan", "trec"), "'trec' is one word too many"),
+        (("list", "--data-dir", ""), "--data-dir names the folder"),
+    ],
+)
+def test_mistakes(refused, words, said):
+    assert said in refused("data", *words)
+
+
+def test_a_second_word_belongs_to_no_other_verb(refused):
+    assert "'copy' is one word too many" in refused("train", "reverse", "copy")
+
+
+def test_the_real_catalogue_is_the_default():
+    assert names.catalogue() is catalogue()

@@ -1,0 +1,42 @@
+"""The faults of the catalogue of data sets and of fetching that the tests are known to catch."""
+
+from __future__ import annotations
+
+from mutant_runner import Mutant
+
+CAT, FET, CLI = "tests/data/test_catalogue.py", "tests/data/test_fetch.py", "tests/cli/test_data.py"
+
+# One row on two or three lines; the layout is a table's, not code's.
+# fmt: off
+ROWS: list[Mutant] = [
+    Mutant("a file of the right size is the right one", "data/catalogue.py",
+        "return seen == self.size and digest.hexdigest() == self.sha256", "return seen == self.size", CAT),
+    Mutant("a packed file is not seen", "data/catalogue.py", '("", _plain), (".gz", _unpacked)', '("", _plain),', CAT),
+    Mutant("a file may lie outside its set's folder", "data/catalogue.py",
+        'if Path(self.name).name != self.name or self.name in ("", ".", ".."):', "if False:", FET),
+    Mutant("a relative XDG_DATA_HOME is taken", "data/catalogue.py", "if Path(home).is_absolute() else", "if home else", CAT),
+    Mutant("--data-dir is not asked", "data/catalogue.py", "asked if asked is not None else", "", CAT),
+    Mutant("any address is fetched", "data/fetch.py", 'if parts.scheme == "https" or', "if parts.scheme or", FET),
+    Mutant("a redirect may lead anywhere", "data/fetch.py", "            check_address(newurl)\n", "            pass\n",
+        f"{FET}::test_a_server_that_sends_something_else"),
+    Mutant("a host is this machine by how its name begins", "data/fetch.py",
+        'return host == "localhost" or', 'return host.startswith("127.") or host == "localhost" or', FET),
+    Mutant("wrong bytes are kept", "data/fetch.py", "if found.hexdigest() != file.sha256:", "if False:", FET),
+    Mutant("a wrong part is gone on with for ever", "data/fetch.py", "        part.unlink()\n        raise", "        raise", FET),
+    Mutant("an interrupted file begins anew", "data/fetch.py",
+        '{"Range": f"bytes={have}-"} if have else {}', "{}", FET),
+    Mutant("bytes from the first are put behind a part", "data/fetch.py", "            have = _emptied(out)\n        announced", "            have += 0\n        announced", FET),
+    Mutant("a rest that begins elsewhere is taken", "data/fetch.py", "if not re.fullmatch(", "if False and not re.fullmatch(", FET),
+    Mutant("what is announced is not compared", "data/fetch.py", "have + int(announced) != file.size", "False", FET),
+    Mutant("a server may send without end", "data/fetch.py",
+        "            if have > file.size:\n                _emptied(out)", "            if False:\n                _emptied(out)", FET),
+    Mutant("a cut connection is the end", "data/fetch.py", "TRIES = 3", "TRIES = 0", FET),
+    Mutant("a link is written through", "data/fetch.py",
+        "if os.path.lexists(part) and (part.is_symlink() or not part.is_file()):", "if False:", FET),
+    Mutant("a full disk is a traceback", "data/fetch.py", "if error.errno not in FULL:", "if True:", FET),
+    Mutant("a file that fails leaves an empty part", "data/fetch.py", "part.stat().st_size == 0", "part.stat().st_size < 0", FET),
+    Mutant("what is there is fetched again", "cli/data.py", "strict=True) if state == MISSING]", "strict=True)]", CLI),
+    Mutant("a file of the user's is replaced", "cli/data.py", "if state not in (HERE, MISSING):", "if False:", CLI),
+    Mutant("every verb takes a second word", "cli/arguments.py", "and verb.second is not None and", "and", CLI),
+    Mutant("a folder with a space is two words", "cli/data.py", "shlex.quote(str(place))", "str(place)", CLI),
+]
