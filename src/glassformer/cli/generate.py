@@ -49,7 +49,8 @@ def run(arguments: Arguments) -> int:
     if unknown := writer.unknown(prompts):
         which = f"prompt {', '.join(map(str, unknown[:5]))}" + (", ..." if len(unknown) > 5 else "")
         print(f"{which}: {UNKNOWN.replace('the line', 'it')}.", file=sys.stderr)
-    pieces = in_order(writer.write(prompts, n, arguments.lists.get("stop", [])))
+    stops = arguments.lists.get("stop", [])
+    pieces = in_order(writer.write(prompts, n, stops, crop="crop" in arguments.options))
     if "json" in arguments.options:
         show_json(pieces, prompts, n)
     else:

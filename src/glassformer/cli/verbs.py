@@ -85,6 +85,7 @@ NGRAM = Option("no-repeat-ngram", "N", "No run of N tokens is written twice.")
 GREEDY = Option("greedy", None, "Take the likeliest token each time; nothing is drawn.")
 SEED = Option("seed", "N", "Fixes what is drawn: the same text at every repetition (default: the recipe's, else 1).")
 STOP = Option("stop", "TEXT", "End a text where this would come, and leave it out; repeatable.", repeats=True)
+CROP = Option("crop", None, "Read the end of a prompt that is longer than the model reads; else it is refused.")
 NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of what is written.")
 JSON_TEXTS = Option("json", None, "One JSON object a line for each text: prompt, text, tokens, end.")
 
@@ -142,6 +143,7 @@ VERBS: dict[str, Verb] = {
             GREEDY,
             SEED,
             STOP,
+            CROP,
             NO_PROMPT,
             JSON_TEXTS,
         ),

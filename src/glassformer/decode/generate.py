@@ -54,6 +54,7 @@ def generate(
     max_context: int | None = None,
     drop: int = 1,
     numbers: Sequence[int] | None = None,
+    prefix: bool = False,
 ) -> Iterator[Emitted]:
     """Yields the tokens of each step until every row has ended with `eos`, at a `stop`, or at its limit.
 
@@ -63,22 +64,22 @@ def generate(
 
     With `max_context` a row of more tokens is read from its end: as few multiples of `drop` as needed leave in front,
     so 1 reads the last `max_context` tokens at each step, and more keeps the cache for `drop` steps. Without, a row
-    longer than the model takes is refused. `numbers` tell `choose` which row is which (none: its place in the call).
+    longer than the model takes is refused. With `prefix` the tokens of a prompt read one another both ways, as the
+    objective "prefix" learns it (Raffel et al. 2020, section 3.2.1). `numbers` tell `choose` which row is which (none: its place in the call).
     Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_context(model, max_context, drop)
     model.eval()
     with torch.no_grad():  # around no yield: whoever iterates keeps gradients as they are
-        rows = _begin(model, sources, prompts, max_new_tokens, numbers)
+        rows = _begin(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
         run = _read(model, rows, max_context, drop)
     while True:
         live = [i for i, row in enumerate(run.going) if not rows.done[row]]
         going = [run.going[i] for i in live]
         with torch.no_grad():
-            hidden = model.hidden(
-                run.tokens, keep=run.keep, memory=run.memory, source_keep=run.memory_keep, cache=run.cache
-            )
+            of_source = {"memory": run.memory, "source_keep": run.memory_keep}
+            hidden = model.hidden(run.tokens, keep=run.keep, prefix=run.prefix, cache=run.cache, **of_source)
             logits = model.head(hidden[:, -1])
             chosen = choose(logits if len(live) == len(run.going) else logits[live], rows.context(going)).tolist()
         for row, token in zip(going, chosen, strict=True):
@@ -120,6 +121,7 @@ class _Rows(NamedTuple):
     numbers: Sequence[int]
     written: list[list[int]]
     done: list[bool]
+    prefix: bool = False
 
     def context(self, going: Sequence[int]) -> Context:
         """What is known of these rows."""
@@ -138,6 +140,8 @@ class _Run(NamedTuple):
     cache: Cache
     memory: Tensor | None
     memory_keep: Tensor | None
+    prefix: Tensor | None
+    """How many of the tokens of each row are read both ways; none: none."""
 
 
 def _begin(
@@ -214,7 +218,9 @@ def _anew(
     tokens, keep = _pad_left([ids[begin:] for ids, begin in zip(whole, begins, strict=True)])
     device = next(model.parameters()).device
     keep = None if keep is None else keep.to(device)
-    return _Run(going, begins, tokens.to(device), keep, model.new_cache(), memory, memory_keep)
+    lengths = [max(0, len(rows.prompts[row]) - begin) for row, begin in zip(going, begins, strict=True)]
+    prefix = torch.tensor(lengths, device=device) if rows.prefix else None
+    return _Run(going, begins, tokens.to(device), keep, model.new_cache(), memory, memory_keep, prefix)
 
 
 def _next(model: Transformer, rows: _Rows, run: _Run, max_context: int | None, drop: int) -> _Run:
@@ -228,7 +234,7 @@ def _next(model: Transformer, rows: _Rows, run: _Run, max_context: int | None, d
         return _anew(model, rows, going, max_context, drop, memory, memory_keep)
     run = _leave(run, live, model.config.stack.max_len)
     newest = torch.tensor([[rows.written[row][-1]] for row in run.going], device=run.tokens.device)
-    return run._replace(tokens=newest, keep=None)
+    return run._replace(tokens=newest, keep=None, prefix=None)
 
 
 def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
