@@ -31,7 +31,7 @@ ROWS: list[Mutant] = [
     Mutant("who stays gets the source padding of who left", "decode/generate.py",
         "run.memory_keep[rows]", "run.memory_keep[: len(rows)]", f"{GENERATE}::test_equals_the_naive_loop"),
     Mutant("the padding of a prompt is read", "decode/generate.py",
-        "keep = None if keep is None else keep.to(device)\n    return _Run", "keep = None\n    return _Run", f"{GENERATE}::test_equals_the_naive_loop"),
+        "keep = None if keep is None else keep.to(device)\n    return Run", "keep = None\n    return Run", f"{GENERATE}::test_equals_the_naive_loop"),
     Mutant("a row writes one token too many", "decode/generate.py",
         "len(ids) >= rows.limits[row]", "len(ids) > rows.limits[row]", f"{GENERATE}::test_rows_that_finished_leave_the_batch"),
     Mutant("the source has no end", "decode/generate.py",

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
-from glassformer.data.config import DataConfig, TokenizerConfig
-from glassformer.data.vocabulary import BOS, EOS, SPECIALS
+from glassformer.data.vocabulary import BOS, SPECIALS
 from glassformer.decode.sampling import Sampling
 from glassformer.decode.stream import Piece
 from glassformer.foundation.errors import ConfigError, DataError
@@ -103,19 +101,14 @@ def test_texts_hang_on_seed_and_number_alone(run):
 
 
 def test_what_is_read_at_once_is_a_window(run):
-    writer = Writer(run, of_run(run, max_new_tokens=30))
-    writer.model.head.register_forward_hook(
-        lambda module, inputs, output: output - 1e9 * (torch.arange(output.shape[-1]) == EOS)
-    )
-    held, seen = 0, []
-    for ids in (read := read_by(writer)):
-        raise AssertionError(ids)
+    writer = Writer(run, of_run(run, max_new_tokens=30, min_new_tokens=30))
+    read = read_by(writer)
     (*_, last) = writer.write(["ab"])
+    held: list[int] = []
     for ids in read:
-        held = len(ids) if len(ids) > 1 or not seen else held + 1
-        seen.append(held)
-    assert max(seen) == WINDOW
-    assert min(seen[WINDOW:]) == WINDOW - WINDOW // 4 + 1
+        held.append(len(ids) if len(ids) > 1 or not held else held[-1] + 1)
+    assert max(held) == WINDOW
+    assert min(held[WINDOW:]) == WINDOW - WINDOW // 4 + 1
     assert (last.tokens, last.end) == (30, "max_new_tokens")
 
 
@@ -142,19 +135,18 @@ def test_the_usual_length_and_what_is_unknown(run):
     assert writer.unknown(["ab", "aé", "é"]) == [2, 3]
 
 
-@pytest.mark.parametrize(("layout", "verb"), [("encoder", "translate"), ("label", "classify")])
-def test_a_run_that_writes_no_text(tmp_path, layout, verb):
-    data = (
-        DataConfig(task="labelled", layout="label", train="t.tsv")
-        if layout == "label"
-        else DataConfig(task="copy", layout=layout)
-    )
+@pytest.mark.parametrize(
+    ("changes", "verb"),
+    [
+        ({"data.task": "copy", "data.layout": "encoder"}, "translate"),
+        ({"data.task": "labelled", "data.layout": "label", "training.metric": "accuracy"}, "classify"),
+        ({"data.task": "text", "data.layout": "masked", "data.objective": "masked", "data.window": 9}, "evaluate"),
+    ],
+    ids=["encoder", "label", "masked"],
+)
+def test_a_run_that_writes_no_text(tmp_path, changes, verb):
     with pytest.raises(ConfigError, match=f"Use glassformer {verb}"):
-        Writer(tmp_path, Recipe("r", data=data, tokenizer=TokenizerConfig()) if layout != "label" else labelled(data))
-
-
-def labelled(data: DataConfig) -> Recipe:
-    return Recipe("r", data=data, training=recipe().training)
+        Writer(tmp_path, override(recipe(), changes))
 
 
 def test_sampling_has_its_place_in_a_recipe():

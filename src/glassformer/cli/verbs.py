@@ -71,6 +71,7 @@ LIMIT = Option("limit", "SECONDS", "Time for all of the file's code (default: 60
 BATCH_SIZE = Option("batch-size", "N", "Lines read together (default: as the recipe says).")
 PROBABILITIES = Option("probabilities", None, "After the label, TAB and label=probability for each label there is.")
 JSON_LINES = Option("json", None, "One JSON object a line, with label and probabilities; null for a blank line.")
+BEAM = Option("beam", "N", "Beam search: N beginnings of an answer go on together (default: as the recipe says).")
 PROMPT = Option("prompt", "TEXT", "What the text goes on from, or the source to answer (default: standard input).")
 PROMPTS = Option("file", "FILE", "A file with one prompt a line.")
 TEXTS = Option("n", "N", "Texts for each prompt (default: 1).")
@@ -153,7 +154,7 @@ VERBS: dict[str, Verb] = {
         "answer line by line",
         "RUN",
         "Read lines on standard input, write one answer for each on standard output. A blank line stays blank.",
-        (BATCH_SIZE,),
+        (BEAM, BATCH_SIZE),
         ("decode",),
     ),
     "classify": Verb(
