@@ -13,13 +13,15 @@ import os
 import platform
 import re
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 import glassformer
 from glassformer.foundation.runtime import choose_threads
@@ -90,6 +92,33 @@ def timed(run: Callable[[], object], repeat: int, clock: Callable[[], float] = t
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()
     return (clock() - began) / repeat
+
+
+def peak(run: Callable[[], object], device: str) -> float:
+    """MiB that one run holds at most, beyond what was held before it."""
+    if torch.device(device).type != "cpu":
+        before = torch.accelerator.memory_allocated()
+        torch.accelerator.reset_peak_memory_stats()
+        run()
+        return (torch.accelerator.max_memory_allocated() - before) / 2**20
+    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # else the profiler talks on standard error
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        run()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        seen.export_chrome_trace(str(path))
+        events = json.loads(path.read_text("utf-8"))["traceEvents"]
+    held = sorted((each["ts"], each["args"]["Bytes"]) for each in events if each.get("name") == "[memory]")
+    return max(accumulated(number for _, number in held)) / 2**20
+
+
+def accumulated(numbers: Iterator[int]) -> Iterator[int]:
+    """The sums so far, from 0."""
+    total = 0
+    yield total
+    for number in numbers:
+        total += number
+        yield total
 
 
 def spread(values: Sequence[float]) -> Spread:

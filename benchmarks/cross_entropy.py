@@ -2,18 +2,22 @@
 
 Equal work: both compute in float32 whatever the logits' dtype, and loss and gradient are compared before any timing.
 `in bfloat16` is torch's on bfloat16 logits as they are, which is cheaper and less exact.
+
+With the head before it, of a large vocabulary: `in chunks`, where the logits never exist whole, against `whole`, where
+they do; time, and what forward and backward hold at most, as torch's allocator reports it.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
-from common import Row, arguments, begin, compare, finish
+from common import Row, arguments, begin, compare, finish, peak
 from torch import Tensor
 
-from glassformer.train.cross_entropy import cross_entropy
+from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
 
 Loss = Callable[[Tensor], Tensor]
 
@@ -24,10 +28,55 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--targets", type=int, default=2_000, help="rows of logits (default: %(default)s)")
     parser.add_argument("--vocabulary", type=int, default=8_000, help="columns of logits (default: %(default)s)")
     parser.add_argument("--smoothing", type=float, default=0.1, help="label smoothing (default: %(default)s)")
+    parser.add_argument("--vectors", type=int, default=4_096, help="rows that a head reads (default: %(default)s)")
+    parser.add_argument("--head", type=int, default=50_257, help="tokens of that head (default: %(default)s)")
+    parser.add_argument("--d-model", type=int, default=256, help="width of its vectors (default: %(default)s)")
     options = parser.parse_args(words)
     begin("cross_entropy: ours against torch.nn.functional.cross_entropy, forward + backward", options)
     size = (options.targets, options.vocabulary)
-    return finish("cross_entropy", list(measure(size, options.smoothing, options.device, options.rounds)), options)
+    rows = list(measure(size, options.smoothing, options.device, options.rounds))
+    with_head = list(measure_head(options))
+    notes = [f"{row.case['dtype']}, {row.case['logits']}, with the head: {told(row)}." for row in with_head]
+    return finish("cross_entropy", rows if not options.json else [*rows, *with_head], options, notes)
+
+
+def told(row: Row) -> str:
+    """Time and memory of each, and how they compare."""
+    each = [f"{name} {row.milliseconds[name].median:,.0f} ms and {MiB:,.0f} MiB" for name, MiB in row.mebibytes.items()]
+    return f"{', '.join(each)}; in chunks is {row.times_as_fast['whole']} times as fast"
+
+
+def measure_head(options: argparse.Namespace) -> Iterator[Row]:
+    """One row for float32 and one for bfloat16 by autocast: head and loss, forward with backward."""
+    M, V, D, device = options.vectors, options.head, options.d_model, options.device
+    x = torch.randn(M, D, device=device, requires_grad=True)
+    weight = (torch.randn(V, D, device=device) * D**-0.5).requires_grad_()
+    ids = torch.randint(V, (M,), device=device)
+
+    def run(loss: Callable[[], Tensor], narrow: bool) -> Callable[[], object]:
+        def once() -> tuple[Tensor, ...]:
+            with torch.autocast(torch.device(device).type, dtype=torch.bfloat16, enabled=narrow):
+                value = loss()
+            return torch.autograd.grad(value, (x, weight))
+
+        return once
+
+    def whole() -> Tensor:
+        return cross_entropy(F.linear(x, weight), ids, options.smoothing)[0]
+
+    def in_chunks() -> Tensor:
+        return cross_entropy_of_vectors(x, weight, None, ids, options.smoothing)[0]
+
+    for narrow in (False, True):
+        contestants = {"in chunks": run(in_chunks, narrow), "whole": run(whole, narrow)}
+        case: dict[str, str | int] = {
+            "dtype": "bfloat16" if narrow else "float32",
+            "logits": f"{M:,} x {V:,}",
+            "smoothing": f"{options.smoothing}",
+        }
+        timed = compare(case, contestants, min(options.rounds, 3))
+        memory = {name: peak(once, device) for name, once in contestants.items()}
+        yield Row(timed.case, timed.milliseconds, timed.times_as_fast, memory)
 
 
 def measure(size: tuple[int, int], smoothing: float, device: str, rounds: int) -> Iterator[Row]:

@@ -12,18 +12,13 @@ one such run stands in docs/benchmarks.md.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from statistics import linear_regression
 
 import torch
-from common import Row, arguments, begin, compare, fail, finish, markdown
-from torch.profiler import ProfilerActivity, profile
+from common import Row, arguments, begin, compare, fail, finish, markdown, peak
 
 from glassformer.attend import ATTEND, Mask, Pattern
 
@@ -90,33 +85,6 @@ def contestants(options: argparse.Namespace, T: int) -> Runs:
         return run
 
     return {name: step(*each) for name, each in masks.items()}
-
-
-def peak(run: Callable[[], object], device: str) -> float:
-    """MiB that one run holds at most, beyond what was held before it."""
-    if torch.device(device).type != "cpu":
-        before = torch.accelerator.memory_allocated()
-        torch.accelerator.reset_peak_memory_stats()
-        run()
-        return (torch.accelerator.max_memory_allocated() - before) / 2**20
-    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # else the profiler talks on standard error
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        run()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        seen.export_chrome_trace(str(path))
-        events = json.loads(path.read_text("utf-8"))["traceEvents"]
-    held = sorted((each["ts"], each["args"]["Bytes"]) for each in events if each.get("name") == "[memory]")
-    return max(accumulated(number for _, number in held)) / 2**20
-
-
-def accumulated(numbers: Iterator[int]) -> Iterator[int]:
-    """The sums so far, from 0."""
-    total = 0
-    yield total
-    for number in numbers:
-        total += number
-        yield total
 
 
 def notes(rows: Sequence[Row]) -> list[str]:

@@ -1,8 +1,9 @@
 """What it takes to make a token file of a large text: the memory of a process that does nothing else, and the speed.
 
 Text is made of words drawn by Zipf's law, in lines and documents, and written to a temporary folder. A process of its
-own then does all that training does before its first step: it measures the text, trains the tokenizer on it, makes the
-token files of train and dev, and reads windows of both ends. It notes what it held at most (VmHWM, as Linux tells it).
+own then does all that training does with the text before its first step: it measures the text, trains the tokenizer on
+it, makes the token files of train and dev, and opens them again. It notes what it held at most (VmHWM, as Linux tells
+it). Windows that are read later on are pages of the file, which the system has in memory or not as it likes.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ BOUND = 300e6
 """Bytes that the process may hold, whatever the size of the text."""
 KINDS = ("character", "byte", "word", "bpe")
 WORDS = 50_000
-BLOCK = 2**20
-"""Words that are made at once."""
+DOCUMENTS = 2_000
+"""That are made; a text is made of them, each as often as it comes."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -50,20 +51,23 @@ def main(words: Sequence[str] | None = None) -> int:
 def write(path: Path, size: int) -> int:
     """Make a text of about so many bytes, the same each time: lines of ten words, documents of a hundred lines."""
     draw = np.random.default_rng(0)
-    letters = np.array([*"etaoinshrdlucmfwypvbgkqjxz"])
-    chosen = (letters[draw.integers(0, 26, length)] for length in draw.integers(2, 11, WORDS))
-    known = ["".join(each) for each in chosen]
-    shares = 1 / np.arange(1, WORDS + 1)
+    documents = made(draw, path.suffix == ".jsonl")
     written = 0
     with path.open("w", encoding="utf-8") as file:
         while written < size:
-            drawn = draw.choice(WORDS, BLOCK, p=shares / shares.sum()).tolist()
-            lines = [" ".join([known[word] for word in drawn[first : first + 10]]) for first in range(0, BLOCK, 10)]
-            documents = ["\n".join(lines[first : first + 100]) + "\n" for first in range(0, len(lines), 100)]
-            if path.suffix == ".jsonl":
-                documents = [json.dumps({"text": each}) + "\n" for each in documents]
-            written += file.write("".join(documents))
+            written += file.write(documents[draw.integers(len(documents))])
     return written
+
+
+def made(draw: np.random.Generator, in_json: bool) -> list[str]:
+    """Documents to draw from, of words with lengths of 2 to 10 letters that are the rarer the later they stand."""
+    letters = np.array([*"etaoinshrdlucmfwypvbgkqjxz"])
+    known = ["".join(letters[draw.integers(0, 26, length)]) for length in draw.integers(2, 11, WORDS)]
+    shares = 1 / np.arange(1, WORDS + 1)
+    drawn = draw.choice(WORDS, DOCUMENTS * 1000, p=shares / shares.sum()).tolist()
+    lines = [" ".join([known[word] for word in drawn[first : first + 10]]) for first in range(0, len(drawn), 10)]
+    texts = ["\n".join(lines[first : first + 100]) + "\n" for first in range(0, len(lines), 100)]
+    return [json.dumps({"text": each}) + "\n" for each in texts] if in_json else texts
 
 
 def measured(path: Path, kind: str) -> dict[str, float | str]:
@@ -82,7 +86,6 @@ def work(path: str, kind: str) -> dict[str, float]:
     from glassformer.data.corpus import has_documents, read_parts
     from glassformer.data.token_cache import tokens_of
     from glassformer.data.tokenizer import TOKENIZERS
-    from glassformer.data.windows import Windows
 
     started = time.perf_counter()
     config = DataConfig(task="text", layout="decoder", text=path)
@@ -93,11 +96,9 @@ def work(path: str, kind: str) -> dict[str, float]:
     documents = has_documents(config, parts["train"])
     found = {split: tokens_of(part, tokenizer, documents=documents) for split, part in parts.items()}
     made = time.perf_counter()
-    again = {split: tokens_of(part, tokenizer, documents=documents) for split, part in parts.items()}
+    for part in parts.values():
+        tokens_of(part, tokenizer, documents=documents)
     opened = time.perf_counter()
-    for tokens in again.values():
-        for step in range(100):
-            tokens.take(Windows(len(tokens), 256).starts(step, 32), 257)
     assert "torch" not in sys.modules
     return {
         "tokens": sum(len(each) for each in found.values()),

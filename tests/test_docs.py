@@ -131,10 +131,11 @@ TINY = {
     "attend": "--rounds 1 --lengths 4 --tokens 8 --mask padding",
     "sparse": "--rounds 1 --lengths 4 8 --heads 1 --width 2",
     "dropout": "--rounds 1 --tokens 8 --json",
-    "cross_entropy": "--rounds 1 --targets 4 --vocabulary 16",
+    "cross_entropy": "--rounds 1 --targets 4 --vocabulary 16 --vectors 4 --head 16 --d-model 8",
     "train_step": "--rounds 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",
     "checkpoint": "--rounds 1 --tokens 64 --vocabulary 50 --d-model 16 --layers 1 --steps 2",
     "ranks": "--processes 1 --steps 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",
+    "text": "--megabytes 1 --kinds byte",
 } | {"memory": "--case 0", "results": "--only multi30k", "studies": "--list"}
 
 
@@ -142,8 +143,8 @@ def test_benchmarks_run(tmp_path):
     """All of `make bench`, as small as can be; the figures of such a run mean nothing."""
     body = f"from run import KNOWN, main\nassert {{*KNOWN}} == {{*{[*TINY]}}}\n"
     body += "".join(f"assert main([{name!r}, *{words.split()}]) == 0\n" for name, words in TINY.items())
-    assert run_python(body, tmp_path).count("## ") == len(TINY) - 4, (
-        "a heading each, but for JSON, memory, results and studies"
+    assert run_python(body, tmp_path).count("## ") == len(TINY) - 5, (
+        "a heading each, but for JSON, memory, results, studies and text"
     )
 
 

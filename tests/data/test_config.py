@@ -144,6 +144,7 @@ TOKENIZER_ERRORS = {
         for kind, name in (("bpe", "vocab_size"), ("word", "vocab_size"), ("word", "min_count"))
     },
     "too small for bytes": ({"kind": "bpe", "vocab_size": 261}, ["261", "at least 262", "'byte'"]),
+    "too small for bytes within words": ({"kind": "wordpiece", "vocab_size": 516}, ["516", "at least 517"]),
     "too small on the source side": (
         {"kind": "word", "source_kind": "bpe", "shared": False, "vocab_size": 10},
         ["10", "at least 262"],

@@ -168,7 +168,7 @@ def test_spans_restore_the_text(window, seed, share, mean):
 def test_spans_have_their_mean_and_stand_anywhere():
     begins = np.zeros(40, int)
     for row in range(600):
-        source, target = spans(LONG[:40], coins(row=row), 0.3, 3.0)
+        _, target = spans(LONG[:40], coins(row=row), 0.3, 3.0)
         assert len(target) == 12 + 3  # 4 spans of 3 tokens on average
         for held in pieces(target, SEP):
             begins[held[0] - 6] += 1

@@ -79,7 +79,7 @@ def tokenizer_of(kind: str):
     """Made once for all examples, of text with many forms of white space between words."""
     if kind not in KNOWN:
         texts = ["a's  b a\n\nb\t ab's\r\n é9 . 漢漢 😀 ab\u3000ab a\xa0b" * 3, "abab ab  ab"]
-        KNOWN[kind] = TOKENIZERS[kind].train(texts, TokenizerConfig(kind=kind, vocab_size=300))
+        KNOWN[kind] = TOKENIZERS[kind].train(texts, TokenizerConfig(kind=kind, vocab_size=600))
     return KNOWN[kind]
 
 
@@ -239,7 +239,7 @@ def test_naughty_strings_go_through(kind: str, tmp_path: Path, monkeypatch: pyte
     lines = written(tmp_path / "a.jsonl", "".join(json.dumps({"text": each}) + "\n" for each in strings))
     assert whole(list(pieces(lines))) == [each.replace("\r\n", "\n") for each in strings]
     tokenizer = TOKENIZERS[kind].train(
-        (piece.text for piece in pieces(BLNS)), TokenizerConfig(kind=kind, vocab_size=400)
+        (piece.text for piece in pieces(BLNS)), TokenizerConfig(kind=kind, vocab_size=600)
     )
     by_piece = [id for piece in pieces(BLNS) for id in tokenizer.encode(piece.text)]
     assert by_piece == tokenizer.encode(document)
@@ -251,7 +251,7 @@ def test_many_languages_go_through(kind: str, monkeypatch: pytest.MonkeyPatch) -
     small(monkeypatch, 3000, longest=100_000)
     found = list(pieces(UDHR))
     assert whole(found) == [path.read_text("utf-8-sig") for path in sorted(UDHR.iterdir())]
-    tokenizer = TOKENIZERS[kind].train((piece.text for piece in found), TokenizerConfig(kind=kind, vocab_size=400))
+    tokenizer = TOKENIZERS[kind].train((piece.text for piece in found), TokenizerConfig(kind=kind, vocab_size=600))
     rows = [tokenizer.encode(piece.text) for piece in found]
     by_document: list[list[int]] = [[]]
     for row, piece in zip(rows, found, strict=True):

@@ -36,7 +36,7 @@ def part(folder: Path, texts: list[str]) -> Part:
 
 
 def trained(kind: str, texts: list[str] = TEXTS) -> Tokenizer:
-    return TOKENIZERS[kind].train(texts, TokenizerConfig(kind=kind, vocab_size=300))
+    return TOKENIZERS[kind].train(texts, TokenizerConfig(kind=kind, vocab_size=600))
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)

@@ -19,7 +19,7 @@ ROWS: list[Mutant] = [
     Mutant("the kernel reads padding", "attend/flex.py",
         "keys if mask.keep is None else torch.where(mask.keep, keys, -1)", "keys", BLOCKS),
     Mutant("the kernel reads ahead", "attend/flex.py",
-        "(key >= 0) & (key <= query) if causal else key >= 0", "key >= 0", BLOCKS),
+        "(key >= 0) & _before(query, key, prefix, b) if causal else key >= 0", "key >= 0", BLOCKS),
     Mutant("the kernel forgets the pattern", "attend/flex.py",
         "may if pattern is None else may & readable(pattern, query, key)", "may", BLOCKS),
     Mutant("all rows are taken for the first", "attend/flex.py",

@@ -6,10 +6,13 @@ from mutant_runner import Mutant
 
 READING, CORRUPT, MASK = "tests/contract/test_reading.py", "tests/data/test_corrupt.py", "tests/attend/test_mask.py"
 EQUAL = "tests/contract/test_backends.py::test_backend_equals_reference"
+SUMS, FLEX = f"{EQUAL}[linear-sums-3]", f"{EQUAL}[softmax-flex-1]"
 PACKED, BOTH_WAYS = (
     f"{READING}::test_packed_documents_get_what_each_gets_alone",
     f"{READING}::test_a_prefix_is_read_both_ways_and_what_follows_is_causal",
 )
+CROSS, OBJECTIVE = "tests/train/test_cross_entropy.py", "tests/train/test_objective.py"
+LARGE = f"{OBJECTIVE}::test_a_large_vocabulary_costs_what_its_whole_logits_would"
 ASKED = f"{READING}::test_next_token_asks_within_documents_and_behind_the_prefix"
 PARTS = f"{READING}::test_a_batch_carries_both_through_its_parts"
 
@@ -22,11 +25,11 @@ ROWS: list[Mutant] = [
     Mutant("a fast kernel forgets the prefix", "attend/mask.py",
         "self.documents, self.prefix)", "self.documents)", f"{MASK}::test_nothing_to_hide_keeps_the_fast_kernels"),
     Mutant("linear sums forget the prefix", "attend/linear.py",
-        "mask.documents is not None or mask.prefix is not None or", "mask.documents is not None or", EQUAL),
+        "mask.documents is not None or mask.prefix is not None or", "mask.documents is not None or", SUMS),
     Mutant("flex gives all rows the first one's prefix", "attend/flex.py",
-        "prefix[0] if len(prefix) == 1 else prefix[b]", "prefix[0]", EQUAL),
+        "prefix[0] if len(prefix) == 1 else prefix[b]", "prefix[0]", FLEX),
     Mutant("flex counts rows without their prefixes", "attend/flex.py",
-        "1 if prefix is None else len(prefix)", "1", EQUAL),
+        "1 if prefix is None else len(prefix)", "1", FLEX),
     Mutant("packed documents read each other", "model/stack.py",
         '"documents": documents, "prefix"', '"documents": None, "prefix"', PACKED),
     Mutant("positions run on through packed documents", "model/stack.py",
@@ -94,4 +97,24 @@ ROWS: list[Mutant] = [
         f"{CORRUPT}::test_a_row_is_drawn_alike_wherever_it_is_made"),
     Mutant("a document begins at <eos>", "data/corrupt/batches.py",
         "(ids == BOS).cumsum()", "(ids == BOS + 1).cumsum()", f"{CORRUPT}::test_batches_by_example"),
+
+    # large vocabularies
+    Mutant("logits of a large vocabulary exist whole", "train/objective.py",
+        "len(x) * len(head.weight) <= WHOLE", "True", LARGE),
+    Mutant("chunks forget the head's map", "train/objective.py",
+        "cross_entropy_of_vectors(head.turned(x),", "cross_entropy_of_vectors(x,", LARGE),
+    Mutant("chunks take labels that there are none of", "train/objective.py",
+        "    check_labels(ids, len(head.weight))\n", "", LARGE),
+    Mutant("only the last chunk teaches the matrix", "train/cross_entropy.py",
+        "of_weight += logits.mT", "of_weight = logits.mT", f"{CROSS}::test_chunks_give_the_loss_and_gradients_of_whole_logits"),
+    Mutant("each chunk asks for the first one's ids", "train/cross_entropy.py",
+        "_sums(logits, ids[part], label_smoothing)", "_sums(logits, ids[: len(logits)], label_smoothing)",
+        f"{CROSS}::test_chunks_give_the_loss_and_gradients_of_whole_logits"),
+    Mutant("the loss's own factor is lost behind chunks", "train/cross_entropy.py",
+        "each * grads[0].to(each.dtype)", "each * 1.0", f"{CROSS}::test_chunks_give_the_loss_and_gradients_of_whole_logits"),
+    Mutant("chunks are as large as all", "train/cross_entropy.py",
+        "CHUNK // max(1, len(weight))", "CHUNK", f"{CROSS}::test_no_more_logits_than_a_chunk_exist"),
+    Mutant("chunks are computed in float32 under autocast", "train/cross_entropy.py",
+        "if torch.is_autocast_enabled(x.device.type) else x.dtype", "if False else x.dtype",
+        f"{CROSS}::test_chunks_under_autocast_narrow_what_whole_logits_narrow"),
 ]

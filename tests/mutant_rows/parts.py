@@ -116,7 +116,7 @@ ROWS: list[Mutant] = [
     Mutant("embeddings are not scaled", "parts/vocabulary.py",
         "vectors * self.scale", "vectors", VOCABULARY),
     Mutant("the head has no bias", "parts/vocabulary.py",
-        "F.linear(x, self.weight, self.bias)", "F.linear(x, self.weight)", VOCABULARY),
+        "F.linear(self.turned(x), self.weight, self.bias)", "F.linear(self.turned(x), self.weight)", VOCABULARY),
     Mutant("the tracer meets a question about values", "parts/vocabulary.py",
         " and not torch.compiler.is_compiling()", "", COMPILE),
     Mutant("sine and cosine change places", "parts/positions/absolute.py",

@@ -55,13 +55,22 @@ def pairs(draw: random.Random) -> Iterator[str]:
         yield f"{word}\t{''.join(sorted(word))}\n"
 
 
+def text(draw: random.Random) -> Iterator[str]:
+    """Words that follow each other at random, in lines."""
+    words = ["".join(draw.choices(LETTERS, k=draw.randint(1, 7))) for _ in range(200)]
+    for _ in range(600):
+        yield " ".join(draw.choices(words, k=12)) + "\n"
+
+
+WRITTEN = ("denoise", "lm", "mlm")
+"""Recipes that read running text, which is written here."""
 FED: dict[str, Callable[[random.Random], Iterator[str]]] = {"classify": labelled, "seq2seq": pairs}
 """Recipes that read files, and what is written into them here."""
 
 
 def recipes() -> list[str]:
     """The named recipes that make their own data or are given some here."""
-    return [name for name in known_recipes() if name in FED or load_recipe(name).data.task not in FILES]
+    return [name for name in known_recipes() if name in (*FED, *WRITTEN) or load_recipe(name).data.task not in FILES]
 
 
 def losses(name: str) -> list[float]:
@@ -74,6 +83,9 @@ def losses(name: str) -> list[float]:
 
 def data_of(name: str, folder: Path) -> dict[str, object]:
     """Settings of little data; of a recipe that reads files, with the files."""
+    if name in WRITTEN:
+        (folder / "text.txt").write_text("".join(text(random.Random(0))), "utf-8")
+        return {"data.text": str(folder / "text.txt")}
     if name not in FED:
         return SIZES
     lines = [*FED[name](random.Random(0))]

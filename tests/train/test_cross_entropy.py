@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.train import cross_entropy as module
-from glassformer.train.cross_entropy import cross_entropy
+from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
 
 V = 7
 ROWS = 4
@@ -101,3 +101,75 @@ def test_there_is_no_second_derivative():
     logits, ids = example(3)
     (gradient,) = torch.autograd.grad(cross_entropy(logits, ids)[0], logits, create_graph=True)
     assert not gradient.requires_grad
+
+
+# from vectors, in chunks
+
+D = 5
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Of so few rows that a piece of NUMBERS is smaller still."""
+    monkeypatch.setattr(module, "NUMBERS", 2 * V)
+    monkeypatch.setattr(module, "CHUNK", ROWS * V)
+
+
+def head(rows, dtype=torch.float64):
+    """Vectors, a matrix and a bias."""
+    shapes = ((rows, D), (V, D), (V,))
+    return [torch.randn(shape, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes]
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("asked", [0, 1, ROWS, 2 * ROWS + 3])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_chunks_give_the_loss_and_gradients_of_whole_logits(small_chunks, smoothing, asked, biased):
+    x, weight, bias = head(2 * ROWS + 3)
+    given = [x, weight, bias] if biased else [x, weight]
+    ids = torch.randint(V, (asked,))
+    plain = cross_entropy(F.linear(*given), ids, smoothing)
+    ours = cross_entropy_of_vectors(x, weight, bias if biased else None, ids, smoothing)
+    for one, other in zip(ours, plain, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+    assert not ours[1].requires_grad
+    found = torch.autograd.grad(ours[0] * UPSTREAM, given)
+    for one, other in zip(found, torch.autograd.grad(plain[0] * UPSTREAM, given), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_chunks_of_no_vectors(small_chunks):
+    x, weight, _ = head(0)
+    assert cross_entropy_of_vectors(x, weight, None, torch.zeros(0, dtype=torch.long))[0].item() == 0.0
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_gradcheck_of_chunks(small_chunks, smoothing):
+    ids = torch.randint(V, (9,))
+    assert torch.autograd.gradcheck(lambda *given: cross_entropy_of_vectors(*given, ids, smoothing)[0], head(9))
+
+
+def test_chunks_under_autocast_narrow_what_whole_logits_narrow(small_chunks):
+    """Products in bfloat16, sums in float32, gradients in the weights' own float32."""
+    x, weight, bias = head(2 * ROWS + 3, torch.float32)
+    ids = torch.randint(V, (2 * ROWS + 3,))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        plain = cross_entropy(F.linear(x, weight, bias), ids, 0.1)
+        ours = cross_entropy_of_vectors(x, weight, bias, ids, 0.1)
+    assert ours[0].dtype == torch.float32
+    torch.testing.assert_close(ours, plain, rtol=1e-6, atol=0.0)
+    found = torch.autograd.grad(ours[0], (x, weight, bias))
+    for one, other in zip(found, torch.autograd.grad(plain[0], (x, weight, bias)), strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, rtol=2**-6, atol=2**-6)
+
+
+def test_no_more_logits_than_a_chunk_exist(small_chunks, monkeypatch):
+    made = []
+    linear = F.linear
+    monkeypatch.setattr(module.F, "linear", lambda *given: made.append(linear(*given)) or made[-1])
+    x, weight, _ = head(3 * ROWS)
+    with torch.no_grad():
+        loss, _ = cross_entropy_of_vectors(x, weight, None, torch.randint(V, (3 * ROWS,)))
+    assert [len(each) for each in made] == [ROWS] * 3
+    assert not loss.requires_grad

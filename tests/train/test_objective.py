@@ -9,12 +9,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import specimens
 from glassformer import Batch, Transformer
 from glassformer.data.vocabulary import BLANK, PAD, SEP
 from glassformer.foundation.errors import DataError
+from glassformer.model.outputs import Lm
 from glassformer.train import objective as module
 from glassformer.train.objective import OBJECTIVES, Loss, loss_of, masked_token, next_token, objective_for
-from train.examples import LAYOUTS, SCHEMES, assert_close, assert_same, batch, gradients, model, sequences
+from train.examples import LAYOUTS, SCHEMES, VOCAB, assert_close, assert_same, batch, gradients, model, sequences
 
 RAGGED = [(3, 5), (1, 1), (6, 2), (2, 8)]
 
@@ -181,3 +183,28 @@ def test_the_head_reads_few_numbers_of_vectors(rows, monkeypatch):
     assert read[1] % rows == 0
     assert_close(more._asdict(), loss._asdict())
     assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tie_embeddings": True},
+        {"tie_embeddings": False},
+        {"head_bias": True, "scale_head": True, "head": Lm(transform="gelu")},
+        {"feed_forward": "experts", "n_experts": 3},
+    ],
+    ids=["tied", "untied", "transform", "experts"],
+)
+@pytest.mark.parametrize("layout", ["encoder-decoder", "encoder", "decoder"])
+def test_a_large_vocabulary_costs_what_its_whole_logits_would(layout, settings, monkeypatch):
+    network, data = specimens.model(layout, vocab_size=VOCAB, **settings), batch(layout, RAGGED)
+    loss, expected = learned(network, data)
+    monkeypatch.setattr(module, "WHOLE", 0)
+    monkeypatch.setattr("glassformer.train.cross_entropy.CHUNK", 3 * VOCAB)
+    monkeypatch.setattr(network.head, "forward", None)  # the logits are not made whole
+    chunked, found = learned(network, data)
+    for one, other in zip(chunked, loss, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+    assert_close(found, expected)
+    with pytest.raises(DataError, match="as the head scores"):
+        module.loss_in_places(network.head, torch.zeros(1, 8).double(), torch.tensor([VOCAB]), 0.0)

@@ -21,14 +21,15 @@ def run(arguments: Arguments) -> int:
     folder = existing_run(str(arguments.target))
     recipe = recipe_of(folder)
     from glassformer.foundation.runtime import choose_threads
-    from glassformer.proof.doctor import PROBES
-    from glassformer.proof.doctor.case import Case
+    from glassformer.proof.doctor import probes_for
     from glassformer.proof.doctor.finding import FAILURE, STATES, examine
+    from glassformer.proof.doctor.text_case import case_of
 
     choose_threads(1)  # what is probed with is too small for a second one to pay
     as_json, found = "json" in arguments.options, list["Finding"]()
-    print(f"Looking at {folder}: {len(PROBES)} probes.", file=sys.stderr)
-    for finding in examine(Case(folder, recipe), PROBES):
+    probes = probes_for(recipe.data.task)
+    print(f"Looking at {folder}: {len(probes)} probes.", file=sys.stderr)
+    for finding in examine(case_of(folder, recipe), probes):
         found.append(finding)
         if not as_json:
             print("\n".join(lines(finding)), flush=True)

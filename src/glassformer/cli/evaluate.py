@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.cli.settings import flag_of
-from glassformer.data.config import SPLITS
+from glassformer.data.config import SPLITS, TEXT
 from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import override
 from glassformer.train.settings import one_of
@@ -25,14 +25,28 @@ def run(arguments: Arguments) -> int:
     folder = existing_run(str(arguments.target))
     split = arguments.options.get("split", "test")
     one_of(("dev", "test"), split, "--split")
-    refuse_other_splits(split, arguments.changes)
-    recipe = override(recipe_of(folder), arguments.changes)
+    own = recipe_of(folder)
+    changes = of_text(split, arguments.changes) if own.data.task == TEXT else arguments.changes
+    refuse_other_splits(split, changes)
+    recipe = override(own, changes)
     from glassformer.train.use import evaluate
 
-    print(f"Scoring {folder} on its {split} split.", file=sys.stderr)
+    named = changes.get("data.test_text")
+    print(f"Scoring {folder} on {f'its {split} split' if named is None else named}.", file=sys.stderr)
     metrics = evaluate(folder, recipe, split, by_length="by-length" in arguments.options)
     print(as_json(metrics) if "json" in arguments.options else as_table(metrics))
     return 0
+
+
+def of_text(split: str, changes: Mapping[str, object]) -> Mapping[str, object]:
+    """Of a run on running text `--data.text` names the text to score, whole. Errors: `ConfigError` beside a split."""
+    if "data.text" not in changes:
+        return changes
+    if split != "test":
+        raise ConfigError(
+            f"--data.text names the text to score, and --split {split} one of the run's own. Leave one of them out."
+        )
+    return {"data.test_text" if name == "data.text" else name: value for name, value in changes.items()}
 
 
 def refuse_other_splits(split: str, changes: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Protocol, runtime_checkable
 
+from glassformer.data.config import TEXT, DataConfig
 from glassformer.foundation.errors import ResourceError
 from glassformer.foundation.launched import launched
 from glassformer.train.events import Event, Finished
@@ -90,10 +91,10 @@ def follow(
     folder: Path,
     signals: Signals,
     watch: Callable[[Event], None] | None = None,
-    hint: bool = False,
+    hint: str = "",
     agreed: Callable[[int], float] | None = None,
 ) -> int:
-    """Train to the end or to the first signal; `watch` sees each event, `hint` tells what to type next.
+    """Train to the end or to the first signal; `watch` sees each event, `hint` is told at the end.
 
     Of several processes only the first shows and keeps anything; `agreed` is then the largest of a number they each
     have, so that all of them end by the same signal. Returns the exit code.
@@ -110,7 +111,7 @@ def follow(
         number = int(agreed(number)) if agreed else number
         if isinstance(report, Reporter):
             if finished and hint:
-                report.say(f"Score it on the test split: glassformer evaluate {shlex.quote(str(folder))}")
+                report.say(hint)
             if not finished:
                 report.say(f"Go on with: glassformer resume {shlex.quote(str(folder))}")
     if isinstance(report, Reporter) and (unwritten := report.records.unwritten):
@@ -119,6 +120,16 @@ def follow(
             "checkpoints are whole. Make room before the next run."
         )
     return 0 if finished else 128 + (number or signal.SIGINT)
+
+
+def next_command(folder: Path, data: DataConfig) -> str:
+    """What a user may type when a run is trained."""
+    run = shlex.quote(str(folder))
+    if data.task == TEXT and data.layout == "decoder":
+        return f"Let it write: glassformer generate {run} --prompt TEXT"
+    if data.task == TEXT and data.test_text is None:
+        return f"Score it on another text: glassformer evaluate {run} --data.text FILE"
+    return f"Score it on the test split: glassformer evaluate {run}"
 
 
 def nothing(event: Event) -> None:

@@ -14,10 +14,14 @@ def run(arguments: Arguments) -> int:
     folder = existing_run(str(arguments.target))
     refuse_unusable(folder)  # before the data are prepared, which may take minutes
     place, recipe = launched(), override(recipe_of(folder), arguments.changes)
-    from glassformer.cli.follow import Signals, follow  # after the check, as importing torch takes a second
+    from glassformer.cli.follow import (  # after the check, as importing torch takes a second
+        Signals,
+        follow,
+        next_command,
+    )
     from glassformer.train.distributed import joined
     from glassformer.train.session import resume
 
     with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
         session = resume(folder, arguments.lists.get("allow-change", []), arguments.changes, ranks=ranks)
-        return follow(session, folder, signals, hint=True, agreed=ranks.largest)
+        return follow(session, folder, signals, hint=next_command(folder, recipe.data), agreed=ranks.largest)

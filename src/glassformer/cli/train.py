@@ -34,11 +34,15 @@ def run(arguments: Arguments) -> int:
     place = launched()
     if place.first:
         check_room(out, overwrite)
-    from glassformer.cli.follow import Signals, follow  # after the checks, as importing torch takes a second
+    from glassformer.cli.follow import (  # after the checks, as importing torch takes a second
+        Signals,
+        follow,
+        next_command,
+    )
     from glassformer.train.distributed import joined
     from glassformer.train.session import start
 
     with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
         with room_for(out) if place.first else nullcontext():
             session = start(recipe, out, ranks)
-        return follow(session, out, signals, hint=True, agreed=ranks.largest)
+        return follow(session, out, signals, hint=next_command(out, recipe.data), agreed=ranks.largest)

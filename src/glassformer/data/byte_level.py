@@ -1,73 +1,104 @@
-"""The `tokenizers` library behind four functions: learn merges, read its file, know its bytes, survive its panics.
+"""The `tokenizers` library for subwords over bytes: learn, read its file, know its bytes, survive its panics.
 
-This is the one module that imports the library; `subword` asks for it when a byte-pair tokenizer is made.
+Text becomes UTF-8, and each byte one of 256 letters that print, as GPT-2 spells them; the library's models then cut
+rows of these letters. So no text is outside a vocabulary that has the letters, and no letter is a mark of white space.
+`subword`, `wordpiece` and `unigram` ask for this module when one of theirs is made: it loads the library.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from glassformer.data.vocabulary import SPECIALS, utf8
+from glassformer.data.config import MOST_ENTRIES
+from glassformer.data.vocabulary import SPECIALS, read_json, utf8
 from glassformer.foundation.errors import DataError
 
+_PRINTING = (*range(33, 127), *range(161, 173), *range(174, 256))
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTING]
+BYTES = {chr(byte): byte for byte in _PRINTING} | {chr(256 + i): byte for i, byte in enumerate(_OTHERS)}
+"""The byte that each letter stands for. One that does not print is spelled by a letter from U+0100 on."""
+LETTERS = tuple(sorted(BYTES))
+PART = 2**16
+"""Characters: the library takes 256 texts at a time, and a thousand bytes a token of a text by itself."""
+BEFORE_SPACE = re.compile(r"\S(?=[ \n])")
 
-def learn(texts: Iterable[str], vocab_size: int) -> str:
-    """The library's file for as many merges as fill `vocab_size`, or fewer if no pair is left that repeats."""
-    library = _untrained()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        special_tokens=list(SPECIALS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+
+def cut_to_bytes() -> pre_tokenizers.PreTokenizer:
+    """GPT-2's cut into words with the white space before them, spelled in letters for bytes; it loses nothing."""
+    return pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
+def untrained(model: models.Model, cut: pre_tokenizers.PreTokenizer) -> Tokenizer:
+    """The library's tokenizer around a model: no normaliser, the six special tokens."""
+    library = Tokenizer(model)
+    library.pre_tokenizer = cut
+    library.decoder = decoders.ByteLevel()
+    library.add_special_tokens(list(SPECIALS))  # pyright: ignore[reportUnknownMemberType] (the library's stub)
+    return library
+
+
+def learn(library: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -> Mapping[str, object]:
+    """The model that the library's trainer makes of texts, as JSON. Texts may be a stream: distinct words are kept."""
     with panics_are_errors():
-        library.train_from_iterator((text for text in texts if utf8(text)), trainer)
-    return library.to_str()
+        library.train_from_iterator((part for text in texts if utf8(text) for part in parts(text)), trainer)
+    record = cast("dict[str, object]", json.loads(library.to_str()))
+    return cast("Mapping[str, object]", record["model"])
 
 
-def read(text: str) -> Tokenizer:
-    """The library's tokenizer, if all but its vocabulary is as `_untrained` makes it.
+def parts(text: str) -> Iterator[str]:
+    """A long text in parts whose tokens are its own: a word has its white space before it, so nothing goes across."""
+    first = 0
+    while len(text) - first > PART and (cut := BEFORE_SPACE.search(text, first + PART)):
+        yield text[first : cut.end()]
+        first = cut.end()
+    yield text[first:]
 
-    So a file can bring neither a regular expression of its own nor a normaliser that loses text.
+
+def read(text: str, ours: Tokenizer, kind: str) -> Tokenizer:
+    """The library's tokenizer, if all but its vocabulary is as in `ours`, an untrained one.
+
+    So a file can bring neither a regular expression of its own nor a normaliser that loses text. What it asks for is
+    compared before the library sees it, as an expression may be made to take for ever; and after, with all defaults.
     """
+    record, settings = read_json(text), _settings(ours.to_str())
+    for name, value in record.items():
+        if name not in ("model", "added_tokens") and not _agrees(value, settings.get(name)):
+            raise _differs(kind, [name])
     with panics_are_errors():
         try:
             library = Tokenizer.from_str(text)
         except Exception as error:  # the library raises plain Exception
             raise DataError(f"This is no file of the `tokenizers` library: {str(error)[:150]}.") from None
-    ours, theirs = _settings(_untrained()), _settings(library)
-    if wrong := [name for name in ours if ours[name] != theirs.get(name)]:
-        raise DataError(
-            f"A bpe tokenizer of glassformer is byte-level, without normaliser, with the special tokens "
-            f"{', '.join(SPECIALS)} at ids 0 to {len(SPECIALS) - 1}, but this one differs in {', '.join(wrong)}. "
-            f"Take the tokenizer.json of a glassformer run."
-        )
+    theirs = _settings(library.to_str())
+    if wrong := [name for name in settings if settings[name] != theirs.get(name)]:
+        raise _differs(kind, wrong)
     library.encode_special_tokens = True  # "<pad>" in a user's text is five characters, not id 0
     return library
 
 
-def pieces(vocabulary: dict[str, int]) -> list[bytes]:
-    """The bytes of each id. The library spells a byte that does not print as a letter from U+0100 on."""
-    printing = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printing]
-    alphabet = {chr(byte): byte for byte in printing} | {chr(256 + i): byte for i, byte in enumerate(others)}
+def pieces(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str], mark: str = "") -> list[bytes]:
+    """The bytes of each id, of a vocabulary that must hold the alphabet; `mark` before a token stands for nothing."""
     by_id = sorted((id, token) for token, id in vocabulary.items())
-    if [id for id, _ in by_id] != list(range(len(by_id))) or not alphabet.keys() <= vocabulary.keys():
+    if len(by_id) > MOST_ENTRIES:
+        raise DataError(f"A vocabulary has at most {MOST_ENTRIES:,} entries, but this {kind} one has {len(by_id):,}.")
+    if [id for id, _ in by_id] != list(range(len(by_id))) or not set(alphabet) <= vocabulary.keys():
         raise DataError(
-            "A bpe vocabulary holds every byte, and its ids count from 0 without a gap, but this one's do not. "
+            f"A {kind} vocabulary holds every byte, and its ids count from 0 without a gap, but this one's do not. "
             "Take the tokenizer.json of a glassformer run."
         )
+    tokens = [token if len(token) == len(mark) else token.removeprefix(mark) for _, token in by_id[len(SPECIALS) :]]
     try:
-        spelled = [bytes(alphabet[letter] for letter in token) for _, token in by_id[len(SPECIALS) :]]
+        spelled = [bytes(BYTES[letter] for letter in token) for token in tokens]
     except KeyError as error:
         raise DataError(
-            f"The tokens of a bpe vocabulary spell bytes, but one has the letter {error}, which stands for no byte. "
-            f"Take the tokenizer.json of a glassformer run."
+            f"The tokens of a {kind} vocabulary spell bytes, but one has the letter {error}, which stands for no byte. "
+            "Take the tokenizer.json of a glassformer run."
         ) from None
     return [*(name.encode() for name in SPECIALS), *spelled]
 
@@ -86,16 +117,27 @@ def panics_are_errors() -> Generator[None, None, None]:
         ) from None
 
 
-def _untrained() -> Tokenizer:
-    library = Tokenizer(models.BPE())
-    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = decoders.ByteLevel()
-    library.add_special_tokens(list(SPECIALS))  # pyright: ignore[reportUnknownMemberType] (the library's stub)
-    return library
-
-
-def _settings(library: Tokenizer) -> dict[str, object]:
+def _settings(text: str) -> dict[str, object]:
     """All of the library's record but vocabulary and merges."""
-    record = cast("dict[str, object]", json.loads(library.to_str()))
+    record = cast("dict[str, object]", json.loads(text))
     model = cast("dict[str, object]", record.pop("model"))
     return record | {f"model.{name}": value for name, value in model.items() if name not in ("vocab", "merges")}
+
+
+def _agrees(theirs: object, ours: object) -> bool:
+    """Whether what a file says is what ours says; it may leave out what an older library did not write."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        mine = cast("dict[str, object]", ours)
+        return all(name in mine and _agrees(it, mine[name]) for name, it in cast("dict[str, object]", theirs).items())
+    if isinstance(theirs, list) and isinstance(ours, list):
+        these, those = cast("list[object]", theirs), cast("list[object]", ours)
+        return len(these) == len(those) and all(map(_agrees, these, those))
+    return theirs == ours
+
+
+def _differs(kind: str, names: list[str]) -> DataError:
+    return DataError(
+        f"A {kind} tokenizer of glassformer is byte-level, without normaliser, with the special "
+        f"tokens {', '.join(SPECIALS)} at ids 0 to {len(SPECIALS) - 1}, but this one differs in {', '.join(names)}. "
+        "Take the tokenizer.json of a glassformer run."
+    )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer, check_ids_known, read_json, utf8
+from glassformer.data.whole_words import word_starts
 from glassformer.foundation.errors import DataError
 
 
@@ -41,6 +42,9 @@ class ByteTokenizer(Tokenizer):
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         return show_pieces(self.pieces, ids)
+
+    def word_starts(self, ids: Iterable[int]) -> list[bool]:
+        return word_starts(self.pieces, ids)
 
     def to_json(self) -> str:
         return json.dumps({"kind": self.kind, "specials": SPECIALS}, indent=1)

@@ -254,13 +254,13 @@ class TokenizerConfig:
     """How text is cut into tokens, and whether source and target use one vocabulary."""
 
     kind: str = "word"
-    """word (cut at white space), character, byte, or bpe (byte-level subwords, for real text)."""
+    """word (cut at white space), character, byte, or subwords of bytes, for real text: bpe, wordpiece, unigram."""
     source_kind: str | None = None
     """Kind for the source side alone; None: as `kind`. Another kind needs shared = false."""
     shared: bool = True
     """One vocabulary for both sides: fewer parameters, and the two embeddings can be tied."""
     vocab_size: int = 8_000
-    """Entries to train, special tokens included; bpe only, the other kinds keep all they meet. 8,000 suits 10 MB."""
+    """Entries of subwords, special tokens included; the other kinds keep all that they meet. 8,000 suits 10 MB."""
     min_count: int = 1
     """Words or characters met fewer times in the training text become <unk>; word and character only."""
 
@@ -284,11 +284,13 @@ class TokenizerConfig:
                 f"tokenizer.min_count ({self.min_count}) drops rare words or characters, but tokenizer.kind is "
                 f"{self.kind!r}, which has neither. Set min_count=1, or tokenizer.kind = 'word'."
             )
-        if self.vocab_size < BYTES_AND_SPECIALS and "bpe" in (self.kind, self.source_kind):
-            raise ConfigError(
-                f"tokenizer.vocab_size is {self.vocab_size}, but bpe begins with 256 bytes and 6 special tokens. "
-                f"Set tokenizer.vocab_size to at least {BYTES_AND_SPECIALS}, or use tokenizer.kind = 'byte'."
-            )
+        for kind in filter(None, (self.kind, self.source_kind)):
+            if self.vocab_size < (least := TOKENIZERS[kind].least_vocab_size):
+                raise ConfigError(
+                    f"tokenizer.vocab_size is {self.vocab_size}, but {kind} begins with {least} entries, which are the "
+                    f"bytes and the 6 special tokens. Set tokenizer.vocab_size to at least {least}, or use "
+                    "tokenizer.kind = 'byte'."
+                )
 
 
 def _named(split: str, tsv: str | None, source: str | None, target: str | None) -> list[tuple[str, str | None]]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.data.code_points import codes_of
 from glassformer.data.corpus import Part
 
 WORDS, CHARACTERS = 13, 50
@@ -82,7 +83,7 @@ def word_hashes(text: str) -> Hashes:
 
 def character_hashes(text: str) -> Hashes:
     """A number for each character."""
-    mixed = np.frombuffer(text.encode("utf-32-le"), np.uint32).astype(np.uint64) * ODD
+    mixed = codes_of(text).astype(np.uint64) * ODD
     return (mixed ^ (mixed >> np.uint64(29))) * ODD
 
 

@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.bytewise import ByteTokenizer
+from glassformer.data.code_points import CodePoints
 from glassformer.data.text import shares
-from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer, utf8
+from glassformer.data.vocabulary import SPECIALS, Tokenizer, utf8
 from glassformer.data.words import CharacterTokenizer
 
 Ids = NDArray[Any]
 """[n] of some type of whole numbers that holds every id."""
 Encode = Callable[[str], Ids]
-
-CODE_POINTS = 0x110000
 
 
 def encoder(tokenizer: Tokenizer) -> Encode:
@@ -36,12 +35,11 @@ def cut_anywhere(tokenizer: Tokenizer) -> bool:
 
 def by_table(tokenizer: CharacterTokenizer) -> Encode:
     """Code points looked up in a table of ids."""
-    table = np.full(CODE_POINTS, UNK, np.uint32)
-    table[[ord(entry) for entry in tokenizer.entries]] = np.arange(len(SPECIALS), tokenizer.vocab_size)
+    points = CodePoints(tokenizer.entries)
 
     def encode(text: str) -> Ids:
         utf8(text)
-        return table[np.frombuffer(text.encode("utf-32-le"), np.uint32)]
+        return points.array(text)
 
     return encode
 

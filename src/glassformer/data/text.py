@@ -77,8 +77,8 @@ def document(texts: Iterable[str], place: str, skip_empty: bool, anywhere: bool)
         if number == 0 and piece.ends and not piece.text.strip():
             if not skip_empty:
                 raise DataError(
-                    f"{place}: the text is empty, so there is nothing to learn from it. Give one with text, or set "
-                    "data.skip_empty = true to leave such documents out and count them."
+                    f"{place}: the text is empty, so there is nothing to learn from it. Give one with text; where it "
+                    "is one document of many, data.skip_empty = true leaves such ones out and counts them."
                 )
             yield Piece("", False, place)
         else:

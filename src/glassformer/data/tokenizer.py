@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from glassformer.data.bytewise import ByteTokenizer
-from glassformer.data.subword import BytePairTokenizer
+from glassformer.data.subword import BytePairTokenizer, Subword
+from glassformer.data.unigram import UnigramTokenizer
 from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK, Tokenizer, read_json
+from glassformer.data.wordpiece import WordPieceTokenizer
 from glassformer.data.words import CharacterTokenizer, Labels, WordTokenizer
 from glassformer.foundation.errors import DataError
 
@@ -22,6 +26,8 @@ __all__ = [
     "CharacterTokenizer",
     "Labels",
     "Tokenizer",
+    "UnigramTokenizer",
+    "WordPieceTokenizer",
     "WordTokenizer",
     "tokenizer_from_json",
 ]
@@ -31,6 +37,8 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "character": CharacterTokenizer,
     "byte": ByteTokenizer,
     "bpe": BytePairTokenizer,
+    "wordpiece": WordPieceTokenizer,
+    "unigram": UnigramTokenizer,
 }
 
 _STORED: dict[str, type[Tokenizer]] = {**TOKENIZERS, Labels.kind: Labels}
@@ -38,12 +46,26 @@ _STORED: dict[str, type[Tokenizer]] = {**TOKENIZERS, Labels.kind: Labels}
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:
-    """The tokenizer that any `to_json` wrote. A file of the `tokenizers` library carries no kind: it is bpe."""
+    """The tokenizer that any `to_json` wrote. A file of the `tokenizers` library tells its kind by its model."""
     record = read_json(text)
-    kind = record.get("kind", "bpe" if "model" in record else None)
+    kind = record.get("kind", _kind_of(record["model"]) if "model" in record else None)
     if not isinstance(kind, str) or kind not in _STORED:
         raise DataError(
             f"A tokenizer file names its kind ({', '.join(TOKENIZERS)}) or is one of the `tokenizers` library, "
             f"but this one has kind {kind!r}. Take the tokenizer.json of a glassformer run or export."
         )
     return _STORED[kind].from_json(text)
+
+
+def _kind_of(model: object) -> str:
+    """Our name for a model of the library; bpe for what has none, as the library itself takes it."""
+    name = cast("dict[str, object]", model).get("type") if isinstance(model, dict) else None
+    kinds = {cls.model: kind for kind, cls in TOKENIZERS.items() if issubclass(cls, Subword)}
+    if name is None:
+        return BytePairTokenizer.kind
+    if not isinstance(name, str) or name not in kinds:
+        raise DataError(
+            f"Of the models of the `tokenizers` library, {', '.join(kinds)} are read, but this one is {name!r:.60}. "
+            "Take the tokenizer.json of a glassformer run or export."
+        )
+    return kinds[name]

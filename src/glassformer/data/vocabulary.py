@@ -24,6 +24,8 @@ class Tokenizer(ABC):
     """Text to ids and back. Immutable once made; `to_json` holds all of it."""
 
     kind: ClassVar[str]
+    least_vocab_size: ClassVar[int] = 0
+    """The smallest `vocab_size` that it can be trained to; 0 where the texts alone say how many there are."""
 
     @property
     @abstractmethod
@@ -48,6 +50,14 @@ class Tokenizer(ABC):
     @abstractmethod
     def tokens(self, ids: Iterable[int]) -> list[str]:
         r"""One string for each id, for pictures: special tokens by name, bytes that are no text as \\xNN."""
+
+    @abstractmethod
+    def word_starts(self, ids: Iterable[int]) -> list[bool]:
+        """For each id, whether a word begins in it; words stand between white space.
+
+        So it is at the first id and behind a special one, too; and a special id (but <unk>) is a word by itself. White
+        space that has an id of its own goes with the word before. DataError for an unknown id.
+        """
 
     @abstractmethod
     def to_json(self) -> str:
@@ -78,12 +88,12 @@ def utf8(text: str) -> bytes:
 def check_ids_known(ids: Iterable[int], vocab_size: int) -> list[int]:
     """`ids` as a list. DataError for one outside the vocabulary, naming it and its place."""
     ids = list(ids)
-    for place, id in enumerate(ids):
-        if not 0 <= id < vocab_size:
-            raise DataError(
-                f"Ids of this tokenizer go from 0 to {vocab_size - 1}, but id {id} stands at place {place} "
-                f"(counted from 0). Decode with the tokenizer that the model was trained with."
-            )
+    if ids and (min(ids) < 0 or max(ids) >= vocab_size):
+        place, id = next((place, id) for place, id in enumerate(ids) if not 0 <= id < vocab_size)
+        raise DataError(
+            f"Ids of this tokenizer go from 0 to {vocab_size - 1}, but id {id} stands at place {place} "
+            f"(counted from 0). Decode with the tokenizer that the model was trained with."
+        )
     return ids
 
 

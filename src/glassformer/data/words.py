@@ -6,11 +6,16 @@ import json
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer, check_ids_known, read_json, utf8
+from glassformer.data.whole_words import word_starts
 from glassformer.foundation.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from glassformer.data.code_points import CodePoints
 
 
 class _Listed(Tokenizer):
@@ -20,6 +25,7 @@ class _Listed(Tokenizer):
 
     def __init__(self, entries: Sequence[str]) -> None:
         self.entries = tuple(entries)
+        self._names = (*SPECIALS, *self.entries)
         self._ids = {entry: id for id, entry in enumerate(self.entries, start=len(SPECIALS))}
 
     @staticmethod
@@ -45,8 +51,10 @@ class _Listed(Tokenizer):
         return self.joint.join(self.tokens(id for id in known if id >= len(SPECIALS) or id == UNK))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        names = (*SPECIALS, *self.entries)
-        return [names[id] for id in check_ids_known(ids, self.vocab_size)]
+        return [self._names[id] for id in check_ids_known(ids, self.vocab_size)]
+
+    def word_starts(self, ids: Iterable[int]) -> list[bool]:
+        return [True] * len(check_ids_known(ids, self.vocab_size))
 
     def to_json(self) -> str:
         record = {"kind": self.kind, "specials": SPECIALS, "entries": self.entries}
@@ -110,10 +118,35 @@ class CharacterTokenizer(_Listed):
 
     @classmethod
     def counted(cls, text: str) -> Mapping[str, int]:
-        import numpy as np  # here, as `--help` need not wait for it
+        from glassformer.data.code_points import counted
 
-        counts = np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32))  # ten times as fast as one by one
-        return {chr(place): int(counts[place]) for place in counts.nonzero()[0]}
+        return counted(text)
+
+    @cached_property
+    def _points(self) -> CodePoints:
+        from glassformer.data.code_points import CodePoints  # here, as `--help` need not wait for numpy
+
+        return CodePoints(self.entries)
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        for text in texts:
+            utf8(text)
+        return self._points.ids(texts)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        known = check_ids_known(ids, self.vocab_size)
+        found = self._points.text(known)
+        return super().decode(known) if found is None else found
+
+    def word_starts(self, ids: Iterable[int]) -> list[bool]:
+        return word_starts(self._spelled, ids)
+
+    @cached_property
+    def _spelled(self) -> list[bytes]:
+        return [name.encode() for name in self._names]
 
 
 class Labels(_Listed):

@@ -67,11 +67,13 @@ class Head(nn.Module):
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where V"]:
         """A score for each token of the vocabulary."""
+        return F.linear(self.turned(x), self.weight, self.bias)
+
+    def turned(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
+        """scale t(x): what is compared with the vector of each token."""
         if self.transform is not None:
             x = self.transform(x)
-        if self.scale != 1.0:
-            x = x * self.scale
-        return F.linear(x, self.weight, self.bias)
+        return x if self.scale == 1.0 else x * self.scale
 
 
 def check_tokens(tokens: Int[Tensor, "B T"], vocab_size: int) -> None:

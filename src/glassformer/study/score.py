@@ -1,4 +1,7 @@
-"""Scoring a finished arm, in its own process: on its test split, and on the other data that the study asks for."""
+"""Scoring a finished arm, in its own process: on its test split, and on the other data that the study asks for.
+
+Of running text without a test text the dev text is scored, by which the best checkpoint was chosen too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.config import LABEL
+from glassformer.data.config import LABELLED, TEXT
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.folders import newest, read_state
 from glassformer.study.result import Result, learning_curve, training_seconds
@@ -23,15 +26,16 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
             f"{run} has no intact checkpoint to score. Delete that folder, and the arm is trained anew."
         )
     state = read_state(last)
-    by_length = recipe.data.layout != LABEL  # labels have no length
+    by_length = recipe.data.task not in (LABELLED, TEXT)  # labels have no length, nor has running text
+    split = "dev" if recipe.data.task == TEXT and recipe.data.test_text is None else "test"
     elsewhere = anchored(override(recipe, other_data))
     return Result(
         values=dict(values),
         seed=recipe.training.seed,
         metric=recipe.training.metric,
-        test=evaluate(run, recipe, by_length=by_length),
+        test=evaluate(run, recipe, split, by_length=by_length),
         other_data=dict(other_data),
-        other=evaluate(run, elsewhere, by_length=by_length) if other_data else None,
+        other=evaluate(run, elsewhere, split, by_length=by_length) if other_data else None,
         curve=learning_curve(run, recipe.training.metric),
         parameters=parameters(run)[1],
         steps=state["step"],

@@ -1,16 +1,22 @@
-"""Label-smoothed cross-entropy with a backward of its own: neither log-probabilities nor float32 logits exist whole."""
+"""Label-smoothed cross-entropy with a backward of its own: neither log-probabilities nor float32 logits exist whole.
+
+From vectors and a vocabulary's matrix not even the logits do.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
 from glassformer.foundation.shapes import Float, Int, Tensor
 
 NUMBERS = 1 << 20
 """Logits handled at a time, so that their float32 copy stays in the processor's cache."""
+CHUNK = 1 << 24
+"""Logits that exist at a time where they do not exist whole."""
 
 
 def cross_entropy(
@@ -25,27 +31,35 @@ def cross_entropy(
     return objective, nll
 
 
+def cross_entropy_of_vectors(
+    x: Float[Tensor, "M D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, " V"] | None,
+    ids: Int[Tensor, " N"],
+    label_smoothing: float = 0.0,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """`cross_entropy` of the logits x W^T + b, of which no more than `CHUNK` exist at a time.
+
+    Each chunk's share of the gradients is computed while its logits are there, so nothing is computed twice; autocast
+    narrows the products as it narrows those of a linear map.
+    """
+    given = (x, weight) if bias is None else (x, weight, bias)
+    learns = torch.is_grad_enabled() and any(each.requires_grad for each in given)
+    objective, nll = _OfVectors.apply(x, weight, bias, ids, label_smoothing, learns)
+    return objective, nll
+
+
 class _CrossEntropy(torch.autograd.Function):
     """-log p(v) = log sum exp(logits) - logit_v; d/dlogits = softmax - (1 - e) onehot(id) - e/V."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, ids: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
         """The sums; only the log-sums are kept."""
-        every, logits = logits, logits[: len(ids)]
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        log_sums, means = [], []
-        for rows in logits.split(_rows(logits)):
-            rows = rows.to(wide)
-            log_sums.append(rows.logsumexp(-1))
-            if label_smoothing:
-                means.append(rows.mean(-1))
-        log_sum = torch.cat(log_sums) if log_sums else logits.new_zeros(0, dtype=wide)
-        nll = (log_sum - logits.gather(-1, ids[:, None])[:, 0].to(wide)).sum()
-        spread = (log_sum - torch.cat(means)).sum() if means else nll
-        ctx.save_for_backward(every, ids, log_sum)
+        objective, nll, log_sum = _sums(logits, ids, label_smoothing)
+        ctx.save_for_backward(logits, ids, log_sum)
         ctx.label_smoothing = label_smoothing
         ctx.mark_non_differentiable(nll)
-        return nll + label_smoothing * (spread - nll), nll
+        return objective, nll
 
     # The decorator hides the parameters' names from the type checker.
     @staticmethod
@@ -53,18 +67,80 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gradient of the first sum, in the logits' dtype."""
         logits, ids, log_sum = ctx.saved_tensors
-        e, scale = ctx.label_smoothing, grads[0]
         gradient = torch.empty_like(logits)
-        gradient[len(ids) :] = 0
-        asked = logits[: len(ids)], gradient[: len(ids)], ids, log_sum
-        pieces = (each.split(_rows(logits)) for each in asked)
-        for rows, out, ids_here, log_sum_here in zip(*pieces, strict=True):
-            p = (rows.to(log_sum.dtype) - log_sum_here[:, None]).exp_()
-            if e:
-                p.sub_(e / logits.shape[-1])
-            p.scatter_add_(1, ids_here[:, None], p.new_full((len(p), 1), e - 1.0))
-            out.copy_(p.mul_(scale))
+        _slopes(logits, ids, log_sum, ctx.label_smoothing, grads[0], gradient)
         return gradient, None, None
+
+
+class _OfVectors(torch.autograd.Function):
+    """The same of x W^T + b, with d/dx = slopes W, d/dW = slopes^T x and d/db = the sum of the slopes."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, ids: Tensor, label_smoothing: float, learns: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The sums; the gradients for an upstream of 1 are kept, where anything learns."""
+        narrow = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
+        with torch.autocast(x.device.type, enabled=False):
+            own, matrix = x.to(narrow), weight.to(narrow)
+            added = None if bias is None else bias.to(narrow)
+            found: list[tuple[Tensor, Tensor]] = []
+            of_x, of_weight = (torch.empty_like(x), torch.zeros_like(weight)) if learns else (None, None)
+            of_bias = torch.zeros_like(bias) if learns and bias is not None else None
+            rows = max(1, CHUNK // max(1, len(weight)))
+            for first in range(0, max(1, len(x)), rows):
+                part = slice(first, first + rows)
+                logits = F.linear(own[part], matrix, added)
+                objective, nll, log_sum = _sums(logits, ids[part], label_smoothing)
+                found.append((objective, nll))
+                if of_x is None or of_weight is None:
+                    continue
+                _slopes(logits, ids[part], log_sum, label_smoothing, torch.ones_like(objective), logits)
+                of_x[part] = logits @ matrix
+                of_weight += logits.mT @ own[part]
+                if of_bias is not None:
+                    of_bias += logits.sum(0)
+        ctx.save_for_backward(of_x, of_weight, of_bias)
+        objective, nll = (torch.stack(each).sum() for each in zip(*found, strict=True))
+        ctx.mark_non_differentiable(nll)
+        return objective, nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The gradients of the first sum."""
+        own = (None if each is None else each * grads[0].to(each.dtype) for each in ctx.saved_tensors)
+        return (*own, None, None, None)
+
+
+def _sums(logits: Tensor, ids: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The two sums, and log sum exp of each row."""
+    logits = logits[: len(ids)]
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    log_sums: list[Tensor] = []
+    means: list[Tensor] = []
+    for rows in logits.split(_rows(logits)):
+        rows = rows.to(wide)
+        log_sums.append(rows.logsumexp(-1))
+        if label_smoothing:
+            means.append(rows.mean(-1))
+    log_sum = torch.cat(log_sums) if log_sums else logits.new_zeros(0, dtype=wide)
+    nll = (log_sum - logits.gather(-1, ids[:, None])[:, 0].to(wide)).sum()
+    spread = (log_sum - torch.cat(means)).sum() if means else nll
+    return nll + label_smoothing * (spread - nll), nll, log_sum
+
+
+def _slopes(logits: Tensor, ids: Tensor, log_sum: Tensor, e: float, scale: Tensor, gradient: Tensor) -> None:
+    """Writes scale * d/dlogits of the first sum into `gradient`, which may be the logits themselves."""
+    gradient[len(ids) :] = 0
+    asked = logits[: len(ids)], gradient[: len(ids)], ids, log_sum
+    pieces = (each.split(_rows(logits)) for each in asked)
+    for rows, out, ids_here, log_sum_here in zip(*pieces, strict=True):
+        p = (rows.to(log_sum.dtype) - log_sum_here[:, None]).exp_()
+        if e:
+            p.sub_(e / logits.shape[-1])
+        p.scatter_add_(1, ids_here[:, None], p.new_full((len(p), 1), e - 1.0))
+        out.copy_(p.mul_(scale))
 
 
 def _rows(logits: Tensor) -> int:

@@ -11,16 +11,20 @@ import torch.nn.functional as F
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.model.heads import SequenceHead
+from glassformer.model.heads import PlaceHead, SequenceHead
 from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
+from glassformer.parts import Head
 from glassformer.train.balance import routing_loss, watch_routers
-from glassformer.train.cross_entropy import cross_entropy
+from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
 
 ROWS = 64
 """Where there is padding the head reads a multiple of so many vectors. In bfloat16 a processor's library compiles a
 product for each new shape, which takes longer than the product (1,024 x 4,000 times 4,000 x 256 on Intel AMX: 19 ms
 beside 0.9)."""
+WHOLE = 1 << 25
+"""Logits up to which they exist whole: beyond, chunks are as fast and hold a fraction (`make bench
+ARGS=cross_entropy`)."""
 
 
 class Loss(NamedTuple):
@@ -150,11 +154,11 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
             prefix=asked.prefix,
         )
     if isinstance(model.head, SequenceHead):
-        outputs, ids = model.head(hidden, asked.inputs_keep), asked.ids
+        ids = asked.ids
+        loss = token_or_number_loss(model.head(hidden, asked.inputs_keep), ids, label_smoothing)
     else:
         vectors, ids = asked_for(hidden, asked)
-        outputs = model.head(vectors)
-    loss = token_or_number_loss(outputs, ids, label_smoothing)
+        loss = loss_in_places(model.head, vectors, ids, label_smoothing)
     main = "encoder" if model.decoder is None else "decoder"
     penalty = routing_loss(seen, {"encoder": batch.source_keep, main: asked.counted})
     return loss if penalty is None else Loss(loss.objective + len(ids) * penalty, loss.nll)
@@ -170,6 +174,16 @@ def asked_for(hidden: Float[Tensor, "B T D"], asked: Targets) -> tuple[Float[Ten
         return vectors, ids
     places = asked.keep.flatten().nonzero()[:, 0]
     return vectors.index_select(0, F.pad(places, (0, -len(places) % ROWS))), ids[places]
+
+
+def loss_in_places(
+    head: Head | PlaceHead, x: Float[Tensor, "M D"], ids: Int[Tensor, " N"], label_smoothing: float
+) -> Loss:
+    """What the head's scores of M vectors cost; the logits of a large vocabulary never exist whole."""
+    if not isinstance(head, Head) or len(x) * len(head.weight) <= WHOLE:
+        return token_or_number_loss(head(x), ids, label_smoothing)
+    check_labels(ids, len(head.weight))
+    return Loss(*cross_entropy_of_vectors(head.turned(x), head.weight, head.bias, ids, label_smoothing))
 
 
 def token_or_number_loss(outputs: Tensor, ids: Tensor, label_smoothing: float) -> Loss:

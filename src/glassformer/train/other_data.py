@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from glassformer.data.config import EQUAL_LENGTHS, PAIRS, DataConfig
+from glassformer.data.config import EQUAL_LENGTHS, PAIRS, TEXT, DataConfig
 from glassformer.foundation.errors import ConfigError
 
 
 def refuse_unscorable(own: DataConfig, asked: DataConfig) -> None:
     """Refuse data that a model of a run with the data `own` cannot answer; files in place of a task's pairs it may.
 
-    Lengths, sizes and files may differ. Errors: `ConfigError` for another layout, another task, and more symbols.
+    Lengths, sizes, windows and files may differ. Errors: `ConfigError` for another layout, another task or objective,
+    and more symbols.
     """
     if asked.layout != own.layout:
         raise ConfigError(
             f"A model reads and answers in the layout that it was trained in, data.layout={own.layout!r}; got "
             f"{asked.layout!r}. Leave data.layout out."
         )
-    if asked.task not in (own.task, PAIRS):
+    if (asked.task != own.task and TEXT in (asked.task, own.task)) or asked.task not in (own.task, PAIRS):
         raise ConfigError(
             f"A model is scored on what it was trained to do, data.task={own.task!r}; got {asked.task!r}, to which it "
             f"knows no answer. Leave data.task out, or train on {asked.task!r}."
+        )
+    if asked.objective != own.objective:
+        raise ConfigError(
+            f"A model is scored on what it was trained to do, data.objective={own.objective!r}; got "
+            f"{asked.objective!r}. Leave data.objective out."
         )
     if own.task == asked.task and own.task in EQUAL_LENGTHS and asked.symbols > own.symbols:
         raise ConfigError(

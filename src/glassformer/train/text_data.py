@@ -25,7 +25,6 @@ from glassformer.train.text_samples import text_samples
 from glassformer.train.text_score import text_scores
 from glassformer.train.text_settings import places
 
-
 SCORED_WITH = 0
 """The seed of what is hidden in an evaluation, whatever the run's: so two runs are asked the same."""
 
@@ -197,8 +196,7 @@ def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Tex
 def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
     """The tokens of a part of a text, from the cache or new."""
     told: list[str] = []
-    assert recipe.data.documents is not None  # it was resolved as the training text was read
-    tokens = tokens_of(part, tokenizer, documents=recipe.data.documents, note=told.append)
+    tokens = tokens_of(part, tokenizer, documents=has_documents(recipe.data, part), note=told.append)
     return TextSplit(tokens, part.corpus.name, part.corpus.skipped, tuple(told))
 
 

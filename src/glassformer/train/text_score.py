@@ -33,7 +33,7 @@ def text_scores(
     objective: Objective,
     poll: Callable[[], None] = nothing,
 ) -> dict[str, Metric]:
-    """`loss`: nats a target. `perplexity`: e to that. `n`: targets. `unknown`: tokens that the vocabulary lacks, if any.
+    """`loss`: nats a target. `perplexity`: e to that. `n`: targets. `unknown`, if any: tokens that are <unk>.
 
     Of next_token the whole text is scored, as `evaluation_windows` says, and there are figures that compare between
     vocabularies; see `of_whole_text`. Of the other objectives windows stand one behind the other, and what is hidden
@@ -50,13 +50,13 @@ def text_scores(
         n += asked(batch).n_targets
         if reader.objective == "masked":
             right += n_right(model, there, asked)
-    metrics: dict[str, Metric] = {"loss": total / n}
+    metrics: dict[str, Metric] = {"loss": total / n, "perplexity": exponential(total / n)}
     if reader.objective == "next_token":
         metrics |= of_whole_text(total, tokens)
     if reader.objective == "masked":
         metrics["token_accuracy"] = right / n
-    metrics |= {"perplexity": exponential(total / n), "n": n}
-    return metrics | ({"unknown": tokens.counts.n_unknown} if tokens.counts.n_unknown else {})
+    unknown = {"unknown": tokens.counts.n_unknown} if tokens.counts.n_unknown else {}
+    return metrics | {"n": n} | unknown
 
 
 def of_whole_text(nats: float, tokens: TokenFile) -> dict[str, Metric]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from glassformer.data.config import LABEL
+from glassformer.data.config import LABEL, LABELLED, TEXT
 from glassformer.data.dataset import places
-from glassformer.data.text_settings import TEXT_LAYOUTS
 from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.answer import ASKED, MODELS, USUAL, answer
@@ -46,6 +46,8 @@ class Classified(NamedTuple):
     unknown: int
 
 
+NO_ANSWERS = {LABELLED: "gives labels", TEXT: "predicts running text"}
+"""The tasks that write no answers, and what they do."""
 Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
 
 
@@ -58,10 +60,13 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool 
     Of a classifier also `labels` and `confusion`, label by label. Of answers, where it is asked for, also `by_length`:
     exact match and number of the pairs whose source has so many tokens.
     """
-    if by_length and recipe.data.layout == LABEL:
-        raise ConfigError(f"Answers can be scored by length; {run} gives labels. Leave --by-length out.")
+    if by_length and recipe.data.task in NO_ANSWERS:
+        raise ConfigError(
+            f"Answers can be scored by length; {run} {NO_ANSWERS[recipe.data.task]}. Leave --by-length out."
+        )
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
     loaded = load_run(run, recipe)
+    recipe = replace(recipe, training=replace(recipe.training, samples=0))
     data = prepare_split(recipe, loaded.tokenizers, split)
     scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
@@ -80,7 +85,7 @@ def translate(
     recipe = recipe or load_recipe(run / "recipe.toml")
     if recipe.data.layout == LABEL:
         raise ConfigError(f"{run} gives a label to a text and writes no answers. Use glassformer classify {run}.")
-    if recipe.data.layout in TEXT_LAYOUTS:
+    if recipe.data.task == TEXT:
         raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
     loaded = load_run(run, recipe)
     most, answered = recipe.decode.max_new_tokens, 0
@@ -108,7 +113,8 @@ def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> It
     """
     recipe = load_recipe(run / "recipe.toml")
     if recipe.data.layout != LABEL:
-        raise ConfigError(f"{run} writes answers and gives no labels. Use glassformer translate {run}.")
+        verb = "generate" if recipe.data.task == TEXT else "translate"
+        raise ConfigError(f"{run} writes answers and gives no labels. Use glassformer {verb} {run}.")
     loaded = load_run(run, recipe)
     target = loaded.tokenizers.target
     names = target.tokens(range(FIRST_LABEL, target.vocab_size))

@@ -7,6 +7,9 @@ from datetime import timedelta
 
 from glassformer.train.events import Metric, Sample
 
+MARKS = {"\n": "⏎"}
+"""What stands for a character that would break the line; for all others U+FFFD."""
+
 
 def sample_text(sample: Sample) -> str:
     """The three texts under each other."""
@@ -15,8 +18,8 @@ def sample_text(sample: Sample) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` with a mark for each character that would steer the terminal or break the line."""
-    return "".join(each if each.isprintable() else "\ufffd" for each in text)
+    """`text` with a mark for each character that would steer the terminal or break the line; of a line's end, ⏎."""
+    return "".join(each if each.isprintable() else MARKS.get(each, "\ufffd") for each in text)
 
 
 def figures(metrics: dict[str, Metric]) -> str:

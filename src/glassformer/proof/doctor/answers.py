@@ -188,6 +188,8 @@ def order(case: Case) -> Seen:
 def asked(case: Case, batch: Batch) -> Tensor:
     """The logits where something is asked: not at the source itself, where it stands in the same sequence."""
     found = logits(case.model, batch)
+    if case.layout == "decoder":
+        return found[:, -1]
     return found if batch.label_keep is None or answers_once(case.model) else found[batch.label_keep]
 
 

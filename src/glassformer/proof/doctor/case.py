@@ -27,6 +27,8 @@ from glassformer.train.recipe import Recipe
 Pairs = list[tuple[list[int], list[int]]]
 """(source, target) as ids, without special tokens."""
 
+BLANKS = ("encoder", "masked")
+"""The layouts in which a stack that reads both ways fills places of its own row."""
 LONGEST = 12
 """Tokens on each side of what is probed with; more would only take longer."""
 
@@ -36,6 +38,9 @@ class Case:
 
     All of it is computed on the processor, and all but learning in float64, so that equal means equal.
     """
+
+    called = "pairs"
+    """What the rows of a batch are."""
 
     def __init__(self, run: Path, recipe: Recipe) -> None:
         self.run, self.recipe = run, recipe
@@ -135,7 +140,7 @@ class Case:
         pairs: Pairs = []
         for long, wide in lengths:
             read = [draw.choice(source) for _ in range(min(long, self.room))]
-            many = 1 if self.layout == LABEL else len(read) if self.layout == "encoder" else min(wide, self.room)
+            many = 1 if self.layout == LABEL else len(read) if self.layout in BLANKS else min(wide, self.room)
             pairs.append((read, [draw.choice(target) for _ in range(many)]))
         return self.batch(pairs)
 

@@ -8,7 +8,7 @@ from glassformer.data.batch import Batch
 from glassformer.data.vocabulary import BOS, EOS
 from glassformer.foundation.shapes import Tensor
 from glassformer.proof.check.table import NotTestedError
-from glassformer.proof.doctor.case import Case, answers_once
+from glassformer.proof.doctor.case import BLANKS, Case, answers_once
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 
 COUNTING = [*range(11, 18)]
@@ -47,7 +47,7 @@ def labels(case: Case) -> Seen:
         batch = Batch.labelled([[8], [9], [10]], [0, 2, 1])
         same = torch.equal(case.objective(batch).ids, torch.tensor([0, 2, 1]))
         return Seen(f"3 texts are asked for {'their own labels' if same else 'others'}", None if same else WRONG_LABEL)
-    if case.layout == "encoder":
+    if case.layout in BLANKS:
         batch = Batch.blanks([COUNTING], [[100 + each for each in COUNTING]])
         assert batch.labels is not None
         return offset(case, batch, batch.labels, 0)

@@ -1,0 +1,105 @@
+"""Running text: whether it can be read, comes back from ids, and repeats in what is held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from glassformer.data.config import SPLITS
+from glassformer.data.contamination import overlap
+from glassformer.data.vocabulary import UNK
+from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.doctor.case import Case
+from glassformer.proof.doctor.finding import Ailment, Probe, Seen
+from glassformer.proof.doctor.text_case import TextCase
+from glassformer.proof.doctor.texts import CHANGED, LEAKS, NOT_BACK, OFTEN_UNKNOWN, UNKNOWN, UNREADABLE
+from glassformer.store.checkpoint import Loaded
+
+PIECES = 4
+"""Pieces of a text, about a million characters each, that are sent through the tokenizer and back."""
+
+LEAKED = Ailment(
+    "held-out text stands in the training text",
+    "The texts repeat themselves, or share documents.",
+    "Take from the training text what stands in dev and test; scores on what was learned by heart mean little.",
+)
+
+
+def readable(case: Case) -> Iterator[Seen]:
+    """The texts that the recipe names, and whether they are those of the training."""
+    told, missing, digests = list[str](), list[str](), dict[str, str]()
+    for name in SPLITS:
+        try:
+            split = text_case(case).text(name)
+        except NotTestedError as reason:
+            if "cannot be read" in str(reason):
+                yield Seen(str(reason), UNREADABLE)
+                return
+            missing.append(str(reason))
+            continue
+        digests[name] = split.digest()
+        told.append(f"{len(split.tokens):,} {name} tokens of {split.name}")
+    if not told:
+        raise NotTestedError(missing[0])
+    found = ", ".join(told)
+    saved = case.loaded.state.get("data") if isinstance(case.loaded, Loaded) else None
+    if isinstance(saved, dict):
+        changed = [name for name in ("train", "dev") if name in digests and saved.get(name) != digests[name]]
+        if changed:
+            yield Seen(f"the digest of {' and '.join(changed)} is another one; {found} now", CHANGED)
+            return
+        found += ", with the digests of the training"
+    gone = [each for each in missing if "names no" not in each]
+    yield Seen("; ".join([found, *gone[:1]]))
+
+
+def round_trip(case: Case) -> Iterator[Seen]:
+    """Training and dev text to ids and back."""
+    tokenizer, told, unknown = case.tokenizers.target, list[str](), list[str]()
+    for name in ("train", "dev"):
+        n = lost = total = 0
+        for piece in islice(text_case(case).part(name).pieces(anywhere=True), PIECES):
+            ids = tokenizer.encode(piece.text)
+            back = tokenizer.decode(ids)
+            if UNK not in ids and back.split() != piece.text.split():
+                place = next(i for i, (a, b) in enumerate(zip(piece.text, back + "\0", strict=False)) if a != b)
+                yield Seen(
+                    f"the {name} text {piece.text[place : place + 40]!r} ({piece.place}) comes back as "
+                    f"{back[place : place + 40]!r}",
+                    NOT_BACK,
+                )
+                return
+            n, lost, total = n + len(piece.text), lost + ids.count(UNK), total + len(ids)
+        told.append(f"{n:,} characters of the {name} text")
+        if lost > OFTEN_UNKNOWN * total:
+            unknown.append(f"{lost / total:.1%} of the tokens of the {name} text are <unk>")
+    yield Seen("; ".join(unknown) or f"{' and '.join(told)} come back", UNKNOWN if unknown else None, serious=False)
+
+
+def leakage(case: Case) -> Iterator[Seen]:
+    """Stretches of dev and test that stand in the training text word for word."""
+    train, told, worst = text_case(case).part("train"), list[str](), 0.0
+    for name in ("dev", "test"):
+        try:
+            found = overlap(train, text_case(case).part(name))
+        except NotTestedError:
+            continue
+        told.append(
+            f"{found.found:,} of {found.n:,} stretches of {found.size} {found.unit} of the {name} text stand in the "
+            "training text"
+        )
+        worst = max(worst, found.share)
+    yield Seen("; ".join(told), LEAKED if worst >= LEAKS / 10 else None, serious=worst >= LEAKS)
+
+
+def text_case(case: Case) -> TextCase:
+    """A case of which these probes are."""
+    assert isinstance(case, TextCase)
+    return case
+
+
+PROBES = (
+    Probe("data", "The texts can be read and are those of the training.", readable),
+    Probe("round-trip", "Text comes back from its ids.", round_trip),
+    Probe("leakage", "No dev or test text stands in the training text.", leakage),
+)

@@ -1,0 +1,70 @@
+"""Where words begin in a row of ids, for every kind of tokenizer."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokenizer import BOS, EOS, PAD, TOKENIZERS, UNK, ByteTokenizer, CharacterTokenizer, Tokenizer
+from glassformer.data.whole_words import SPACE
+from glassformer.foundation.errors import DataError
+
+TEXTS = ["the cat sat on the mat", "der Hund schläft unter dem Tisch", "a \u3000b\u00a0c\u2003d \x1ce"]
+LETTERS = "ab#\u00e9\u65e5 \n\u00a0\u3000\u2003\x1c"
+HARD = ["", " ", "\n\n \t\r\n a", "  two  words  ", "<pad> ##s a##s", "日本 語\u3000の", "\U0001f469\u200d\U0001f680 x"]
+TRAINED = {
+    kind: cls.train([*TEXTS, *HARD, LETTERS], TokenizerConfig(kind=kind, vocab_size=600))
+    for kind, cls in TOKENIZERS.items()
+}
+
+
+def told_from_characters(tokenizer: Tokenizer, ids: list[int], text: str) -> list[bool]:
+    """The first id, and those with the first byte of a character that is no white space behind one that is."""
+    begins: list[bool] = []
+    for before, letter in zip([" ", *text], text, strict=False):
+        width = len(letter.encode())
+        begins += [before.isspace() and not letter.isspace(), *[False] * (width - 1)]
+    begins[:1] = [True] * bool(begins)
+    found, at = [], 0
+    for id in ids:
+        if isinstance(tokenizer, CharacterTokenizer):
+            width = len(text.encode("utf-32-le")[4 * len(found) :][:4].decode("utf-32-le").encode())
+        else:
+            width = len((tokenizer.pieces if isinstance(tokenizer, ByteTokenizer) else tokenizer._pieces)[id])
+        found.append(any(begins[at : at + width]))
+        at += width
+    return found
+
+
+@given(text=st.text(alphabet=LETTERS, max_size=40) | st.sampled_from([*TEXTS, *HARD]))
+def test_a_word_begins_behind_white_space(text: str) -> None:
+    for kind, tokenizer in TRAINED.items():
+        ids = tokenizer.encode(text)
+        expected = [True] * len(ids) if kind == "word" else told_from_characters(tokenizer, ids, text)
+        assert tokenizer.word_starts(ids) == expected
+
+
+def test_words_as_one_writes_them() -> None:
+    tokenizer = CharacterTokenizer.train(["ab\u3000 \n"], TokenizerConfig(kind="character"))
+    a, b, wide = (tokenizer.encode(each)[0] for each in ("a", "b", "\u3000"))
+    assert tokenizer.word_starts([a, b, wide, b, a]) == [True, False, False, True, False]
+    assert tokenizer.word_starts([BOS, a, b, EOS, b, UNK, PAD]) == [True, True, False, True, True, False, True]
+    assert tokenizer.word_starts([wide, wide]) == [True, False]
+    assert ByteTokenizer().word_starts([6 + byte for byte in "a\u00a0b".encode()]) == [True, False, False, True]
+
+
+@pytest.mark.parametrize("kind", list(TOKENIZERS))
+def test_no_id_begins_no_word_and_an_unknown_id_is_named(kind: str) -> None:
+    assert TRAINED[kind].word_starts([]) == []
+    with pytest.raises(DataError, match="place 1"):
+        TRAINED[kind].word_starts([7, 10**6])
+
+
+def test_white_space_is_pythons() -> None:
+    points = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point <= 0xDFFF]
+    found = {point for point in points if SPACE.search(point.encode())}
+    assert found == {point for point in points if point.isspace()}
