@@ -125,7 +125,11 @@ class Rows(NamedTuple):
 
     def context(self, going: Sequence[int]) -> Context:
         """What is known of these rows."""
-        return Context(*([each[row] for row in going] for each in (self.numbers, self.prompts, self.written)))
+        return Context(
+            [self.numbers[row] for row in going],
+            [self.prompts[row] for row in going],
+            [self.written[row] for row in going],
+        )
 
 
 class Run(NamedTuple):
