@@ -79,16 +79,19 @@ def test_the_model_is_of_the_layout_and_asks_for_something(tmp_path, objective):
     prepared = prepare(asked)
     model = Transformer(model_config(prepared.recipe, prepared.tokenizers))
     stacks = (model.encoder is not None, model.decoder is not None)
-    assert stacks == {"decoder": (False, True), "masked": (True, False), "encoder-decoder": (True, True)}[
-        OBJECTIVES[objective]
-    ]
+    assert (
+        stacks
+        == {"decoder": (False, True), "masked": (True, False), "encoder-decoder": (True, True)}[OBJECTIVES[objective]]
+    )
     assert model.config.stack.causal == (OBJECTIVES[objective] != "masked")
     assert all(objective_for(model)(batch).n_targets > 0 for _, batch in first(prepared, 5))
 
 
 def test_dev_is_the_end_of_the_text(tmp_path):
     prepared = prepare(text_recipe(book(tmp_path), data__dev_share=0.25))
-    train, dev = (prepared.tokenizers.target.decode(split.tokens.tokens.tolist()) for split in (prepared.train, prepared.dev))
+    train, dev = (
+        prepared.tokenizers.target.decode(split.tokens.tokens.tolist()) for split in (prepared.train, prepared.dev)
+    )
     assert train + dev == words(120)
     assert len(dev) == pytest.approx(0.25 * len(words(120)), abs=1)
 
@@ -105,7 +108,9 @@ def test_documents_are_decided_once_and_written_down(tmp_path):
 
 
 def test_a_document_mask_keeps_documents_apart(tmp_path):
-    prepared = prepare(text_recipe(shelf(tmp_path), data__document_mask=True, data__window=24, training__batch_tokens=96))
+    prepared = prepare(
+        text_recipe(shelf(tmp_path), data__document_mask=True, data__window=24, training__batch_tokens=96)
+    )
     batch = first(prepared, 1)[0][1]
     assert batch.documents is not None
     assert torch.equal(batch.documents, (batch.tokens == 1).cumsum(1))
