@@ -177,7 +177,7 @@ def test_a_text_shorter_than_a_window_is_refused(tmp_path):
 
 def test_a_split_that_is_not_named_is_refused(tmp_path):
     prepared = prepare(text_recipe(book(tmp_path)))
-    with pytest.raises(ConfigError, match="There is no test text. Name one by --data.text FILE, or .* --split dev"):
+    with pytest.raises(ConfigError, match=r"There is no test text\. Name one by --data\.text FILE, or .* --split dev"):
         prepare_split(prepared.recipe, prepared.tokenizers, "test")
 
 
@@ -198,7 +198,7 @@ def test_settings_that_do_not_fit(tmp_path, name):
 
 
 def test_a_stride_is_for_the_next_token(tmp_path):
-    with pytest.raises(ConfigError, match="data.stride belongs to data.objective='next_token'"):
+    with pytest.raises(ConfigError, match="stride belongs to"):
         text_recipe(tmp_path / "book.txt", "masked", data__stride=4)
     assert text_recipe(tmp_path / "book.txt", "masked", training__metric="token_accuracy")
 
