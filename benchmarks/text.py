@@ -1,9 +1,9 @@
 """What it takes to make a token file of a large text: the memory of a process that does nothing else, and the speed.
 
 Text is made of words drawn by Zipf's law, in lines and documents, and written to a temporary folder. A process of its
-own then does all that training does with the text before its first step: it measures the text, trains the tokenizer on
-it, makes the token files of train and dev, and opens them again. It notes what it held at most (VmHWM, as Linux tells
-it). Windows that are read later on are pages of the file, which the system has in memory or not as it likes.
+own then does what training does with it: it measures the text, trains the tokenizer, makes the token files of train and
+dev, opens them again and takes 100 batches of 32 random windows of 257 tokens from each. It notes what it held at most
+(VmHWM, as Linux tells it).
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ def work(path: str, kind: str) -> dict[str, float]:
     from glassformer.data.corpus import has_documents, read_parts
     from glassformer.data.token_cache import tokens_of
     from glassformer.data.tokenizer import TOKENIZERS
+    from glassformer.data.windows import Windows
 
     started = time.perf_counter()
     config = DataConfig(task="text", layout="decoder", text=path)
@@ -96,9 +97,12 @@ def work(path: str, kind: str) -> dict[str, float]:
     documents = has_documents(config, parts["train"])
     found = {split: tokens_of(part, tokenizer, documents=documents) for split, part in parts.items()}
     made = time.perf_counter()
-    for part in parts.values():
-        tokens_of(part, tokenizer, documents=documents)
+    again = {split: tokens_of(part, tokenizer, documents=documents) for split, part in parts.items()}
     opened = time.perf_counter()
+    for tokens in again.values():
+        for step in range(100):
+            tokens.take(Windows(len(tokens), 256).starts(step, 32), 257)
+    windows = time.perf_counter()
     assert "torch" not in sys.modules
     return {
         "tokens": sum(len(each) for each in found.values()),
@@ -106,6 +110,7 @@ def work(path: str, kind: str) -> dict[str, float]:
         "train": trained - read,
         "make": made - trained,
         "open": opened - made,
+        "windows": (windows - opened) / 200,
         "peak": peak(),
     }
 
@@ -120,12 +125,22 @@ def table(size: int, rows: Sequence[dict[str, float | str]]) -> str:
     """For people."""
     from common import machine, markdown  # here, as the process that is measured must not load torch
 
-    head = ["tokenizer", "tokens", "measure", "train tokenizer", "make token files", "open them", "at most held"]
+    head = [
+        "tokenizer",
+        "tokens",
+        "measure",
+        "train tokenizer",
+        "make token files",
+        "open them",
+        "a batch",
+        "at most held",
+    ]
     body = [
         [
             str(row["kind"]),
             f"{row['tokens']:,}",
             *(f"{row[part]:.1f} s ({size / 1e6 / row[part]:.0f} MB/s)" for part in ("read", "train", "make", "open")),
+            f"{row['windows'] * 1e3:.2f} ms",
             f"{row['peak'] / 1e6:.0f} MB",
         ]
         for row in rows

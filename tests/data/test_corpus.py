@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glassformer.data import text as reading
 from glassformer.data.config import DataConfig
 from glassformer.data.corpus import Part, has_documents, held_out_from, measure, read_parts
-from glassformer.foundation.errors import DataError
+from glassformer.foundation.errors import ConfigError, DataError
 
 
 def config(**given: object) -> DataConfig:
@@ -108,6 +108,15 @@ def test_the_hash_hangs_on_the_text_and_its_documents_and_not_on_how_they_are_ke
     hashes = {measure(lines(tmp_path / "c.jsonl", texts)).sha256 for texts in others}
     assert len(hashes) == 3
     assert same[0] not in hashes
+
+
+def test_a_field_of_no_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some text, and more of it")
+    lines(tmp_path / "b.jsonl", ["other text"])
+    with pytest.raises(ConfigError, match=r"data.field='body' names a field of .jsonl files"):
+        read_parts(config(text=str(tmp_path / "a.txt"), field="body"))
+    parts = read_parts(config(text=str(tmp_path / "a.txt"), dev_text=str(tmp_path / "b.jsonl"), field="text"))
+    assert documents(parts["dev"]) == ["other text"]
 
 
 def test_too_short_to_hold_anything_out(tmp_path: Path) -> None:

@@ -107,6 +107,33 @@ def test_windows_are_taken_with_the_document_of_each_token(tmp_path: Path) -> No
             found.take(starts, 4)
 
 
+def test_windows_of_a_large_file_do_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken twice is the same, and the pages are the system's again in between."""
+    monkeypatch.setattr("glassformer.data.token_file.LARGE", 0)
+    found = tokens_of(part(tmp_path, ["some text " * 10_000]), ByteTokenizer(), documents=False)
+    starts = np.arange(0, 90_000, 3_000)
+    first = found.take(starts, 100)
+    assert np.array_equal(found.take(starts, 100), first)
+    assert first.tolist() == [found.tokens[start : start + 100].tolist() for start in starts]
+    if Path("/proc/self/smaps").exists():
+        found.take(starts, 100)
+        assert resident(found.path / "tokens.bin") == 0
+
+
+def resident(path: Path) -> int:
+    """KiB of a mapped file that this process holds."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    places = [number for number, line in enumerate(lines) if line.endswith(str(path))]
+    assert places
+    return sum(int(lines[place + 4].split()[1]) for place in places if lines[place + 4].startswith("Rss"))
+
+
+def test_a_part_without_a_token_has_none(tmp_path: Path) -> None:
+    blank = part(tmp_path, ["word   "]).corpus.part(4)
+    found = tokens_of(blank, trained("word"), documents=False)
+    assert (len(found), found.tokens.tolist(), found.documents.tolist()) == (0, [], [0])
+
+
 def test_ids_take_two_bytes_as_long_as_they_fit(tmp_path: Path) -> None:
     assert (token_type(SMALL).itemsize, token_type(SMALL + 1).itemsize) == (2, 4)
     most = CharacterTokenizer([chr(place) for place in range(0x20000, 0x20000 + SMALL)])

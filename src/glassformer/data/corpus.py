@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.config import SPLITS, DataConfig
-from glassformer.data.text import TOPICS, Piece, pieces, shares
-from glassformer.data.text_files import Stamp, changed_while_read, stamps
-from glassformer.foundation.errors import DataError
+from glassformer.data.text import TOPICS, Piece, in_json, pieces, shares
+from glassformer.data.text_files import Stamp, changed_while_read, stamps, text_files
+from glassformer.foundation.errors import ConfigError, DataError
 
 END = b"\0"
 """What stands for the end of a document where text is hashed; no text holds it."""
@@ -122,10 +122,16 @@ def measure(path: str | None, field: str | None = None, *, skip_empty: bool = Fa
 def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, Part]:
     """The part of each of these splits that there is: test only where it is named.
 
-    Errors: `DataError` of reading, and for a text too short to hold anything out.
+    Errors: `DataError` of reading, and for a text too short to hold anything out; `ConfigError` for a field of nothing.
     """
     found: dict[str, Part] = {}
     named = {split: config.text_file(split) for split in SPLITS}
+    files = [file for path in named.values() if path is not None for file in text_files(path)]
+    if config.field is not None and not any(map(in_json, files)):
+        raise ConfigError(
+            f"data.field={config.field!r} names a field of .jsonl files, and no text is one. Leave data.field out, or "
+            "name a file that ends in .jsonl or .jsonl.gz."
+        )
     for split in [each for each in splits if named[each] is not None]:
         found[split] = measure(named[split], config.field, skip_empty=config.skip_empty).part()
     if named["dev"] is None and {"train", "dev"} & {*splits}:

@@ -53,14 +53,18 @@ def pieces(
     if path is None:
         yield from topics(anywhere)
         return
-    files = text_files(path)
-    for file in files:
+    for file in text_files(path):
         with opened(file) as stream:
-            if file.name.removesuffix(".gz").endswith(".jsonl"):
+            if in_json(file):
                 for place, text in json_texts(stream, file, field or "text"):
                     yield from document([text], place, skip_empty, anywhere)
             else:
                 yield from document(decoded_chunks(stream, file), str(file), skip_empty, anywhere)
+
+
+def in_json(file: Path) -> bool:
+    """Whether each line of a file is a JSON object, by its name."""
+    return file.name.removesuffix(".gz").endswith(".jsonl")
 
 
 def topics(anywhere: bool = True) -> Iterator[Piece]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 from array import array
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ from glassformer.data.vocabulary import BOS, EOS, UNK, Tokenizer
 TOKENS, DOCUMENTS, MANIFEST = "tokens.bin", "documents.bin", "MANIFEST.json"
 SMALL = 2**16
 """Entries of a vocabulary whose ids fit into two bytes."""
+
+LARGE = 2**26
+"""Bytes of a file whose pages are not held."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,9 @@ class TokenFile:
 
     def take(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         """[rows, length]: the tokens from each start on. No start may be further than n_tokens - length."""
-        return self.tokens[self._places(starts, length)].astype(np.int64)
+        taken = self.tokens[self._places(starts, length)].astype(np.int64)
+        let_go(self.tokens)
+        return taken
 
     def documents_of(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         """[rows, length]: which document of the file each of those tokens belongs to, counted from 0."""
@@ -119,9 +125,13 @@ def open_tokens(folder: Path) -> TokenFile:
     for name in (TOKENS, DOCUMENTS):
         if file_hash(folder / name) != files[name]:
             raise ValueError(f"{name} is not as it was written")
-    tokens = np.memmap(folder / TOKENS, token_type(counts.vocab_size), "r")
-    documents = np.memmap(folder / DOCUMENTS, "<i8", "r")
-    return TokenFile(folder, tokens, documents, counts)
+    tokens = mapped(folder / TOKENS, token_type(counts.vocab_size))
+    return TokenFile(folder, tokens, mapped(folder / DOCUMENTS, np.dtype("<i8")), counts)
+
+
+def mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers in a file, on disk until they are read; no system maps an empty one."""
+    return np.memmap(path, kind, "r") if path.stat().st_size else np.zeros(0, kind)
 
 
 def manifest_text(counts: TokenCounts, files: dict[str, str]) -> str:
@@ -129,6 +139,15 @@ def manifest_text(counts: TokenCounts, files: dict[str, str]) -> str:
     content = {"counts": asdict(counts), "files": files}
     own = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return json.dumps({**content, "content": own}, indent=2) + "\n"
+
+
+def let_go(numbers: NDArray[Any]) -> None:
+    """Give the pages of a large file that were read back to the system, which keeps them at hand or not as it likes.
+
+    Held, they would count as this process's memory, in the end all of the file.
+    """
+    if numbers.nbytes > LARGE and isinstance(numbers.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        numbers.base.madvise(mmap.MADV_DONTNEED)
 
 
 def token_type(vocab_size: int) -> np.dtype[Any]:
