@@ -37,6 +37,8 @@ def masks(T: int, S: int) -> dict[str, Mask]:
         "documents and keep": Mask(documents=packed(S, 5, 3), query_documents=own, keep=keep),
         "window": Mask(causal=True, window=20),
         "stride": Mask(causal=True, pattern=Pattern(stride=150), documents=packed(S, 2)[0], query_documents=own[:1]),
+        "prefix": Mask(causal=True, prefix=torch.tensor([S, 0, *range(3, B + 1)])),
+        "prefix of all rows": Mask(causal=True, prefix=torch.tensor([S // 2])),
         "global": Mask(pattern=Pattern(window=9, global_tokens=3), keep=keep),
         "positions": Mask(causal=True, query_positions=torch.randint(S, (B, T)), key_positions=torch.randperm(S) - 3),
         "bias": Mask(causal=True, keep=keep, bias=torch.randn(H, T, S)),

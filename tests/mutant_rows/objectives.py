@@ -13,6 +13,7 @@ PACKED, BOTH_WAYS = (
 )
 CROSS, OBJECTIVE = "tests/train/test_cross_entropy.py", "tests/train/test_objective.py"
 LARGE = f"{OBJECTIVE}::test_a_large_vocabulary_costs_what_its_whole_logits_would"
+BEGIN = "tests/train/test_beginning.py"
 ASKED = f"{READING}::test_next_token_asks_within_documents_and_behind_the_prefix"
 PARTS = f"{READING}::test_a_batch_carries_both_through_its_parts"
 
@@ -29,13 +30,13 @@ ROWS: list[Mutant] = [
     Mutant("flex gives all rows the first one's prefix", "attend/flex.py",
         "prefix[0] if len(prefix) == 1 else prefix[b]", "prefix[0]", FLEX),
     Mutant("flex counts rows without their prefixes", "attend/flex.py",
-        "1 if prefix is None else len(prefix)", "1", FLEX),
+        "1 if prefix is None else len(prefix)", "1", "tests/attend/test_flex.py::test_blocks_are_those_of_the_mask"),
     Mutant("packed documents read each other", "model/stack.py",
-        '"documents": documents, "prefix"', '"documents": None, "prefix"', PACKED),
+        '"documents": documents,', '"documents": None,', PACKED),
     Mutant("positions run on through packed documents", "model/stack.py",
         "step.positions if documents is None else within(documents, step.positions)", "step.positions", PACKED),
     Mutant("the prefix does not reach the mask", "model/stack.py",
-        '"prefix": prefix}', '"prefix": None}', BOTH_WAYS),
+        '"prefix": prefix,', '"prefix": None,', BOTH_WAYS),
     Mutant("linear attention counts a prefix by columns", "model/stack.py",
         '(config.attention_rule == "linear" and prefix is None)', '(config.attention_rule == "linear")',
         f"{READING}::test_padding_changes_nothing_beside_a_prefix"),
@@ -62,7 +63,7 @@ ROWS: list[Mutant] = [
         f"{CORRUPT}::test_masked_changes_only_what_it_asks_for"),
     Mutant("special tokens are drawn", "data/corrupt/masked.py",
         "coins.below(vocab_size - len(SPECIALS), len(ids)) + len(SPECIALS)", "coins.below(vocab_size, len(ids))",
-        f"{CORRUPT}::test_masked_changes_only_what_it_asks_for"),
+        f"{CORRUPT}::test_shares_of_masked_tokens"),
     Mutant("79 % of the chosen tokens are hidden", "data/corrupt/masked.py",
         "HIDDEN, REPLACED = 0.8, 0.1", "HIDDEN, REPLACED = 0.79, 0.1", f"{CORRUPT}::test_shares_of_masked_tokens"),
     Mutant("half of a word is masked", "data/corrupt/masked.py",
@@ -117,4 +118,20 @@ ROWS: list[Mutant] = [
     Mutant("chunks are computed in float32 under autocast", "train/cross_entropy.py",
         "if torch.is_autocast_enabled(x.device.type) else x.dtype", "if False else x.dtype",
         f"{CROSS}::test_chunks_under_autocast_narrow_what_whole_logits_narrow"),
+
+    # starting from another run
+    Mutant("no weight is taken over", "train/beginning.py",
+        "model.load_state_dict(ours | fits)", "pass", f"{BEGIN}::test_a_classifier_begins_with_the_encoder_of_a_masked_model"),
+    Mutant("another vocabulary is trained", "train/beginning.py",
+        "prepare(recipe, tokenizers_for(recipe.data.layout, before.tokenizers))", "prepare(recipe)",
+        f"{BEGIN}::test_a_classifier_begins_with_the_encoder_of_a_masked_model"),
+    Mutant("a run keeps its own kind of model", "train/beginning.py",
+        "return replace(recipe, model=model, tokenizer", "return replace(recipe, tokenizer",
+        f"{BEGIN}::test_its_settings_are_those_of_the_run_before_but_for_its_own"),
+    Mutant("a head of other labels is taken over", "train/beginning.py",
+        "fresh_head and name", "False and name", f"{BEGIN}::test_other_labels_begin_with_a_fresh_head"),
+    Mutant("a run from which nothing fits is taken", "train/beginning.py",
+        'if not any(not name.startswith("head.") for name in fits):', "if False:", f"{BEGIN}::test_a_run_of_other_stacks_is_refused"),
+    Mutant("any folder is taken for a run", "train/beginning.py",
+        'if not (run / "recipe.toml").is_file():', "if False:", f"{BEGIN}::test_what_is_no_run_is_refused"),
 ]

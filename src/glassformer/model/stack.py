@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -147,7 +147,13 @@ class Stack(nn.Module):
         config = self.config
         bias = self.positions.score_bias(step.positions, step.keys, like)
         pattern = self.pattern
-        rules = {"causal": config.causal, "pattern": pattern, "bias": bias, "documents": documents, "prefix": prefix}
+        rules: dict[str, Any] = {
+            "causal": config.causal,
+            "pattern": pattern,
+            "bias": bias,
+            "documents": documents,
+            "prefix": prefix,
+        }
         in_columns = (config.attention_rule == "linear" and prefix is None) or (pattern and self._in_columns(step))
         if step.in_order or in_columns:
             # Real tokens stand in the order of their columns, so which columns are real is all that must be said.

@@ -14,12 +14,12 @@ from typing import Any
 from glassformer.foundation.runtime import choose_device, choose_threads
 from glassformer.model.count import count_parameters
 from glassformer.model.recompute import recompute
-from glassformer.train.build import new_model, objective_of, optimizer_of
+from glassformer.train.beginning import begin
+from glassformer.train.build import objective_of, optimizer_of
 from glassformer.train.chosen import chosen
 from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.memory import Memory, estimate, heap_notes, kept_beside
 from glassformer.train.precision import choose_precision
-from glassformer.train.prepare import prepare
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import Summary
 from glassformer.train.schedule import Schedule
@@ -82,8 +82,8 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     """
     device, why = choose_device(recipe.training.device)
     _, threads = choose_threads(recipe.training.threads)
-    prepared = prepare(recipe)
-    model = new_model(recipe, prepared.tokenizers).to(device)
+    prepared, model, began = begin(recipe)
+    recipe, model = prepared.recipe, model.to(device)
     training = recipe.training
     few = [batch.split(training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
     with recompute(model, training.recompute):
@@ -115,7 +115,7 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
         key=lambda each: each.peak,
     )
     _, parameters = count_parameters(model)
-    notes = [f"device: {why}; {threads}", f"arithmetic: {arithmetic}", *chosen(model, prepared)]
+    notes = [f"device: {why}; {threads}", f"arithmetic: {arithmetic}", *began, *chosen(model, prepared)]
     return Outlook(notes, parameters, memory, heap_notes(device), disk_of(recipe, memory, out), pace, data)
 
 

@@ -202,11 +202,16 @@ def digest_of(texts: Iterable[str]) -> str:
 
 
 def prepare_pairs(recipe: Recipe, tokenizers: Tokenizers | None = None) -> PairsData:
-    """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given."""
+    """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given.
+
+    Those of a run without labels get the labels of this training text.
+    """
     seed, layout = recipe.training.seed, recipe.data.layout
     refuse_missing_files(recipe.data, ("train", "dev"))
     train = load_pairs(recipe.data, "train", seed, known_labels(tokenizers))
     tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs, labelled=layout == LABEL)
+    if layout == LABEL and not isinstance(tokenizers.target, Labels):
+        tokenizers = Tokenizers(tokenizers.source, Labels(sorted({pair.target for pair in train.pairs})))
     encoded = encode_pairs(train.pairs, tokenizers)
     check_lengths(encoded, recipe, "train", train.origin)
     training, text = recipe.training, layout == LABEL

@@ -228,11 +228,14 @@ def settings_of(recipe: Recipe) -> list[str]:
 
 
 def anchored(recipe: Recipe) -> Recipe:
-    """The recipe with its data files as absolute paths, so that a run can be resumed from any folder."""
+    """The recipe with all paths absolute, of data files and of a run it starts from: it is resumed from any folder."""
     files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
     named = {name: getattr(recipe.data, name) for name in files}
     found = {name: str(Path(path).expanduser().absolute()) for name, path in named.items() if path is not None}
-    return replace(recipe, data=replace(recipe.data, **found))
+    before = recipe.training.start_from
+    before = None if before is None else str(Path(before).expanduser().absolute())
+    training = replace(recipe.training, start_from=before)
+    return replace(recipe, data=replace(recipe.data, **found), training=training)
 
 
 def dumps_recipe(recipe: Recipe) -> str:

@@ -19,7 +19,8 @@ from glassformer.store.checkpoint import Loaded, load, load_optimizer
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest
 from glassformer.store.lock import RunLock
-from glassformer.train.build import as_recipe, new_model
+from glassformer.train.beginning import begin
+from glassformer.train.build import as_recipe
 from glassformer.train.changes import (
     changes,
     data_follow,
@@ -50,7 +51,8 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
     Errors: those of reading the data and the recipe.
     """
     device, threads, notes = _runtime(recipe, ranks)
-    prepared, model = _fresh(recipe, device)
+    prepared, model, began = begin(recipe)
+    model = model.to(device)
     few = [batch.split(recipe.training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
     with recompute(model, recipe.training.recompute):
         precision, why = choose_precision(recipe.training.precision, model, few)
@@ -61,7 +63,7 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
         if ranks.first:
             write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
         prepared = replace(prepared, recipe=recipe)
-        notes = [*notes, f"arithmetic: {why}", *chosen(model, prepared), *_unlocked(lock)]
+        notes = [*notes, f"arithmetic: {why}", *began, *chosen(model, prepared), *_unlocked(lock)]
         return Session(out, prepared, _cut(model, recipe, ranks), notes, lock, _standing(prepared), ranks=ranks)
 
 
@@ -86,9 +88,10 @@ def resume(
         if found.folder is None and not found.skipped:
             if asked and ranks.first:
                 write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
-            prepared, model = _fresh(recipe, device)
+            prepared, model, began = begin(recipe)
+            model = model.to(device)
             _refuse_other_view(prepared, 0, ranks)
-            notes = ["there is no checkpoint yet, so training begins at step 0", *notes, as_before]
+            notes = ["there is no checkpoint yet, so training begins at step 0", *notes, as_before, *began]
             notes += [*chosen(model, prepared), *_unlocked(lock)]
             now, model = _standing(prepared), _cut(model, recipe, ranks)
             return Session(run, prepared, model, notes, lock, now, ranks=ranks)
@@ -160,12 +163,6 @@ def _model(run: Path, loaded: Loaded, recipe: Recipe, may_change: bool) -> Trans
         refuse_other_model(run, loaded.model.config, config)
     model.load_state_dict(loaded.model.state_dict())
     return model.to(next(loaded.model.parameters()).device).eval()
-
-
-def _fresh(recipe: Recipe, device: torch.device) -> tuple[RunData, Transformer]:
-    """The data, and the model before its first step: a function of the recipe alone."""
-    prepared = prepare(recipe)
-    return prepared, new_model(recipe, prepared.tokenizers).to(device)
 
 
 def _cut(model: Transformer, recipe: Recipe, ranks: Ranks) -> Transformer:

@@ -71,6 +71,9 @@ class TrainingConfig:
     """Sample outputs shown at each evaluation."""
     skip_nonfinite: int = 0
     """Updates that may be left out, in the whole run, where loss or gradient is no finite number; 0: stop at once."""
+    start_from: str | None = None
+    """Folder of a run whose tokenizer, model settings and best weights this one begins with, where they fit; none: all
+    begins fresh."""
     broken: str | None = None
     """Classic mistakes made on purpose, by name and with commas between; see --break."""
 
@@ -97,6 +100,8 @@ class TrainingConfig:
         one_of(PRECISIONS, self.precision, "training.precision")
         one_of(METRICS, self.metric, "training.metric")
         break_names(self.broken)
+        if self.start_from == "":
+            raise ConfigError("training.start_from names the folder of a run; got ''. Name one, or leave it out.")
 
     @property
     def rates(self) -> Schedule:

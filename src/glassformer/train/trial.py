@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from glassformer.foundation.runtime import choose_device, choose_threads
 from glassformer.model.transformer import Transformer
-from glassformer.train.build import new_model, objective_of, optimizer_of
+from glassformer.train.beginning import begin
+from glassformer.train.build import objective_of, optimizer_of
 from glassformer.train.find_rate import Found, find_learning_rate
 from glassformer.train.gradient_noise import Noise, gradient_noise
 from glassformer.train.loop import train_steps
-from glassformer.train.prepare import prepare
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import RunData
 from glassformer.train.schedule import Schedule
@@ -63,8 +63,8 @@ def _made(recipe: Recipe) -> tuple[RunData, Transformer]:
     """The data, and the model before its first step."""
     device, _ = choose_device(recipe.training.device)
     choose_threads(recipe.training.threads)
-    prepared = prepare(recipe)
-    return prepared, new_model(recipe, prepared.tokenizers).to(device)
+    prepared, model, _ = begin(recipe)
+    return prepared, model.to(device)
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:

@@ -13,7 +13,7 @@ class Coins:
         # The key parts these numbers from those that chose the windows, which follow from (seed, step).
         self._raw = np.random.Philox(np.random.SeedSequence((seed, step, row), spawn_key=(1,)))
 
-    def uniform(self, n: int) -> NDArray[np.float64]:
+    def uniform(self, n: int) -> NDArray[np.floating]:
         """[n] numbers, each at least 0 and below 1."""
         return (self._raw.random_raw(n) >> np.uint64(11)) * 2.0**-53
 
