@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
@@ -20,6 +21,7 @@ from glassformer.train.events import Metric
 from glassformer.train.objective import Objective, Targets, asked_for, loss_of
 from glassformer.train.text_batches import Reader
 
+LARGEST = math.log(sys.float_info.max)
 PLACES = 8192
 """Tokens that are scored at once: more would leave the processor's cache, and be no faster."""
 
@@ -50,7 +52,7 @@ def text_scores(
         n += asked(batch).n_targets
         if reader.objective == "masked":
             right += n_right(model, there, asked)
-    metrics: dict[str, Metric] = {"loss": total / n, "perplexity": exponential(total / n)}
+    metrics: dict[str, Metric] = {"loss": total / n, **exponential("perplexity", total / n)}
     if reader.objective == "next_token":
         metrics |= of_whole_text(total, tokens)
     if reader.objective == "masked":
@@ -63,14 +65,15 @@ def of_whole_text(nats: float, tokens: TokenFile) -> dict[str, Metric]:
     """What the whole text costs, by sizes that no tokenizer has a say in.
 
     `bits_per_byte` (of UTF-8) and `bits_per_character`; all tokens are paid for, <bos> and <eos> too, but for the first
-    one, which nothing precedes. `word_perplexity`: e to the nats a word, between white space.
+    one, which nothing precedes. `word_perplexity`: e to the nats a word, between white space; left out where that is no
+    float any more.
     """
     counts = tokens.counts
     bits = nats / math.log(2)
     return {
         "bits_per_byte": bits / counts.n_bytes,
         "bits_per_character": bits / counts.n_characters,
-        "word_perplexity": exponential(nats / counts.n_words),
+        **exponential("word_perplexity", nats / counts.n_words),
     }
 
 
@@ -124,9 +127,6 @@ def n_right(model: Transformer, batch: Batch, objective: Objective) -> int:
     return int((model.head(vectors)[: len(ids)].argmax(-1) == ids).sum())
 
 
-def exponential(value: float) -> float:
-    """e^value; infinite where no float is as large."""
-    try:
-        return math.exp(value)
-    except OverflowError:
-        return math.inf
+def exponential(name: str, value: float) -> dict[str, Metric]:
+    """The figure e^value by its name; none where no float is as large, as of text that has no words."""
+    return {name: math.exp(value)} if value < LARGEST else {}

@@ -1,0 +1,159 @@
+"""Runs on running text: resumed to the same bits, their data watched, scored on any file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.store.checkpoint import load
+from glassformer.study.score import score
+from glassformer.train.events import Evaluated, Finished
+from glassformer.train.outlook import look_ahead
+from glassformer.train.session import resume, start
+from glassformer.train.trial import noise_over, search
+from glassformer.train.use import classify, evaluate, parameters, translate
+from train.examples import STEPS, assert_same_end, follow
+from train.text_examples import book, shelf, text_recipe, words
+
+RUNS = {
+    "next_token": {},
+    "sequential": {"data__order": "sequential"},
+    "prefix": {"objective": "prefix"},
+    "masked": {"objective": "masked", "training__metric": "token_accuracy", "data__whole_words": True},
+    "spans": {"objective": "spans", "training__batch_tokens": 80},
+    "noise": {"objective": "noise", "training__batch_tokens": 100},
+    "muon": {"optimizer__name": "muon", "optimizer__average": 0.9},
+    "subwords": {"tokenizer__kind": "bpe", "tokenizer__vocab_size": 270},
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_cut_and_resumed_to_the_same_bits(tmp_path, name):
+    asked = text_recipe(book(tmp_path), **RUNS[name])
+    events = follow(start(asked, tmp_path / "whole"))
+    assert [event.step for event in events if isinstance(event, Evaluated)] == [4, 8, 12]
+    follow(start(asked, tmp_path / "run"), stop_after=5)
+    torch.manual_seed(5)
+    follow(resume(tmp_path / "run"))
+    assert_same_end(tmp_path / "run", tmp_path / "whole")
+
+
+def test_documents_are_resumed_as_they_were_decided(tmp_path):
+    path = shelf(tmp_path)
+    asked = text_recipe(path, data__document_mask=True, data__window=24, training__batch_tokens=96)
+    follow(start(asked, tmp_path / "whole"))
+    follow(start(asked, tmp_path / "run"), stop_after=5)
+    assert "documents = true" in (tmp_path / "run" / "recipe.toml").read_text("utf-8")
+    follow(resume(tmp_path / "run"))
+    assert_same_end(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_lost_cache_changes_nothing(tmp_path, monkeypatch):
+    asked = text_recipe(book(tmp_path))
+    follow(start(asked, tmp_path / "whole"))
+    follow(start(asked, tmp_path / "run"), stop_after=5)
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "elsewhere"))
+    follow(resume(tmp_path / "run"))
+    assert_same_end(tmp_path / "run", tmp_path / "whole")
+
+
+def test_changed_text_is_refused_by_name_and_gone_on_with_where_allowed(tmp_path):
+    path = book(tmp_path)
+    follow(start(text_recipe(path), tmp_path / "run"), stop_after=5)
+    path.write_text("e" + words(120)[1:], "utf-8")
+    with pytest.raises(
+        CheckpointError, match=rf"contents of the training text \({path}\) have changed since.*data.text"
+    ):
+        resume(tmp_path / "run")
+    session = resume(tmp_path / "run", ["data.text"])
+    assert f"changed, as allowed: the contents of the training text ({path})" in session.notes
+    assert isinstance(follow(session)[-1], Finished)
+
+
+def test_changed_dev_text_is_named(tmp_path):
+    dev = tmp_path / "dev.txt"
+    dev.write_text(words(20, 7), "utf-8")
+    follow(start(text_recipe(book(tmp_path), data__dev_text=str(dev)), tmp_path / "run"), stop_after=5)
+    dev.write_text(words(20, 8), "utf-8")
+    with pytest.raises(CheckpointError, match=rf"contents of the dev text \({dev}\) have changed.*data.dev_text"):
+        resume(tmp_path / "run")
+
+
+def test_a_text_may_lie_elsewhere(tmp_path):
+    path = book(tmp_path)
+    follow(start(text_recipe(path), tmp_path / "run"), stop_after=5)
+    path.rename(tmp_path / "moved.txt")
+    session = resume(tmp_path / "run", asked={"data.text": str(tmp_path / "moved.txt")})
+    assert isinstance(follow(session)[-1], Finished)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    follow(start(text_recipe(book(folder)), folder / "run"))
+    return folder / "run"
+
+
+def test_a_whole_file_is_scored(run, tmp_path):
+    test = tmp_path / "test.txt"
+    test.write_text(words(50, 3) + "xyz", "utf-8")
+    recipe = text_recipe(run.parent / "book.txt", data__documents=False, data__test_text=str(test))
+    told = evaluate(run, recipe)
+    assert told["n"] == len(words(50, 3)) + 2
+    assert told["unknown"] == 3
+    dev = evaluate(run, recipe, "dev")
+    kept = load(run).state["best_metrics"]
+    assert dev == pytest.approx(kept, rel=1e-6)
+
+
+def test_what_it_cannot_do_is_named(run, tmp_path):
+    own = text_recipe(run.parent / "book.txt", data__documents=False)
+    with pytest.raises(ConfigError, match="no test text"):
+        evaluate(run, own)
+    with pytest.raises(ConfigError, match="predicts running text"):
+        evaluate(run, own, "dev", by_length=True)
+    with pytest.raises(ConfigError, match=r"data\.objective='next_token'; got 'prefix'"):
+        evaluate(run, text_recipe(run.parent / "book.txt", "prefix"), "dev")
+    with pytest.raises(ConfigError, match="Use glassformer generate"):
+        list(translate(run, [(1, "a")], 1))
+    with pytest.raises(ConfigError, match="Use glassformer generate"):
+        list(classify(run, [(1, "a")], 1))
+
+
+def test_where_the_parameters_are(run):
+    rows, total = parameters(run)
+    assert total == sum(parameter.numel() for parameter in load(run).model.parameters())
+    assert all(row.name.startswith(("decoder.", "head.")) for row in rows)
+
+
+def test_samples_and_figures_are_kept(run):
+    dev = [line for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if line["kind"] == "dev"]
+    assert [line["step"] for line in dev] == [4, 8, 12]
+    assert {"loss", "bits_per_byte", "bits_per_character", "perplexity", "word_perplexity", "n"} <= dev[0].keys()
+    assert (run / "samples" / f"step-{STEPS:09d}.txt").read_text("utf-8").count("  source  ") == 1
+
+
+def test_a_study_scores_the_dev_text_where_there_is_no_other(run):
+    result = score(run, {}, {})
+    assert result.test["loss"] == pytest.approx(float(load(run).state["best_metrics"]["loss"]), rel=1e-6)
+    assert score(run, {}, {"data.stride": 2}).other["n"] == result.test["n"]
+
+
+@pytest.mark.parametrize("objective", ["next_token", "spans"])
+def test_the_outlook_counts_windows(tmp_path, objective):
+    asked = text_recipe(book(tmp_path), objective, training__batch_tokens=80, optimizer__name="muon")
+    outlook = look_ahead(asked, tmp_path / "run")
+    assert outlook.data.what == "windows"
+    if objective == "next_token":
+        assert outlook.data.batches == -(-outlook.data.samples // 10)
+    assert outlook.memory.peak > outlook.memory.weights
+    assert not (tmp_path / "run").exists()
+
+
+def test_trials_need_no_run(tmp_path):
+    asked = text_recipe(book(tmp_path))
+    assert search(asked).recommended > 0
+    assert next(noise_over(asked)).targets == 6 * 8
