@@ -42,8 +42,8 @@ class Writing(ModuleType):
     def unknown(self, prompts: list[str]) -> list[int]:
         return [number for number, each in enumerate(prompts, 1) if "?" in each]
 
-    def write(self, prompts: list[str], n: int, stops: list[str]) -> Iterator[Piece]:
-        self.asked = (prompts, n, stops)
+    def write(self, prompts: list[str], n: int, stops: list[str], *, crop: bool) -> Iterator[Piece]:
+        self.asked, self.crop = (prompts, n, stops), crop
         texts = [f"{text[::-1]}{k or ''}" for text in prompts for k in range(n)]
         for place in range(max(map(len, texts)) + 1):
             for row in range(len(texts)):
@@ -80,7 +80,9 @@ def test_a_prompt_and_its_text(run, writing, a_run):
     answer = run("generate", "runs/old", "--prompt", "abc")
     assert (answer.code, answer.out, answer.err) == (0, "abccba\n", "")
     assert writing.asked == (["abc"], 1, [])
-    assert run("generate", "runs/old", "--prompt", "abc", "--no-prompt").out == "cba\n"
+    assert not writing.crop
+    assert run("generate", "runs/old", "--prompt", "abc", "--no-prompt", "--crop").out == "cba\n"
+    assert writing.crop
     assert run("generate", "runs/old", "--prompt=").out == "\n"
     writing.continues = False
     assert run("generate", "runs/old", "--prompt", "abc").out == "cba\n"

@@ -46,7 +46,9 @@ def made(name: str, value: object):
     return getattr(filters if hasattr(filters, name) else penalties, name)(value)
 
 
-@pytest.mark.parametrize(("name", "value"), CASES, ids=lambda each: "given" if isinstance(each, list | dict) else str(each))
+@pytest.mark.parametrize(
+    ("name", "value"), CASES, ids=lambda each: "given" if isinstance(each, list | dict) else str(each)
+)
 def test_equals_its_definition_on_ten_thousand_rows(name, value):
     logits, context = choices.rows()
     before = logits.clone()

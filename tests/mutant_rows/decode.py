@@ -7,6 +7,7 @@ from mutant_runner import Mutant
 FILTERS = "tests/decode/test_filters.py"
 DRAW = "tests/decode/test_draw.py"
 STREAM = "tests/decode/test_stream.py"
+BEAM = "tests/decode/test_beam.py"
 GENERATE = "tests/decode/test_generate.py"
 DEFINITION = f"{FILTERS}::test_equals_its_definition_on_ten_thousand_rows"
 ALONE = f"{DRAW}::test_a_row_gets_the_same_text_alone_and_beside_others[plain-decoder]"
@@ -59,7 +60,7 @@ ROWS: list[Mutant] = [
     Mutant("the draw is shifted by one token", "decode/draw.py",
         "at, right=True)", "at, right=False)", f"{DRAW}::test_draw_is_the_inverse_of_the_cumulative_distribution"),
     Mutant("the mass is not normalised", "decode/draw.py",
-        "torch.searchsorted(mass / mass[:, -1:], at", "torch.searchsorted(mass.float().double(), at",
+        "torch.searchsorted(mass / mass[:, -1:], at", "torch.searchsorted(mass, at",
         f"{DRAW}::test_draw_is_the_inverse_of_the_cumulative_distribution"),
     Mutant("random numbers are those of the place in the batch", "decode/draw.py",
         "for row, (block, i) in zip(context.numbers, places, strict=True)]",
@@ -97,6 +98,23 @@ ROWS: list[Mutant] = [
     Mutant("answers to one source share their numbers", "decode/answer.py",
         "[first + row for row in rows]", "[first for row in rows]",
         "tests/decode/test_answer.py::test_drawn_answers_hang_on_seed_and_place_alone"),
+    Mutant("a beam stops as if answers came no longer", "decode/beam.py",
+        "for length in (step + 1, search.limit))", "for length in (step + 1,))",
+        f"{BEAM}::test_stopping_early_loses_nothing"),
+    Mutant("a beam stops at its first answer", "decode/beam.py",
+        "best(search, n_best)[-1].score >= bound", "True", f"{BEAM}::test_stopping_early_loses_nothing"),
+    Mutant("a beam never stops early", "decode/beam.py",
+        "best(search, n_best)[-1].score >= bound", "False", f"{BEAM}::test_the_bound_saves_steps"),
+    Mutant("a beam ends with unlikely ends", "decode/beam.py",
+        "elif rank < beam:", "else:", f"{BEAM}::test_stopping_early_loses_nothing"),
+    Mutant("ends take the places of what goes on", "decode/beam.py",
+        "topk(min(2 * beam,", "topk(min(beam,", f"{BEAM}::test_stopping_early_loses_nothing"),
+    Mutant("beginnings keep the cache of others", "decode/beam.py",
+        "run.cache.select(rows)", "run.cache.select(rows.sort().values)", f"{BEAM}::test_stopping_early_loses_nothing"),
+    Mutant("the end has no length", "decode/beam.py",
+        "value / lengths(step)", "value / lengths(step - 1)", f"{BEAM}::test_stopping_early_loses_nothing"),
+    Mutant("one beam looks further than greedy", "decode/beam.py",
+        "if early_stop or beam == 1 else None", "if early_stop else None", f"{BEAM}::test_one_beam_is_greedy"),
     Mutant("texts come as they are done", "cli/generate.py",
         "            if not ready[-1].end:\n                break\n", "", f"{CLI}::test_rows_come_in_turn"),
     Mutant("an interrupted text has no line end", "cli/generate.py",

@@ -30,6 +30,8 @@ SHORT = (
     "seed",
 )
 """Settings of [decode] that are flags of this verb as well."""
+OF_BEAMS = ("beam", "length_penalty")
+"""Settings of [decode] that this verb, which writes one token after the other, has no use for."""
 OF_DRAWS = {"top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
 """What a greedy choice has no use for, and its value where it is off."""
 MOST_TEXTS = 100_000
@@ -49,7 +51,8 @@ def run(arguments: Arguments) -> int:
     if unknown := writer.unknown(prompts):
         which = f"prompt {', '.join(map(str, unknown[:5]))}" + (", ..." if len(unknown) > 5 else "")
         print(f"{which}: {UNKNOWN.replace('the line', 'it')}.", file=sys.stderr)
-    pieces = in_order(writer.write(prompts, n, arguments.lists.get("stop", [])))
+    stops = arguments.lists.get("stop", [])
+    pieces = in_order(writer.write(prompts, n, stops, crop="crop" in arguments.options))
     if "json" in arguments.options:
         show_json(pieces, prompts, n)
     else:
@@ -64,6 +67,12 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
     Texts are drawn: where neither the recipe nor a flag gives a temperature, it is 1.
     """
     changes = dict(arguments.changes)
+    if given := [name for name in OF_BEAMS if f"decode.{name}" in changes]:
+        raise ConfigError(
+            f"generate writes one token after the other, without a beam. Leave --decode.{given[0].replace('_', '-')} "
+            "out, or use glassformer translate."
+        )
+    changes["decode.beam"] = 1
     for name in [name for name in SHORT if name in arguments.options]:
         place, kind, _ = kind_of("decode", name.replace("-", "_"), ("decode",))
         if place in changes:

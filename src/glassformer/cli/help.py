@@ -41,7 +41,7 @@ EXAMPLES = {
     ),
     "translate": (
         "glassformer translate runs/multi30k < in.en > out.de",
-        "glassformer translate runs/multi30k --decode.temperature 0.7 < in.en",
+        "glassformer translate runs/multi30k --beam 5 < in.en > out.de",
     ),
     "classify": (
         "glassformer classify runs/classify < lines.txt > labels.txt",

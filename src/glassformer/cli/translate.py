@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.cli.settings import converted
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.recipe import override
@@ -23,7 +24,7 @@ def run(arguments: Arguments) -> int:
     """Translate standard input to standard output; both are UTF-8, whatever the system's language is set to."""
     folder = existing_run(str(arguments.target))
     talking = sys.stdin.isatty()
-    recipe = override(recipe_of(folder), arguments.changes)
+    recipe = override(recipe_of(folder), with_beam(arguments))
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     if talking:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
@@ -49,6 +50,15 @@ def run(arguments: Arguments) -> int:
             note(lines, f"the answer was cut before its end, by {limit}")
         note(unknown, UNKNOWN)
     return 0
+
+
+def with_beam(arguments: Arguments) -> dict[str, object]:
+    """The settings that were given, `--beam N` among them, which is short for `--decode.beam N`."""
+    if "beam" not in arguments.options:
+        return arguments.changes
+    if "decode.beam" in arguments.changes:
+        raise ConfigError("--beam and --decode.beam are the same setting. Give one of them.")
+    return arguments.changes | {"decode.beam": converted("decode.beam", int, arguments.options["beam"])}
 
 
 def batch_size(given: str | None, usual: int) -> int:

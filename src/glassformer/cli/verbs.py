@@ -71,6 +71,7 @@ LIMIT = Option("limit", "SECONDS", "Time for all of the file's code (default: 60
 BATCH_SIZE = Option("batch-size", "N", "Lines read together (default: as the recipe says).")
 PROBABILITIES = Option("probabilities", None, "After the label, TAB and label=probability for each label there is.")
 JSON_LINES = Option("json", None, "One JSON object a line, with label and probabilities; null for a blank line.")
+BEAM = Option("beam", "N", "Beam search: N beginnings of an answer go on together (default: as the recipe says).")
 PROMPT = Option("prompt", "TEXT", "What the text goes on from, or the source to answer (default: standard input).")
 PROMPTS = Option("file", "FILE", "A file with one prompt a line.")
 TEXTS = Option("n", "N", "Texts for each prompt (default: 1).")
@@ -85,6 +86,7 @@ NGRAM = Option("no-repeat-ngram", "N", "No run of N tokens is written twice.")
 GREEDY = Option("greedy", None, "Take the likeliest token each time; nothing is drawn.")
 SEED = Option("seed", "N", "Fixes what is drawn: the same text at every repetition (default: the recipe's, else 1).")
 STOP = Option("stop", "TEXT", "End a text where this would come, and leave it out; repeatable.", repeats=True)
+CROP = Option("crop", None, "Read the end of a prompt that is longer than the model reads; else it is refused.")
 NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of what is written.")
 JSON_TEXTS = Option("json", None, "One JSON object a line for each text: prompt, text, tokens, end.")
 
@@ -142,6 +144,7 @@ VERBS: dict[str, Verb] = {
             GREEDY,
             SEED,
             STOP,
+            CROP,
             NO_PROMPT,
             JSON_TEXTS,
         ),
@@ -151,7 +154,7 @@ VERBS: dict[str, Verb] = {
         "answer line by line",
         "RUN",
         "Read lines on standard input, write one answer for each on standard output. A blank line stays blank.",
-        (BATCH_SIZE,),
+        (BEAM, BATCH_SIZE),
         ("decode",),
     ),
     "classify": Verb(

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from glassformer.data.vocabulary import EOS
-from glassformer.decode.context import Choose
+from glassformer.decode.beam import beam_search, length_penalty
+from glassformer.decode.context import Choose, Filter
 from glassformer.decode.draw import chooser, filters_of
 from glassformer.decode.generate import check_sources, check_writes, fill_blanks, generate
 from glassformer.decode.sampling import GREEDY, Sampling
@@ -47,9 +48,13 @@ def answer(
     lengths: Sequence[int] | None = None,
     sampling: Sampling = GREEDY,
     first: int = 0,
+    beam: int = 1,
+    alpha: float = 0.6,
     poll: Callable[[], None] = nothing,
 ) -> list[Answer]:
-    """The answer to each source, in order: the greedy one, or one drawn as `sampling` says.
+    """The answer to each source, in order: the greedy one, one drawn as `sampling` says, or the best of a `beam`.
+
+    `alpha` is that of the length penalty of a beam; what `sampling` penalises is penalised there, too.
 
     Drawn answers hang on (sampling.seed, `first` + place of the source), whatever the batches. `max_new_tokens` None:
     twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks, each with its likeliest token.
@@ -68,7 +73,12 @@ def answer(
             f"smallest {min(lengths, default=0)}. Leave it out for answers as long as their sources."
         )
     check_sources(model, sources)  # before sorting: an error names the caller's row
-    if not model.config.stack.causal and (sampling.temperature or filters_of(sampling)):
+    if beam > 1 and sampling.temperature:
+        raise ConfigError(
+            f"A beam takes the likeliest answers and draws none; got beam={beam} with temperature="
+            f"{sampling.temperature}. Leave one of them out."
+        )
+    if not model.config.stack.causal and (beam > 1 or sampling.temperature or filters_of(sampling)):
         raise ConfigError(
             "An encoder fills its blanks at once, each with the likeliest token; nothing is drawn or penalised. "
             "Leave all settings of [decode] but batch_size out."
@@ -87,7 +97,10 @@ def answer(
             found = [Answer(ids, True) for ids in filled]
         else:
             limits = [limit_of(model, source, max_new_tokens) for source in batch]
-            found = _write(model, batch, limits, choose, [first + row for row in rows], poll)
+            if beam > 1:
+                found = _search(model, batch, limits, beam, alpha, filters_of(sampling), poll)
+            else:
+                found = _write(model, batch, limits, choose, [first + row for row in rows], poll)
         for row, each in zip(rows, found, strict=True):
             answers[row] = each
     return [each for each in answers if each is not None]
@@ -117,4 +130,28 @@ def _write(
     return [
         Answer(ids[:-1], True) if ids and ids[-1] == EOS else Answer(ids, False, limit.name)
         for ids, limit in zip(written, limits, strict=True)
+    ]
+
+
+def _search(
+    model: Transformer,
+    sources: list[Sequence[int]],
+    limits: list[Limit],
+    beam: int,
+    alpha: float,
+    filters: Sequence[Filter],
+    poll: Callable[[], None],
+) -> list[Answer]:
+    found = beam_search(
+        model,
+        sources=sources,
+        max_new_tokens=[limit.tokens for limit in limits],
+        beam=beam,
+        lengths=length_penalty(alpha),
+        filters=filters,
+        poll=poll,
+    )
+    return [
+        Answer(best.ids, best.complete, "" if best.complete else limit.name)
+        for (best,), limit in zip(found, limits, strict=True)
     ]

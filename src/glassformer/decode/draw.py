@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms
     forbidden, `DataError` for logits that are no numbers.
     """
     steps = [*first, *filters_of(sampling)]
-    given = uniforms or (lambda context: own_uniforms(sampling.seed, context))
+    given = uniforms or partial(own_uniforms, sampling.seed)
 
     def choose(logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -54,6 +54,7 @@ def generate(
     max_context: int | None = None,
     drop: int = 1,
     numbers: Sequence[int] | None = None,
+    prefix: bool = False,
 ) -> Iterator[Emitted]:
     """Yields the tokens of each step until every row has ended with `eos`, at a `stop`, or at its limit.
 
@@ -64,21 +65,21 @@ def generate(
     With `max_context` a row of more tokens is read from its end: as few multiples of `drop` as needed leave in front,
     so 1 reads the last `max_context` tokens at each step, and more keeps the cache for `drop` steps. Without, a row
     longer than the model takes is refused. `numbers` tell `choose` which row is which (none: its place in the call).
-    Errors: `ConfigError`, `DataError`.
+    With `prefix` the tokens of a prompt read one another both ways, as the objective "prefix" learns it (Raffel et al.
+    2020, section 3.2.1). Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_context(model, max_context, drop)
     model.eval()
     with torch.no_grad():  # around no yield: whoever iterates keeps gradients as they are
-        rows = _begin(model, sources, prompts, max_new_tokens, numbers)
-        run = _read(model, rows, max_context, drop)
+        rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
+        run = read_first(model, rows, max_context, drop)
     while True:
         live = [i for i, row in enumerate(run.going) if not rows.done[row]]
         going = [run.going[i] for i in live]
         with torch.no_grad():
-            hidden = model.hidden(
-                run.tokens, keep=run.keep, memory=run.memory, source_keep=run.memory_keep, cache=run.cache
-            )
+            of_source = {"memory": run.memory, "source_keep": run.memory_keep}
+            hidden = model.hidden(run.tokens, keep=run.keep, prefix=run.prefix, cache=run.cache, **of_source)
             logits = model.head(hidden[:, -1])
             chosen = choose(logits if len(live) == len(run.going) else logits[live], rows.context(going)).tolist()
         for row, token in zip(going, chosen, strict=True):
@@ -111,7 +112,7 @@ def check_sources(model: Transformer, sources: Sequence[Sequence[int]]) -> None:
         check_ids(sources, size, "sources")
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """The rows of a call: what they read, what they wrote so far, and who is done."""
 
     sources: Sequence[Sequence[int]] | None
@@ -120,13 +121,18 @@ class _Rows(NamedTuple):
     numbers: Sequence[int]
     written: list[list[int]]
     done: list[bool]
+    prefix: bool = False
 
     def context(self, going: Sequence[int]) -> Context:
         """What is known of these rows."""
-        return Context(*([each[row] for row in going] for each in (self.numbers, self.prompts, self.written)))
+        return Context(
+            [self.numbers[row] for row in going],
+            [self.prompts[row] for row in going],
+            [self.written[row] for row in going],
+        )
 
 
-class _Run(NamedTuple):
+class Run(NamedTuple):
     """What goes from one step to the next."""
 
     going: list[int]
@@ -138,15 +144,18 @@ class _Run(NamedTuple):
     cache: Cache
     memory: Tensor | None
     memory_keep: Tensor | None
+    prefix: Tensor | None
+    """How many of the tokens of each row are read both ways; none: none."""
 
 
-def _begin(
+def begin_rows(
     model: Transformer,
     sources: Sequence[Sequence[int]] | None,
     prompts: Sequence[Sequence[int]] | None,
     max_new_tokens: int | Sequence[int],
-    numbers: Sequence[int] | None,
-) -> _Rows:
+    numbers: Sequence[int] | None = None,
+) -> Rows:
+    """The rows of a call, as they were asked for. Errors: `ConfigError` and `DataError` for what cannot be."""
     if not model.config.stack.causal:
         raise ConfigError("generate() writes from left to right; this model reads both ways. Use fill_blanks().")
     if (sources is None) == (model.encoder is not None and model.decoder is not None):
@@ -169,7 +178,7 @@ def _begin(
     numbers = range(n_rows) if numbers is None else numbers
     if len(numbers) != n_rows:
         raise ConfigError(f"Each of the {n_rows} rows has one number; got {len(numbers)} numbers. Leave them out.")
-    return _Rows(sources, prompts, limits, numbers, [[] for _ in prompts], [False] * n_rows)
+    return Rows(sources, prompts, limits, numbers, [[] for _ in prompts], [False] * n_rows)
 
 
 def begin_of(length: int, max_context: int | None, drop: int) -> int:
@@ -187,7 +196,7 @@ def check_context(model: Transformer, max_context: int | None, drop: int) -> Non
         raise ConfigError(f"drop must be from 1 to max_context={max_context}; got {drop}. Try drop=1.")
 
 
-def _read(model: Transformer, rows: _Rows, max_context: int | None, drop: int) -> _Run:
+def read_first(model: Transformer, rows: Rows, max_context: int | None = None, drop: int = 1) -> Run:
     """The run at its first step: the sources are encoded, and the prompts are to be read."""
     device = next(model.parameters()).device
     memory = memory_keep = None
@@ -201,23 +210,25 @@ def _read(model: Transformer, rows: _Rows, max_context: int | None, drop: int) -
 
 def _anew(
     model: Transformer,
-    rows: _Rows,
+    rows: Rows,
     going: list[int],
     max_context: int | None,
     drop: int,
     memory: Tensor | None,
     memory_keep: Tensor | None,
-) -> _Run:
+) -> Run:
     """A step that reads all that these rows may read, into a new cache."""
     whole = rows.context(going).read
     begins = [begin_of(len(ids), max_context, drop) for ids in whole]
     tokens, keep = _pad_left([ids[begin:] for ids, begin in zip(whole, begins, strict=True)])
     device = next(model.parameters()).device
     keep = None if keep is None else keep.to(device)
-    return _Run(going, begins, tokens.to(device), keep, model.new_cache(), memory, memory_keep)
+    lengths = [max(0, len(rows.prompts[row]) - begin) for row, begin in zip(going, begins, strict=True)]
+    prefix = torch.tensor(lengths, device=device) if rows.prefix else None
+    return Run(going, begins, tokens.to(device), keep, model.new_cache(), memory, memory_keep, prefix)
 
 
-def _next(model: Transformer, rows: _Rows, run: _Run, max_context: int | None, drop: int) -> _Run:
+def _next(model: Transformer, rows: Rows, run: Run, max_context: int | None, drop: int) -> Run:
     """The next step: it reads the newest token of each row, or all anew where tokens left in front of one."""
     lengths = [len(rows.prompts[row]) + len(rows.written[row]) for row in run.going]
     begins = [begin_of(length, max_context, drop) for length in lengths]
@@ -228,7 +239,7 @@ def _next(model: Transformer, rows: _Rows, run: _Run, max_context: int | None, d
         return _anew(model, rows, going, max_context, drop, memory, memory_keep)
     run = _leave(run, live, model.config.stack.max_len)
     newest = torch.tensor([[rows.written[row][-1]] for row in run.going], device=run.tokens.device)
-    return run._replace(tokens=newest, keep=None)
+    return run._replace(tokens=newest, keep=None, prefix=None)
 
 
 def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
@@ -242,7 +253,7 @@ def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
     return tokens.flip(1), None if keep is None else keep.flip(1)
 
 
-def _leave(run: _Run, live: list[int], max_len: int | None) -> _Run:
+def _leave(run: Run, live: list[int], max_len: int | None) -> Run:
     """Takes finished rows out of the batch, once they are a quarter of it: moving the cache costs too.
 
     At once where the cache is as long as the model takes: a finished row goes on unseen, but must not go beyond that.

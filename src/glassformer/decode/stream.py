@@ -80,6 +80,7 @@ def write(
     max_context: int | None = None,
     drop: int = 1,
     numbers: Sequence[int] | None = None,
+    prefix: bool = False,
     poll: Callable[[], None] | None = None,
 ) -> Iterator[Piece]:
     """The text of each row of `generate`, as it is written; all but `stops` and `poll` is as there.
@@ -100,6 +101,7 @@ def write(
         max_context=max_context,
         drop=drop,
         numbers=numbers,
+        prefix=prefix,
     ):
         if poll is not None:
             poll()

@@ -41,6 +41,8 @@ def evaluate_model(
     max_new_tokens: int | None = None,
     batch_size: int = 128,
     sampling: Sampling = GREEDY,
+    beam: int = 1,
+    alpha: float = 0.6,
     as_text: bool = False,
     objective: Objective | None = None,
     poll: Callable[[], None] = nothing,
@@ -67,6 +69,8 @@ def evaluate_model(
         batch_size=batch_size,
         lengths=lengths,
         sampling=sampling,
+        beam=beam,
+        alpha=alpha,
         poll=poll,
     )
     outputs = [tokenizers.target.decode(each.ids) for each in answers]

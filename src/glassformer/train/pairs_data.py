@@ -76,6 +76,8 @@ class PairsSplit(Split):
             max_new_tokens=recipe.decode.max_new_tokens,
             batch_size=recipe.decode.batch_size,
             sampling=recipe.decode,
+            beam=recipe.decode.beam,
+            alpha=recipe.decode.length_penalty,
             as_text=recipe.data.task == PAIRS,
             objective=objective,
             poll=poll,

@@ -23,6 +23,8 @@ METRICS = (*ANSWER_METRICS, *LABEL_METRICS, "loss")
 
 MOST = 2**31 - 1
 """Of whatever is counted: beyond it no run ends, and no list is as long."""
+MOST_BEAM = 1024
+MOST_PENALTY = 10
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,26 @@ class DecodeConfig(Sampling):
     """Longest answer, in tokens; none: chosen from the length of the source."""
     batch_size: int = 128
     """Sequences decoded together."""
+    beam: int = 1
+    """Beginnings of an answer that go on together (beam search); 1: the likeliest token alone, or one that is drawn."""
+    length_penalty: float = 0.6
+    """Of a beam: log-probabilities are divided by ((5 + tokens) / 6) to this power; above 0 longer answers gain."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, "decode", 1, "max_new_tokens", "batch_size")
+        at_least(self, "decode", 1, "max_new_tokens", "batch_size", "beam")
         at_most(self, "decode", MOST, "max_new_tokens", "batch_size")
+        at_most(self, "decode", MOST_BEAM, "beam")
+        if not abs(self.length_penalty) <= MOST_PENALTY:
+            raise ConfigError(
+                f"decode.length_penalty must be from -{MOST_PENALTY} to {MOST_PENALTY}; got {self.length_penalty}. "
+                "Try length_penalty=0.6."
+            )
+        if self.beam > 1 and self.temperature:
+            raise ConfigError(
+                f"A beam takes the likeliest answers and draws none; got decode.beam={self.beam} with "
+                f"decode.temperature={self.temperature}. Set decode.temperature=0.0, or decode.beam=1."
+            )
 
 
 def one_of(known: tuple[str, ...], value: str, what: str) -> None:

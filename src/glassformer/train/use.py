@@ -91,7 +91,14 @@ def translate(
     most, answered = recipe.decode.max_new_tokens, 0
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
         answers = answer(
-            loaded.model, sources, max_new_tokens=most, batch_size=batch_size, sampling=recipe.decode, first=answered
+            loaded.model,
+            sources,
+            max_new_tokens=most,
+            batch_size=batch_size,
+            sampling=recipe.decode,
+            first=answered,
+            beam=recipe.decode.beam,
+            alpha=recipe.decode.length_penalty,
         )
         answered += len(sources)
         for source, each in zip(sources, answers, strict=True):

@@ -51,15 +51,17 @@ class Writer:
         prompts: Sequence[str],
         n: int = 1,
         stops: Sequence[str] = (),
+        crop: bool = False,
         poll: Callable[[], None] = nothing,
     ) -> Iterator[Piece]:
         """`n` texts for each prompt, piece by piece: row i * n + k is text k of prompt i.
 
         As many rows as `decode.batch_size` are written together, which changes none. Errors: `DataError`, before
-        the first piece, for a prompt that is longer than the model reads, or empty where it must not be.
+        the first piece, for a prompt that is longer than the model reads (with `crop` its end is read), or empty where
+        it must not be.
         """
         check_stops(stops)
-        ids = [self._ids(prompt, number) for number, prompt in enumerate(prompts, 1)]
+        ids = [self._ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
         choose = chooser(decode, [logit_bias(dict.fromkeys(self._never(), -math.inf))])
         for first in range(0, total, decode.batch_size):
@@ -79,11 +81,12 @@ class Writer:
                 max_context=self.max_context,
                 drop=max(1, (self.max_context or 0) // 4),
                 numbers=rows,
+                prefix=self.recipe.data.objective == "prefix",
                 poll=poll,
             ):
                 yield piece._replace(row=first + piece.row)
 
-    def _ids(self, prompt: str, number: int) -> list[int]:
+    def _ids(self, prompt: str, number: int, crop: bool) -> list[int]:
         """What the model reads for a prompt. A text that is a document begins with <bos>."""
         begin = [BOS] if self.continues and self.documents else []
         ids = [*begin, *self.tokenizers.source.encode(prompt)]
@@ -93,11 +96,12 @@ class Writer:
         of_model = self.model.config
         limit = self.max_context if self.continues or of_model.encoder is None else of_model.encoder.max_len
         length = len(ids) + (0 if self.continues else 1)
-        if limit is not None and length > limit:
+        if limit is not None and length > limit and not (crop and self.continues):
             setting = "data.window" if self.recipe.data.task == TEXT and self.continues else "model.max_len"
             raise DataError(
                 f"A prompt may have at most {limit} tokens here ({setting}), special ones included; prompt {number} "
                 f"has {length}: {prompt[:40]!r}... Shorten it, or train with a larger {setting}."
+                + (" With --crop its end is read." if self.continues else "")
             )
         return ids
 

@@ -1,0 +1,175 @@
+"""Beam search: wide enough it is exhaustive, with one beam greedy; no row hangs on its neighbours."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import pairwise
+
+import pytest
+import torch
+
+from glassformer import Transformer
+from glassformer.data.vocabulary import BOS, EOS
+from glassformer.decode.answer import answer
+from glassformer.decode.beam import Hypothesis, beam_search, length_penalty
+from glassformer.decode.penalties import min_new_tokens, no_repeat_ngram
+from glassformer.foundation.errors import ConfigError
+from train.examples import SCHEMES, model, sequences
+
+SMALL = 8
+"""Ids: the six special ones and two more."""
+
+
+@torch.no_grad()
+def log_p(network: Transformer, source, begun: list[list[int]]) -> list[list[float]]:
+    """Of the token after each of these beginnings, which are of one length; without a cache."""
+    inputs = {} if source is None else {"source": torch.tensor([[*source, EOS]] * len(begun))}
+    logits = network(torch.tensor([[BOS, *ids] for ids in begun]), **inputs)
+    return logits[:, -1].log_softmax(-1).tolist()
+
+
+def exhaustive(network: Transformer, source, limit: int, alpha: float) -> list[Hypothesis]:
+    """All answers there are, best first: those that end within the limit, and those that reach it."""
+    found: list[Hypothesis] = []
+    going: list[tuple[list[int], float]] = [([], 0.0)]
+    for step in range(1, limit + 1):
+        tokens = log_p(network, source, [ids for ids, _ in going])
+        longer = [
+            ([*ids, token], total + value)
+            for (ids, total), values in zip(going, tokens, strict=True)
+            for token, value in enumerate(values)
+        ]
+        ended = [each for each in longer if each[0][-1] == EOS]
+        going = [each for each in longer if each[0][-1] != EOS]
+        penalty = ((5 + step) / 6) ** alpha
+        found += [Hypothesis(ids[:-1], value, value / penalty, True) for ids, value in ended]
+    found += [Hypothesis(ids, value, value / penalty, False) for ids, value in going]
+    return sorted(found, key=lambda each: -each.score)
+
+
+def small(layout: str, seed: int, positions: str = "sinusoidal") -> Transformer:
+    return model(layout, seed=seed, vocab=SMALL, positions=positions, max_len=12).eval()
+
+
+def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [(each.ids, each.complete) for each in found] == [(each.ids, each.complete) for each in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert math.isclose(one.log_probability, other.log_probability, rel_tol=1e-10, abs_tol=1e-10)
+        assert math.isclose(one.score, other.score, rel_tol=1e-10, abs_tol=1e-10)
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -0.5])
+def test_wide_enough_it_is_exhaustive(layout, alpha):
+    """On random models, several rows of unequal sources and limits at once; 3 tokens make 1 + 7 + 49 + 343 answers."""
+    for seed in range(12):
+        network = small(layout, seed)
+        limits = [3, 1, 2]
+        sources = sequences([2, 4, 1], seed, SMALL) if layout == "encoder-decoder" else None
+        given = {"prompts": [[BOS]] * 3} if sources is None else {"sources": sources}
+        found = beam_search(network, **given, max_new_tokens=limits, beam=400, n_best=5, lengths=length_penalty(alpha))
+        for row, limit in enumerate(limits):
+            expected = exhaustive(network, None if sources is None else sources[row], limit, alpha)
+            assert_same(found[row], expected[:5])
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("positions", SCHEMES)
+def test_one_beam_is_greedy(layout, positions):
+    network = model(layout, seed=6, positions=positions)
+    if layout == "encoder-decoder":
+        sources = sequences([3, 1, 5, 2, 4, 4, 1, 6])
+        found = beam_search(network, sources=sources, max_new_tokens=9, beam=1)
+        expected = answer(network, sources, max_new_tokens=9)
+        assert [(best.ids, best.complete) for (best,) in found] == [(each.ids, each.complete) for each in expected]
+        return
+    prompts = [[BOS, *each] for each in sequences([3, 1, 5, 2])]
+    for prompt, (best,) in zip(prompts, beam_search(network, prompts=prompts, max_new_tokens=9, beam=1), strict=True):
+        ids = list(prompt)
+        for _ in range(9):
+            ids.append(int(network(torch.tensor([ids]))[0, -1].argmax()))
+            if ids[-1] == EOS:
+                break
+        assert ids[len(prompt) :] == [*best.ids, *([EOS] if best.complete else [])]
+
+
+def by_hand(network: Transformer, source, limit: int, beam: int, alpha: float) -> list[Hypothesis]:
+    """The same search for one row, without cache, never done early: what is found is found."""
+    going, found = [([], 0.0)], []
+    for step in range(1, limit + 1):
+        options = [
+            (total + value, [*ids, token])
+            for (ids, total), values in zip(going, log_p(network, source, [ids for ids, _ in going]), strict=True)
+            for token, value in enumerate(values)
+        ]
+        options.sort(key=lambda each: -each[0])
+        going = []
+        for rank, (value, ids) in enumerate(options[: 2 * beam]):
+            if len(going) == beam:
+                break
+            if ids[-1] != EOS and step < limit:
+                going.append((ids, value))
+            elif rank < beam:
+                ended = ids[-1] == EOS
+                found.append(Hypothesis(ids[:-1] if ended else ids, value, value / ((5 + step) / 6) ** alpha, ended))
+    return sorted(found, key=lambda each: -each.score)
+
+
+@pytest.mark.parametrize(("beam", "alpha"), [(2, 0.6), (4, 0.0), (4, 1.0), (3, -1.0), (4, 4.0)])
+def test_stopping_early_loses_nothing(beam, alpha):
+    """With its bound the search finds what it finds without one; the neighbours of a row change nothing."""
+    draw = random.Random(beam)
+    for seed in range(4):
+        network = model("encoder-decoder", seed=seed, positions=draw.choice(SCHEMES)).eval()
+        sources = sequences([draw.randint(1, 5) for _ in range(4)], seed)
+        limits = [draw.randint(1, 10) for _ in sources]
+        found = beam_search(
+            network, sources=sources, max_new_tokens=limits, beam=beam, n_best=2, lengths=length_penalty(alpha)
+        )
+        for row, source in enumerate(sources):
+            assert_same(found[row], by_hand(network, source, limits[row], beam, alpha)[: len(found[row])])
+            assert len(found[row]) == 2 or limits[row] == 1
+
+
+def test_the_bound_saves_steps():
+    network = model("encoder-decoder", seed=1)
+    network.head.register_forward_hook(lambda module, inputs, output: output + 9.0 * (torch.arange(13) == EOS))
+    steps = []
+    network.head.register_forward_hook(lambda *_: steps.append(1))
+    (found,) = beam_search(network, sources=[[7, 8]], max_new_tokens=20, beam=3)
+    assert found[0].ids == []
+    assert len(steps) < 6
+
+
+def test_filters_hold_in_a_beam():
+    network = model("encoder-decoder", seed=3)
+    sources = sequences([3, 1, 4])
+    for (best,) in beam_search(network, sources=sources, max_new_tokens=12, beam=3, filters=[no_repeat_ngram(2)]):
+        pairs = [*pairwise([BOS, *best.ids])]
+        assert len({*pairs}) == len(pairs)
+    for (best,) in beam_search(network, sources=sources, max_new_tokens=12, beam=3, filters=[min_new_tokens(5)]):
+        assert len(best.ids) >= 5
+
+
+def test_answers_of_a_beam_come_in_order_whatever_the_batch():
+    network, sources = model(seed=5), sequences([4, 1, 3, 2, 5, 2])
+    whole = answer(network, sources, max_new_tokens=8, beam=3)
+    assert whole == answer(network, sources, max_new_tokens=8, beam=3, batch_size=2)
+    alone = [beam_search(network, sources=[each], max_new_tokens=8, beam=3)[0][0] for each in sources]
+    assert [each.ids for each in whole] == [each.ids for each in alone]
+    assert whole != answer(network, sources, max_new_tokens=8)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"beam": 0}, "beam must be at least 1; got 0"),
+        ({"beam": 2, "n_best": 3}, "n_best must be from 1 to beam=2; got 3"),
+        ({"beam": 2, "n_best": 0}, "n_best must be from 1"),
+    ],
+    ids=["no beam", "more than there are", "none"],
+)
+def test_mistakes(asked, says):
+    with pytest.raises(ConfigError, match=says):
+        beam_search(model(), sources=[[7]], max_new_tokens=2, **asked)
