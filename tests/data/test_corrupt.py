@@ -127,7 +127,7 @@ WORDS = "The cats' house,\n  stood there: 12.5 m high naïve"
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 def test_words_begin_behind_white_space(kind):
-    tokenizer = TOKENIZERS[kind].train([WORDS] * 3, TokenizerConfig(kind=kind, vocab_size=300))
+    tokenizer = TOKENIZERS[kind].train([WORDS] * 3, TokenizerConfig(kind=kind, vocab_size=600))
     ids = np.array(tokenizer.encode(WORDS))
     starts = word_edges(tokenizer).starts(ids)
     if kind == "word":

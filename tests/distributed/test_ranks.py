@@ -16,6 +16,7 @@ from glassformer.store.folders import step_folder
 from glassformer.train.distributed import ALONE
 from glassformer.train.session import resume, start
 from train.examples import STEPS, assert_close, assert_same, assert_same_end, follow, recipe
+from train.text_examples import book, text_recipe
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +141,18 @@ def test_three_processes_resume_to_the_same_bits(tmp_path, shard):
     work(3, tmp_path / "whole", f"{name}_through")
     run = name.replace("_", "-")
     assert_same_end(tmp_path / "stopped" / run, tmp_path / "whole" / run)
+
+
+def test_running_text_is_shared_out_too(tmp_path):
+    """The windows of each step are those of one process, and so is what is learned of them."""
+    path = book(tmp_path)
+    work(2, tmp_path, "text")
+    follow(start(text_recipe(path, model__dropout=0.0), tmp_path / "whole"))
+    ours, theirs = (load(step_folder(tmp_path / name, STEPS)).model.state_dict() for name in ("text", "whole"))
+    assert_close(that_matter(ours), that_matter(theirs), 1e-3)
+    figures, expected = (
+        [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("text", "whole")
+    )
+    assert len(figures) == STEPS + 3
+    assert figures == pytest.approx(expected, rel=1e-4)

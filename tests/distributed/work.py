@@ -25,6 +25,7 @@ from glassformer.train.session import Session, resume, start
 from glassformer.train.sharded import cut
 from glassformer.train.team import whole
 from train.examples import batch, follow, model, recipe
+from train.text_examples import text_recipe
 
 UNEVEN = [(3, 5), (1, 1), (6, 2), (2, 8), (7, 7), (1, 9), (4, 3), (5, 1), (2, 2)]
 BATCHES = (UNEVEN, UNEVEN[:4], UNEVEN[:1])
@@ -174,6 +175,12 @@ def run_sharded_through(ranks: Ranks, out: Path) -> None:
     begun("run-sharded", ranks, out, None, distributed__shard=True)
 
 
+def text(ranks: Ranks, out: Path) -> None:
+    """A run on running text, to its end; each process makes the token file, or finds that of the other."""
+    session = start(text_recipe(out / "book.txt", model__dropout=0.0), run_of(out, "text"), ranks)
+    write_text_atomically(out / f"text.{ranks.number}.json", json.dumps(followed(session, ranks)))
+
+
 def go_on(ranks: Ranks, out: Path) -> None:
     """The rest of each run that lies there."""
     for name in sorted(each.parent.name for each in out.glob("run*/recipe.toml")):
@@ -218,7 +225,7 @@ TASKS = {
     each.__name__: each
     for each in (
         *(talk, gradients, diverged, run, run_averaged, run_sharded, run_through, run_sharded_through),
-        *(go_on, three_more, dies, fails, sleeps),
+        *(text, go_on, three_more, dies, fails, sleeps),
     )
 }
 

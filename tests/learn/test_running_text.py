@@ -1,4 +1,4 @@
-"""A language model learns what there is to learn of a text, and no more: its loss comes to the entropy of the source."""
+"""A language model learns what there is to learn of a text, and no more: its loss comes to the source's entropy."""
 
 from __future__ import annotations
 

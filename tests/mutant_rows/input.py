@@ -63,7 +63,7 @@ ROWS: list[Mutant] = [
     Mutant("a model is scored in another layout", "train/other_data.py",
         "if asked.layout != own.layout:", "if False:", f"{USE}::test_data_that_the_model_cannot_answer_are_refused"),
     Mutant("a model is scored on another task", "train/other_data.py",
-        "if asked.task not in (own.task, PAIRS):", "if False:",
+        "if asked.task not in known:", "if False:",
         f"{USE}::test_data_that_the_model_cannot_answer_are_refused"),
     Mutant("a model is scored on symbols that it lacks", "train/other_data.py",
         "asked.symbols > own.symbols", "False", f"{USE}::test_data_that_the_model_cannot_answer_are_refused"),

@@ -63,7 +63,7 @@ ROWS: list[Mutant] = [
         f"{CORRUPT}::test_masked_changes_only_what_it_asks_for"),
     Mutant("special tokens are drawn", "data/corrupt/masked.py",
         "coins.below(vocab_size - len(SPECIALS), len(ids)) + len(SPECIALS)", "coins.below(vocab_size, len(ids))",
-        f"{CORRUPT}::test_masked_changes_only_what_it_asks_for"),
+        f"{CORRUPT}::test_shares_of_masked_tokens"),
     Mutant("79 % of the chosen tokens are hidden", "data/corrupt/masked.py",
         "HIDDEN, REPLACED = 0.8, 0.1", "HIDDEN, REPLACED = 0.79, 0.1", f"{CORRUPT}::test_shares_of_masked_tokens"),
     Mutant("half of a word is masked", "data/corrupt/masked.py",

@@ -24,7 +24,8 @@ from glassformer.train.recipe import (
 )
 from glassformer.train.settings import LABEL_METRICS, METRICS, CheckpointConfig, DecodeConfig, TrainingConfig
 
-NAMES = ("classify", "copy", "multi30k", "numbers", "reverse", "seq2seq", "sort", "spell")
+NAMES = ("classify", "copy", "denoise", "lm", "mlm", "multi30k", "numbers", "reverse", "seq2seq", "sort", "spell")
+TASKS = {"pairs": ("multi30k", "seq2seq"), "labelled": ("classify",), "text": ("denoise", "lm", "mlm")}
 
 
 def recipe_file(folder: Path, text: str, name: str = "mine.toml") -> Path:
@@ -49,7 +50,7 @@ def test_named_recipe(name, tmp_path):
     recipe = load_recipe(name)
     assert recipe.name == name
     assert recipe.description.endswith(".")
-    assert recipe.data.task == {"multi30k": "pairs", "seq2seq": "pairs", "classify": "labelled"}.get(name, name)
+    assert recipe.data.task == next((task for task, names in TASKS.items() if name in names), name)
     assert read_recipe(recipe_file(tmp_path, dumps_recipe(recipe))) == recipe
 
 

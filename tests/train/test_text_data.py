@@ -79,16 +79,19 @@ def test_the_model_is_of_the_layout_and_asks_for_something(tmp_path, objective):
     prepared = prepare(asked)
     model = Transformer(model_config(prepared.recipe, prepared.tokenizers))
     stacks = (model.encoder is not None, model.decoder is not None)
-    assert stacks == {"decoder": (False, True), "masked": (True, False), "encoder-decoder": (True, True)}[
-        OBJECTIVES[objective]
-    ]
+    assert (
+        stacks
+        == {"decoder": (False, True), "masked": (True, False), "encoder-decoder": (True, True)}[OBJECTIVES[objective]]
+    )
     assert model.config.stack.causal == (OBJECTIVES[objective] != "masked")
     assert all(objective_for(model)(batch).n_targets > 0 for _, batch in first(prepared, 5))
 
 
 def test_dev_is_the_end_of_the_text(tmp_path):
     prepared = prepare(text_recipe(book(tmp_path), data__dev_share=0.25))
-    train, dev = (prepared.tokenizers.target.decode(split.tokens.tokens.tolist()) for split in (prepared.train, prepared.dev))
+    train, dev = (
+        prepared.tokenizers.target.decode(split.tokens.tokens.tolist()) for split in (prepared.train, prepared.dev)
+    )
     assert train + dev == words(120)
     assert len(dev) == pytest.approx(0.25 * len(words(120)), abs=1)
 
@@ -105,7 +108,9 @@ def test_documents_are_decided_once_and_written_down(tmp_path):
 
 
 def test_a_document_mask_keeps_documents_apart(tmp_path):
-    prepared = prepare(text_recipe(shelf(tmp_path), data__document_mask=True, data__window=24, training__batch_tokens=96))
+    prepared = prepare(
+        text_recipe(shelf(tmp_path), data__document_mask=True, data__window=24, training__batch_tokens=96)
+    )
     batch = first(prepared, 1)[0][1]
     assert batch.documents is not None
     assert torch.equal(batch.documents, (batch.tokens == 1).cumsum(1))
@@ -172,7 +177,7 @@ def test_a_text_shorter_than_a_window_is_refused(tmp_path):
 
 def test_a_split_that_is_not_named_is_refused(tmp_path):
     prepared = prepare(text_recipe(book(tmp_path)))
-    with pytest.raises(ConfigError, match="There is no test text. Name one by --data.text FILE, or .* --split dev"):
+    with pytest.raises(ConfigError, match=r"There is no test text\. Name one by --data\.text FILE, or .* --split dev"):
         prepare_split(prepared.recipe, prepared.tokenizers, "test")
 
 
@@ -193,7 +198,7 @@ def test_settings_that_do_not_fit(tmp_path, name):
 
 
 def test_a_stride_is_for_the_next_token(tmp_path):
-    with pytest.raises(ConfigError, match="data.stride belongs to data.objective='next_token'"):
+    with pytest.raises(ConfigError, match="stride belongs to"):
         text_recipe(tmp_path / "book.txt", "masked", data__stride=4)
     assert text_recipe(tmp_path / "book.txt", "masked", training__metric="token_accuracy")
 

@@ -1,4 +1,4 @@
-"""Samples of an evaluation: how the text goes on and how the model does, and what it puts where something was hidden."""
+"""Samples of an evaluation: how the text goes on and how the model does, and what it fills holes with."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ EXAMPLES = {
         "glassformer train multi30k --data.train-source train.en --data.train-target train.de "
         "--data.dev-source val.en --data.dev-target val.de",
         "glassformer train classify --data.train train.tsv --data.dev dev.tsv",
+        "glassformer train lm --data.text book.txt",
         "glassformer train reverse --break no-positions",
         "glassformer train reverse --dry-run",
         "glassformer train reverse --find-learning-rate",
@@ -32,6 +33,7 @@ EXAMPLES = {
     "evaluate": (
         "glassformer evaluate runs/reverse --json",
         "glassformer evaluate runs/multi30k --data.test-source test.en --data.test-target test.de",
+        "glassformer evaluate runs/lm --data.text test.txt",
     ),
     "generate": (
         'glassformer generate runs/lm --prompt "Once upon" --temperature 0.8 --top-p 0.9 --n 3',

@@ -17,7 +17,8 @@ def refuse_unscorable(own: DataConfig, asked: DataConfig) -> None:
             f"A model reads and answers in the layout that it was trained in, data.layout={own.layout!r}; got "
             f"{asked.layout!r}. Leave data.layout out."
         )
-    if (asked.task != own.task and TEXT in (asked.task, own.task)) or asked.task not in (own.task, PAIRS):
+    known = (own.task,) if TEXT in (own.task, asked.task) else (own.task, PAIRS)
+    if asked.task not in known:
         raise ConfigError(
             f"A model is scored on what it was trained to do, data.task={own.task!r}; got {asked.task!r}, to which it "
             f"knows no answer. Leave data.task out, or train on {asked.task!r}."

@@ -1,0 +1,106 @@
+"""Running text on the command line: trained, scored on any file, and what it is told that it cannot do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.main import main
+from glassformer.store.lock import LOCK
+from glassformer.train.recipe import load_recipe
+from train.text_examples import book, words
+
+TINY = (
+    *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),
+    *("--training.threads", "1", "--training.device", "cpu", "--training.precision", "float32"),
+    *("--training.steps", "4", "--training.batch-tokens", "160", "--training.evaluate-every", "2"),
+    *("--training.samples", "1", "--training.warmup", "1", "--data.window", "32", "--tokenizer.kind", "character"),
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A finished run of the recipe `lm`, made smaller."""
+    folder = tmp_path_factory.mktemp("trained")
+    assert main(["train", "lm", "--data.text", str(book(folder, 300)), *TINY, "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+def test_a_run_of_text_looks_like_any_other(trained):
+    assert {path.name for path in trained.iterdir()} == {
+        *("recipe.toml", LOCK, "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints")
+    }
+    data = load_recipe(trained / "recipe.toml").data
+    assert (data.documents, data.text) == (False, str(trained.parent / "book.txt"))
+    log = (trained / "log.txt").read_text("utf-8")
+    assert f"Let it write: glassformer generate {trained} --prompt TEXT" in log
+    assert "5 windows of 32 tokens" in log
+
+
+@pytest.mark.parametrize("name", ["mlm", "denoise"])
+def test_the_other_recipes(tmp_path, run, name):
+    out = tmp_path / "run"
+    assert run("train", name, "--data.text", str(book(tmp_path, 300)), *TINY, "--out", str(out)).code == 0
+    assert f"Score it on another text: glassformer evaluate {out} --data.text FILE" in (out / "log.txt").read_text()
+    (tmp_path / "test.txt").write_text(words(40, 9), "utf-8")
+    assert json.loads(run("evaluate", str(out), "--data.text", str(tmp_path / "test.txt"), "--json").out)["n"] > 9
+
+
+def test_evaluate_scores_a_whole_file(trained, run, tmp_path):
+    test = tmp_path / "test.txt"
+    test.write_text(words(40, 9), "utf-8")
+    answer = run("evaluate", str(trained), "--data.text", str(test), "--json")
+    assert f"Scoring {trained} on {test}." in answer.err
+    told = json.loads(answer.out)
+    assert told["n"] == len(words(40, 9)) - 1
+    assert json.loads(run("evaluate", str(trained), "--data.test-text", str(test), "--json").out) == told
+    nearer = json.loads(run("evaluate", str(trained), "--data.text", str(test), "--data.stride", "4", "--json").out)
+    assert (nearer["n"], nearer["loss"] != told["loss"]) == (told["n"], True)
+    assert json.loads(run("evaluate", str(trained), "--split", "dev", "--json").out)["n"] > 1
+
+
+WRONG = {
+    "no test text": (["evaluate", "RUN"], "There is no test text. Name one by --data.text FILE"),
+    "a text and a split": (["evaluate", "RUN", "--data.text", "x", "--split", "dev"], "Leave one of them out"),
+    "no such file": (["evaluate", "RUN", "--data.text", "nowhere.txt"], "nowhere.txt"),
+    "by length": (["evaluate", "RUN", "--split", "dev", "--by-length"], "predicts running text"),
+    "another objective": (
+        ["evaluate", "RUN", "--data.objective", "prefix"],
+        "data.objective='next_token'; got 'prefix'",
+    ),
+    "answers": (["translate", "RUN"], "Use glassformer generate"),
+    "labels": (["classify", "RUN"], "Use glassformer generate"),
+    "pairs": (["train", "lm", "--data.train", "x.tsv"], "reads running text, no pairs"),
+    "a text for pairs": (["train", "reverse", "--data.text", "x.txt"], "data.text belongs to data.task='text'"),
+    "no text": (["train", "lm", "--data.text", "nowhere.txt"], "nowhere.txt"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_is_named(trained, run, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    words, told = WRONG[name]
+    answer = run(*[str(trained) if word == "RUN" else word for word in words])
+    assert answer.code == 2
+    assert told in answer.err
+
+
+def test_a_dry_run_tells_of_windows(run, tmp_path):
+    answer = run("train", "lm", "--data.text", str(book(tmp_path, 300)), *TINY, "--dry-run")
+    assert "training windows, " in answer.out
+    assert "Nothing was written." in answer.out
+
+
+def test_doctor(trained, run):
+    answer = run("doctor", str(trained), "--json")
+    assert answer.code == json.loads(answer.out)["exit_code"] == 0
+
+
+def test_an_ablation_of_text(run, tmp_path):
+    text = str(book(tmp_path, 300))
+    varied = ("--vary", "model.norm=rms,layer", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path / "study"))
+    answer = run("ablate", "lm", "--data.text", text, *TINY, *varied)
+    assert answer.code == 0
+    assert "| norm " in answer.out

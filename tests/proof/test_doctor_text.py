@@ -1,0 +1,100 @@
+"""The doctor on runs on running text: all is well in a good one, and what is wrong with its texts is named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from glassformer.proof.doctor import probes_for
+from glassformer.proof.doctor.finding import FAILURE, WARNING, Finding, examine
+from glassformer.proof.doctor.text_case import TextCase, case_of
+from glassformer.train.recipe import load_recipe
+from glassformer.train.session import start
+from train.examples import follow
+from train.text_examples import book, shelf, text_recipe, words
+
+SMALL = {"training__steps": 2, "training__batch_tokens": 120, "model__n_layers": 2, "model__dropout": 0.0}
+
+
+def trained(path, objective="next_token", **changes):
+    run = path.parent / "run"
+    follow(start(text_recipe(path, objective, **SMALL | changes), run))
+    return run
+
+
+def found(run, *names: str) -> dict[str, Finding]:
+    probes = [probe for probe in probes_for("text") if probe.name in names or not names]
+    recipe = load_recipe(run / "recipe.toml")
+    return {each.probe: each for each in examine(case_of(run, recipe), [replace(probe, needs=()) for probe in probes])}
+
+
+@pytest.mark.parametrize("objective", ["next_token", "prefix", "masked", "spans", "noise"])
+def test_a_good_run_is_well(tmp_path, objective):
+    names = (
+        () if objective == "next_token" else tuple(each.name for each in probes_for("text") if each.name != "overfit")
+    )
+    told = found(trained(book(tmp_path, 300), objective), *names)
+    wrong = {name: each.evidence for name, each in told.items() if each.state == FAILURE}
+    assert wrong == {}
+    assert "with the digests of the training" in told["data"].evidence
+    if objective == "next_token":
+        assert {name for name, each in told.items() if each.state == "not probed"} == {"pooling", "source"}
+        assert "8 windows" in told["overfit"].evidence
+
+
+@pytest.mark.parametrize("broken", ["leaky-mask", "shifted-labels", "cache-off-by-one", "no-residual"])
+def test_mistakes_in_the_model_are_seen(tmp_path, broken):
+    probe = {"leaky-mask": "causality", "shifted-labels": "labels", "cache-off-by-one": "cache"}.get(broken, "residual")
+    assert found(trained(book(tmp_path), training__broken=broken), probe)[probe].state == FAILURE
+
+
+def test_changed_and_lost_text(tmp_path):
+    path = book(tmp_path)
+    run = trained(path)
+    path.write_text("e" + words(120)[1:], "utf-8")
+    changed = found(run, "data")["data"]
+    assert (changed.state, changed.what) == (FAILURE, "the data are not those of the training")
+    assert "the digest of train is another one" in changed.evidence
+    path.write_bytes(b"\xff\xfe")
+    assert found(run, "data")["data"].what == "the data cannot be read"
+    path.unlink()
+    told = found(run, "data", "leakage", "first-loss", "round-trip")
+    assert [told[name].state for name in ("data", "leakage", "round-trip")] == ["not probed"] * 3
+    assert f"the data are gone: there is no {path}" in told["data"].evidence
+    assert told["first-loss"].state == "ok"  # on random tokens
+
+
+def test_text_that_stands_in_both(tmp_path):
+    path, dev = book(tmp_path), tmp_path / "dev.txt"
+    dev.write_text(words(120)[100:300], "utf-8")
+    told = found(trained(path, data__dev_text=str(dev)), "leakage")["leakage"]
+    assert told.state == FAILURE
+    assert "stretches of 13 words of the dev text stand in the training text" in told.evidence
+
+
+def test_text_that_does_not_come_back_or_is_unknown(tmp_path, monkeypatch):
+    run = trained(book(tmp_path))
+    case = case_of(run, load_recipe(run / "recipe.toml"))
+    assert isinstance(case, TextCase)
+    kind = type(case.tokenizers.target)
+    decode = kind.decode
+    monkeypatch.setattr(kind, "decode", lambda self, ids: decode(self, ids).replace("a", "b"))
+    assert found(run, "round-trip")["round-trip"].what == "a text does not come back from its ids"
+    monkeypatch.undo()
+    dev = tmp_path / "dev.txt"
+    dev.write_text("xyz abc xyz abc", "utf-8")
+    (tmp_path / "other").mkdir()
+    told = found(trained(book(tmp_path / "other"), data__dev_text=str(dev)), "round-trip")["round-trip"]
+    assert (told.state, told.what) == (WARNING, "many tokens are unknown")
+
+
+def test_a_run_without_a_checkpoint_is_looked_at_as_it_begins(tmp_path):
+    run = tmp_path / "run"
+    session = start(text_recipe(shelf(tmp_path), **SMALL), run)
+    session.lock.release()
+    told = found(run, "data", "first-loss", "checkpoints")
+    assert told["checkpoints"].state == WARNING
+    assert (told["data"].state, told["first-loss"].state) == ("ok", "ok")
+    assert json.dumps([each._asdict() for each in told.values()])
