@@ -104,8 +104,8 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     _, threads = choose_threads(recipe.training.threads)
     prepared = prepare(recipe)
     model = new_model(recipe, prepared.tokenizers).to(device)
-    training = recipe.training
-    few = [batch.split(training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
+    training, warm = recipe.training, recipe.training.growth.steps  # its batches have their full size
+    few = [batch.split(training.accumulate)[0] for _, batch in islice(prepared.batches(warm), 2)]
     with recompute(model, training.recompute):
         precision, arithmetic = choose_precision(training.precision, model, few)
     optimizer = optimizer_of(model, replace(recipe, training=replace(training, precision=precision)))
@@ -116,7 +116,7 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     }
     steps = train_steps(
         model,
-        (batch for _, batch in prepared.batches(0)),
+        (batch for _, batch in prepared.batches(warm)),
         optimizer,
         Schedule("constant", training.learning_rate, FIRST + TIMED),
         objective=objective_of(model, recipe),
@@ -125,7 +125,7 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
         **settings,
     )
     data = summary(prepared)
-    pace = paced(steps, data, training.steps)
+    pace = paced(steps, data)
     objective = objective_of(model, recipe)
     memory = max(
         (
@@ -154,7 +154,7 @@ def largest(prepared: Prepared) -> list[Batch]:
     return [collate(prepared.train.encoded, every[place], layout) for place in sorted(places)]
 
 
-def paced(steps: Iterator[StepReport], data: Data, count: int) -> Pace:
+def paced(steps: Iterator[StepReport], data: Data) -> Pace:
     """The pace of the run from the first steps of it, for batches of mean size: time grows with tokens."""
     reports: list[StepReport] = []
     began = time.perf_counter()
@@ -165,7 +165,7 @@ def paced(steps: Iterator[StepReport], data: Data, count: int) -> Pace:
     timed = reports[FIRST:]
     rate = statistics.median(each.tokens / max(each.seconds, 1e-9) for each in timed)
     seconds = data.tokens / data.batches / rate
-    return Pace(len(timed), seconds, rate, seconds * count)
+    return Pace(len(timed), seconds, rate, data.tokens * data.epochs / rate)
 
 
 def summary(prepared: Prepared) -> Data:
@@ -179,7 +179,7 @@ def summary(prepared: Prepared) -> Data:
         longest=int(max(sampler.source.max(), sampler.target.max())),
         batches=batches,
         padding=sampler.padding_share(0),
-        epochs=prepared.recipe.training.steps / batches,
+        epochs=sampler.epochs(prepared.recipe.training.steps),
     )
 
 

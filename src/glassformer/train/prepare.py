@@ -19,7 +19,7 @@ from glassformer.data.dataset import (
     refuse_missing_files,
 )
 from glassformer.data.pairs import Origin, Pair
-from glassformer.data.sampler import BatchSampler
+from glassformer.data.warming import WarmingSampler
 from glassformer.data.words import Labels
 from glassformer.foundation.errors import DataError
 from glassformer.model.config import ModelConfig
@@ -58,7 +58,7 @@ class Prepared:
     tokenizers: Tokenizers
     train: Split
     dev: Split
-    sampler: BatchSampler
+    sampler: WarmingSampler
 
     def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
         """The epoch and the batch of each step after `start`, without end: a pure function of the recipe's seed."""
@@ -71,6 +71,7 @@ class Prepared:
         lines = [
             f"data: {len(self.train.pairs):,} training {what}, {len(self.dev.pairs):,} dev {what}; {self._sizes()}",
             f"batches: {len(self.sampler.epoch(0)):,} an epoch, {self.sampler.padding_share(0):.1%} of them padding",
+            *self.sampler.notes(),
         ]
         for name, split in (("training", self.train), ("dev", self.dev)):
             if split.skipped:
@@ -128,12 +129,13 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     encoded = encode_pairs(train.pairs, tokenizers)
     check_lengths(encoded, recipe, "train", train.origin)
     training, text = recipe.training, layout == LABEL
-    sampler = BatchSampler(
+    sampler = WarmingSampler(
         *encoded.lengths(layout),
         training.batch_tokens,
         seed,
         training.pool,
         lambda row, side: place(row, "text" if text else side, "train", train.origin),
+        training.growth,
     )
     return Prepared(
         recipe,

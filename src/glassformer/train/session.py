@@ -50,7 +50,8 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
     """
     device, threads, notes = _runtime(recipe, ranks)
     prepared, model = _fresh(recipe, device)
-    few = [batch.split(recipe.training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
+    full = islice(prepared.batches(recipe.training.growth.steps), 2)
+    few = [batch.split(recipe.training.accumulate)[0] for _, batch in full]
     with recompute(model, recipe.training.recompute):
         precision, why = choose_precision(recipe.training.precision, model, few)
     precision = ranks.text_of_first(precision)  # each has measured

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from glassformer.data.growth import Growth
 from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
@@ -21,6 +22,8 @@ METRICS = (*ANSWER_METRICS, *LABEL_METRICS, "loss")
 
 MOST = 2**31 - 1
 """Of whatever is counted: beyond it no run ends, and no list is as long."""
+MOST_WARMUP = 1_000_000
+"""Steps of a batch or length warm-up, each of which is planned ahead: seconds, and some 100 MB."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,14 @@ class TrainingConfig:
     """After the warm-up: inverse_square_root, cosine, linear, constant, or wsd (stable, then down)."""
     warmup: int = 200
     """Steps in which the learning rate rises from 0."""
+    batch_warmup: int = 0
+    """Steps in which the batch grows from `batch_start` to all of batch_tokens, in equal parts of a batch; 0: off."""
+    batch_start: float = 0.125
+    """Share of a batch that the batch warm-up begins with."""
+    length_warmup: int = 0
+    """Steps in which the longest sequence grows from `length_start`; longer samples come later in the epoch; 0: off."""
+    length_start: int = 8
+    """Tokens of the longest sequence that the length warm-up begins with, special ones included."""
     min_learning_rate: float = 0.0
     """Learning rate that cosine, linear and wsd end at."""
     cooldown: int | None = None
@@ -77,6 +88,9 @@ class TrainingConfig:
         at_least(self, "training", 1, "steps", "batch_tokens", "pool", "accumulate")
         at_least(self, "training", 0, "seed", "warmup", "min_learning_rate", "clip", "threads")
         at_least(self, "training", 0, "evaluate_every", "patience", "samples", "skip_nonfinite", "recompute")
+        at_least(self, "training", 0, "batch_warmup", "length_warmup")
+        at_least(self, "training", 1, "length_start")
+        at_most(self, "training", MOST_WARMUP, "batch_warmup", "length_warmup")
         at_most(self, "training", MOST, "steps", "batch_tokens", "accumulate", "warmup", "evaluate_every", "patience")
         at_most(self, "training", MOST, "samples", "pool", "skip_nonfinite", "recompute")
         at_most(self, "training", 2**64 - 1, "seed")
@@ -85,6 +99,11 @@ class TrainingConfig:
             raise ConfigError(f"training.learning_rate must be above 0 and finite; got {self.learning_rate}.")
         if not 0.0 <= self.label_smoothing < 1.0:
             raise ConfigError(f"training.label_smoothing must be at least 0 and below 1; got {self.label_smoothing}.")
+        if not 0.001 <= self.batch_start <= 1.0:
+            raise ConfigError(
+                "training.batch_start is the share of a batch that the batch warm-up begins with, from 0.001 to 1; got "
+                f"{self.batch_start}. Try 0.125."
+            )
         if self.min_learning_rate > self.learning_rate:
             raise ConfigError(
                 f"training.min_learning_rate ({self.min_learning_rate}) must not be above training.learning_rate "
@@ -95,6 +114,11 @@ class TrainingConfig:
         one_of(PRECISIONS, self.precision, "training.precision")
         one_of(METRICS, self.metric, "training.metric")
         break_names(self.broken)
+
+    @property
+    def growth(self) -> Growth:
+        """How large a batch and how long a sequence may be at every step."""
+        return Growth(self.batch_warmup, self.batch_start, self.length_warmup, self.length_start)
 
     @property
     def rates(self) -> Schedule:
