@@ -20,4 +20,4 @@ def run(arguments: Arguments) -> int:
 
     with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
         session = resume(folder, arguments.lists.get("allow-change", []), arguments.changes, ranks=ranks)
-        return follow(session, folder, signals, hint=True, agreed=ranks.largest)
+        return follow(session, folder, signals, hint=True, agreed=ranks.largest, track=recipe.training.track)

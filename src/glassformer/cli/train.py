@@ -41,4 +41,4 @@ def run(arguments: Arguments) -> int:
     with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
         with room_for(out) if place.first else nullcontext():
             session = start(recipe, out, ranks)
-        return follow(session, out, signals, hint=True, agreed=ranks.largest)
+        return follow(session, out, signals, hint=True, agreed=ranks.largest, track=recipe.training.track)

@@ -31,6 +31,7 @@ from glassformer.train.changes import (
     settings_by_name,
 )
 from glassformer.train.chosen import chosen
+from glassformer.train.curves import refuse_untrackable
 from glassformer.train.distributed import ALONE, Ranks, device_of, notes_on
 from glassformer.train.optimizer import load_optimizer_state
 from glassformer.train.precision import choose_precision
@@ -201,6 +202,7 @@ def _unlocked(lock: RunLock) -> list[str]:
 
 
 def _runtime(recipe: Recipe, ranks: Ranks) -> tuple[torch.device, int, list[str]]:
+    refuse_untrackable(recipe.training.track)
     device, why = device_of(recipe.training.device, ranks)
     if recipe.model.attention == "flex":  # else the first step would say it, after all data was read
         width = recipe.model.d_model // recipe.model.n_heads

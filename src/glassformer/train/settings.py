@@ -14,6 +14,7 @@ from glassformer.train.breaks.table import break_names
 from glassformer.train.schedule import SCHEDULES, Schedule
 
 PRECISIONS = ("auto", "bfloat16", "float16", "float32")
+TRACKERS = ("tensorboard",)
 TEXT_METRICS = ("bleu", "chrf")
 LABEL_METRICS = ("accuracy", "macro_f1")
 ANSWER_METRICS = (*TEXT_METRICS, "exact_match", "token_accuracy")
@@ -80,6 +81,8 @@ class TrainingConfig:
     """Sample outputs shown at each evaluation."""
     skip_nonfinite: int = 0
     """Updates that may be left out, in the whole run, where loss or gradient is no finite number; 0: stop at once."""
+    track: str | None = None
+    """Also write curves in RUN/tensorboard, for TensorBoard: tensorboard (needs glassformer[track])."""
     broken: str | None = None
     """Classic mistakes made on purpose, by name and with commas between; see --break."""
 
@@ -111,6 +114,8 @@ class TrainingConfig:
             )
         lookup(SCHEDULES, self.schedule, "training.schedule")
         _ = self.rates  # a cooldown that the schedule has no use for, or that is longer than the run, is refused
+        if self.track is not None:
+            one_of(TRACKERS, self.track, "training.track")
         one_of(PRECISIONS, self.precision, "training.precision")
         one_of(METRICS, self.metric, "training.metric")
         break_names(self.broken)
