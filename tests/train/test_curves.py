@@ -109,7 +109,7 @@ def test_without_the_package_it_is_refused_before_the_data_are_read(tmp_path, mo
 
 
 def test_another_tracker_is_refused():
-    with pytest.raises(ConfigError, match="training.track='tensorbord' is not known"):
+    with pytest.raises(ConfigError, match=r"training\.track='tensorbord' is not known"):
         recipe(training__track="tensorbord")
 
 

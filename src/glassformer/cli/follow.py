@@ -94,8 +94,9 @@ def follow(
     agreed: Callable[[int], float] | None = None,
     track: str | None = None,
 ) -> int:
-    """Train to the end or to the first signal; `watch` sees each event, `hint` tells what to type next.
-    `track`: who else is told of the figures.
+    """Train to the end or to the first signal; `watch` sees each event.
+
+    `hint` tells what to type next; `track`: who else is told of the figures.
 
     Of several processes only the first shows and keeps anything; `agreed` is then the largest of a number they each
     have, so that all of them end by the same signal. Returns the exit code.

@@ -16,6 +16,7 @@ from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
+from glassformer.store.mean import load_mean
 from glassformer.train.build import as_recipe, objective_of, refuse_changed
 from glassformer.train.evaluate import BY_LENGTH, evaluate_model
 from glassformer.train.events import Metric
@@ -48,11 +49,13 @@ class Classified(NamedTuple):
 Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
 
 
-def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool = False) -> Figures:
+def evaluate(
+    run: Path, recipe: Recipe, split: str = "test", *, by_length: bool = False, average: int | None = None
+) -> Figures:
     """The scores of the run's best checkpoint on a split; `recipe` is the run's own, with other data or decoding.
 
-    Errors: `ConfigError` for data that the model cannot answer; `CheckpointError` for a recipe that was changed so that
-    the model is another.
+    `average`: those of the mean of the weights of so many newest checkpoints instead. Errors: `ConfigError` for data
+    that the model cannot answer; `CheckpointError` for a recipe that was changed so that the model is another.
 
     Of a classifier also `labels` and `confusion`, label by label. Of answers, where it is asked for, also `by_length`:
     exact match and number of the pairs whose source has so many tokens.
@@ -60,7 +63,7 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool 
     if by_length and recipe.data.layout == LABEL:
         raise ConfigError(f"Answers can be scored by length; {run} gives labels. Leave --by-length out.")
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
-    loaded = _load(run, recipe)
+    loaded = _load(run, recipe, average)
     data = prepare_split(recipe, loaded.tokenizers, split)
     scores = evaluate_model(
         loaded.model,
@@ -78,7 +81,9 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool 
     return {**scores.metrics, **skipped, **tables}
 
 
-def translate(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> Iterator[Translated]:
+def translate(
+    run: Path, lines: Iterable[tuple[int, str]], batch_size: int, average: int | None = None
+) -> Iterator[Translated]:
     """The best checkpoint's answer to each (number, line), in order, `batch_size` lines at a time.
 
     Errors: `DataError` naming the line that is longer than the model takes, after the answers to those before it.
@@ -86,7 +91,7 @@ def translate(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> I
     recipe = load_recipe(run / "recipe.toml")
     if recipe.data.layout == LABEL:
         raise ConfigError(f"{run} gives a label to a text and writes no answers. Use glassformer classify {run}.")
-    loaded = _load(run, recipe)
+    loaded = _load(run, recipe, average)
     most = recipe.decode.max_new_tokens
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
         answers = answer(loaded.model, sources, max_new_tokens=most, batch_size=batch_size)
@@ -95,7 +100,9 @@ def translate(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> I
             yield Translated(loaded.tokenizers.target.decode(each.ids), cut, source.count(UNK))
 
 
-def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> Iterator[Classified]:
+def classify(
+    run: Path, lines: Iterable[tuple[int, str]], batch_size: int, average: int | None = None
+) -> Iterator[Classified]:
     """The best checkpoint's label for each (number, line), in order, `batch_size` lines at a time.
 
     Errors: `DataError` naming the line that is longer than the model takes, after the labels of those before it.
@@ -103,7 +110,7 @@ def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> It
     recipe = load_recipe(run / "recipe.toml")
     if recipe.data.layout != LABEL:
         raise ConfigError(f"{run} writes answers and gives no labels. Use glassformer translate {run}.")
-    loaded = _load(run, recipe)
+    loaded = _load(run, recipe, average)
     target = loaded.tokenizers.target
     names = target.tokens(range(FIRST_LABEL, target.vocab_size))
     for texts in groups(_read(loaded, lines, LABEL), batch_size):
@@ -165,10 +172,11 @@ def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded) -> str:
     return f"{USUAL}, as decode.max_new_tokens is not set"
 
 
-def _load(run: Path, recipe: Recipe) -> Loaded:
+def _load(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
+    """The best checkpoint, or the mean of the `average` newest."""
     device, _ = choose_device(recipe.training.device)
     choose_threads(from_environment()[0] or recipe.training.threads)  # training alone must have as many as before
-    loaded = told(load(run, device=device))
+    loaded = told(load(run, device=device) if average is None else load_mean(run, average, device=device))
     refuse_changed(run, loaded, recipe)
     as_recipe(loaded.model, recipe)
     return loaded
