@@ -162,7 +162,9 @@ class Session:
         """Scores the dev split, and remembers the score if it is the best so far."""
         recipe, dev = self.recipe, self.prepared.dev
         # The blocks of a model that is cut have their weights in the arithmetic of training alone.
-        precision = recipe.training.precision if is_sharded(next(self.model.parameters())) else "float32"
+        # They are also gathered by all processes together, so that all read all batches.
+        sharded = is_sharded(next(self.model.parameters()))
+        precision = recipe.training.precision if sharded else "float32"
         with averaged(self.average, self.step), compute_in(precision, next(self.model.parameters()).device):
             scores = evaluate_model(
                 self.model,
@@ -175,6 +177,7 @@ class Session:
                 as_text=recipe.data.task == "pairs",
                 objective=self.objective,
                 poll=self._poll,
+                ranks=ALONE if sharded else self.ranks,
             )
         if not math.isfinite(loss := float(scores.metrics["loss"])):
             raise DivergedError(
