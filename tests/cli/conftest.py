@@ -78,16 +78,21 @@ class Session(ModuleType):
         return FakeSession(run, 3, self.at)
 
     def evaluate(
-        self, run: Path, recipe: Recipe, split: str = "test", *, by_length: bool = False
+        self, run: Path, recipe: Recipe, split: str = "test", *, by_length: bool = False, average: int | None = None
     ) -> dict[str, float | int | str]:
-        self.calls.append(("evaluate", run, recipe, split))
+        self.calls.append(("evaluate", run, recipe, split, *filter(None, [average])))
         self.fail()
         return self.metrics
 
     def translate(
-        self, run: Path, lines: Iterator[tuple[int, str]], batch_size: int, recipe: Recipe | None = None
+        self,
+        run: Path,
+        lines: Iterator[tuple[int, str]],
+        batch_size: int,
+        recipe: Recipe | None = None,
+        average: int | None = None,
     ) -> Iterator[Translated]:
-        self.calls.append(("translate", run, batch_size))
+        self.calls.append(("translate", run, batch_size, *filter(None, [average])))
         self.recipe = recipe
         batch: list[Translated] = []
         for number, line in lines:
@@ -102,8 +107,10 @@ class Session(ModuleType):
                 batch = []
         yield from batch
 
-    def classify(self, run: Path, lines: Iterator[tuple[int, str]], batch_size: int) -> Iterator[Classified]:
-        self.calls.append(("classify", run, batch_size))
+    def classify(
+        self, run: Path, lines: Iterator[tuple[int, str]], batch_size: int, average: int | None = None
+    ) -> Iterator[Classified]:
+        self.calls.append(("classify", run, batch_size, *filter(None, [average])))
         batch: list[Classified] = []
         for number, line in lines:
             self.fail()

@@ -102,6 +102,18 @@ def test_what_is_no_study_is_left_alone(refused, there):
     assert path.read_text("utf-8") == "mine"
 
 
+def test_data_that_can_be_read_once_are_refused(refused, tmp_path):
+    """As bash's <(...) gives them; no arm is begun."""
+    for name in ("dev", "test"):
+        (tmp_path / name).write_text("a\tb\n", "utf-8")
+    os.mkfifo(tmp_path / "train")
+    named = [word for name in ("train", "dev", "test") for word in (f"--data.{name}", str(tmp_path / name))]
+    said = refused("ablate", "multi30k", "--vary", "model.n_layers=1,2", *named)
+    assert f"{tmp_path / 'train'} is a pipe or a device" in said
+    assert "Write it to a file first" in said
+    assert not Path("runs").exists()
+
+
 def test_values_have_the_types_of_their_settings():
     arguments = read_arguments(
         "ablate",

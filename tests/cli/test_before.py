@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -40,6 +41,22 @@ def test_words_for_people(capsys, tmp_path):
     parts = ("parameters", "activations", "peak", "a checkpoint", "ms a step", "400 training pairs", "recompute 1")
     assert [part for part in parts if part not in told] == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("flag", ["--dry-run", "--find-learning-rate", "--gradient-noise"])
+def test_of_several_processes_the_first_says_it(capsys, monkeypatch, flag):
+    """And the others nothing, as torchrun starts the same command in each."""
+    places = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for name, value in (places | {"RANK": "1", "LOCAL_RANK": "1"}).items():
+        monkeypatch.setenv(name, value)
+    for module in ("outlook", "trial"):
+        monkeypatch.setitem(sys.modules, f"glassformer.train.{module}", None)
+    assert main(["train", "reverse", flag]) == 0
+    assert capsys.readouterr().out == ""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    with pytest.raises(ImportError):
+        main(["train", "reverse", flag])
 
 
 def test_json_alone_is_refused(capsys):

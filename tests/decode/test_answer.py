@@ -92,7 +92,9 @@ def test_drawn_answers_hang_on_seed_and_place_alone(batch_size):
     drawn = Sampling(temperature=0.9, seed=5)
     whole = answer(network, sources, sampling=drawn)
     assert answer(network, sources, sampling=drawn, batch_size=batch_size) == whole
-    assert answer(network, sources[7:], sampling=drawn, batch_size=batch_size, first=7) == whole[7:]
+    assert (
+        answer(network, sources[7:], sampling=drawn, batch_size=batch_size, numbers=range(7, len(sources))) == whole[7:]
+    )
     assert len({tuple(each.ids) for each in whole[-6:]}) > 2, "equal sources, other numbers"
     assert answer(network, sources, sampling=Sampling(temperature=0.9, seed=6)) != whole
 

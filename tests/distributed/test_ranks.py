@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.torch import load_file
 from torch import Tensor
@@ -12,9 +13,11 @@ from torch import Tensor
 from distributed import work as tasks
 from distributed.processes import work
 from glassformer import load
+from glassformer.foundation.launched import Launched
 from glassformer.store.folders import step_folder
-from glassformer.train.distributed import ALONE
+from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.session import resume, start
+from glassformer.train.shares import own_batches
 from train.examples import STEPS, assert_close, assert_same, assert_same_end, follow, recipe
 from train.text_examples import book, text_recipe
 
@@ -23,7 +26,7 @@ from train.text_examples import book, text_recipe
 def together(tmp_path_factory):
     """What two processes leave that do all the tasks, one after the other."""
     folder = tmp_path_factory.mktemp("two")
-    work(2, folder, "talk", "gradients", "diverged", "run", "run_averaged", "run_sharded")
+    work(2, folder, "talk", "scores", "gradients", "diverged", "run", "run_averaged", "run_sharded")
     return folder
 
 
@@ -53,7 +56,7 @@ def test_processes_tell_each_other(together):
     first, second = read(together, "talk.0.json"), read(together, "talk.1.json")
     assert first == second
     *told, refusal = first
-    assert told == [2.0, 0.0, True, False, 7.0, "für alle"]
+    assert told == [2.0, 0.0, True, False, 7.0, "für alle", [[0.1], [1.1, 1.1, 1.1]]]
     assert "the train data of process 1 differs from that of process 0" in refusal
 
 
@@ -70,6 +73,23 @@ def test_two_processes_take_the_steps_of_one(together, alone, name):
     reports, theirs = read(together, f"{name}.0.json"), read(alone, f"{expected}.0.json")
     assert reports == [pytest.approx(each, rel=1e-12) for each in theirs]
     assert reports == read(together, f"{name}.1.json")
+
+
+@pytest.mark.parametrize("name", tasks.SCORED)
+def test_two_processes_score_as_one(together, tmp_path, name):
+    """To the last bit, in float32: figures, outputs in their order, tables."""
+    ours = read(together, f"scored-{name}.0.json")
+    assert ours == read(together, f"scored-{name}.1.json")
+    assert ours == json.loads(json.dumps(tasks.scored(name, ALONE, tmp_path)))
+
+
+def test_processes_share_the_batches_of_one():
+    """Each batch is read once, and is one that a single process reads."""
+    lengths = np.array([3, 1, 2, 3, 1, 2, 3])
+    alone = own_batches(lengths, 2, ALONE)
+    assert alone == [[1, 4], [2, 5], [0, 3], [6]]
+    shares = [own_batches(lengths, 2, Ranks(Launched(number, 3, number, 3))) for number in range(3)]
+    assert shares == [[[1, 4], [6]], [[2, 5]], [[0, 3]]]
 
 
 def test_all_stop_where_one_diverges(together):

@@ -17,9 +17,12 @@ from safetensors.torch import save_file
 from glassformer.foundation.errors import DivergedError, GlassformerError
 from glassformer.foundation.launched import launched
 from glassformer.store.files import write_text_atomically
+from glassformer.train.build import new_model
 from glassformer.train.distributed import Ranks, joined
+from glassformer.train.evaluate import evaluate_model
 from glassformer.train.loop import train_steps
 from glassformer.train.objective import objective_for
+from glassformer.train.prepare import prepare
 from glassformer.train.schedule import Schedule
 from glassformer.train.session import Session, resume, start
 from glassformer.train.sharded import cut
@@ -44,6 +47,7 @@ CASES = {
 """Settings of what `trained` trains."""
 SHARDED = ("encoder-decoder", "tied", "accumulated", "grouped", "experts")
 AVERAGED = {"optimizer__average": 0.9}
+LABELLED = {"data__task": "labelled", "data__layout": "label", "training__metric": "accuracy"}
 
 
 def trained(name: str, ranks: Ranks, out: Path, *, shard: bool = False, accumulate: int | None = None) -> None:
@@ -86,6 +90,7 @@ def talk(ranks: Ranks, out: Path) -> None:
         ranks.of_first(7.0 if ranks.first else math.nan),
         ranks.text_of_first("für alle" if ranks.first else "mine"),
     ]
+    told.append(ranks.gathered([ranks.number + 0.1] * (1 + 2 * ranks.number)))
     try:
         ranks.refuse_difference("the train data", 2 if ranks.number == 1 else 3)
     except GlassformerError as error:
@@ -124,6 +129,47 @@ def diverged(ranks: Ranks, out: Path) -> None:
     except DivergedError as error:
         told = str(error)
     write_text_atomically(out / f"diverged.{ranks.number}.json", json.dumps(told))
+
+
+SCORED = {
+    "encoder-decoder": {"data__dev_size": 23},
+    "encoder": {"data__layout": "encoder", "data__dev_size": 23},
+    "label": LABELLED,
+    "one": {"data__dev_size": 1},
+}
+"""Settings of what `scores` scores; the last has fewer batches than there are processes."""
+
+
+def scored(name: str, ranks: Ranks, out: Path) -> list[object]:
+    """Figures, outputs and tables of an untrained model in float32, whose dev split has an uneven last batch."""
+    changes = dict(SCORED[name])
+    if name == "label":
+        file = out / f"texts.{ranks.number}.tsv"
+        file.write_text("".join(f"{'a b c d e'[: 1 + 2 * (n % 5)]}\t{'xyz'[n % 3]}\n" for n in range(23)), "utf-8")
+        changes |= {f"data__{split}": str(file) for split in ("train", "dev")}
+    asked = recipe(**changes)
+    prepared = prepare(asked)
+    network = new_model(asked, prepared.tokenizers)
+    with torch.no_grad():
+        for each in network.parameters():
+            each.normal_(std=0.5)
+    told = evaluate_model(
+        network,
+        prepared.dev.encoded,
+        prepared.tokenizers,
+        [pair.target for pair in prepared.dev.pairs],
+        layout=asked.data.layout,
+        max_new_tokens=6,
+        batch_size=4,
+        ranks=ranks,
+    )
+    return [told.metrics, told.outputs, told.details]
+
+
+def scores(ranks: Ranks, out: Path) -> None:
+    """All of them."""
+    for name in SCORED:
+        write_text_atomically(out / f"scored-{name}.{ranks.number}.json", json.dumps(scored(name, ranks, out)))
 
 
 def run_of(out: Path, name: str) -> Path:
@@ -224,7 +270,7 @@ def sleeps(ranks: Ranks, out: Path) -> None:
 TASKS = {
     each.__name__: each
     for each in (
-        *(talk, gradients, diverged, run, run_averaged, run_sharded, run_through, run_sharded_through),
+        *(talk, scores, gradients, diverged, run, run_averaged, run_sharded, run_through, run_sharded_through),
         *(text, go_on, three_more, dies, fails, sleeps),
     )
 }

@@ -39,10 +39,10 @@ ROWS: list[Mutant] = [
         "if path.exists():", "if True:", f"{SAVING}::test_folder_that_was_deleted_is_made_anew"),
     Mutant("each k-th checkpoint goes", "store/folders.py",
         "if keep_every and step % keep_every == 0", "if False", f"{FOLDERS}::test_rotation"),
-    Mutant("figures that find no room are lost", "train/records.py",
+    Mutant("figures that find no room are lost", "train/lines.py",
         "            if error.errno not in FULL:\n                raise\n", '            self.kept = b""\n',
         "tests/train/test_records.py::test_figures_wait_for_room"),
-    Mutant("figures go to a file that is no more", "train/records.py",
+    Mutant("figures go to a file that is no more", "train/lines.py",
         ".st_nlink == 0:", ".st_nlink < 0:", "tests/train/test_records.py::test_file_that_was_deleted_begins_anew"),
     # stopping
     Mutant("an evaluation that was given up is never made good", "train/running.py",

@@ -7,6 +7,7 @@ from mutant_runner import Mutant
 RANKS = "tests/distributed/test_ranks.py"
 FAULTS = "tests/distributed/test_faults.py"
 STEPS = f"{RANKS}::test_two_processes_take_the_steps_of_one"
+SCORES = f"{RANKS}::test_two_processes_score_as_one"
 THREADS = "tests/foundation/test_runtime.py::test_processes_share_the_processors"
 
 # fmt: off
@@ -27,6 +28,20 @@ ROWS: list[Mutant] = [
         "nll, total = team.ranks.all_sum(nll), team.norm()", "nll, total = nll, team.norm()", STEPS),
     Mutant("a cut model is clipped by the norm of a part", "train/team.py",
         "return whole(super().norm())", "return super().norm().to_local()", f"{STEPS}[sharded-tied]"),
+    Mutant("each process scores all batches and counts them twice", "train/shares.py",
+        "[ranks.number :: ranks.count]", "", f"{RANKS}::test_processes_share_the_batches_of_one"),
+    Mutant("answers of another process are left out", "train/shares.py",
+        "for part in ranks.gathered(list(own)):", "for part in [[*map(float, own)]]:", SCORES),
+    Mutant("losses are added up process by process", "train/shares.py",
+        "parts[number % ranks.count][number // ranks.count] for number in range(sum(map(len, parts)))", "sum(part) for part in parts", SCORES),
+    Mutant("outputs stand in the order of the processes", "train/shares.py",
+        "for row in sorted(found)]", "for row in found]", SCORES),
+    Mutant("what processes gather is padded", "train/distributed.py",
+        "part[1 : 1 + int(part[0])]", "part[1:]", f"{RANKS}::test_processes_tell_each_other"),
+    Mutant("each process prints a dry run", "cli/train.py",
+        "if not place.first and set(arguments.options)", "if False and set(arguments.options)", "tests/cli/test_before.py::test_of_several_processes_the_first_says_it"),
+    Mutant("a study reads a pipe in each arm", "cli/ablate.py",
+        "        refuse_streams(data)\n", "", "tests/cli/test_ablate.py::test_data_that_can_be_read_once_are_refused"),
     Mutant("a process saves when it alone is told to stop", "train/running.py",
         "if self.ranks.any(self._interrupted):", "if self._interrupted and self.ranks.first:", f"{RANKS}::test_a_signal_to_one_stops_all_after_the_same_step"),
     Mutant("numbers without a dimension are saved as 0", "train/sharded.py",

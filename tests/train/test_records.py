@@ -11,7 +11,8 @@ import pytest
 
 from glassformer.foundation.errors import CheckpointError
 from glassformer.train.events import Progress
-from glassformer.train.records import Lines, drop_beyond
+from glassformer.train.lines import Lines
+from glassformer.train.records import drop_beyond
 from train.shown import events, follow, report
 
 

@@ -18,7 +18,7 @@ from glassformer.cli.follow import Signals
 from glassformer.cli.runs import RUNS, check_place, run_folder
 from glassformer.cli.settings import converted, is_switch, kind_of
 from glassformer.cli.verbs import SECTIONS
-from glassformer.data.config import SPLITS
+from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.dataset import refuse_missing_files
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.processors import free_processors
@@ -54,6 +54,7 @@ def run(arguments: Arguments) -> int:
     todo = [arm for arm in study.arms if states[arm.label] != "finished"]
     for data in {override(arm.recipe, changes).data: None for arm in todo for changes in ({}, study.other_data)}:
         refuse_missing_files(data, SPLITS)
+        refuse_streams(data)
     if "dry-run" in arguments.options:
         for arm in study.arms:
             print(f"{states[arm.label]:8}  {arm.label}  {study.folder.run(arm)}")
@@ -109,6 +110,16 @@ def read_study(arguments: Arguments) -> Study:
     check_place(out)
     refuse_foreign(out)
     return Study(found, other, StudyFolder(out), jobs(arguments.options.get("jobs"), threads))
+
+
+def refuse_streams(data: DataConfig) -> None:
+    """Refuse data that can be read once, as from a pipe: each run reads its own. Errors: `ConfigError`."""
+    for path in [path for split in SPLITS for path in data.named_files(split)]:
+        if not Path(path).is_file():
+            raise ConfigError(
+                f"Each run of a study reads its data anew, from a process of its own; {path} is a pipe or a device, "
+                "which can be read once and here alone. Write it to a file first, and name that."
+            )
 
 
 def refuse_foreign(out: Path) -> None:

@@ -62,7 +62,7 @@ def work(message: dict[str, Any], study: TextIO) -> int:
 
     with Signals() as signals:
         session = resume(run) if (run / "recipe.toml").is_file() else start(recipe, run)
-        code = follow(session, run, signals, tell)
+        code = follow(session, run, signals, tell, track=recipe.training.track)
     if code:
         return code
     result = score(run, message["values"], message["other_data"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.cli.runs import averaged, existing_run, recipe_of
 from glassformer.cli.translate import UNKNOWN, answers, batch_size, lines_of, note, on_one_line
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def run(arguments: Arguments) -> int:
     """Label standard input, line by line, on standard output; both are UTF-8."""
     folder = existing_run(str(arguments.target))
-    talking = sys.stdin.isatty()
+    talking, average = sys.stdin.isatty(), averaged(arguments)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe_of(folder).decode.batch_size)
     if talking:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
     from glassformer.train.use import classify  # after the checks, as importing torch takes a second
 
     def classified(lines: Iterator[tuple[int, str]]) -> Iterator[Classified]:
-        return classify(folder, lines, size)
+        return classify(folder, lines, size, average)
 
     unknown: list[int] = []
     try:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.cli.runs import averaged, existing_run, recipe_of
 from glassformer.cli.settings import flag_of
 from glassformer.data.config import SPLITS, TEXT
 from glassformer.foundation.errors import ConfigError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run(arguments: Arguments) -> int:
     """Score a split, with other data or decoding than the run's recipe says where that is asked for."""
     folder = existing_run(str(arguments.target))
-    split = arguments.options.get("split", "test")
+    split, average = arguments.options.get("split", "test"), averaged(arguments)
     one_of(("dev", "test"), split, "--split")
     own = recipe_of(folder)
     changes = of_text(split, arguments.changes) if own.data.task == TEXT else arguments.changes
@@ -32,8 +32,9 @@ def run(arguments: Arguments) -> int:
     from glassformer.train.use import evaluate
 
     named = changes.get("data.test_text")
-    print(f"Scoring {folder} on {f'its {split} split' if named is None else named}.", file=sys.stderr)
-    metrics = evaluate(folder, recipe, split, by_length="by-length" in arguments.options)
+    which = f", the mean of its {average} newest checkpoints," if average else ""
+    print(f"Scoring {folder}{which} on {f'its {split} split' if named is None else named}.", file=sys.stderr)
+    metrics = evaluate(folder, recipe, split, by_length="by-length" in arguments.options, average=average)
     print(as_json(metrics) if "json" in arguments.options else as_table(metrics))
     return 0
 

@@ -93,15 +93,18 @@ def follow(
     watch: Callable[[Event], None] | None = None,
     hint: str = "",
     agreed: Callable[[int], float] | None = None,
+    track: str | None = None,
 ) -> int:
     """Train to the end or to the first signal; `watch` sees each event, `hint` is told at the end.
+
+    `track`: who else is told of the figures.
 
     Of several processes only the first shows and keeps anything; `agreed` is then the largest of a number they each
     have, so that all of them end by the same signal. Returns the exit code.
     """
     signals.run = run
     finished = False
-    with Reporter(folder) if signals.place.first else nullcontext(nothing) as report:
+    with Reporter(folder, track=track) if signals.place.first else nullcontext(nothing) as report:
         for event in run.train():
             report(event)
             if watch:

@@ -24,4 +24,11 @@ def run(arguments: Arguments) -> int:
 
     with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
         session = resume(folder, arguments.lists.get("allow-change", []), arguments.changes, ranks=ranks)
-        return follow(session, folder, signals, hint=next_command(folder, recipe.data), agreed=ranks.largest)
+        return follow(
+            session,
+            folder,
+            signals,
+            hint=next_command(folder, recipe.data),
+            agreed=ranks.largest,
+            track=recipe.training.track,
+        )

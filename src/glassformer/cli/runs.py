@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.cli.arguments import Arguments
+from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.registry import suggestion
 from glassformer.store.folders import OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STEP
 from glassformer.store.leftovers import LEFTOVER, absolute, beside, leftovers
@@ -20,11 +21,11 @@ from glassformer.store.manifest import MANIFEST
 from glassformer.train.recipe import Recipe, load_recipe
 
 RUNS = Path("runs")
-CONTENT = {LOCK, "recipe.toml", "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints"}
+CONTENT = {LOCK, "recipe.toml", "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints", "tensorboard"}
 """What a run writes into its folder. `--overwrite` deletes a folder that holds this and nothing else."""
 IN_CHECKPOINT = (*REQUIRED, OPTIMIZER, SOURCE_TOKENIZER, MANIFEST)
 WRITTEN = re.compile(
-    rf"({'|'.join(map(re.escape, CONTENT))}|samples/{STEP.pattern}\.txt"
+    rf"({'|'.join(map(re.escape, CONTENT))}|samples/{STEP.pattern}\.txt|tensorboard/events\.out\.tfevents\.[0-9]+"
     rf"|checkpoints/{STEP.pattern}(/({'|'.join(map(re.escape, IN_CHECKPOINT))}))?)"
 )
 """The path of everything that a run writes, in its folder."""
@@ -53,6 +54,14 @@ def existing_run(target: str, presets: Collection[str] = ()) -> Path:
 def recipe_of(run: Path) -> Recipe:
     """The resolved recipe that a run folder holds."""
     return load_recipe(run / "recipe.toml")
+
+
+def averaged(arguments: Arguments) -> int | None:
+    """How many checkpoints --average asks for the mean of; none where it does not. Errors: `ConfigError`."""
+    given = arguments.options.get("average")
+    if given is not None and not (given.isdecimal() and len(given) < 5 and int(given) > 0):
+        raise ConfigError(f"--average takes a whole number from 1 to 9999; got {given[:40]!r}. Try --average 2.")
+    return None if given is None else int(given)
 
 
 def free_name(wanted: Path) -> Path:

@@ -16,6 +16,9 @@ def run(arguments: Arguments) -> int:
     broken = {"training.broken": arguments.options["break"]} if "break" in arguments.options else {}
     recipe = anchored(override(load_recipe(str(arguments.target)), arguments.changes | broken))
     out = run_folder(arguments.options.get("out"), RUNS / recipe.name)
+    place = launched()
+    if not place.first and set(arguments.options) & {"dry-run", "find-learning-rate", "gradient-noise"}:
+        return 0  # the first of several processes prints it once, of a process alone
     if "dry-run" in arguments.options:
         from glassformer.cli.before import dry_run
 
@@ -31,7 +34,6 @@ def run(arguments: Arguments) -> int:
     if "json" in arguments.options:
         raise ConfigError("--json belongs to --dry-run; a run writes its figures to metrics.jsonl. Leave one out.")
     overwrite = "overwrite" in arguments.options
-    place = launched()
     if place.first:
         check_room(out, overwrite)
     from glassformer.cli.follow import (  # after the checks, as importing torch takes a second
@@ -45,4 +47,11 @@ def run(arguments: Arguments) -> int:
     with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
         with room_for(out) if place.first else nullcontext():
             session = start(recipe, out, ranks)
-        return follow(session, out, signals, hint=next_command(out, recipe.data), agreed=ranks.largest)
+        return follow(
+            session,
+            out,
+            signals,
+            hint=next_command(out, recipe.data),
+            agreed=ranks.largest,
+            track=recipe.training.track,
+        )

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import TypeVar
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.cli.runs import averaged, existing_run, recipe_of
 from glassformer.cli.settings import converted
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.foundation.errors import ConfigError, DataError
@@ -23,7 +23,7 @@ UNKNOWN = "the vocabulary lacks a part of the line; the model read <unk> in its 
 def run(arguments: Arguments) -> int:
     """Translate standard input to standard output; both are UTF-8, whatever the system's language is set to."""
     folder = existing_run(str(arguments.target))
-    talking = sys.stdin.isatty()
+    talking, average = sys.stdin.isatty(), averaged(arguments)
     recipe = override(recipe_of(folder), with_beam(arguments))
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     if talking:
@@ -31,7 +31,7 @@ def run(arguments: Arguments) -> int:
     from glassformer.train.use import Translated, translate  # after the checks, as importing torch takes a second
 
     def translated(lines: Iterator[tuple[int, str]]) -> Iterator[Translated]:
-        return translate(folder, lines, size, recipe)
+        return translate(folder, lines, size, recipe, average)
 
     cut: dict[str, list[int]] = {}
     unknown: list[int] = []

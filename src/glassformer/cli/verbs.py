@@ -53,6 +53,9 @@ NOISE = Option(
 )
 LOOK_AHEAD_JSON = Option("json", None, "With --dry-run: one JSON object on standard output, for programs.")
 SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
+AVERAGE = Option(
+    "average", "N", "Take the mean of the weights of the N newest checkpoints (see checkpoint.keep), not the best one."
+)
 BY_LENGTH = Option("by-length", None, "Also exact match for each length of the source, in tokens.")
 VARY = Option("vary", "SETTING=V1,V2,...", "A setting and its values; several --vary make a grid.", repeats=True)
 SEEDS = Option("seeds", "N", "Runs of each combination, with training.seed and those that follow it (default: 3).")
@@ -127,7 +130,7 @@ VERBS: dict[str, Verb] = {
         "nats a target token. n: pairs. cut: answers that reached a limit (decode.max_new_tokens, model.max_len) "
         "before their end; raise it where there are many. unknown: tokens of the sources that the vocabulary lacks. "
         "bleu, chrf: of text from files. Of a classifier: accuracy, macro F1, and figures for each label.",
-        (SPLIT, BY_LENGTH, JSON),
+        (SPLIT, AVERAGE, BY_LENGTH, JSON),
         ("data", "decode"),
     ),
     "generate": Verb(
@@ -162,7 +165,7 @@ VERBS: dict[str, Verb] = {
         "answer line by line",
         "RUN",
         "Read lines on standard input, write one answer for each on standard output. A blank line stays blank.",
-        (BEAM, BATCH_SIZE),
+        (BEAM, AVERAGE, BATCH_SIZE),
         ("decode",),
     ),
     "classify": Verb(
@@ -170,7 +173,7 @@ VERBS: dict[str, Verb] = {
         "RUN",
         "Read lines on standard input, write the label of each on standard output. A blank line stays blank; no line "
         "is cut.",
-        (PROBABILITIES, JSON_LINES, BATCH_SIZE),
+        (PROBABILITIES, JSON_LINES, AVERAGE, BATCH_SIZE),
     ),
     "ablate": Verb(
         "compare settings over several seeds",

@@ -47,7 +47,7 @@ def answer(
     batch_size: int = 128,
     lengths: Sequence[int] | None = None,
     sampling: Sampling = GREEDY,
-    first: int = 0,
+    numbers: Sequence[int] | None = None,
     beam: int = 1,
     alpha: float = 0.6,
     poll: Callable[[], None] = nothing,
@@ -56,7 +56,7 @@ def answer(
 
     `alpha` is that of the length penalty of a beam; what `sampling` penalises is penalised there, too.
 
-    Drawn answers hang on (sampling.seed, `first` + place of the source), whatever the batches. `max_new_tokens` None:
+    Drawn answers hang on (sampling.seed, number of the source), whatever the batches; `numbers` None: its place. `max_new_tokens` None:
     twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks, each with its likeliest token.
     `poll` is called before each batch and after each token; what it raises ends the writing. Errors: `ConfigError` and
     `DataError`, for arguments that are none and for a source longer than the model takes.
@@ -100,7 +100,9 @@ def answer(
             if beam > 1:
                 found = _search(model, batch, limits, beam, alpha, filters_of(sampling), poll)
             else:
-                found = _write(model, batch, limits, choose, [first + row for row in rows], poll)
+                found = _write(
+                    model, batch, limits, choose, [row if numbers is None else numbers[row] for row in rows], poll
+                )
         for row, each in zip(rows, found, strict=True):
             answers[row] = each
     return [each for each in answers if each is not None]

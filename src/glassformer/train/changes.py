@@ -21,8 +21,8 @@ FILES = (
 """Settings that name a file. Where it lies does not matter as long as its content is the same."""
 FREE = ("checkpoint.", "distributed.")
 """Sections that hold nothing of what is learned."""
-SAME_BITS = ("training.recompute",)
-"""Settings that change how a run is computed and no bit of it."""
+SAME_BITS = ("training.recompute", "training.track")
+"""Settings that change how a run is computed or followed and no bit of it."""
 DATA = ("data.", "training.seed")
 """What the content of the data follows from, where no file holds them."""
 

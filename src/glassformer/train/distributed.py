@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
@@ -73,6 +73,17 @@ class Ranks:
             sent = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
         dist.broadcast(sent, src=0)
         return bytes(sent.tolist()).decode()
+
+    def gathered(self, values: Sequence[float | int]) -> list[list[float]]:
+        """The numbers of each process, in the order of the processes; they may be of different counts, and float64."""
+        if self.count == 1:
+            return [[float(each) for each in values]]
+        longest = int(self.largest(len(values)))
+        own = torch.tensor([len(values), *values, *[0] * (longest - len(values))], dtype=torch.float64)
+        parts = [torch.empty_like(own) for _ in range(self.count)]
+        dist.all_gather(parts, own)
+        told = [part.tolist() for part in parts]
+        return [part[1 : 1 + int(part[0])] for part in told]
 
     def barrier(self) -> None:
         """Wait until all have come here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -15,9 +16,11 @@ from glassformer.decode.answer import Answer, answer, nothing
 from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
+from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.events import Metric
 from glassformer.train.labels import Details, evaluate_labels
 from glassformer.train.objective import Objective, loss_of, objective_for
+from glassformer.train.shares import own_batches, rows_of_all, sum_of_batches
 
 BY_LENGTH = "by_length"
 
@@ -46,6 +49,7 @@ def evaluate_model(
     as_text: bool = False,
     objective: Objective | None = None,
     poll: Callable[[], None] = nothing,
+    ranks: Ranks = ALONE,
 ) -> Scores:
     """Scores under free decoding: the model reads the source alone, and goes on from its own tokens.
 
@@ -55,19 +59,21 @@ def evaluate_model(
     end. `unknown`, where there are any: tokens of the sources that the vocabulary lacks. With `as_text` also `bleu` and
     `chrf` on detokenised text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
     `poll` is called all the time, between any two tokens; what it raises ends the evaluation.
+    Several processes (`ranks`), each with the whole model, share the batches out and come to the same scores, which are
+    those of one process to the last bit.
     """
     if len(encoded) == 0:
         raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")
-    loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size, objective=objective, poll=poll)
+    loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size, objective=objective, poll=poll, ranks=ranks)
     if layout == LABEL:
-        return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll))
-    lengths = encoded.target.lengths.tolist() if layout == "encoder" else None
-    answers = answer(
+        return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll, ranks=ranks))
+    answers = shared_answers(
         model,
-        encoded.source,
+        encoded,
+        ranks,
         max_new_tokens=max_new_tokens,
         batch_size=batch_size,
-        lengths=lengths,
+        lengths=encoded.target.lengths.tolist() if layout == "encoder" else None,
         sampling=sampling,
         beam=beam,
         alpha=alpha,
@@ -87,6 +93,37 @@ def evaluate_model(
     metrics |= {"unknown": unknown} if unknown else {}
     lengths = {BY_LENGTH: exact_by_length(encoded.source.lengths.tolist(), right)}
     return Scores(metrics | (text_scores(outputs, targets) if as_text else {}), outputs, lengths)
+
+
+def shared_answers(
+    model: Transformer,
+    encoded: Encoded,
+    ranks: Ranks,
+    *,
+    max_new_tokens: int | None,
+    batch_size: int,
+    lengths: Sequence[int] | None,
+    sampling: Sampling,
+    beam: int,
+    alpha: float,
+    poll: Callable[[], None],
+) -> list[Answer]:
+    """The answer to each source, whichever process wrote it; what cut it is not told."""
+    rows = sorted(chain.from_iterable(own_batches(encoded.source.lengths, batch_size, ranks)))
+    own = answer(
+        model,
+        [encoded.source[row] for row in rows],
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        lengths=None if lengths is None else [lengths[row] for row in rows],
+        sampling=sampling,
+        numbers=rows,
+        beam=beam,
+        alpha=alpha,
+        poll=poll,
+    )
+    told = rows_of_all(rows, [(each.complete, *each.ids) for each in own], ranks)
+    return [Answer(ids, bool(complete)) for complete, *ids in told]
 
 
 def exact_by_length(lengths: Sequence[int], right: Sequence[bool]) -> dict[str, dict[str, Metric]]:
@@ -115,19 +152,20 @@ def mean_loss(
     batch_size: int = 128,
     objective: Objective | None = None,
     poll: Callable[[], None] = nothing,
+    ranks: Ranks = ALONE,
 ) -> float:
     """Negative log-likelihood a target token, in nats, over all pairs; `objective` None: what the head is for."""
     model.eval()
     device = next(model.parameters()).device
     objective = objective or objective_for(model)
-    order = (encoded.source.lengths + encoded.target.lengths).argsort(kind="stable")
-    total, count = 0.0, 0
-    for first in range(0, len(order), batch_size):
+    sums: list[float] = []
+    counts: list[int] = []
+    for rows in own_batches(encoded.source.lengths + encoded.target.lengths, batch_size, ranks):
         poll()
-        batch = collate(encoded, order[first : first + batch_size], layout)
-        total += loss_of(model, batch.to(device), objective).nll.item()
-        count += objective(batch).n_targets
-    return total / count
+        batch = collate(encoded, rows, layout)
+        sums.append(loss_of(model, batch.to(device), objective).nll.item())
+        counts.append(objective(batch).n_targets)
+    return sum_of_batches(sums, ranks) / sum_of_batches(counts, ranks)
 
 
 def token_accuracy(answers: Sequence[Answer], encoded: Encoded) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from glassformer.data.dataset import Encoded, Tokenizers
@@ -11,8 +12,10 @@ from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.answer import nothing
 from glassformer.decode.classify import label_probabilities
 from glassformer.model.transformer import Transformer
+from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.events import Metric
 from glassformer.train.scores import Counts, accuracy, class_scores, confusion, macro_f1
+from glassformer.train.shares import own_batches, rows_of_all
 
 Details = dict[str, dict[str, dict[str, Metric]]]
 """What a table tells and a line of figures cannot."""
@@ -34,12 +37,16 @@ def evaluate_labels(
     *,
     batch_size: int = 128,
     poll: Callable[[], None] = nothing,
+    ranks: Ranks = ALONE,
 ) -> LabelScores:
     """`accuracy`: the share of right labels. `macro_f1`: the mean F1 of the labels. `loss`: nats a text. `n`: texts.
 
     `unknown`, where there are any: tokens of the texts that the vocabulary lacks.
     """
-    given = label_probabilities(model, encoded.source, batch_size=batch_size, poll=poll).argmax(-1).tolist()
+    rows = sorted(chain.from_iterable(own_batches(encoded.source.lengths, batch_size, ranks)))
+    texts = [encoded.source[row] for row in rows]
+    own = label_probabilities(model, texts, batch_size=batch_size, poll=poll).argmax(-1).tolist()
+    given = [label for (label,) in rows_of_all(rows, [[label] for label in own], ranks)]
     wanted = [id - FIRST_LABEL for (id,) in encoded.target]
     names = tokenizers.target.tokens(range(FIRST_LABEL, tokenizers.target.vocab_size))
     counts = confusion(given, wanted, len(names))

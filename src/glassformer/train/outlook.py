@@ -84,8 +84,8 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     _, threads = choose_threads(recipe.training.threads)
     prepared, model, began = begin(recipe)
     recipe, model = prepared.recipe, model.to(device)
-    training = recipe.training
-    few = [batch.split(training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
+    training, warm = recipe.training, recipe.training.growth.steps  # its batches have their full size
+    few = [batch.split(training.accumulate)[0] for _, batch in islice(prepared.batches(warm), 2)]
     with recompute(model, training.recompute):
         precision, arithmetic = choose_precision(training.precision, model, few)
     optimizer = optimizer_of(model, replace(recipe, training=replace(training, precision=precision)))
@@ -96,7 +96,7 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     }
     steps = train_steps(
         model,
-        (batch for _, batch in prepared.batches(0)),
+        (batch for _, batch in prepared.batches(warm)),
         optimizer,
         Schedule("constant", training.learning_rate, FIRST + TIMED),
         objective=objective_of(model, recipe),
@@ -105,7 +105,7 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
         **settings,
     )
     data = prepared.summary()
-    pace = paced(steps, data, training.steps)
+    pace = paced(steps, data)
     objective = objective_of(model, recipe)
     memory = max(
         (
@@ -119,7 +119,7 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     return Outlook(notes, parameters, memory, heap_notes(device), disk_of(recipe, memory, out), pace, data)
 
 
-def paced(steps: Iterator[StepReport], data: Summary, count: int) -> Pace:
+def paced(steps: Iterator[StepReport], data: Summary) -> Pace:
     """The pace of the run from the first steps of it, for batches of mean size: time grows with tokens."""
     reports: list[StepReport] = []
     began = time.perf_counter()
@@ -130,7 +130,7 @@ def paced(steps: Iterator[StepReport], data: Summary, count: int) -> Pace:
     timed = reports[FIRST:]
     rate = statistics.median(each.tokens / max(each.seconds, 1e-9) for each in timed)
     seconds = data.tokens / data.batches / rate
-    return Pace(len(timed), seconds, rate, seconds * count)
+    return Pace(len(timed), seconds, rate, data.tokens * data.epochs / rate)
 
 
 def disk_of(recipe: Recipe, memory: Memory, out: Path) -> Disk:

@@ -23,11 +23,12 @@ from glassformer.data.dataset import (
     refuse_missing_files,
 )
 from glassformer.data.pairs import Origin, Pair
-from glassformer.data.sampler import BatchSampler
+from glassformer.data.warming import WarmingSampler
 from glassformer.data.words import Labels
 from glassformer.decode.answer import nothing
 from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
+from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.evaluate import evaluate_model
 from glassformer.train.events import Sample
 from glassformer.train.objective import Objective
@@ -65,6 +66,7 @@ class PairsSplit(Split):
         tokenizers: Tokenizers,
         objective: Objective,
         poll: Callable[[], None] = nothing,
+        ranks: Ranks = ALONE,
     ) -> Scored:
         """As `evaluate_model` says; the samples are the first pairs."""
         scores = evaluate_model(
@@ -81,6 +83,7 @@ class PairsSplit(Split):
             as_text=recipe.data.task == PAIRS,
             objective=objective,
             poll=poll,
+            ranks=ranks,
         )
         answered = islice(zip(self.pairs, scores.outputs, strict=True), recipe.training.samples)
         return Scored(scores.metrics, [Sample(*pair, output) for pair, output in answered], scores.details)
@@ -92,7 +95,7 @@ class PairsData(RunData):
 
     dev: PairsSplit
     train: PairsSplit
-    sampler: BatchSampler
+    sampler: WarmingSampler
 
     def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
         """The epoch and the batch of each step after `start`, as the sampler plans them."""
@@ -105,6 +108,7 @@ class PairsData(RunData):
         lines = [
             f"data: {len(self.train.pairs):,} training {what}, {len(self.dev.pairs):,} dev {what}; {self._sizes()}",
             f"batches: {len(self.sampler.epoch(0)):,} an epoch, {self.sampler.padding_share(0):.1%} of them padding",
+            *self.sampler.notes(),
         ]
         for name, split in (("training", self.train), ("dev", self.dev)):
             if split.skipped:
@@ -172,7 +176,7 @@ class PairsData(RunData):
             longest=int(max(source.max(), target.max())),
             batches=batches,
             padding=self.sampler.padding_share(0),
-            epochs=self.recipe.training.steps / batches,
+            epochs=self.sampler.epochs(self.recipe.training.steps),
         )
 
     def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -217,12 +221,13 @@ def prepare_pairs(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Pairs
     encoded = encode_pairs(train.pairs, tokenizers)
     check_lengths(encoded, recipe, "train", train.origin)
     training, text = recipe.training, layout == LABEL
-    sampler = BatchSampler(
+    sampler = WarmingSampler(
         *encoded.lengths(layout),
         training.batch_tokens,
         seed,
         training.pool,
         lambda row, side: place(row, "text" if text else side, "train", train.origin),
+        training.growth,
     )
     return PairsData(
         recipe,

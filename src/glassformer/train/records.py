@@ -4,54 +4,29 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
 from glassformer.foundation.errors import CheckpointError, ResourceError
-from glassformer.store.files import FULL, write_text_atomically
+from glassformer.store.files import write_text_atomically
+from glassformer.train.curves import FOLDER, Curves
 from glassformer.train.events import Evaluated, Overflowed, Progress
+from glassformer.train.lines import Lines
 from glassformer.train.wording import sample_text
 
 FIGURES = ("metrics.jsonl", "timing.jsonl")
 
 
-class Lines:
-    """A file that grows by lines. What the disk has no room for is kept in memory, and goes first when it has."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.kept = b""
-        # unbuffered: each line reaches the system as it is written, so that a killed process loses none
-        self.file = path.open("ab", buffering=0)
-
-    def write(self, text: str) -> None:
-        """Add lines. Errors: `OSError` of the system, but for want of room."""
-        self.kept += text.encode()
-        self.flush()
-
-    def flush(self) -> None:
-        """Write what is kept, as far as there is room; a file that someone deleted begins anew, where its folder is."""
-        try:
-            if os.fstat(self.file.fileno()).st_nlink == 0:
-                if not self.path.parent.is_dir():
-                    return
-                self.file.close()
-                self.file = self.path.open("ab", buffering=0)
-            while self.kept:
-                self.kept = self.kept[self.file.write(self.kept) :]
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-
-
 class Records:
     """The files in which a run tells what happened."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, track: str | None = None) -> None:
+        """`track`: who else is to be told; see `TrainingConfig`."""
         self.run = run
+        self.track = track
+        self.curves: Curves | None = None
         self.files: dict[str, Lines] = {}
         self.samples: dict[Path, str] = {}
         """Those that the disk had no room for."""
@@ -69,6 +44,9 @@ class Records:
                 path.unlink()
         for name in (*FIGURES, "log.txt"):
             self.files[name] = Lines(self.run / name)
+        if self.track:
+            self.curves = Curves(self.run, step)
+            self.files[FOLDER] = self.curves.file
 
     def step(self, event: Progress) -> None:
         """One line of figures, and one of times."""
@@ -77,10 +55,14 @@ class Records:
         del values["steps"]
         self.write("metrics.jsonl", {"kind": "train", **values})
         self.write("timing.jsonl", {"step": event.step, **times})
+        if self.curves:
+            self.curves.step(event)
 
     def overflowed(self, event: Overflowed) -> None:
         """One line of figures."""
         self.write("metrics.jsonl", {"kind": "overflowed", **asdict(event)})
+        if self.curves:
+            self.curves.overflowed(event)
 
     def evaluation(self, event: Evaluated) -> None:
         """One line of figures, and a file of samples."""
@@ -89,6 +71,8 @@ class Records:
             text = "\n\n".join(map(sample_text, event.samples)) + "\n"
             self.samples[self.run / "samples" / f"step-{event.step:09d}.txt"] = text
             self.write_samples()
+        if self.curves:
+            self.curves.evaluation(event)
 
     def write_samples(self) -> None:
         """Those that are not on the disk yet, as far as there is room."""
@@ -129,7 +113,7 @@ def refuse_unusable(run: Path) -> None:
     for name in (*FIGURES, "log.txt"):
         if (path := run / name).exists() and not path.is_file():
             raise CheckpointError(f"{path} must be a file, to which a run adds lines, but is none. Move it away.")
-    for name in ("samples", "checkpoints"):
+    for name in ("samples", "checkpoints", FOLDER):
         if (path := run / name).exists() and not path.is_dir():
             raise CheckpointError(f"{path} must be a folder, in which a run writes, but is none. Move it away.")
     for name in FIGURES:

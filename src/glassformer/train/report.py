@@ -48,8 +48,9 @@ class Reporter:
     Where nobody can be shown anything any more (`2>&1 | head -1`, a terminal that was closed) the files go on.
     """
 
-    def __init__(self, run: Path, console: Console | None = None) -> None:
-        self.records = Records(run)
+    def __init__(self, run: Path, console: Console | None = None, track: str | None = None) -> None:
+        """`track`: who else is told of the figures; see `TrainingConfig`."""
+        self.records = Records(run, track)
         self.console = console or Screen()
         self.bar: progress.Progress | None = None
         self.first: Progress | None = None

@@ -11,6 +11,7 @@ from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.answer import nothing
 from glassformer.model.transformer import Transformer
+from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.events import Metric, Sample
 from glassformer.train.labels import Details
 from glassformer.train.objective import Objective
@@ -39,10 +40,12 @@ class Split(ABC):
         tokenizers: Tokenizers,
         objective: Objective,
         poll: Callable[[], None] = nothing,
+        ranks: Ranks = ALONE,
     ) -> Scored:
         """How good the model is on all of it. `metrics` has a `loss`, in nats, and `n`, what it is a mean of.
 
         As many samples as `training.samples` says. `poll` is called all the time; what it raises ends the evaluation.
+        Several processes (`ranks`) share the work out and all get the scores of one.
         """
 
     @abstractmethod
@@ -119,6 +122,8 @@ class RunData(ABC):
     def settings(self, split: str) -> list[str]:
         """The settings that may name the files of a split, as "data.train"."""
 
-    def evaluate(self, model: Transformer, objective: Objective, poll: Callable[[], None] = nothing) -> Scored:
+    def evaluate(
+        self, model: Transformer, objective: Objective, poll: Callable[[], None] = nothing, ranks: Ranks = ALONE
+    ) -> Scored:
         """The scores of the dev split."""
-        return self.dev.score(model, self.recipe, self.tokenizers, objective, poll)
+        return self.dev.score(model, self.recipe, self.tokenizers, objective, poll, ranks)

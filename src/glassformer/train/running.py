@@ -158,9 +158,11 @@ class Session:
     def evaluate(self) -> Evaluated:
         """Scores the dev split, and remembers the score if it is the best so far."""
         # The blocks of a model that is cut have their weights in the arithmetic of training alone.
-        precision = self.recipe.training.precision if is_sharded(next(self.model.parameters())) else "float32"
+        # They are also gathered by all processes together, so that all read all batches.
+        sharded = is_sharded(next(self.model.parameters()))
+        precision, ranks = (self.recipe.training.precision, ALONE) if sharded else ("float32", self.ranks)
         with averaged(self.average, self.step), compute_in(precision, next(self.model.parameters()).device):
-            scores = self.prepared.evaluate(self.model, self.objective, self._poll)
+            scores = self.prepared.evaluate(self.model, self.objective, self._poll, ranks)
         if not math.isfinite(loss := float(scores.metrics["loss"])):
             raise DivergedError(
                 f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. "

@@ -32,6 +32,7 @@ from glassformer.train.changes import (
     settings_by_name,
 )
 from glassformer.train.chosen import chosen
+from glassformer.train.curves import refuse_untrackable
 from glassformer.train.distributed import ALONE, Ranks, device_of, notes_on
 from glassformer.train.optimizer import load_optimizer_state
 from glassformer.train.precision import choose_precision
@@ -53,7 +54,8 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
     device, threads, notes = _runtime(recipe, ranks)
     prepared, model, began = begin(recipe)
     model = model.to(device)
-    few = [batch.split(recipe.training.accumulate)[0] for _, batch in islice(prepared.batches(0), 2)]
+    full = islice(prepared.batches(recipe.training.growth.steps), 2)
+    few = [batch.split(recipe.training.accumulate)[0] for _, batch in full]
     with recompute(model, recipe.training.recompute):
         precision, why = choose_precision(recipe.training.precision, model, few)
     precision = ranks.text_of_first(precision)  # each has measured
@@ -198,6 +200,7 @@ def _unlocked(lock: RunLock) -> list[str]:
 
 
 def _runtime(recipe: Recipe, ranks: Ranks) -> tuple[torch.device, int, list[str]]:
+    refuse_untrackable(recipe.training.track)
     device, why = device_of(recipe.training.device, ranks)
     if recipe.model.attention == "flex":  # else the first step would say it, after all data was read
         width = recipe.model.d_model // recipe.model.n_heads

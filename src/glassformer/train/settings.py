@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from glassformer.data.growth import Growth
 from glassformer.decode.sampling import Sampling
 from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
@@ -15,6 +16,7 @@ from glassformer.train.breaks.table import break_names
 from glassformer.train.schedule import SCHEDULES, Schedule
 
 PRECISIONS = ("auto", "bfloat16", "float16", "float32")
+TRACKERS = ("tensorboard",)
 TEXT_METRICS = ("bleu", "chrf")
 LABEL_METRICS = ("accuracy", "macro_f1")
 ANSWER_METRICS = (*TEXT_METRICS, "exact_match", "token_accuracy")
@@ -25,6 +27,8 @@ MOST = 2**31 - 1
 """Of whatever is counted: beyond it no run ends, and no list is as long."""
 MOST_BEAM = 1024
 MOST_PENALTY = 10
+MOST_WARMUP = 1_000_000
+"""Steps of a batch or length warm-up, each of which is planned ahead: seconds, and some 100 MB."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,14 @@ class TrainingConfig:
     """After the warm-up: inverse_square_root, cosine, linear, constant, or wsd (stable, then down)."""
     warmup: int = 200
     """Steps in which the learning rate rises from 0."""
+    batch_warmup: int = 0
+    """Steps in which the batch grows from `batch_start` to all of batch_tokens, in equal parts of a batch; 0: off."""
+    batch_start: float = 0.125
+    """Share of a batch that the batch warm-up begins with."""
+    length_warmup: int = 0
+    """Steps in which the longest sequence grows from `length_start`; longer samples come later in the epoch; 0: off."""
+    length_start: int = 8
+    """Tokens of the longest sequence that the length warm-up begins with, special ones included."""
     min_learning_rate: float = 0.0
     """Learning rate that cosine, linear and wsd end at."""
     cooldown: int | None = None
@@ -76,6 +88,8 @@ class TrainingConfig:
     start_from: str | None = None
     """Folder of a run whose tokenizer, model settings and best weights this one begins with, where they fit; none: all
     begins fresh."""
+    track: str | None = None
+    """Also write curves in RUN/tensorboard, for TensorBoard: tensorboard (needs glassformer[track])."""
     broken: str | None = None
     """Classic mistakes made on purpose, by name and with commas between; see --break."""
 
@@ -84,6 +98,9 @@ class TrainingConfig:
         at_least(self, "training", 1, "steps", "batch_tokens", "pool", "accumulate")
         at_least(self, "training", 0, "seed", "warmup", "min_learning_rate", "clip", "threads")
         at_least(self, "training", 0, "evaluate_every", "patience", "samples", "skip_nonfinite", "recompute")
+        at_least(self, "training", 0, "batch_warmup", "length_warmup")
+        at_least(self, "training", 1, "length_start")
+        at_most(self, "training", MOST_WARMUP, "batch_warmup", "length_warmup")
         at_most(self, "training", MOST, "steps", "batch_tokens", "accumulate", "warmup", "evaluate_every", "patience")
         at_most(self, "training", MOST, "samples", "pool", "skip_nonfinite", "recompute")
         at_most(self, "training", 2**64 - 1, "seed")
@@ -92,6 +109,11 @@ class TrainingConfig:
             raise ConfigError(f"training.learning_rate must be above 0 and finite; got {self.learning_rate}.")
         if not 0.0 <= self.label_smoothing < 1.0:
             raise ConfigError(f"training.label_smoothing must be at least 0 and below 1; got {self.label_smoothing}.")
+        if not 0.001 <= self.batch_start <= 1.0:
+            raise ConfigError(
+                "training.batch_start is the share of a batch that the batch warm-up begins with, from 0.001 to 1; got "
+                f"{self.batch_start}. Try 0.125."
+            )
         if self.min_learning_rate > self.learning_rate:
             raise ConfigError(
                 f"training.min_learning_rate ({self.min_learning_rate}) must not be above training.learning_rate "
@@ -99,11 +121,18 @@ class TrainingConfig:
             )
         lookup(SCHEDULES, self.schedule, "training.schedule")
         _ = self.rates  # a cooldown that the schedule has no use for, or that is longer than the run, is refused
+        if self.track is not None:
+            one_of(TRACKERS, self.track, "training.track")
         one_of(PRECISIONS, self.precision, "training.precision")
         one_of(METRICS, self.metric, "training.metric")
         break_names(self.broken)
         if self.start_from == "":
             raise ConfigError("training.start_from names the folder of a run; got ''. Name one, or leave it out.")
+
+    @property
+    def growth(self) -> Growth:
+        """How large a batch and how long a sequence may be at every step."""
+        return Growth(self.batch_warmup, self.batch_start, self.length_warmup, self.length_start)
 
     @property
     def rates(self) -> Schedule:

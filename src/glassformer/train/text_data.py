@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glassformer.data.batch import Batch
 from glassformer.data.config import TEXTS
 from glassformer.data.corpus import Part, has_documents, read_parts
 from glassformer.data.dataset import Tokenizers
+from glassformer.data.growth import Growth
 from glassformer.data.token_cache import tokens_of
 from glassformer.data.token_file import TokenFile
 from glassformer.data.tokenizer import TOKENIZERS
@@ -17,6 +21,7 @@ from glassformer.data.windows import Windows, count_evaluation_windows
 from glassformer.decode.answer import nothing
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.transformer import Transformer
+from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.objective import Objective
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import RunData, Scored, Split, Summary
@@ -25,6 +30,7 @@ from glassformer.train.text_samples import text_samples
 from glassformer.train.text_score import text_scores
 from glassformer.train.text_settings import places
 
+FULL = Growth()
 SCORED_WITH = 0
 """The seed of what is hidden in an evaluation, whatever the run's: so two runs are asked the same."""
 
@@ -52,10 +58,11 @@ class TextSplit(Split):
         tokenizers: Tokenizers,
         objective: Objective,
         poll: Callable[[], None] = nothing,
+        ranks: Ranks = ALONE,
     ) -> Scored:
         """As `text_scores` and `text_samples` say."""
         reader = reader_of(recipe.data, tokenizers.target, SCORED_WITH)
-        metrics = text_scores(model, self.tokens, reader, recipe.data, objective, poll)
+        metrics = text_scores(model, self.tokens, reader, recipe.data, objective, poll, ranks)
         return Scored(metrics, text_samples(model, self.tokens, reader, recipe, tokenizers.target, poll))
 
 
@@ -75,14 +82,14 @@ class TextData(RunData):
 
     @property
     def epochs(self) -> float:
-        """How often the whole run sees the text, by count of tokens."""
+        """How often the whole run sees the text, by count of tokens; a warm-up of batch or length is not taken off."""
         return self.recipe.training.steps * self.rows / self.windows.whole
 
     def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
         """The epoch and the batch of each step after `start`; an epoch is as many tokens as the text has."""
-        step = start
+        step, growth = start, self.recipe.training.growth
         while True:
-            yield self.epoch(step), self._batch(step, self.rows)
+            yield self.epoch(step), self._batch(self._starts(step, growth), step, growth)
             step += 1
 
     def epoch(self, step: int) -> int:
@@ -91,7 +98,7 @@ class TextData(RunData):
 
     def named_batch(self, step: int, most: int = 8) -> str:
         """By the places of its windows."""
-        starts = self.windows.starts(step - 1, self.rows)
+        starts = self._starts(step - 1, self.recipe.training.growth)
         shown = ", ".join(f"{start:,}" for start in sorted(starts.tolist())[:most])
         more = f" and {len(starts) - most} more" if len(starts) > most else ""
         return (
@@ -101,16 +108,16 @@ class TextData(RunData):
 
     def extremes(self) -> list[Batch]:
         """All windows are of one length."""
-        return [self._batch(0, 1)]
+        return [self._batch(self._starts(0)[:1])]
 
     def largest(self) -> list[Batch]:
         """All batches are of one size, or nearly."""
-        return [self._batch(0, self.rows)]
+        return [self._batch(self._starts(0))]
 
     def summary(self) -> Summary:
         """The windows in figures."""
         data = self.recipe.data
-        batches, first = -(-self.windows.whole // self.rows), self._batch(0, self.rows)
+        batches, first = -(-self.windows.whole // self.rows), self._batch(self._starts(0))
         return Summary(
             what="windows",
             samples=self.windows.whole,
@@ -130,6 +137,13 @@ class TextData(RunData):
             f"batches: {self.rows:,} windows of {self.recipe.data.window:,} tokens, {self.recipe.data.order}; "
             f"{self.windows.whole:,} windows an epoch, {self.epochs:.2f} epochs in the run",
         ]
+        growth, training = self.recipe.training.growth, self.recipe.training
+        if growth.batch_steps:
+            few = len(self._starts(0, growth))
+            lines.append(f"batch warm-up: over {training.batch_warmup:,} steps from {few:,} windows to {self.rows:,}")
+        if growth.length_steps:
+            few = max(2, growth.length(1, self.recipe.data.window))
+            lines.append(f"length warm-up: over {training.length_warmup:,} steps from windows of {few:,} tokens")
         for name, split in (("training", self.train), ("dev", self.dev)):
             lines += split.told
             if split.skipped:
@@ -157,9 +171,14 @@ class TextData(RunData):
         own = split == "train" or self.recipe.data.dev_text is not None
         return [f"data.{TEXTS[split if own else 'train']}"]
 
-    def _batch(self, step: int, rows: int) -> Batch:
-        starts = self.windows.starts(step, rows)
-        return self.reader.batch(self.train.tokens, starts, self.recipe.data.window, step=step)
+    def _starts(self, step: int, growth: Growth = FULL) -> NDArray[np.int64]:
+        """Where the windows of a step begin, as many as a warm-up of the batch allows."""
+        return self.windows.starts(step, self.rows)[: max(1, int(self.rows * growth.share(step + 1)))]
+
+    def _batch(self, starts: NDArray[np.int64], step: int = 0, growth: Growth = FULL) -> Batch:
+        """The windows of a step, as long as a warm-up of the length allows."""
+        length = max(2, growth.length(step + 1, self.recipe.data.window))
+        return self.reader.batch(self.train.tokens, starts, length, step=step)
 
 
 def described(split: TextSplit) -> str:

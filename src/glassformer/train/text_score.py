@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 
 import numpy as np
 import torch
@@ -17,8 +17,10 @@ from glassformer.data.token_file import TokenFile
 from glassformer.data.windows import EvaluationWindow, evaluation_windows
 from glassformer.decode.answer import nothing
 from glassformer.model.transformer import Transformer
+from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.events import Metric
 from glassformer.train.objective import Objective, Targets, asked_for, loss_of
+from glassformer.train.shares import sum_of_batches
 from glassformer.train.text_batches import Reader
 
 LARGEST = math.log(sys.float_info.max)
@@ -34,31 +36,31 @@ def text_scores(
     data: DataConfig,
     objective: Objective,
     poll: Callable[[], None] = nothing,
+    ranks: Ranks = ALONE,
 ) -> dict[str, Metric]:
     """`loss`: nats a target. `perplexity`: e to that. `n`: targets. `unknown`, if any: tokens that are <unk>.
 
     Of next_token the whole text is scored, as `evaluation_windows` says, and there are figures that compare between
     vocabularies; see `of_whole_text`. Of the other objectives windows stand one behind the other, and what is hidden
     in them is the same at every evaluation. Of masked also `token_accuracy`, the share of hidden tokens that got the
-    highest score.
+    highest score. Several processes (`ranks`) share the batches out and come to the same figures, to the last bit.
     """
     model.eval()
     device = next(model.parameters()).device
-    total, n, right = 0.0, 0, 0
-    for batch, skip in batches(tokens, reader, data):
+    own: list[tuple[float, int, int]] = []
+    for batch, skip in islice(batches(tokens, reader, data), ranks.number, None, ranks.count):
         poll()
         asked, there = behind(objective, skip), batch.to(device)
-        total += loss_of(model, there, asked).nll.item()
-        n += asked(batch).n_targets
-        if reader.objective == "masked":
-            right += n_right(model, there, asked)
+        nll, n = loss_of(model, there, asked).nll.item(), asked(batch).n_targets
+        own.append((nll, n, n_right(model, there, asked) if reader.objective == "masked" else 0))
+    total, n, right = (sum_of_batches([each[which] for each in own], ranks) for which in range(3))
     metrics: dict[str, Metric] = {"loss": total / n, **exponential("perplexity", total / n)}
     if reader.objective == "next_token":
         metrics |= of_whole_text(total, tokens)
     if reader.objective == "masked":
         metrics["token_accuracy"] = right / n
     unknown = {"unknown": tokens.counts.n_unknown} if tokens.counts.n_unknown else {}
-    return metrics | {"n": n} | unknown
+    return metrics | {"n": int(n)} | unknown
 
 
 def of_whole_text(nats: float, tokens: TokenFile) -> dict[str, Metric]:

@@ -27,6 +27,11 @@ def check_text(data: DataConfig, tokenizer: TokenizerConfig, model: ModelRecipe,
         raise ConfigError(
             f"training.pool sorts samples by length, and windows have one length; got {training.pool}. Leave it out."
         )
+    if data.order == "sequential" and training.growth.steps:
+        raise ConfigError(
+            "data.order='sequential' reads each token once an epoch, and a warm-up of batch or length would leave tokens "
+            f"out; got {training.growth.steps} steps of it. Take data.order='random', or leave the warm-up out."
+        )
     if data.stride is not None and data.objective != "next_token":
         raise ConfigError(
             f"data.stride belongs to data.objective='next_token', whose evaluation scores every token; got "

@@ -37,7 +37,7 @@ def search(recipe: Recipe) -> Found:
     prepared, model = _made(recipe)
     return find_learning_rate(
         model,
-        (batch for _, batch in prepared.batches(0)),
+        (batch for _, batch in prepared.batches(recipe.training.growth.steps)),
         lambda trial: optimizer_of(trial, recipe),
         objective=objective_of(model, recipe),
         **_settings(recipe),
@@ -48,13 +48,14 @@ def noise_over(recipe: Recipe) -> Iterator[NoiseAt]:
     """The noise at the first weights, and as training by the recipe goes on; each with batches that come next."""
     prepared, model = _made(recipe)
     training, objective = recipe.training, objective_of(model, recipe)
+    full = training.growth.steps  # a warm-up of the batches is over
     optimizer = optimizer_of(model, recipe)
     warm = Schedule("constant", training.learning_rate, max(MEASURED), min(training.warmup, max(MEASURED)))
     for step, until in zip((0, *MEASURED), MEASURED, strict=False):
-        batches = (batch for _, batch in islice(prepared.batches(step), until - step))
+        batches = (batch for _, batch in islice(prepared.batches(full + step), until - step))
         for _ in train_steps(model, batches, optimizer, warm, start=step, objective=objective, **_settings(recipe)):
             pass
-        following = [batch for _, batch in islice(prepared.batches(until), BATCHES)]
+        following = [batch for _, batch in islice(prepared.batches(full + until), BATCHES)]
         noise = gradient_noise(model, following, objective, seed=training.seed)
         yield NoiseAt(until, noise, sum(objective(batch).n_targets for batch in following) / BATCHES)
 

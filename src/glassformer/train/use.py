@@ -17,6 +17,7 @@ from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
+from glassformer.store.mean import load_mean
 from glassformer.train.build import as_recipe, objective_of, refuse_changed
 from glassformer.train.evaluate import BY_LENGTH
 from glassformer.train.events import Metric
@@ -51,11 +52,13 @@ NO_ANSWERS = {LABELLED: "gives labels", TEXT: "predicts running text"}
 Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
 
 
-def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool = False) -> Figures:
+def evaluate(
+    run: Path, recipe: Recipe, split: str = "test", *, by_length: bool = False, average: int | None = None
+) -> Figures:
     """The scores of the run's best checkpoint on a split; `recipe` is the run's own, with other data or decoding.
 
-    Errors: `ConfigError` for data that the model cannot answer; `CheckpointError` for a recipe that was changed so that
-    the model is another.
+    `average`: those of the mean of the weights of so many newest checkpoints instead. Errors: `ConfigError` for data
+    that the model cannot answer; `CheckpointError` for a recipe that was changed so that the model is another.
 
     Of a classifier also `labels` and `confusion`, label by label. Of answers, where it is asked for, also `by_length`:
     exact match and number of the pairs whose source has so many tokens.
@@ -65,7 +68,7 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool 
             f"Answers can be scored by length; {run} {NO_ANSWERS[recipe.data.task]}. Leave --by-length out."
         )
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
-    loaded = load_run(run, recipe)
+    loaded = load_run(run, recipe, average)
     recipe = replace(recipe, training=replace(recipe.training, samples=0))
     data = prepare_split(recipe, loaded.tokenizers, split)
     scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
@@ -75,7 +78,11 @@ def evaluate(run: Path, recipe: Recipe, split: str = "test", *, by_length: bool 
 
 
 def translate(
-    run: Path, lines: Iterable[tuple[int, str]], batch_size: int, recipe: Recipe | None = None
+    run: Path,
+    lines: Iterable[tuple[int, str]],
+    batch_size: int,
+    recipe: Recipe | None = None,
+    average: int | None = None,
 ) -> Iterator[Translated]:
     """The best checkpoint's answer to each (number, line), in order, `batch_size` lines at a time.
 
@@ -87,7 +94,7 @@ def translate(
         raise ConfigError(f"{run} gives a label to a text and writes no answers. Use glassformer classify {run}.")
     if recipe.data.task == TEXT:
         raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
-    loaded = load_run(run, recipe)
+    loaded = load_run(run, recipe, average)
     most, answered = recipe.decode.max_new_tokens, 0
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
         answers = answer(
@@ -96,7 +103,7 @@ def translate(
             max_new_tokens=most,
             batch_size=batch_size,
             sampling=recipe.decode,
-            first=answered,
+            numbers=range(answered, answered + len(sources)),
             beam=recipe.decode.beam,
             alpha=recipe.decode.length_penalty,
         )
@@ -106,7 +113,9 @@ def translate(
             yield Translated(loaded.tokenizers.target.decode(each.ids), cut, source.count(UNK))
 
 
-def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> Iterator[Classified]:
+def classify(
+    run: Path, lines: Iterable[tuple[int, str]], batch_size: int, average: int | None = None
+) -> Iterator[Classified]:
     """The best checkpoint's label for each (number, line), in order, `batch_size` lines at a time.
 
     Errors: `DataError` naming the line that is longer than the model takes, after the labels of those before it.
@@ -115,7 +124,7 @@ def classify(run: Path, lines: Iterable[tuple[int, str]], batch_size: int) -> It
     if recipe.data.layout != LABEL:
         verb = "generate" if recipe.data.task == TEXT else "translate"
         raise ConfigError(f"{run} writes answers and gives no labels. Use glassformer {verb} {run}.")
-    loaded = load_run(run, recipe)
+    loaded = load_run(run, recipe, average)
     target = loaded.tokenizers.target
     names = target.tokens(range(FIRST_LABEL, target.vocab_size))
     for texts in groups(_read(loaded, lines, LABEL), batch_size):
@@ -177,11 +186,11 @@ def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded) -> str:
     return f"{USUAL}, as decode.max_new_tokens is not set"
 
 
-def load_run(run: Path, recipe: Recipe) -> Loaded:
-    """The best checkpoint of a run, on the device and with the threads that its recipe asks for."""
+def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
+    """The best checkpoint of a run, or the mean of its `average` newest, on the device and with the threads it asks for."""
     device, _ = choose_device(recipe.training.device)
     choose_threads(from_environment()[0] or recipe.training.threads)  # training alone must have as many as before
-    loaded = told(load(run, device=device))
+    loaded = told(load(run, device=device) if average is None else load_mean(run, average, device=device))
     refuse_changed(run, loaded, recipe)
     as_recipe(loaded.model, recipe)
     return loaded

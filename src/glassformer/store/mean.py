@@ -1,0 +1,70 @@
+"""The mean of the weights of a run's last checkpoints, as one model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from glassformer.foundation.errors import CheckpointError
+from glassformer.store.checkpoint import READ, Loaded, load
+from glassformer.store.folders import CONFIG, SOURCE_TOKENIZER, TOKENIZER, Skipped, check, checkpoints
+
+ALIKE = (CONFIG, TOKENIZER, SOURCE_TOKENIZER)
+"""The files of checkpoints in which they must not differ, to be averaged."""
+
+
+def load_mean(run: Path, count: int, *, device: str | torch.device = "cpu") -> Loaded:
+    """The newest complete checkpoint, with the mean over the newest `count` as its weights (Vaswani et al. 2017, 6.1).
+
+    Added up in float64, whatever the weights are in; a matrix that is used twice is one weight, and stays it. Damaged
+    checkpoints are passed over and named. Errors: `CheckpointError` where there are fewer complete ones, or where they
+    are of different models or vocabularies; and those of `load`.
+    """
+    folders, skipped = last_complete(run, count)
+    refuse_unlike(folders)
+    first = load(folders[0], device=device, verify=False)
+    sums: dict[str, Tensor] = {name: each.detach().double() for name, each in first.model.named_parameters()}
+    for folder in folders[1:]:
+        for name, each in load(folder, device=device, verify=False).model.named_parameters():
+            sums[name] += each.detach()
+    with torch.no_grad():
+        for name, each in first.model.named_parameters():
+            each.copy_(sums[name] / len(folders))
+    return replace(first, skipped=skipped)
+
+
+def last_complete(run: Path, count: int) -> tuple[list[Path], tuple[Skipped, ...]]:
+    """The newest `count` complete checkpoints, newest first, and those passed over. Errors: `CheckpointError`."""
+    found: list[Path] = []
+    skipped: list[Skipped] = []
+    for folder in reversed(checkpoints(run).values()):
+        if len(found) == count:
+            break
+        try:
+            check(folder, hashed=READ)
+            found.append(folder)
+        except CheckpointError as error:
+            skipped.append(Skipped(folder, str(error)))
+    if len(found) < count:
+        raise CheckpointError(
+            f"A mean over {count} checkpoints needs as many that are complete; {run} has {len(found)}. "
+            f"{' '.join(each.reason for each in skipped[:2])}{' ' if skipped else ''}"
+            f"Train with --checkpoint.keep {count} to keep so many, or take the mean over fewer."
+        )
+    return found, tuple(skipped)
+
+
+def refuse_unlike(folders: list[Path]) -> None:
+    """Refuse checkpoints of different models or vocabularies. Errors: `CheckpointError` naming both and the file."""
+    newest = check(folders[0], hashed=())
+    for folder in folders[1:]:
+        other = check(folder, hashed=())
+        for name in ALIKE:
+            if newest.get(name) != other.get(name):
+                raise CheckpointError(
+                    f"A mean is taken over checkpoints of one model and vocabulary, but {folders[0].name} and "
+                    f"{folder.name} differ in {name}. Take the mean over those after the change."
+                )

@@ -1,0 +1,61 @@
+"""`--average N`: what is scored and what answers is the mean of the newest checkpoints."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.store.checkpoint import save
+from glassformer.store.mean import load_mean
+from glassformer.train.session import start
+from train.examples import follow, recipe
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """Twelve steps, all kept."""
+    run = tmp_path_factory.mktemp("average") / "run"
+    follow(start(recipe(checkpoint__every=3), run))
+    return run
+
+
+def test_it_scores_and_answers_by_the_mean(run, trained, tmp_path, monkeypatch):
+    mean = load_mean(trained, 3)
+    (tmp_path / "mean").mkdir()
+    (tmp_path / "mean" / "recipe.toml").write_bytes((trained / "recipe.toml").read_bytes())
+    save(tmp_path / "mean" / "checkpoints" / "step-000000012", mean.model, mean.tokenizers, state={})
+    best, found, expected = (
+        json.loads(run("evaluate", *words, "--json").out)["loss"]
+        for words in ([str(trained)], [str(trained), "--average", "3"], [str(tmp_path / "mean")])
+    )
+    assert found == expected != best
+    told = run("evaluate", str(trained), "--average", "3", "--json").err
+    assert "the mean of its 3 newest checkpoints, on its test split" in told
+    answers = []
+    for words in ([str(trained), "--average", "3"], [str(tmp_path / "mean")]):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a b c\nd e\n")))
+        answers.append(run("translate", *words).out)
+    assert answers[0] == answers[1]
+
+
+def test_each_verb_hands_it_on(run, session, a_run, monkeypatch):
+    run("evaluate", "runs/old", "--average", "4")
+    for verb in ("translate", "classify"):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n")))
+        run(verb, "runs/old", "--average", "4")
+    assert [call[-1] for call in session.calls] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "two", "99999"])
+def test_what_is_no_number_of_checkpoints_is_refused(refused, a_run, given):
+    assert "--average takes a whole number from 1 to 9999" in refused("evaluate", "runs/old", "--average", given)
+
+
+def test_more_than_there_are_is_refused(run, trained):
+    answer = run("evaluate", str(trained), "--average", "99")
+    assert answer.code == 2
+    assert "needs as many that are complete" in answer.err
+    assert "--checkpoint.keep 99" in answer.err
