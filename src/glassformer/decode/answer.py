@@ -56,8 +56,9 @@ def answer(
 
     `alpha` is that of the length penalty of a beam; what `sampling` penalises is penalised there, too.
 
-    Drawn answers hang on (sampling.seed, number of the source), whatever the batches; `numbers` None: its place. `max_new_tokens` None:
-    twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks, each with its likeliest token.
+    Drawn answers hang on (sampling.seed, number of the source), whatever the batches; `numbers` None: its place.
+    `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks, each with
+    its likeliest token.
     `poll` is called before each batch and after each token; what it raises ends the writing. Errors: `ConfigError` and
     `DataError`, for arguments that are none and for a source longer than the model takes.
     """

@@ -29,7 +29,7 @@ def check_text(data: DataConfig, tokenizer: TokenizerConfig, model: ModelRecipe,
         )
     if data.order == "sequential" and training.growth.steps:
         raise ConfigError(
-            "data.order='sequential' reads each token once an epoch, and a warm-up of batch or length would leave tokens "
+            "data.order='sequential' reads each token once an epoch, and a warm-up of batch or length would leave some "
             f"out; got {training.growth.steps} steps of it. Take data.order='random', or leave the warm-up out."
         )
     if data.stride is not None and data.objective != "next_token":

@@ -187,7 +187,7 @@ def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded) -> str:
 
 
 def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
-    """The best checkpoint of a run, or the mean of its `average` newest, on the device and with the threads it asks for."""
+    """The best checkpoint of a run, or the mean of its `average` newest, where the recipe says and with its threads."""
     device, _ = choose_device(recipe.training.device)
     choose_threads(from_environment()[0] or recipe.training.threads)  # training alone must have as many as before
     loaded = told(load(run, device=device) if average is None else load_mean(run, average, device=device))
