@@ -1,12 +1,10 @@
-"""`glassformer ablate`: what it refuses, what it trains, what it goes on from, and how it stops."""
+"""`glassformer ablate`: what it refuses, what it trains, and what it goes on from."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,10 +15,7 @@ from glassformer.cli.arguments import read_arguments
 from glassformer.cli.main import main
 from glassformer.cli.verbs import VERBS
 from glassformer.foundation.errors import ConfigError
-from glassformer.store.folders import newest
-from glassformer.store.lock import refuse_in_training
 from glassformer.study.folder import StudyFolder
-from glassformer.study.pool import Told
 from glassformer.study.result import Result
 from glassformer.study.table import table
 from glassformer.train.recipe import load_recipe
@@ -260,48 +255,6 @@ def test_failing_arm_is_told_and_stops_nobody(run):
     assert [each.values for each in results_of(Path("study/results.jsonl"))] == [{"model.max_len": 40}]
     assert "| 4 " in answer.out
     assert run(*words("--vary", "model.max_len=4,40", "--seeds", "1")).code == 1
-
-
-# --- how it stops
-
-
-@pytest.fixture
-def interrupting(monkeypatch) -> Callable[[signal.Signals, int], None]:
-    """Sends this process a signal once so many arms have told of an evaluation."""
-
-    def when(number: signal.Signals, arms: int) -> None:
-        heard: set[str] = set()
-
-        class Watching(ablate.Progress):
-            def __call__(self, event, stopping: bool) -> None:
-                super().__call__(event, stopping)
-                before = len(heard)
-                if isinstance(event, Told):
-                    heard.add(event.task.name)
-                if before < len(heard) == arms:
-                    os.kill(os.getpid(), number)
-
-        monkeypatch.setattr(ablate, "Progress", Watching)
-
-    return when
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signal_lets_all_arms_save_and_stop(run, interrupting, monkeypatch, number, code):
-    monkeypatch.setattr(ablate, "free_processors", lambda: 2)
-    interrupting(number, 2)
-    answer = run(*words("--vary", "model.n_layers=1,2,3", "--seeds", "1", "--training.steps", "1000000"))
-    assert answer.code == code
-    assert answer.out == ""
-    assert "The same command goes on" in answer.err
-    begun = sorted(Path("study/runs").iterdir())
-    assert [path.name for path in begun] == ["model.n_layers=1,seed=1", "model.n_layers=2,seed=1"]
-    for path in begun:
-        saved = newest(path).folder
-        assert saved is not None
-        last = json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])["step"]
-        assert saved.name == f"step-{last:09d}"
-        refuse_in_training(path)
 
 
 def test_folder_of_a_study_finds_nothing_where_nothing_is(tmp_path):
