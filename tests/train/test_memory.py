@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glassformer import Schedule, recompute, train_steps
-from glassformer.train.memory import Stretch, estimate, fullest_moment, in_groups, kept_by
+from glassformer.train.memory import FIRST_PRODUCT, PRODUCT, Stretch, estimate, fullest_moment, in_groups, kept_by
 from glassformer.train.objective import loss_of, objective_for
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.optimizer_config import OptimizerConfig
@@ -76,6 +76,17 @@ def test_what_is_held_besides_is_counted():
     assert both.average == 2 * plain.weights, "the average, and the weights while it is evaluated"
     assert both.snapshot == plain.weights + plain.optimizer + both.average
     assert both.peak == plain.peak + both.average + both.snapshot
+
+
+def test_narrow_products_are_compiled_once_for_each_shape():
+    network, data = model().float(), batch("encoder-decoder", ROWS)
+    optimizer, objective = build_optimizer(network, OptimizerConfig(), learning_rate=0.1), objective_for(network)
+    plain = estimate(network, data, objective, optimizer)
+    narrow = estimate(network, data, objective, optimizer, precision="bfloat16")
+    shapes = len({each.shape for each in network.parameters() if each.ndim == 2})
+    assert plain.kernels == 0
+    assert narrow.kernels == FIRST_PRODUCT + (3 * shapes + 6) * PRODUCT
+    assert narrow.peak == narrow.weights + narrow.gradients + narrow.optimizer + narrow.activations + narrow.kernels
 
 
 def test_what_saves_memory_is_estimated_to():

@@ -30,6 +30,7 @@ def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
     parts = [("weights", memory.weights), ("gradients", memory.gradients), ("optimizer", memory.optimizer)]
     parts += [("average", memory.average)] if memory.average else []
     parts += [("snapshot", memory.snapshot)] if memory.snapshot else []
+    parts += [("kernels", memory.kernels)] if memory.kernels else []
     parts += [("activations", memory.activations), ("peak", memory.peak)]
     width = max(len(name) for name, _ in parts)
     short = "" if disk.kept < disk.free else " -- NOT ENOUGH"
