@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[2]
     ("words", "facts"),
     [
         (["trian"], ["no verb 'trian'", "Did you mean 'train'?", "glassformer --help"]),
-        (["reverse"], ["no verb 'reverse'", "train, resume, evaluate, translate, classify, ablate, params, "]),
+        (
+            ["reverse"],
+            ["no verb 'reverse'", "train, resume, evaluate, generate, translate, classify, ablate, params, "],
+        ),
         (["--trian"], ["no verb '--trian'"]),
         ([""], ["no verb ''"]),
         (["train"], ["needs a recipe", "reverse", ".toml", "Usage: glassformer train RECIPE"]),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from glassformer.model.stack import Stack
-from glassformer.train import prepare
+from glassformer.train import pairs_data
 from glassformer.train.objective import OBJECTIVES, next_token
 from glassformer.train.session import start
 from glassformer.train.use import evaluate
@@ -95,14 +95,14 @@ def decoder_sees_the_future(monkeypatch) -> dict[str, object]:
 
 def source_of_another_row(monkeypatch) -> dict[str, object]:
     """Each row is taught with its neighbour's source."""
-    collate = prepare.collate
+    collate = pairs_data.collate
 
     def rolled(encoded, rows, layout):
         made = collate(encoded, rows, layout)
         keep = None if made.source_keep is None else made.source_keep.roll(1, 0)
         return replace(made, source=made.source.roll(1, 0), source_keep=keep)
 
-    monkeypatch.setattr(prepare, "collate", rolled)
+    monkeypatch.setattr(pairs_data, "collate", rolled)
     return {}
 
 

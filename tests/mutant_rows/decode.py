@@ -96,7 +96,7 @@ ROWS: list[Mutant] = [
         "stop=lambda row, _: streams[row].stopped", "stop=None",
         f"{STREAM}::test_a_row_that_stopped_is_written_no_further"),
     Mutant("answers to one source share their numbers", "decode/answer.py",
-        "[first + row for row in rows]", "[first for row in rows]",
+        "[row if numbers is None else numbers[row] for row in rows]", "[0 for row in rows]",
         "tests/decode/test_answer.py::test_drawn_answers_hang_on_seed_and_place_alone"),
     Mutant("a beam stops as if answers came no longer", "decode/beam.py",
         "for length in (step + 1, search.limit))", "for length in (step + 1,))",

@@ -29,6 +29,6 @@ ROWS: list[Mutant] = [
         "sum(1 / turn.parts for turn", "sum(1 for turn", f"{WARMING}::test_epochs_are_counted_by_samples"),
     Mutant("a dry run times the small batches", "train/outlook.py",
         "training, warm = recipe.training, recipe.training.growth.steps", "training, warm = recipe.training, 0", f"{WARMUP}::test_time_is_measured_on_full_batches"),
-    Mutant("no warm-up reaches the sampler", "train/prepare.py",
+    Mutant("no warm-up reaches the sampler", "train/pairs_data.py",
         "        training.growth,\n", "", f"{WARMUP}::test_batches_begin_small_and_short"),
 ]

@@ -58,7 +58,7 @@ ROWS: list[Mutant] = [
     Mutant("a failed arm is passed over in silence", "cli/ablate.py",
         "return FAILED if failures else 0", "return 0", f"{ABLATE}::test_failing_arm_is_told_and_stops_nobody"),
     Mutant("a stopped study ends as a finished one", "cli/ablate.py",
-        "        return 128 + stopped\n", "        return 0\n", f"{ABLATE}::test_signal_lets_all_arms_save_and_stop"),
+        "        return 128 + stopped\n", "        return 0\n", "tests/cli/test_ablate_signals.py::test_signal_lets_all_arms_save_and_stop"),
     Mutant("99 % is reached at the best evaluation", "study/result.py",
         "return reached[0] if reached", "return reached[-1] if reached",
         f"{TABLE}::test_steps_to_99_percent_are_of_the_first_evaluation_there"),

@@ -14,22 +14,22 @@ ROWS = [
     Mutant(
         "the windows of each step are those of the first",
         "train/text_data.py",
-        "self.windows.starts(step, rows)\n        return",
-        "self.windows.starts(0, rows)\n        return",
+        "return self.windows.starts(step, self.rows)",
+        "return self.windows.starts(0, self.rows)",
         f"{DATA}::test_batches_are_a_function_of_recipe_and_step",
     ),
     Mutant(
         "batches of text begin anew after a stop",
         "train/text_data.py",
-        "        step = start\n",
-        "        step = 0\n",
+        "step, growth = start, ",
+        "step, growth = 0, ",
         f"{DATA}::test_batches_are_a_function_of_recipe_and_step",
     ),
     Mutant(
         "what is hidden is the same at every step",
         "train/text_data.py",
-        "self.recipe.data.window, step=step)",
-        "self.recipe.data.window)",
+        "starts, length, step=step)",
+        "starts, length)",
         f"{RUN}::test_cut_and_resumed_to_the_same_bits[masked] {DATA}::test_batches_are_a_function_of_recipe_and_step",
     ),
     Mutant(
@@ -70,8 +70,8 @@ ROWS = [
     Mutant(
         "the batch of the next step of text is blamed",
         "train/text_data.py",
-        "self.windows.starts(step - 1, self.rows)",
-        "self.windows.starts(step, self.rows)",
+        "self._starts(step - 1, self",
+        "self._starts(step, self",
         f"{DATA}::test_a_batch_is_named_by_its_places",
     ),
     Mutant(

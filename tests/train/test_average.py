@@ -8,7 +8,7 @@ import torch
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.store.folders import step_folder
-from glassformer.train import running
+from glassformer.train import pairs_data
 from glassformer.train.average import Average
 from glassformer.train.session import resume, start
 from train.examples import assert_close, assert_same, follow, model, recipe, weights
@@ -75,7 +75,7 @@ def test_averaging_changes_no_step(tmp_path):
 
 def test_the_average_is_what_is_scored(tmp_path, monkeypatch):
     session = start(recipe(optimizer__average=MEMORY), tmp_path / "run")
-    scored, evaluate = [], running.evaluate_model
+    scored, evaluate = [], pairs_data.evaluate_model
 
     def seen(network, *arguments, **settings):
         with session.average.in_place(session.step):
@@ -83,7 +83,7 @@ def test_the_average_is_what_is_scored(tmp_path, monkeypatch):
         scored.append(all(torch.equal(each, average[name]) for name, each in weights(network).items()))
         return evaluate(network, *arguments, **settings)
 
-    monkeypatch.setattr(running, "evaluate_model", seen)
+    monkeypatch.setattr(pairs_data, "evaluate_model", seen)
     follow(session)
     assert scored == [True, True, True]
 

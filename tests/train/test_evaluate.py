@@ -13,6 +13,7 @@ from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, enco
 from glassformer.data.pairs import Pair
 from glassformer.data.sequences import Sequences
 from glassformer.decode.answer import Answer, nothing
+from glassformer.decode.sampling import GREEDY
 from glassformer.foundation.errors import DataError
 from glassformer.train import evaluate
 from glassformer.train.evaluate import as_written, evaluate_model, mean_loss, token_accuracy
@@ -65,7 +66,8 @@ def test_scores_of_answers_made_by_hand(words, answered):
     assert metrics["token_accuracy"] == pytest.approx(right / (4 + 7 + 5 + 3), rel=1e-15)
     assert (metrics["n"], metrics["cut"]) == (4, 1)
     assert set(metrics) == {"exact_match", "token_accuracy", "loss", "n", "cut"}
-    assert answered == [{"max_new_tokens": 9, "batch_size": 3, "lengths": None, "poll": nothing}]
+    plain = {"sampling": GREEDY, "beam": 1, "alpha": 0.6, "numbers": [0, 1, 2, 3]}
+    assert answered == [{"max_new_tokens": 9, "batch_size": 3, "lengths": None, "poll": nothing, **plain}]
 
 
 def test_exact_match_by_length(words, answered):

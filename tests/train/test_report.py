@@ -217,11 +217,9 @@ def test_narrow_terminal(tmp_path, monkeypatch, columns):
 def test_samples_cannot_steer_the_terminal(tmp_path):
     sample = Sample("[red]a[/red] :smile: \x1b[2J", "ä\u202eb\r\n", "c\x07\u200b")
     shown = report(tmp_path, io.StringIO(), Started(0, STEPS), Evaluated(1, {}, [sample]))
-    assert (
-        "  source  [red]a[/red] :smile: \ufffd[2J\n  target  ä\ufffdb\ufffd\ufffd\n  output  c\ufffd\ufffd\n" in shown
-    )
+    assert "  source  [red]a[/red] :smile: \ufffd[2J\n  target  ä\ufffdb\ufffd⏎\n  output  c\ufffd\ufffd\n" in shown
     kept = (tmp_path / "samples" / "step-000000001.txt").read_text("utf-8")
-    assert kept == "  source  [red]a[/red] :smile: \ufffd[2J\n  target  ä\ufffdb\ufffd\ufffd\n  output  c\ufffd\ufffd\n"
+    assert kept == "  source  [red]a[/red] :smile: \ufffd[2J\n  target  ä\ufffdb\ufffd⏎\n  output  c\ufffd\ufffd\n"
 
 
 def test_long_lines_are_not_broken(tmp_path):

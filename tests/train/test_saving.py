@@ -175,7 +175,7 @@ def script(monkeypatch, values: list[float]) -> None:
     def evaluate_model(network, encoded, *rest, **settings):
         return Scores({"loss": left.pop(0), "n": 6}, ["a"] * len(encoded))
 
-    monkeypatch.setattr("glassformer.train.running.evaluate_model", evaluate_model)
+    monkeypatch.setattr("glassformer.train.pairs_data.evaluate_model", evaluate_model)
 
 
 def test_the_best_is_kept_until_the_next_best_is_on_the_disk(tmp_path, monkeypatch, disk):

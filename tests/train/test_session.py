@@ -13,7 +13,7 @@ from glassformer.store import manifest
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import check, checkpoints, step_folder
 from glassformer.store.manifest import sha256
-from glassformer.train import running
+from glassformer.train import pairs_data
 from glassformer.train.evaluate import Scores
 from glassformer.train.events import Evaluated, Finished, Progress, Saved, Stopped
 from glassformer.train.session import start
@@ -29,7 +29,7 @@ def script(monkeypatch, values: list[float], name: str = "exact_match", losses: 
     def evaluate_model(network, encoded, *rest, **settings):
         return Scores(left.pop(0), ["a"] * len(encoded))
 
-    monkeypatch.setattr(running, "evaluate_model", evaluate_model)
+    monkeypatch.setattr(pairs_data, "evaluate_model", evaluate_model)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_time_is_measured_on_full_batches(tmp_path, monkeypatch):
     seen = []
     real = prepare(recipe(**WARM)).__class__.batches
     monkeypatch.setattr(
-        "glassformer.train.prepare.Prepared.batches", lambda self, start: (seen.append(start), real(self, start))[1]
+        "glassformer.train.pairs_data.PairsData.batches", lambda self, start: (seen.append(start), real(self, start))[1]
     )
     look_ahead(recipe(**WARM), tmp_path)
     assert seen == [7, 7]

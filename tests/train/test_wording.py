@@ -8,7 +8,7 @@ from glassformer.train.wording import bytes_text, duration, line_interval, print
 
 
 def test_printable():
-    assert printable("a ü 漢 \t\n\x00") == "a ü 漢 \ufffd\ufffd\ufffd"
+    assert printable("a ü 漢 \t\n\x00") == "a ü 漢 \ufffd⏎\ufffd"
 
 
 @pytest.mark.parametrize(

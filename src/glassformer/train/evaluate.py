@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -58,13 +59,17 @@ def evaluate_model(
     right tokens before it. `n`: pairs. `cut`: outputs that reached a limit (max_new_tokens, max_len) before their
     end. `unknown`, where there are any: tokens of the sources that the vocabulary lacks. With `as_text` also `bleu` and
     `chrf` on detokenised text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
-    `poll` is called all the time, between any two tokens; what it raises ends the evaluation.
+    `poll` is called all the time, between any two tokens; what it raises ends the evaluation. A loss that is no finite
+    number is the only figure, beside `n`: such a model has no answers.
+
     Several processes (`ranks`), each with the whole model, share the batches out and come to the same scores, which are
     those of one process to the last bit.
     """
     if len(encoded) == 0:
         raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")
     loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size, objective=objective, poll=poll, ranks=ranks)
+    if not math.isfinite(loss):  # nothing can be drawn from scores that are no numbers
+        return Scores({"loss": loss, "n": len(targets)}, [""] * len(targets))
     if layout == LABEL:
         return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll, ranks=ranks))
     answers = shared_answers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -63,6 +64,8 @@ class TextSplit(Split):
         """As `text_scores` and `text_samples` say."""
         reader = reader_of(recipe.data, tokenizers.target, SCORED_WITH)
         metrics = text_scores(model, self.tokens, reader, recipe.data, objective, poll, ranks)
+        if not math.isfinite(float(metrics["loss"])):  # such a model writes nothing
+            return Scored(metrics, [])
         return Scored(metrics, text_samples(model, self.tokens, reader, recipe, tokenizers.target, poll))
 
 
