@@ -95,3 +95,9 @@ def test_one_setting_and_one_result_are_enough(tmp_path):
 def test_more_panels_than_can_be_read_are_left_out(tmp_path):
     many = [result({"a.x": 1, "a.y": number}, 1) for number in range(plot.MOST_PANELS + 1)]
     assert [path.name for path in draw(many, tmp_path)] == ["plot.png", "plot.svg"]
+
+
+@needs_matplotlib
+def test_equal_scores_have_a_bar_of_no_length(tmp_path):
+    """The mean of three times 0.998 is a rounding below it."""
+    assert draw([result({"model.n_layers": 1}, seed, score=0.998) for seed in (1, 2, 3)], tmp_path)

@@ -153,9 +153,9 @@ def points(axes: Any, series: dict[str, Points]) -> None:
         shift = 0.5 * (number - (len(series) - 1) / 2) / len(series)
         places = sorted(values)
         means, low, high = ([of(values[each]) for each in places] for of in (fmean, min, max))
-        bars = [
-            [mean - lowest for mean, lowest in zip(means, low, strict=True)],
-            [highest - mean for mean, highest in zip(means, high, strict=True)],
+        bars = [  # the mean of equal numbers may be a rounding beyond them
+            [max(0.0, mean - lowest) for mean, lowest in zip(means, low, strict=True)],
+            [max(0.0, highest - mean) for mean, highest in zip(means, high, strict=True)],
         ]
         axes.errorbar(
             [each + shift for each in places],
