@@ -78,6 +78,17 @@ def test_median_of_timings_decides(monkeypatch, bfloat16, ratios, chosen, figure
     assert {rows for rows, _ in measured} == {1, 2}
 
 
+def test_batches_of_one_shape_are_measured_once(monkeypatch, bfloat16):
+    timed = plant(monkeypatch, 2.0)
+    rows, longer = [(3, 5), (1, 1)], [(3, 6), (1, 1)]
+    one, same, other = (batch("encoder-decoder", sizes) for sizes in (rows, rows, longer))
+    choose_precision("auto", model(), [one, same])
+    assert len(timed) == 2 + 2 * ROUNDS
+    timed.clear()
+    choose_precision("auto", model(), [one, other])
+    assert len(timed) == 2 * (2 + 2 * ROUNDS)
+
+
 def test_measuring_leaves_weights_gradients_and_random_numbers(bfloat16):
     network = model(dropout=0.5).float()
     before, random = weights(network), torch.get_rng_state()

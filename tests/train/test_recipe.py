@@ -279,6 +279,15 @@ def test_data_files_become_absolute(tmp_path, monkeypatch):
     assert anchored(recipe) == recipe
 
 
+def test_another_optimizer_leaves_behind_what_it_does_not_read():
+    recipe = load_recipe("lm")
+    assert recipe.optimizer.momentum != OptimizerConfig.momentum
+    assert override(recipe, {"optimizer.name": "adamw"}).optimizer.momentum == OptimizerConfig.momentum
+    assert override(recipe, {"optimizer.name": "muon"}) == recipe
+    with pytest.raises(ConfigError, match=r"has no use for optimizer\.momentum"):
+        override(recipe, {"optimizer.name": "adamw", "optimizer.momentum": 0.9})
+
+
 def test_a_number_of_layers_is_not_hidden_by_those_of_the_recipe():
     recipe = load_recipe("reverse")
     assert recipe.model.encoder_layers is not None

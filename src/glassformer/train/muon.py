@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from glassformer.foundation.shapes import Float
+from glassformer.train.uncompiled import AdamW, Uncompiled
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the odd polynomial a x + b x^3 + c x^5, which drives singular values in (0, 1] to about 1 (Jordan et al. 2024)."""
@@ -36,7 +37,7 @@ def orthogonal(matrices: Float[Tensor, "N R C"], dtype: torch.dtype | None = Non
     return (x.mT if tall else x).to(matrices.dtype)
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(Uncompiled):
     """Muon (Jordan et al. 2024) for `matrices`, fused AdamW for `others`: two lists of parameter groups.
 
     Steps have the size of AdamW's (Liu et al. 2025, equation 4), so that learning rate and weight decay fit both.
@@ -57,7 +58,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(list(matrices), {"lr": lr, "momentum": momentum, "weight_decay": 0.0})
         self.dtype = dtype
         self.matrices = list(self.param_groups)
-        self.adamw = torch.optim.AdamW(list(others), lr=lr, betas=betas, eps=eps, fused=True)
+        self.adamw = AdamW(list(others), lr=lr, betas=betas, eps=eps, fused=True)
         self.adamw.state = self.state  # one state and one list of groups, whichever of the two rules moves a parameter
         self.param_groups += self.adamw.param_groups
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adafactor, AdamW
 
 from glassformer.foundation.errors import CheckpointError
 from glassformer.foundation.registry import lookup
 from glassformer.train.muon import Group, Muon
 from glassformer.train.optimizer_config import OptimizerConfig
+from glassformer.train.uncompiled import Adafactor, AdamW
 
 Arithmetic = torch.dtype | None
 NamedState = dict[str, dict[str, Tensor]]

@@ -32,11 +32,12 @@ def choose_precision(asked: str, model: Transformer, batches: Sequence[Batch]) -
         return asked, f"{asked}, as asked"
     if not has_bfloat16(device):
         return "float32", "float32, as this processor has no bfloat16 arithmetic"
+    batches = list({shapes(batch): batch for batch in batches}.values())
     for batch in batches:
         for precision in BOTH:
             _seconds(model, batch, precision)  # the first time of a shape pays for set-up
     ratios: list[float] = []
-    for number, batch in enumerate(list(batches) * ROUNDS):
+    for number, batch in enumerate(batches * ROUNDS):
         order = BOTH if number // len(batches) % 2 == 0 else BOTH[::-1]
         seconds = {precision: _seconds(model, batch, precision) for precision in order}
         ratios.append(seconds["float32"] / seconds["bfloat16"])
@@ -44,6 +45,11 @@ def choose_precision(asked: str, model: Transformer, batches: Sequence[Batch]) -
     chosen = "bfloat16" if ratio >= WORTH_IT else "float32"
     why = "" if chosen == "bfloat16" else f", and less than {WORTH_IT} may be chance"
     return chosen, f"{chosen}, as bfloat16 is {ratio:.2f} times as fast as float32 here{why}"
+
+
+def shapes(batch: Batch) -> tuple[torch.Size, ...]:
+    """Of what the model reads."""
+    return tuple(read.shape for read in (batch.tokens, batch.source) if read is not None)
 
 
 def _seconds(model: Transformer, batch: Batch, precision: str) -> float:

@@ -32,7 +32,7 @@ from glassformer.foundation.typed import TYPED, annotations_of, check_types, is_
 from glassformer.model.recipe import ModelRecipe
 from glassformer.train.breaks.table import break_names, check_possible
 from glassformer.train.distributed_settings import DistributedConfig
-from glassformer.train.optimizer_config import OptimizerConfig
+from glassformer.train.optimizer_config import OWN, USES, OptimizerConfig
 from glassformer.train.settings import (
     ANSWER_METRICS,
     LABEL_METRICS,
@@ -198,8 +198,8 @@ def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     """The recipe with some settings changed, named as in `model.n_layers`. Errors: `ConfigError`, as in a file.
 
     The two ways to name the files of a split replace each other: a new `data.test` unsets the old `data.test_source`. A
-    new `data.task` unsets what it has no use for. A new `model.n_layers` unsets the recipe's `encoder_layers` and
-    `decoder_layers`, which would hide it.
+    new `data.task` or `optimizer.name` unsets what it has no use for. A new `model.n_layers` unsets the recipe's
+    `encoder_layers` and `decoder_layers`, which would hide it.
     """
     sections: dict[str, dict[str, object]] = {}
     known = settings_of(recipe)
@@ -211,6 +211,10 @@ def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     data = sections.get("data", {})
     if "task" in data:
         data = {name: DEFAULTS[name] for name in unused(str(data["task"]))} | data
+    optimizer = sections.get("optimizer", {})
+    if optimizer.get("name") in USES:
+        unread = OWN - USES[str(optimizer["name"])]
+        sections["optimizer"] = {name: getattr(OptimizerConfig, name) for name in unread} | optimizer
     for split in SPLITS:
         pair = {f"{split}_source": None, f"{split}_target": None}
         sections["data"] = ({split: None} if pair.keys() & data else {}) | (pair if split in data else {}) | data
