@@ -7,6 +7,7 @@ import torch
 
 from glassformer.decode.generate import generate
 from glassformer.model.transformer import Transformer
+from glassformer.train import text_samples
 from glassformer.train.objective import objective_for
 from glassformer.train.prepare import model_config, prepare
 from glassformer.train.text_samples import shown
@@ -33,6 +34,14 @@ def test_the_model_goes_on_where_the_text_does(tmp_path):
         prompt = tokenizer.encode(sample.source)
         steps = generate(model, prompts=[prompt], max_new_tokens=WINDOW // 2)
         assert sample.output == shown([id for step in steps for id in step.tokens], tokenizer)
+
+
+@pytest.mark.parametrize("objective", ["next_token", "prefix"])
+def test_a_prompt_is_read_as_it_was_learned(tmp_path, monkeypatch, objective):
+    asked = []
+    monkeypatch.setattr(text_samples, "generate", lambda *given, prefix, **rest: asked.append(prefix) or iter(()))
+    samples(book(tmp_path), objective)
+    assert asked == [objective == "prefix"]
 
 
 def test_as_many_and_as_long_as_asked(tmp_path):

@@ -55,7 +55,7 @@ def token_by_token(model, ids: list[int], stride: int, documents: bool) -> list[
 @pytest.mark.parametrize("documents", [False, True])
 @pytest.mark.parametrize("stride", [None, 1, 3, 7])
 def test_every_token_is_scored_as_if_it_were_alone(tmp_path, stride, documents, monkeypatch):
-    monkeypatch.setattr(text_score, "PLACES", 3 * WINDOW)
+    monkeypatch.setattr(text_score, "PLACES", {"cpu": 3 * WINDOW})
     changes = {"data__document_mask": True} if documents else {}
     path = shelf(tmp_path, 6) if documents else book(tmp_path, 60)
     prepared, model = made(path, data__stride=stride, data__dev_share=0.4, **changes)
@@ -122,7 +122,7 @@ def test_what_is_hidden_is_scored_window_by_window(tmp_path, objective, monkeypa
     assert told["loss"] == pytest.approx(total / n, rel=1e-12)
     assert told.get("token_accuracy") == (right / n if objective == "masked" else None)
     assert "bits_per_byte" not in told
-    monkeypatch.setattr(text_score, "PLACES", WINDOW)
+    monkeypatch.setattr(text_score, "PLACES", {"cpu": WINDOW})
     assert scores(prepared, model) == pytest.approx(told, rel=1e-12)
 
 

@@ -36,7 +36,8 @@ def text_samples(
     starts = (len(tokens) - window) * np.arange(count) // max(1, count - 1)
     if reader.objective in FOLLOWED:
         limit = recipe.decode.max_new_tokens or USUAL
-        return continuations(model, tokens.take(starts, window).tolist(), limit, tokenizer, poll)
+        rows, prefix = tokens.take(starts, window).tolist(), reader.objective == "prefix"
+        return continuations(model, rows, limit, tokenizer, poll, prefix)
     batch = reader.batch(tokens, starts, window)
     if batch.labels is not None:
         return filled(model, batch.tokens, batch.labels, tokenizer)
@@ -49,7 +50,12 @@ def text_samples(
 
 
 def continuations(
-    model: Transformer, rows: Sequence[Sequence[int]], limit: int, tokenizer: Tokenizer, poll: Callable[[], None]
+    model: Transformer,
+    rows: Sequence[Sequence[int]],
+    limit: int,
+    tokenizer: Tokenizer,
+    poll: Callable[[], None],
+    prefix: bool,
 ) -> list[Sample]:
     """Half a window as a prompt, what follows it in the text, and what the model goes on with, greedily.
 
@@ -58,7 +64,7 @@ def continuations(
     read = max(1, len(rows[0]) // 2)
     write = min(len(rows[0]) - read, limit)
     written: list[list[int]] = [[] for _ in rows]
-    for step in generate(model, prompts=[row[:read] for row in rows], max_new_tokens=write):
+    for step in generate(model, prompts=[row[:read] for row in rows], max_new_tokens=write, prefix=prefix):
         poll()
         for row, token in zip(step.rows, step.tokens, strict=True):
             written[row].append(token)
