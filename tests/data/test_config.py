@@ -110,6 +110,7 @@ DATA_ERRORS = {
             ("all held out", {"dev_share": 1.0}, ["data.dev_share", "got 1.0"]),
             ("a mask of no documents", {"document_mask": True, "documents": False}, ["documents=True"]),
             ("masks without use", {"mask_share": 0.3}, ["belongs to the objectives masked, spans, noise"]),
+            ("an order without use", {"permute_sentences": True}, ["belongs to the objective noise", "Leave it out"]),
             ("words without use", {"whole_words": True}, ["belongs to the objective masked", "Leave it out"]),
         )
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 READING, CORRUPT, MASK = "tests/contract/test_reading.py", "tests/data/test_corrupt.py", "tests/attend/test_mask.py"
+SENTENCES = "tests/data/test_sentences.py"
 EQUAL = "tests/contract/test_backends.py::test_backend_equals_reference"
 SUMS, FLEX = f"{EQUAL}[linear-sums-3]", f"{EQUAL}[softmax-flex-1]"
 PACKED, BOTH_WAYS = (
@@ -70,6 +71,17 @@ ROWS: list[Mutant] = [
         "coins.uniform(len(ids))[unit]", "coins.uniform(len(ids))", f"{CORRUPT}::test_whole_words_are_whole"),
     Mutant("a row is asked for nothing", "data/corrupt/masked.py",
         "if not chosen.any() and text.any():", "if False:", f"{CORRUPT}::test_masked_changes_only_what_it_asks_for"),
+    Mutant("a mark in a row of marks ends a sentence", "data/corrupt/sentences.py",
+        "closes[:-1] & ~closes[1:]", "closes[:-1]", f"{SENTENCES}::test_marks_in_a_row_end_one_sentence"),
+    Mutant("a sentence moves to another document", "data/corrupt/sentences.py",
+        "for stretch in np.split(ids, np.flatnonzero(special[1:] | special[:-1]) + 1):", "for stretch in [ids]:",
+        f"{SENTENCES}::test_nothing_moves_across_documents"),
+    Mutant("a sentence is lost", "data/corrupt/sentences.py",
+        "pieces += [sentences[place] for", "pieces += [sentences[max(place, 1) % len(sentences)] for",
+        f"{SENTENCES}::test_every_order_is_as_likely"),
+    Mutant("the target is permuted too", "data/corrupt/batches.py",
+        "how.mean_span)[0], ids))", "how.mean_span)[0], shuffled))",
+        f"{SENTENCES}::test_the_source_is_permuted_and_the_target_is_not"),
     Mutant("white space behind a token does not end its word", "data/corrupt/word_edges.py",
         "starts[1:] |= self.closes[ids[:-1]] | special[:-1]", "starts[1:] |= special[:-1]",
         f"{CORRUPT}::test_words_begin_behind_white_space"),

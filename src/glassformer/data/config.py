@@ -124,6 +124,8 @@ class DataConfig:
     """Tokens in a span that spans and noise take out, on average; 3 as in T5 and BART."""
     whole_words: bool = False
     """masked takes out whole words."""
+    permute_sentences: bool = False
+    """noise puts the sentences of its source in another order, as BART does."""
 
     def __post_init__(self) -> None:
         from glassformer.data.synthetic import TASKS  # here, because their signatures name this class

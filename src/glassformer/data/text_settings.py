@@ -19,7 +19,12 @@ TEXT_LAYOUTS = ("decoder", "masked")
 ORDERS = ("random", "sequential")
 MOST_WINDOW = 2**20
 """Tokens: no model here reads more at once."""
-CORRUPTIONS = {"mask_share": ("masked", "spans", "noise"), "mean_span": ("spans", "noise"), "whole_words": ("masked",)}
+CORRUPTIONS = {
+    "mask_share": ("masked", "spans", "noise"),
+    "mean_span": ("spans", "noise"),
+    "whole_words": ("masked",),
+    "permute_sentences": ("noise",),
+}
 """Settings that not every objective reads, and those that do."""
 TEXT_SETTINGS = (
     *TEXTS.values(),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from glassformer.data.batch import Batch
 from glassformer.data.config import DataConfig
 from glassformer.data.corrupt.batches import Corruption, batch_of_windows
+from glassformer.data.corrupt.sentences import sentence_ends
 from glassformer.data.corrupt.word_edges import word_edges
 from glassformer.data.token_file import TokenFile
 from glassformer.data.vocabulary import Tokenizer
@@ -48,6 +49,7 @@ def reader_of(data: DataConfig, tokenizer: Tokenizer, seed: int) -> Reader:
         data.mask_share,
         data.mean_span,
         word_edges(tokenizer) if data.whole_words else None,
+        sentence_ends(tokenizer) if data.permute_sentences else None,
         data.document_mask,
     )
     return Reader(data.objective, how, seed)

@@ -23,6 +23,7 @@ from glassformer.data.batch import Batch
 from glassformer.data.corrupt.coins import Coins
 from glassformer.data.corrupt.masked import masked
 from glassformer.data.corrupt.noise import noise
+from glassformer.data.corrupt.sentences import permuted
 from glassformer.data.corrupt.spans import spans
 from glassformer.data.corrupt.word_edges import WordEdges
 from glassformer.data.rows import pad
@@ -44,6 +45,8 @@ class Corruption:
     """Tokens of a hidden span, on average: spans and noise."""
     words: WordEdges | None = None
     """The table of `word_edges`, by which masked hides words as wholes; None: tokens."""
+    sentences: NDArray[np.bool_] | None = None
+    """The table of `sentence_ends`, by which noise shuffles the sentences of its source; None: as they are."""
     document_mask: bool = False
     """A token reads none of another document, each of which begins with <bos>: next_token, prefix and masked."""
 
@@ -98,7 +101,11 @@ def _spans(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch
 
 
 def _noise(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:
-    return _pairs(noise(ids, own, how.mask_share, how.mean_span) for ids, own in zip(windows, coins, strict=True))
+    made: list[tuple[Ids, Ids]] = []
+    for ids, own in zip(windows, coins, strict=True):
+        shuffled = ids if how.sentences is None else permuted(ids, how.sentences, own)
+        made.append((noise(shuffled, own, how.mask_share, how.mean_span)[0], ids))
+    return _pairs(made)
 
 
 def _pairs(made: Iterable[tuple[Ids, Ids]]) -> Batch:

@@ -15,7 +15,7 @@ Ids = NDArray[np.int64]
 
 
 def noise(ids: Ids, coins: Coins, share: float = 0.15, mean: float = 3.0) -> tuple[Ids, Ids]:
-    """Source and target of text infilling (Lewis et al. 2020, section 2.2); without their permutation of sentences.
+    """Source and target of text infilling (Lewis et al. 2020, section 2.2).
 
         text     thank you for inviting me to your party last week
         source   thank you <blank> me to <blank> your party last <blank>
