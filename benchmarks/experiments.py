@@ -23,6 +23,16 @@ SCAN = (
     *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "2500"),
     *("--model.dropout", "0"),  # it counts to 48, and every number that is dropped makes it count wrong
 )
+INFLECTION = (
+    *("--tokenizer.kind", "word", "--tokenizer.shared", "true", "--decode.max-new-tokens", "64"),
+    *("--model.n-layers", "3", "--model.dropout", "0.2", "--training.label-smoothing", "0.1"),
+    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "4000"),
+)
+SOUNDS = (
+    *("--tokenizer.kind", "word", "--decode.max-new-tokens", "64"),
+    *("--model.d-model", "192", "--model.d-ff", "768", "--model.n-layers", "3"),
+    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "8000"),
+)
 SST2 = (
     *("--tokenizer.kind", "bpe", "--tokenizer.vocab-size", "6000", "--tokenizer.min-count", "1"),
     *("--optimizer.weight-decay", "2", "--model.pooling", "mean"),
@@ -65,6 +75,22 @@ EXPERIMENTS = (
     Experiment("sst2", "classify", "labels right; SST-2, its dev split", metric="accuracy", settings=SST2, data="sst2"),
     Experiment("trec", "classify", "labels right; TREC, six kinds of questions", metric="accuracy", data="trec"),
     Experiment("scan", "seq2seq", "whole answers right; SCAN, simple split", settings=SCAN, data="scan"),
+    Experiment(
+        "scan length", "seq2seq", "whole answers right; SCAN, longer than any", settings=SCAN, data="scan length"
+    ),
+    Experiment("scan jump", "seq2seq", "whole answers right; SCAN, a new verb", settings=SCAN, data="scan jump"),
+    *(
+        Experiment(each, "seq2seq", f"forms right; {each.title()}, SIGMORPHON 2017", settings=INFLECTION, data=each)
+        for each in ("german", "turkish", "finnish")
+    ),
+    Experiment(
+        "cmudict",
+        "seq2seq",
+        "words said in one of their ways; CMUdict",
+        metric="any_match",
+        settings=SOUNDS,
+        data="cmudict",
+    ),
 )
 
 
@@ -143,6 +169,7 @@ def files_of(experiment: Experiment, runs: Path, data: str | None) -> list[str]:
     """The settings that name its files; none where the task makes its own data. Errors: `FileNotFoundError`."""
     if experiment.data is None:
         return []
+    folder, files = FILES[experiment.data]
     if data is None:
-        raise FileNotFoundError(f"it needs files; give --data, a folder that holds {experiment.data}/")
-    return FILES[experiment.data](Path(data) / experiment.data, runs / "files" / experiment.data)
+        raise FileNotFoundError(f"it needs files; give --data, a folder that holds {folder}/")
+    return files(Path(data) / folder, runs / "files" / experiment.data.replace(" ", "-"))

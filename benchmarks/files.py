@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 HELD_OUT = 500
@@ -44,14 +46,51 @@ def trec(data: Path, written: Path) -> list[str]:
     return settings(written, train=lines[:-HELD_OUT], dev=lines[-HELD_OUT:], test=pairs("TREC.test.txt"))
 
 
-def scan(data: Path, written: Path) -> list[str]:
-    """Commands and the actions they ask for (Lake and Baroni 2018), simple split: `IN: command OUT: actions`."""
+def scan(data: Path, written: Path, split: str = "simple") -> list[str]:
+    """Commands and the actions they ask for (Lake and Baroni 2018), by split: `IN: command OUT: actions`."""
 
     def pairs(name: str) -> list[str]:
         return [re.sub(r"^IN: (.*) OUT: (.*)$", r"\1\t\2", line) for line in read(data / name)]
 
-    lines = pairs("tasks_train_simple.txt")
-    return settings(written, train=lines[:-HELD_OUT], dev=lines[-HELD_OUT:], test=pairs("tasks_test_simple.txt"))
+    lines = pairs(f"tasks_train_{split}.txt")
+    return settings(written, train=lines[:-HELD_OUT], dev=lines[-HELD_OUT:], test=pairs(f"tasks_test_{split}.txt"))
+
+
+def sigmorphon(data: Path, written: Path, language: str) -> list[str]:
+    """Inflection (Cotterell et al. 2017, task 1, high): `lemma, form, N;ACC;PL`, all as symbols between spaces.
+
+    The source is the tags and then the letters of the lemma, the target the letters of the form.
+    """
+
+    def pairs(name: str) -> list[str]:
+        rows = (line.split("\t") for line in read(data / f"{language}-{name}.tsv"))
+        return [f"{tags.replace(';', ' ')} = {letters(lemma)}\t{letters(form)}" for lemma, form, tags in rows]
+
+    return settings(written, train=pairs("train-high"), dev=pairs("dev"), test=pairs("uncovered-test"))
+
+
+def cmudict(data: Path, written: Path) -> list[str]:
+    """How words are said (CMUdict 0.7b): `WORD  PH PH`. A word with several ways has a line for each.
+
+    Words of dev that stand in train too are left out of dev.
+    """
+
+    def pairs(name: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for line in read(data / name):
+            word, sounds = line.rstrip("\r").split("  ", 1)
+            found.setdefault(word, []).append(f"{letters(word)}\t{sounds.strip()}")
+        return found
+
+    train, dev, test = (pairs(f"{name}.txt") for name in ("train", "dev", "test"))
+    dev = {word: lines for word, lines in dev.items() if word not in train}
+    splits = {"train": train, "dev": dev, "test": test}
+    return settings(written, **{name: list(chain(*split.values())) for name, split in splits.items()})
+
+
+def letters(word: str) -> str:
+    """The characters of a word between spaces; a space of its own is an underscore."""
+    return " ".join(word.replace(" ", "_"))
 
 
 def there(path: Path) -> Path:
@@ -82,5 +121,16 @@ def write(path: Path, lines: Iterable[str]) -> Path:
     return path
 
 
-FILES: dict[str, Files] = {"multi30k": multi30k, "sst2": sst2, "trec": trec, "scan": scan}
-"""By data set, which is also the name of its folder."""
+FILES: dict[str, tuple[str, Files]] = {
+    "multi30k": ("multi30k", multi30k),
+    "sst2": ("sst2", sst2),
+    "trec": ("trec", trec),
+    "scan": ("scan", scan),
+    "scan length": ("scan", partial(scan, split="length")),
+    "scan jump": ("scan", partial(scan, split="addprim_jump")),
+    "german": ("sigmorphon2017", partial(sigmorphon, language="german")),
+    "turkish": ("sigmorphon2017", partial(sigmorphon, language="turkish")),
+    "finnish": ("sigmorphon2017", partial(sigmorphon, language="finnish")),
+    "cmudict": ("cmudict-g2p", cmudict),
+}
+"""By data set, the folder that it lies in."""

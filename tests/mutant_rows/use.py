@@ -15,6 +15,11 @@ EVALUATE = "tests/train/test_evaluate.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
+    Mutant("a later answer to a source hides an earlier one", "train/evaluate.py",
+        "found.get(source, False) or each", "each", f"{EVALUATE}::test_any_of_several_targets_will_do"),
+    Mutant("a source that repeats has several targets", "train/evaluate.py",
+        "targets.add((source, target))", "targets.add((source, len(targets)))",
+        f"{EVALUATE}::test_any_of_several_targets_will_do"),
     # decoding
     Mutant("rows that ended are told on", "decode/generate.py",
         "live = [i for i, row in enumerate(run.going) if not rows.done[row]]\n        going",

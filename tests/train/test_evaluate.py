@@ -16,7 +16,7 @@ from glassformer.decode.answer import Answer, nothing
 from glassformer.decode.sampling import GREEDY
 from glassformer.foundation.errors import DataError
 from glassformer.train import evaluate
-from glassformer.train.evaluate import as_written, evaluate_model, mean_loss, token_accuracy
+from glassformer.train.evaluate import any_match, as_written, evaluate_model, mean_loss, token_accuracy
 from train.examples import model, sequences
 
 PAIRS = [
@@ -79,6 +79,14 @@ def test_exact_match_by_length(words, answered):
             "3": {"exact_match": 0.0, "n": 1},
         }
     }
+
+
+def test_any_of_several_targets_will_do():
+    """Sources 1 and 2 have two targets; of 1 one was given, of 2 none, and that of 3 was."""
+    sources, right = Sequences([[1], [2], [1], [2], [3], [3]]), [False, False, True, False, True, True]
+    both = Encoded(sources, Sequences([[6]] * 6))
+    assert any_match(both, ["a", "b", "c", "d", "e", "e"], right) == {"any_match": 2 / 3}
+    assert any_match(both, ["a", "b", "a", "b", "e", "e"], right) == {}, "each source has one target"
 
 
 def test_an_encoder_is_told_how_long_its_answers_are(words, answered):

@@ -129,7 +129,8 @@ VERBS: dict[str, Verb] = {
         "exact_match: the share of answers that are right as a whole. token_accuracy: the share of right tokens. loss: "
         "nats a target token. n: pairs. cut: answers that reached a limit (decode.max_new_tokens, model.max_len) "
         "before their end; raise it where there are many. unknown: tokens of the sources that the vocabulary lacks. "
-        "bleu, chrf: of text from files. Of a classifier: accuracy, macro F1, and figures for each label.",
+        "bleu, chrf: of text from files. any_match: where sources have several targets, the share of sources that got "
+        "one of theirs. Of a classifier: accuracy, macro F1, and figures for each label.",
         (SPLIT, AVERAGE, BY_LENGTH, JSON),
         ("data", "decode"),
     ),

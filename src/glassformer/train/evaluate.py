@@ -58,7 +58,8 @@ def evaluate_model(
     of places that hold the right token, of the longer of output and target. `loss`: nats a target token, given the
     right tokens before it. `n`: pairs. `cut`: outputs that reached a limit (max_new_tokens, max_len) before their
     end. `unknown`, where there are any: tokens of the sources that the vocabulary lacks. With `as_text` also `bleu` and
-    `chrf` on detokenised text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
+    `chrf` on detokenised text, with their sacrebleu signatures; without, and where a source has several targets,
+    `any_match`: the share of different sources that got one of theirs. Of a classifier the figures of `evaluate_labels`.
     `poll` is called all the time, between any two tokens; what it raises ends the evaluation. A loss that is no finite
     number is the only figure, beside `n`: such a model has no answers.
 
@@ -95,6 +96,7 @@ def evaluate_model(
         "n": len(targets),
         "cut": sum(not each.complete for each in answers),
     }
+    metrics |= {} if as_text else any_match(encoded, wanted, right)
     metrics |= {"unknown": unknown} if unknown else {}
     lengths = {BY_LENGTH: exact_by_length(encoded.source.lengths.tolist(), right)}
     return Scores(metrics | (text_scores(outputs, targets) if as_text else {}), outputs, lengths)
@@ -137,6 +139,16 @@ def exact_by_length(lengths: Sequence[int], right: Sequence[bool]) -> dict[str, 
     for length, each in sorted(zip(lengths, right, strict=True)):
         of.setdefault(length, []).append(each)
     return {str(length): {"exact_match": sum(each) / len(each), "n": len(each)} for length, each in of.items()}
+
+
+def any_match(encoded: Encoded, wanted: Sequence[str], right: Sequence[bool]) -> dict[str, Metric]:
+    """`any_match`, the share of different sources with an answer that is one of their targets; none if each has one."""
+    found: dict[tuple[int, ...], bool] = {}
+    targets: set[tuple[tuple[int, ...], str]] = set()
+    for source, target, each in zip(map(tuple, encoded.source), wanted, right, strict=True):
+        found[source] = found.get(source, False) or each
+        targets.add((source, target))
+    return {"any_match": sum(found.values()) / len(found)} if len(targets) > len(found) else {}
 
 
 def as_written(target: str, tokenizer: Tokenizer) -> str:
