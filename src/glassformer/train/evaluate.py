@@ -59,7 +59,8 @@ def evaluate_model(
     right tokens before it. `n`: pairs. `cut`: outputs that reached a limit (max_new_tokens, max_len) before their
     end. `unknown`, where there are any: tokens of the sources that the vocabulary lacks. With `as_text` also `bleu` and
     `chrf` on detokenised text, with their sacrebleu signatures; without, and where a source has several targets,
-    `any_match`: the share of different sources that got one of theirs. Of a classifier the figures of `evaluate_labels`.
+    `any_match`: the share of different sources that got one of theirs. Of a classifier the figures of
+    `evaluate_labels`.
     `poll` is called all the time, between any two tokens; what it raises ends the evaluation. A loss that is no finite
     number is the only figure, beside `n`: such a model has no answers.
 
