@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from common import fail, machine
-from experiments import EXPERIMENTS, Experiment, Failure, Result, run_experiment
+from experiments import EXPERIMENTS, FURTHER, Experiment, Failure, Result, run_experiment
 
 from glassformer.foundation.errors import GlassformerError
 from glassformer.foundation.runtime import choose_threads
@@ -29,11 +29,12 @@ HEAD = ("recipe", "measured on the test split", "mean (lowest–highest)", "trai
 def main(words: Sequence[str] | None = None) -> int:
     """Run the experiments asked for and print the table."""
     options = reader().parse_args(words)
-    if unknown := set(options.only or ()) - {each.name for each in EXPERIMENTS}:
-        names = ", ".join(repr(each.name) for each in EXPERIMENTS)
+    known = {each.name: each for each in (*EXPERIMENTS, *FURTHER)}
+    if unknown := set(options.only or ()) - known.keys():
+        names = ", ".join(map(repr, known))
         return fail(f"There is no row {', '.join(map(repr, sorted(unknown)))}. Rows: {names}.")
     choose_threads()
-    chosen = [each for each in EXPERIMENTS if not options.only or each.name in options.only]
+    chosen = [each for each in known.values() if each.name in options.only] if options.only else EXPERIMENTS
     with ExitStack() as stack:
         runs = Path(options.runs or stack.enter_context(tempfile.TemporaryDirectory(prefix="glassformer-results-")))
         results, failures = run_all(chosen, options, runs)
@@ -106,7 +107,7 @@ def reader() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data",
         metavar="FOLDER",
-        help="where multi30k/, sst2/, trec/ and scan/ lie; without it their rows are left out",
+        help="where multi30k/, sst2/, trec/, scan/ and others lie; without it their rows are left out",
     )
     parser.add_argument("--runs", metavar="FOLDER", help="where the runs go and stay (default: a temporary folder)")
     parser.add_argument("--out", metavar="FILE", help="also write all figures there, as JSON")

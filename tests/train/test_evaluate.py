@@ -83,7 +83,7 @@ def test_exact_match_by_length(words, answered):
 
 def test_any_of_several_targets_will_do():
     """Sources 1 and 2 have two targets; of 1 one was given, of 2 none, and that of 3 was."""
-    sources, right = Sequences([[1], [2], [1], [2], [3], [3]]), [False, False, True, False, True, True]
+    sources, right = Sequences([[1], [2], [1], [2], [3], [3]]), [True, False, False, False, True, True]
     both = Encoded(sources, Sequences([[6]] * 6))
     assert any_match(both, ["a", "b", "c", "d", "e", "e"], right) == {"any_match": 2 / 3}
     assert any_match(both, ["a", "b", "a", "b", "e", "e"], right) == {}, "each source has one target"
