@@ -19,7 +19,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
 from distributed.deaths import is_same
-from distributed.forked import COUNT, Moment, moments, together, whole
+from distributed.forked import COUNT, STEPS, Moment, moments, together, whole
 from glassformer.store.folders import check, newest, step_folder
 
 KINDS = {"call": ("before",), "exchange": ("within", "before")}
@@ -43,8 +43,13 @@ class Outcome(NamedTuple):
     @property
     def good(self) -> bool:
         """As it should be."""
-        together = len(set(self.steps)) == 1 and self.codes == [TERMINATED] * COUNT
-        return together and self.saved and self.same
+        ended = self.by_signal or (self.codes == [0] * COUNT and self.steps == [STEPS] * COUNT)
+        return len(set(self.steps)) == 1 and ended and self.saved and self.same
+
+    @property
+    def by_signal(self) -> bool:
+        """Whether both ended by it; not so where it came when they had agreed that they are done."""
+        return self.codes == [TERMINATED] * COUNT
 
 
 def outcome(folder: Path, moment: Moment, other: Path) -> Outcome:
@@ -82,9 +87,10 @@ def main() -> int:
     print(
         f"{sum(len(set(each.steps)) == 1 and each.saved for each in found)} of {len(found)} signals to one process had "
         f"both stop after the same step and save it (steps {min(each.steps[0] for each in found)} to "
-        f"{max(each.steps[0] for each in found)}); {sum(each.codes == [TERMINATED] * COUNT for each in found)} ended "
-        f"both by it, at most {max(each.late for each in found):.1f} s apart; {sum(each.same for each in found)} runs "
-        "ended, resumed, with the bits of one that was not stopped"
+        f"{max(each.steps[0] for each in found)}); {sum(each.good and each.by_signal for each in found)} ended both by "
+        f"it and {sum(each.good and not each.by_signal for each in found)} both at the end of the run, at most "
+        f"{max(each.late for each in found):.1f} s apart; {sum(each.same for each in found)} runs ended, resumed, with "
+        "the bits of one that was not stopped"
     )
     return 0 if all(each.good for each in found) else 3
 

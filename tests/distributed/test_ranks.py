@@ -26,7 +26,8 @@ from train.text_examples import book, text_recipe
 def together(tmp_path_factory):
     """What two processes leave that do all the tasks, one after the other."""
     folder = tmp_path_factory.mktemp("two")
-    work(2, folder, "talk", "scores", "gradients", "diverged", "run", "run_averaged", "run_sharded_averaged")
+    book(folder)
+    work(2, folder, "talk", "scores", "gradients", "diverged", "run", "run_averaged", "run_sharded_averaged", "text")
     return folder
 
 
@@ -165,16 +166,14 @@ def test_three_processes_resume_to_the_same_bits(tmp_path, shard):
     assert_same_end(tmp_path / "stopped" / run, tmp_path / "whole" / run)
 
 
-def test_running_text_is_shared_out_too(tmp_path):
+def test_running_text_is_shared_out_too(together, tmp_path):
     """The windows of each step are those of one process, and so is what is learned of them."""
-    path = book(tmp_path)
-    work(2, tmp_path, "text")
-    follow(start(text_recipe(path, model__dropout=0.0), tmp_path / "whole"))
-    ours, theirs = (load(step_folder(tmp_path / name, STEPS)).model.state_dict() for name in ("text", "whole"))
+    follow(start(text_recipe(together / "book.txt", model__dropout=0.0), tmp_path / "whole"))
+    runs = (together / "text", tmp_path / "whole")
+    ours, theirs = (load(step_folder(run, STEPS)).model.state_dict() for run in runs)
     assert_close(that_matter(ours), that_matter(theirs), 1e-3)
     figures, expected = (
-        [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        for name in ("text", "whole")
+        [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()] for run in runs
     )
     assert len(figures) == STEPS + 3
     assert figures == pytest.approx(expected, rel=1e-4)
