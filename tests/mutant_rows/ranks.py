@@ -73,9 +73,9 @@ ROWS: list[Mutant] = [
         "max(allowed // processes, 1)", "allowed", THREADS),
     Mutant("torchrun's own OMP_NUM_THREADS=1 is a wish", "foundation/runtime.py",
         "wished = 0 if wished == 1 else wished", "wished = wished", THREADS),
-    Mutant("a cut model is averaged", "train/recipe.py",
-        'self.optimizer.average or self.training.precision == "float16"', "False",
-        "tests/train/test_distributed_settings.py::test_a_cut_model_is_not_averaged_nor_scaled"),
+    Mutant("a cut model is scaled", "train/recipe.py",
+        'if self.distributed.shard and self.training.precision == "float16":', "if False:",
+        "tests/train/test_distributed_settings.py::test_a_cut_model_is_averaged_but_not_scaled"),
     Mutant("a cut model takes any optimizer", "train/recipe.py",
         'if self.distributed.shard and self.optimizer.name != "adamw":', "if False:", "tests/train/test_distributed_settings.py::test_a_cut_model_takes_adamw"),
 ]
