@@ -12,8 +12,9 @@ THREADS = "tests/foundation/test_runtime.py::test_processes_share_the_processors
 
 # fmt: off
 ROWS: list[Mutant] = [
-    Mutant("each process has the mean over its own tokens", "train/team.py",
-        "return total / (n_targets if self.counts else math.inf)", "return total / (n_targets / 2 if self.counts else math.inf)", STEPS),
+    Mutant("gradients are twice those of the mean over all tokens", "train/team.py",
+        "return total / (n_targets if self.counts else math.inf)", "return total / (n_targets / 2 if self.counts else math.inf)",
+        "tests/train/test_accumulation.py::test_pieces_are_the_whole_batch[classify-0]"),
     Mutant("gradients are means over the processes", "train/team.py",
         "return done.value()[0]", "return done.value()[0] / 2", STEPS),
     Mutant("gradients of a cut model are means", "train/sharded.py",
