@@ -19,7 +19,7 @@ from glassformer.study.folder import StudyFolder
 from glassformer.study.result import Result
 from glassformer.study.table import table
 from glassformer.train.recipe import load_recipe
-from study.examples import TINY, results_of
+from study.examples import TINY, Here, results_of
 
 OTHER = ("--test", "data.min_length=10", "--test", "data.max-length=12")
 LAYERS = ("--vary", "model.n_layers=1,2")
@@ -31,9 +31,11 @@ def words(*more: str, out: Path | str = "study") -> list[str]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
-    """A study of two depths and two seeds."""
+    """A study of two depths and two seeds, trained in this process; those below that train more start others."""
     out = tmp_path_factory.mktemp("study") / "study"
-    assert main(words(*LAYERS, "--seeds", "2", *OTHER, out=out)) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ablate, "Pool", Here)
+        assert main(words(*LAYERS, "--seeds", "2", *OTHER, out=out)) == 0
     return out
 
 
@@ -219,7 +221,8 @@ def test_new_values_are_added(study, run):
     ]
 
 
-def test_other_test_data_are_scored_without_training(study, run):
+def test_other_test_data_are_scored_without_training(study, run, monkeypatch):
+    monkeypatch.setattr(ablate, "Pool", Here)
     before = {name: text for name, text in files(study / "runs").items() if name.endswith(("metrics.jsonl", "tensors"))}
     assert run(*words(*LAYERS, "--seeds", "1", "--test", "data.test_size=3", out=study)).code == 0
     assert [each.other["n"] for each in results_of(study / "results.jsonl")] == [3, 3]
@@ -247,7 +250,8 @@ def test_dry_run_lists_and_trains_nothing(study, run):
 # --- what fails
 
 
-def test_failing_arm_is_told_and_stops_nobody(run):
+def test_failing_arm_is_told_and_stops_nobody(run, monkeypatch):
+    monkeypatch.setattr(ablate, "Pool", Here)
     answer = run(*words("--vary", "model.max_len=4,40", "--seeds", "1"))
     assert answer.code == 1
     assert "Traceback" not in answer.err

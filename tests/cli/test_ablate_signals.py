@@ -42,7 +42,9 @@ def interrupting(monkeypatch) -> Callable[[signal.Signals, int], None]:
     return when
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_signal_lets_all_arms_save_and_stop(run, interrupting, monkeypatch, number, code):
     monkeypatch.setattr(ablate, "free_processors", lambda: 2)
     interrupting(number, 2)

@@ -246,7 +246,9 @@ def test_naughty_strings_go_through(kind: str, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.skipif(not UDHR.exists(), reason=f"there is no {UDHR}")
-@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "unigram" else ()) for kind in TOKENIZERS]
+)
 def test_many_languages_go_through(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     small(monkeypatch, 3000, longest=100_000)
     found = list(pieces(UDHR))

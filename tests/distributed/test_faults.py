@@ -98,7 +98,9 @@ def test_processes_need_a_device_they_can_share(monkeypatch):
 @pytest.mark.parametrize(
     ("task", "told"),
     [
-        ("dies", "Process 1 of 2 was killed or has fallen silent; the job has ended"),
+        pytest.param(
+            *("dies", "Process 1 of 2 was killed or has fallen silent; the job has ended"), marks=pytest.mark.slow
+        ),
         ("fails", "Process 1 of 2 failed (GlassformerError: The file x.txt is not here.); the job has ended"),
     ],
 )

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.torch import load_file
-from torch import Tensor
 
 from distributed import work as tasks
 from distributed.processes import work
+from distributed.runs import AVERAGED, that_matter
 from glassformer import load
 from glassformer.foundation.launched import Launched
 from glassformer.store.folders import step_folder
@@ -26,7 +26,8 @@ from train.text_examples import book, text_recipe
 def together(tmp_path_factory):
     """What two processes leave that do all the tasks, one after the other."""
     folder = tmp_path_factory.mktemp("two")
-    work(2, folder, "talk", "scores", "gradients", "diverged", "run", "run_averaged", "run_sharded")
+    book(folder)
+    work(2, folder, "talk", "scores", "gradients", "diverged", "run", "run_averaged", "run_sharded_averaged", "text")
     return folder
 
 
@@ -43,13 +44,10 @@ def read(folder: Path, name: str) -> object:
     return json.loads((folder / name).read_text("utf-8"))
 
 
-def that_matter(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """All but the biases of keys.
-
-    Such a bias shifts all scores of a query alike and changes no answer, so its gradient is rounding alone; AdamW moves
-    it as far as any other weight, this way or that.
-    """
-    return {name: each for name, each in weights.items() if not name.endswith(".key.bias")}
+def laid_out(path: Path) -> list[str]:
+    """The names in the header of a safetensors file, as they stand there."""
+    data = path.read_bytes()
+    return list(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]))
 
 
 def test_processes_tell_each_other(together):
@@ -62,7 +60,9 @@ def test_processes_tell_each_other(together):
 
 @pytest.mark.parametrize("name", [f"whole-{name}" for name in tasks.CASES] + [f"sharded-{n}" for n in tasks.SHARDED])
 def test_two_processes_take_the_steps_of_one(together, alone, name):
-    """Weights after three clipped updates, of which the last has one row, and each step's loss, norm and tokens.
+    """Weights after three clipped updates, of which the last has one row, each step's loss, norm and tokens.
+
+    And the average of the weights over the steps, its loss in an evaluation, after which the weights are as they were.
 
     With dropout two processes are one that cuts its batches in two.
     """
@@ -99,7 +99,7 @@ def test_all_stop_where_one_diverges(together):
     assert "at step 1" in read(together, "diverged.1.json")
 
 
-@pytest.mark.parametrize("name", ["run", "run-sharded"])
+@pytest.mark.parametrize("name", ["run", "run-sharded-averaged"])
 def test_a_signal_to_one_stops_all_after_the_same_step(together, name):
     events = read(together, f"{name}.0.json")
     of_another = read(together, f"{name}.1.json")
@@ -109,18 +109,21 @@ def test_a_signal_to_one_stops_all_after_the_same_step(together, name):
 
 
 def test_checkpoints_of_parts_are_those_of_the_whole(together):
-    """Names, shapes and numbers, also those without a dimension."""
+    """Names, shapes and numbers, also those without a dimension; the average, and beside it the last weights.
+
+    The names stand in their order, so that a run and its resume leave the same bytes.
+    """
+    cut, uncut = (step_folder(together / name, 5) for name in ("run-sharded-averaged", "run-averaged"))
     for file in ("model.safetensors", "optimizer.safetensors"):
-        whole, parts = (load_file(step_folder(together / name, 5) / file) for name in ("run", "run-sharded"))
-        assert_close(that_matter(parts), that_matter(whole), 1e-5)
-    files = {path.name for path in step_folder(together / "run-sharded", 5).iterdir()}
-    assert files == {path.name for path in step_folder(together / "run", 5).iterdir()}
+        assert_close(that_matter(load_file(cut / file)), that_matter(load_file(uncut / file)), 1e-5)
+        assert (names := laid_out(cut / file)) == sorted(names)
+    assert {path.name for path in cut.iterdir()} == {path.name for path in uncut.iterdir()}
 
 
-@pytest.mark.parametrize("name", ["run", "run-averaged", "run-sharded"])
+@pytest.mark.parametrize("name", ["run", "run-averaged", "run-sharded-averaged"])
 def test_one_process_goes_on_where_two_stopped(together, tmp_path, name):
     """In float32; the rest of the run sees the same samples, so it ends where one process ends that never stopped."""
-    changes = tasks.AVERAGED if name == "run-averaged" else {}
+    changes = {} if name == "run" else AVERAGED
     whole = start(recipe(training__accumulate=4, **changes), tmp_path / "whole")
     follow(whole)
     session = resume(together / name)
@@ -163,16 +166,14 @@ def test_three_processes_resume_to_the_same_bits(tmp_path, shard):
     assert_same_end(tmp_path / "stopped" / run, tmp_path / "whole" / run)
 
 
-def test_running_text_is_shared_out_too(tmp_path):
+def test_running_text_is_shared_out_too(together, tmp_path):
     """The windows of each step are those of one process, and so is what is learned of them."""
-    path = book(tmp_path)
-    work(2, tmp_path, "text")
-    follow(start(text_recipe(path, model__dropout=0.0), tmp_path / "whole"))
-    ours, theirs = (load(step_folder(tmp_path / name, STEPS)).model.state_dict() for name in ("text", "whole"))
+    follow(start(text_recipe(together / "book.txt", model__dropout=0.0), tmp_path / "whole"))
+    runs = (together / "text", tmp_path / "whole")
+    ours, theirs = (load(step_folder(run, STEPS)).model.state_dict() for run in runs)
     assert_close(that_matter(ours), that_matter(theirs), 1e-3)
     figures, expected = (
-        [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        for name in ("text", "whole")
+        [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()] for run in runs
     )
     assert len(figures) == STEPS + 3
     assert figures == pytest.approx(expected, rel=1e-4)

@@ -12,23 +12,22 @@ import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 
+from distributed import runs
+from distributed.runs import leave, weights_of
 from glassformer.foundation.errors import DivergedError, GlassformerError
 from glassformer.foundation.launched import launched
 from glassformer.store.files import write_text_atomically
+from glassformer.train.average import Average
 from glassformer.train.build import new_model
 from glassformer.train.distributed import Ranks, joined
 from glassformer.train.evaluate import evaluate_model
 from glassformer.train.loop import train_steps
-from glassformer.train.objective import objective_for
+from glassformer.train.objective import loss_of, objective_for
 from glassformer.train.prepare import prepare
 from glassformer.train.schedule import Schedule
-from glassformer.train.session import Session, resume, start
 from glassformer.train.sharded import cut
-from glassformer.train.team import whole
-from train.examples import batch, follow, model, recipe
-from train.text_examples import text_recipe
+from train.examples import batch, model, recipe
 
 UNEVEN = [(3, 5), (1, 1), (6, 2), (2, 8), (7, 7), (1, 9), (4, 3), (5, 1), (2, 2)]
 BATCHES = (UNEVEN, UNEVEN[:4], UNEVEN[:1])
@@ -45,22 +44,25 @@ CASES = {
     "experts": {"feed_forward": "experts", "n_experts": 3, "experts_per_token": 1, "balance_loss": 0.0},
 }
 """Settings of what `trained` trains."""
+MEMORY = 0.7
+"""Of the average that it keeps."""
 SHARDED = ("encoder-decoder", "tied", "accumulated", "grouped", "experts")
-AVERAGED = {"optimizer__average": 0.9}
 LABELLED = {"data__task": "labelled", "data__layout": "label", "training__metric": "accuracy"}
 
 
 def trained(name: str, ranks: Ranks, out: Path, *, shard: bool = False, accumulate: int | None = None) -> None:
-    """Three updates of a small model in float64; the weights afterwards, and the reports."""
+    """Three updates of a small model in float64; the weights afterwards, their average, its loss, and the reports."""
     settings = dict(CASES[name])
     layout, pieces = str(settings.pop("layout", "encoder-decoder")), int(str(settings.pop("accumulate", 1)))
     groups = int(str(settings.pop("recompute", 0)))
     network = model(layout, **settings)
     if shard:
         network = cut(network, ranks, "float32")
-    reports = train_steps(
+    average, batches = Average(network, MEMORY), [batch(layout, lengths, seed) for seed, lengths in enumerate(BATCHES)]
+    figures: list[list[float]] = []
+    for each in train_steps(
         network,
-        [batch(layout, lengths, seed) for seed, lengths in enumerate(BATCHES)],
+        batches,
         torch.optim.SGD(network.parameters(), lr=1.0),
         Schedule("constant", 0.1, 3),
         accumulate=accumulate or pieces,
@@ -68,16 +70,14 @@ def trained(name: str, ranks: Ranks, out: Path, *, shard: bool = False, accumula
         label_smoothing=0.1,
         recompute=groups,
         ranks=ranks,
-    )
-    figures = [[each.loss, each.grad_norm, each.tokens, each.pad_share] for each in reports]
-    kept(f"{'sharded' if shard else 'whole'}-{name}", network, figures, ranks, out)
-
-
-def kept(name: str, network: torch.nn.Module, figures: object, ranks: Ranks, out: Path) -> None:
-    """Leave weights and figures."""
-    weights = {key: whole(each.detach()).clone() for key, each in network.named_parameters()}
-    save_file(weights, out / f"{name}.{ranks.number}.safetensors")
-    write_text_atomically(out / f"{name}.{ranks.number}.json", json.dumps(figures))
+    ):
+        average.update()
+        figures.append([each.loss, each.grad_norm, each.tokens, each.pad_share])
+    kept: dict[str, torch.Tensor] = {}
+    with average.in_place(len(figures)), torch.no_grad():
+        kept |= {f"average/{key}": each for key, each in weights_of(network).items()}
+        figures.append([loss_of(network.eval(), batches[0], objective_for(network)).nll.item()])
+    leave(f"{'sharded' if shard else 'whole'}-{name}", kept | weights_of(network), figures, ranks, out)
 
 
 def talk(ranks: Ranks, out: Path) -> None:
@@ -172,73 +172,6 @@ def scores(ranks: Ranks, out: Path) -> None:
         write_text_atomically(out / f"scored-{name}.{ranks.number}.json", json.dumps(scored(name, ranks, out)))
 
 
-def run_of(out: Path, name: str) -> Path:
-    """The run of a task."""
-    return out / name
-
-
-def followed(session: Session, ranks: Ranks, stop_after: int | None = None) -> list[str]:
-    """A session to its end; asked to stop after a step, which only the last process is."""
-    if ranks.first:
-        events = follow(session, stop_after if ranks.count == 1 else None)
-        return [type(event).__name__ for event in events]
-    events = []
-    for event in session.train():
-        events.append(event)
-        if stop_after == session.step and ranks.number == ranks.count - 1:
-            session.interrupt()
-    return [type(event).__name__ for event in events]
-
-
-def begun(name: str, ranks: Ranks, out: Path, stop_after: int | None, **changes: object) -> None:
-    """A new run, to its end or until the last process is asked to stop."""
-    session = start(recipe(**changes), run_of(out, name), ranks)
-    write_text_atomically(out / f"{name}.{ranks.number}.json", json.dumps(followed(session, ranks, stop_after)))
-
-
-def run(ranks: Ranks, out: Path) -> None:
-    """A run that the last process is asked to stop after step 5."""
-    begun("run", ranks, out, 5)
-
-
-def run_averaged(ranks: Ranks, out: Path) -> None:
-    """The same, with an average of the weights."""
-    begun("run-averaged", ranks, out, 5, **AVERAGED)
-
-
-def run_sharded(ranks: Ranks, out: Path) -> None:
-    """The same, with a model that is cut."""
-    begun("run-sharded", ranks, out, 5, distributed__shard=True)
-
-
-def run_through(ranks: Ranks, out: Path) -> None:
-    """A run to its end."""
-    begun("run", ranks, out, None)
-
-
-def run_sharded_through(ranks: Ranks, out: Path) -> None:
-    """The same, with a model that is cut."""
-    begun("run-sharded", ranks, out, None, distributed__shard=True)
-
-
-def text(ranks: Ranks, out: Path) -> None:
-    """A run on running text, to its end; each process makes the token file, or finds that of the other."""
-    session = start(text_recipe(out / "book.txt", model__dropout=0.0), run_of(out, "text"), ranks)
-    write_text_atomically(out / f"text.{ranks.number}.json", json.dumps(followed(session, ranks)))
-
-
-def go_on(ranks: Ranks, out: Path) -> None:
-    """The rest of each run that lies there."""
-    for name in sorted(each.parent.name for each in out.glob("run*/recipe.toml")):
-        followed(resume(run_of(out, name), ranks=ranks), ranks)
-
-
-def three_more(ranks: Ranks, out: Path) -> None:
-    """Three more steps of the run that lies there."""
-    session = resume(run_of(out, "run"), ranks=ranks)
-    followed(session, ranks, session.step + 3)
-
-
 def dies(ranks: Ranks, out: Path) -> None:
     """The last process is gone in the middle of an update."""
 
@@ -267,13 +200,7 @@ def sleeps(ranks: Ranks, out: Path) -> None:
     ranks.barrier()
 
 
-TASKS = {
-    each.__name__: each
-    for each in (
-        *(talk, scores, gradients, diverged, run, run_averaged, run_sharded, run_through, run_sharded_through),
-        *(text, go_on, three_more, dies, fails, sleeps),
-    )
-}
+TASKS = {each.__name__: each for each in (talk, scores, gradients, diverged, dies, fails, sleeps, *runs.TASKS)}
 
 
 def main() -> int:

@@ -7,11 +7,11 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from glassformer import Transformer, generate, observe, recompute
+from glassformer import ATTEND, Transformer, generate, observe, recompute
 from glassformer.foundation.errors import ConfigError
 from glassformer.train.loop import seeded
 from glassformer.train.objective import loss_of, objective_for
-from specimens import SHAPES, model, tokens
+from specimens import ENDS, FORWARD_ONLY, INSIDES, ORDERS, PATTERNS, RULES, SHAPES, model, tokens
 from train.examples import assert_same, batch, gradients
 
 CPU = torch.device("cpu")
@@ -29,6 +29,12 @@ VARIANTS = [
     {"window": 2, "attention": "sparse"},
     {"attention": "sdpa"},
 ]
+REGISTERED = [
+    *ORDERS,
+    *({"attention": name} for name in ATTEND["softmax"] if name not in FORWARD_ONLY),
+    *(*INSIDES, *ENDS, *RULES, *PATTERNS),
+]
+"""All that there is; each with dropout."""
 
 
 def trained(shape: str, groups: int, *, dtype: torch.dtype = torch.float64, narrow: bool = False, **settings: object):
@@ -49,6 +55,15 @@ def trained(shape: str, groups: int, *, dtype: torch.dtype = torch.float64, narr
 @pytest.mark.parametrize("settings", VARIANTS, ids=lambda each: "-".join(map(str, each.values())) or "plain")
 def test_gradients_are_the_same_bits(shape, settings):
     assert_same(trained(shape, 2, **settings), trained(shape, 0, **settings))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("number", range(len(REGISTERED)))
+def test_gradients_are_the_same_bits_whatever_is_registered(shape, number):
+    whole = trained(shape, 0, **REGISTERED[number])
+    for groups in (1, 2, 3):
+        assert_same(trained(shape, groups, **REGISTERED[number]), whole)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
+from contextlib import redirect_stderr
 from pathlib import Path
+from tempfile import TemporaryFile
 
+from glassformer.cli import arm
+from glassformer.foundation.errors import GlassformerError
+from glassformer.study.pool import Begun, Ended, Pool, Told
 from glassformer.study.result import Result, result_from
 
 TINY = (
@@ -37,6 +43,26 @@ def result(values: dict[str, object], seed: int, score: float = 0.5, **changes: 
 def results_of(path: Path) -> list[Result]:
     """The lines of a results.jsonl."""
     return [result_from(json.loads(line), str(path)) for line in path.read_text("utf-8").splitlines()]
+
+
+class Here(Pool):
+    """Does what the processes of a study would do in this one, in turn, without loading torch anew for each."""
+
+    def run(self) -> Generator[Begun | Told | Ended]:
+        """What happens, until all have ended."""
+        for task in self.waiting:
+            yield Begun(task)
+            task.log.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile("w+", encoding="utf-8") as told, task.log.open("a", encoding="utf-8") as log:
+                try:
+                    with redirect_stderr(log):
+                        code = arm.work(json.loads(task.message), told)
+                except GlassformerError as error:
+                    print(error, file=log)
+                    code = error.exit_code
+                told.seek(0)
+                yield from (Told(task, line) for line in told.read().splitlines())
+            yield Ended(task, code)
 
 
 def grid(**changes: object) -> list[Result]:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from hashlib import sha256
+from itertools import islice
 from math import isclose
 from pathlib import Path
 
@@ -73,12 +75,13 @@ def recipes() -> list[str]:
     return [name for name in known_recipes() if name in (*FED, *WRITTEN) or load_recipe(name).data.task not in FILES]
 
 
-def losses(name: str) -> list[float]:
-    """The loss of each of a few steps, as the recipe has them but for `FEW`, in float64."""
+def losses(name: str, steps: int = STEPS) -> list[float]:
+    """The loss of each of the first steps, as the recipe has them but for `FEW`, in float64."""
     with tempfile.TemporaryDirectory() as folder:
         session = start(override(load_recipe(name), FEW | data_of(name, Path(folder))), Path(folder, "run"))
         session.model.double()  # the same weights, in numbers that all processors add up nearly alike
-        return [event.loss for event in session.train() if isinstance(event, Progress)]
+        with closing(session.train()) as events:
+            return [*islice((event.loss for event in events if isinstance(event, Progress)), steps)]
 
 
 def data_of(name: str, folder: Path) -> dict[str, object]:

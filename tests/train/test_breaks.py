@@ -102,12 +102,13 @@ def test_recipe_keeps_it(tmp_path):
 @pytest.mark.parametrize("name", TOKENS)
 def test_broken_run_is_told_of_resumed_and_used(name, tmp_path):
     whole = tmp_path / "whole"
-    first, *_, last = follow(start(broken(name, checkpoint__every=1, training__label_smoothing=0.0), whole))
+    short = {"training__steps": 5, "training__evaluate_every": 2, "checkpoint__every": 2}
+    first, *_, last = follow(start(broken(name, training__label_smoothing=0.0, **short), whole))
     [note] = [each for each in first.notes if each.startswith("broken on purpose")]
     assert note == f"broken on purpose ({name}): {BREAKS[name].what} Watch: {BREAKS[name].symptom}"
     assert note in (whole / "log.txt").read_text("utf-8")
 
-    run = killed_after(whole, 5, tmp_path / "run")
+    run = killed_after(whole, 2, tmp_path / "run")
     events = follow(resume(run))
     assert note in events[0].notes
     if name == RANDOM:

@@ -10,6 +10,7 @@ import pytest
 from train.golden import FED, STEPS, TOLERANCE, arithmetic, conditions, data_of, differing, losses, recipes
 
 RECORDED, *LINES = Path(__file__).with_name("golden.txt").read_text("utf-8").splitlines()
+LARGE = ("denoise", "lm", "mlm", "spell", "sort")
 GOLDEN = {name: [float.fromhex(loss) for loss in line] for name, *line in map(str.split, LINES)}
 
 
@@ -19,15 +20,21 @@ def test_every_recipe_that_can_be_fed_has_its_losses():
     assert {len(line) for line in GOLDEN.values()} == {STEPS}
 
 
-@pytest.mark.parametrize("name", recipes())
-def test_losses_are_golden(name):
+def cases() -> list[object]:
+    """Each recipe; of the large ones the first steps in the push tier."""
+    few = [pytest.param(name, 6 if name in LARGE else STEPS, id=name) for name in recipes()]
+    return few + [pytest.param(name, STEPS, marks=pytest.mark.slow, id=f"{name}-whole") for name in LARGE]
+
+
+@pytest.mark.parametrize(("name", "steps"), cases())
+def test_losses_are_golden(name, steps):
     here = conditions()
     how = (
         "bit for bit" if here == RECORDED else f"to {TOLERANCE}, as golden.txt is of {RECORDED!r} and this is {here!r}"
     )
     print(f"compared {how}")
-    found = losses(name)
-    wrong = differing(found, GOLDEN[name], exact=here == RECORDED)
+    found = losses(name, steps)
+    wrong = differing(found, GOLDEN[name][:steps], exact=here == RECORDED)
     assert not wrong, (
         f"{name}, compared {how}: another loss at step {wrong[0]} ({found[wrong[0] - 1 : wrong[0]]}); the model, its "
         "first weights, its data, their order or its training changed; if that is meant, see golden.py"

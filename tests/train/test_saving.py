@@ -91,18 +91,29 @@ def test_training_goes_on_while_the_disk_is_slow(tmp_path, monkeypatch):
 
 
 def test_one_at_a_time_and_each_is_told_when_it_is_there(tmp_path, monkeypatch):
+    """The first write lasts until someone waits for it, which the second save must do."""
     under_way: list[int] = []
+    waited_for = Signal()
 
     def write(folder: Path, snapshot):
         assert not under_way
         under_way.append(1)
+        assert waited_for.wait(60)
         written = write_snapshot(folder, snapshot)
         under_way.clear()
         return written
 
     monkeypatch.setattr(saving, "write_snapshot", write)
-    told = []
-    for event in start(recipe(checkpoint__every=1, checkpoint__background=True), tmp_path / "run").train():
+    session, told = start(recipe(checkpoint__every=1, checkpoint__background=True), tmp_path / "run"), []
+    close = session.saver.close
+
+    def closing() -> None:
+        if session.saver._thread is not None:
+            waited_for.set()
+        close()
+
+    monkeypatch.setattr(session.saver, "close", closing)
+    for event in session.train():
         if isinstance(event, Saved):
             assert event.path.is_dir()
             told.append(event.step)

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from glassformer.foundation.errors import CheckpointError
 from glassformer.train.optimizer import NamedState
+from glassformer.train.sharded import local, put_back
+from glassformer.train.team import is_sharded
 
 SUM, LAST = "average", "last"
 """What a checkpoint keeps of each parameter, beside the average that stands in its model."""
@@ -19,7 +21,8 @@ class Average:
     """sum <- memory sum + (1 - memory) weights after each step; the average is sum / (1 - memory^steps).
 
     An exponential moving average (Polyak and Juditsky 1992 for the plain mean), free of its beginning as Adam's
-    moments are (Kingma and Ba 2015, algorithm 1). It smooths out what the last batches happened to say.
+    moments are (Kingma and Ba 2015, algorithm 1). It smooths out what the last batches happened to say. Of a model that
+    is cut over several processes each averages the parts that it has.
     """
 
     def __init__(self, model: nn.Module, memory: float) -> None:
@@ -31,7 +34,7 @@ class Average:
     def update(self) -> None:
         """Take in the weights after a step."""
         for name, parameter in self.model.named_parameters():
-            self._sum(name, parameter).lerp_(parameter, 1 - self.memory)
+            local(self._sum(name, parameter)).lerp_(local(parameter), 1 - self.memory)
 
     @contextmanager
     def in_place(self, steps: int) -> Generator[None]:
@@ -47,6 +50,8 @@ class Average:
         try:
             yield
         finally:
+            if any(is_sharded(each) for each in own.values()):
+                put_back(self.model)  # what a forward in between gathered is no part
             put(self.model, own)
 
     def state(self) -> NamedState:
@@ -78,7 +83,7 @@ class Average:
 
 def merged(one: NamedState, other: NamedState) -> NamedState:
     """What either keeps of each parameter."""
-    return {name: {**one.get(name, {}), **other.get(name, {})} for name in one.keys() | other.keys()}
+    return {name: {**one.get(name, {}), **other.get(name, {})} for name in {**one, **other}}
 
 
 def averaged(average: Average | None, steps: int) -> AbstractContextManager[None]:

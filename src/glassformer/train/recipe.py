@@ -84,11 +84,10 @@ class Recipe:
                 f"distributed.shard cuts each matrix over the processes, and optimizer.name={self.optimizer.name!r} "
                 "needs them whole. Try optimizer.name='adamw', or distributed.shard=False."
             )
-        if self.distributed.shard and (self.optimizer.average or self.training.precision == "float16"):
+        if self.distributed.shard and self.training.precision == "float16":
             raise ConfigError(
-                "distributed.shard does not go with an average of the weights (optimizer.average) or with float16, "
-                "both of which need them whole. Try optimizer.average=0 and training.precision='bfloat16', or "
-                "distributed.shard=False."
+                "distributed.shard does not go with float16, whose scale of the loss needs the gradients whole. Try "
+                "training.precision='bfloat16', or distributed.shard=False."
             )
         if self.data.layout == "encoder":
             self._check_blanks()

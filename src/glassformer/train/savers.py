@@ -9,7 +9,7 @@ import torch
 
 from glassformer.model.transformer import Transformer
 from glassformer.store.folders import step_folder
-from glassformer.train.average import Average
+from glassformer.train.average import Average, averaged, merged
 from glassformer.train.distributed import Ranks
 from glassformer.train.events import Saved, Unsaved
 from glassformer.train.optimizer import optimizer_state
@@ -33,9 +33,10 @@ class ShardedSaver(Saver):
         model: Transformer,
         optimizer: torch.optim.Optimizer,
         best: int | None,
+        average: Average | None,
         ranks: Ranks,
     ) -> None:
-        super().__init__(run, prepared, model, optimizer, best)
+        super().__init__(run, prepared, model, optimizer, best, average)
         self.ranks = ranks
 
     def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
@@ -43,8 +44,11 @@ class ShardedSaver(Saver):
         folder = step_folder(self.run, standing.step)
         put_back(self.model)
         notes = self._recipe_again() if self.ranks.first else ()
-        moments, tokenizers = optimizer_state(self.optimizer, self.model), self.prepared.tokenizers
-        save_sharded(folder, self.model, tokenizers, self.ranks, optimizer=moments, state=standing.to_state())
+        kept, tokenizers = optimizer_state(self.optimizer, self.model), self.prepared.tokenizers
+        if self.average:
+            kept = merged(kept, self.average.state())
+        with averaged(self.average, standing.step):
+            save_sharded(folder, self.model, tokenizers, self.ranks, optimizer=kept, state=standing.to_state())
         if standing.step == standing.best.step:
             self.kept_best = standing.step
         if self.ranks.first:
@@ -71,5 +75,5 @@ def saver_of(
 ) -> Saver:
     """Who writes the checkpoints of a run, seen from this process."""
     if is_sharded(next(model.parameters())):
-        return ShardedSaver(run, prepared, model, optimizer, best, ranks)
+        return ShardedSaver(run, prepared, model, optimizer, best, average, ranks)
     return (Saver if ranks.first else Bystander)(run, prepared, model, optimizer, best, average)

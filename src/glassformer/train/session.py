@@ -135,10 +135,10 @@ def _again(
     notes += [*chosen(model, prepared), *_unlocked(lock)]
     model = _cut(model, recipe, ranks)
     session = Session(run, prepared, model, notes, lock, now, save_first=bool(changed or others), ranks=ranks)
-    saved = load_optimizer(folder, device=device)
+    saved = parts_of(load_optimizer(folder, device=device), model)
     if session.average:
         saved = session.average.restore(saved)
-    load_optimizer_state(session.optimizer, model, parts_of(saved, model))
+    load_optimizer_state(session.optimizer, model, saved)
     if changed and ranks.first:
         write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
     ranks.barrier()  # before the first process saves, all have read

@@ -125,8 +125,9 @@ def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> N
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.state_dict_saver import save
 
-    parts = path.with_suffix(".parts")
-    writer = HuggingFaceStorageWriter(str(parts), save_distributed=True, enable_consolidation=True)
+    parts, one_file = path.with_suffix(".parts"), dict.fromkeys(sorted(tensors), 1)
+    # Told the names, torch lays them out in this order; else in one that differs between a run and its resume.
+    writer = HuggingFaceStorageWriter(str(parts), one_file, save_distributed=True, enable_consolidation=True)
     save(dict(tensors), storage_writer=writer)
     if ranks.first:
         write_scalars(parts / JOINED, {name: each for name, each in tensors.items() if each.ndim == 0})
