@@ -75,6 +75,22 @@ def test_two_processes_take_the_steps_of_one(together, alone, name):
     assert reports == read(together, f"{name}.1.json")
 
 
+@pytest.mark.slow
+def test_three_processes_take_the_steps_of_one(alone, tmp_path):
+    """As above; the last update has one row, so that two of the three have none. Dropout is another one in thirds."""
+    work(3, tmp_path, "gradients")
+    whole, cut = (sorted({*names} - {"dropout"}) for names in (tasks.CASES, tasks.SHARDED))
+    assert whole
+    assert cut
+    for name, kind in [(name, "whole") for name in whole] + [(name, "sharded") for name in cut]:
+        ours = [load_file(tmp_path / f"{kind}-{name}.{number}.safetensors") for number in range(3)]
+        assert_close(ours[0], load_file(alone / f"whole-{name}.0.safetensors"))
+        assert_same(ours[0], ours[1])
+        assert_same(ours[0], ours[2])
+        theirs = read(alone, f"whole-{name}.0.json")
+        assert read(tmp_path, f"{kind}-{name}.0.json") == [pytest.approx(each, rel=1e-12) for each in theirs]
+
+
 @pytest.mark.parametrize("name", tasks.SCORED)
 def test_two_processes_score_as_one(together, tmp_path, name):
     """To the last bit, in float32: figures, outputs in their order, tables."""
