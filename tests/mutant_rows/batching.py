@@ -38,7 +38,7 @@ ROWS: list[Mutant] = [
     Mutant("texts of a request share their numbers", "decode/batching.py", "request.first + row.text", "request.first",
         f"{TESTS}::test_drawn_rows_too[decoder]"),
     Mutant("whoever fits overtakes", "decode/batching.py",
-        "                    break\n                admitted", "                    rows -= request.n\n                    break\n                admitted",
+        "                    break\n", "                    self.waiting.rotate(-1)\n                    break\n",
         f"{TESTS}::test_room_is_rows_times_the_longest"),
     Mutant("cancelled while it waits, written all the same", "decode/batching.py",
         "if not self.waiting[0].over:", "if True:", f"{TESTS}::test_a_cancelled_request_leaves_and_the_next_one_enters"),

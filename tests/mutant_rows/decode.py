@@ -91,7 +91,7 @@ ROWS: list[Mutant] = [
     Mutant("the beginning of a stop text is told", "decode/stream.py",
         "- (0 if last else begun(text[self._told :], self.stops))", "- 0", f"{STREAM}::test_stop_texts"),
     Mutant("what was held back is lost at the end", "decode/stream.py",
-        "                text += stream.end()\n", "", f"{STREAM}::test_texts_of_rows"),
+        "            text += self.end()\n", "            pass\n", f"{STREAM}::test_texts_of_rows"),
     Mutant("a row that stopped goes on", "decode/stream.py",
         "stop=lambda row, _: streams[row].stopped", "stop=None",
         f"{STREAM}::test_a_row_that_stopped_is_written_no_further"),
