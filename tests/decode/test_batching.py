@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from glassformer.data.vocabulary import BOS, EOS
-from glassformer.decode.batching import Engine, Limits
+from glassformer.decode.batching import Engine
 from glassformer.decode.context import Context
 from glassformer.decode.draw import chooser
 from glassformer.decode.generate import generate, greedy
 from glassformer.decode.penalties import logit_bias
-from glassformer.decode.requests import Request
+from glassformer.decode.requests import Limits, Request
 from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import BusyError, ConfigError, DataError
 from glassformer.parts import POSITIONS
@@ -157,6 +157,19 @@ def test_a_prefix_is_read_both_ways():
         assert [each.id for each in got if each.ticket is ticket] == [step.tokens[0] for step in steps]
 
 
+@pytest.mark.parametrize(("positions", "prefix"), [("rotary", False), ("learned", True)])
+def test_a_text_longer_than_its_context_goes_on_from_its_end(positions, prefix):
+    made, context = model("decoder", positions=positions, max_len=9), {"max_context": 9, "drop": 3}
+    engine = Engine(made, Limits(rows=3), prefix=prefix, **context)
+    requests = [Request(ids(n), max_new_tokens=random.randint(8, 16), first=n) for n in (2, 7, 9, 12)]
+    got = served(engine, requests, [0, 0, 3, 4])
+    for request in requests:
+        steps = generate(
+            made, prompts=[request.prompt], max_new_tokens=request.max_new_tokens, prefix=prefix, **context
+        )
+        assert got[request.first] == [step.tokens[0] for step in steps]
+
+
 def test_a_cancelled_request_leaves_and_the_next_one_enters():
     engine = engine_of(Limits(rows=2), head_bias=True)
     engine.model.head.bias.data[EOS] = -1e3
@@ -240,14 +253,14 @@ def test_a_row_for_which_all_is_forbidden_fails_alone():
 
 def test_a_request_that_cannot_be_read_fails_alone(monkeypatch):
     engine, bad = engine_of(), [7, 7, 7]
-    read = engine._read_prompts
+    read = engine._read_together
 
-    def breaks(requests):
-        if any(request.prompt == bad for request in requests):
+    def breaks(group):
+        if any(passage.ids == bad for passage in group):
             raise RuntimeError("no")
-        return read(requests)
+        return read(group)
 
-    monkeypatch.setattr(engine, "_read_prompts", breaks)
+    monkeypatch.setattr(engine, "_read_together", breaks)
     wrong, right = engine.submit(Request(bad)), engine.submit(Request([8, 9], max_new_tokens=3))
     got = run_dry(engine)
     assert [str(each.error) for each in got if each.ticket is wrong] == ["no"]

@@ -6,67 +6,43 @@ Orca (Yu et al. 2022, section 3.1, iteration-level scheduling) decides at each s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import torch
 
 from glassformer.data.rows import pad
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.context import Choose, Context
-from glassformer.decode.generate import check_writes
-from glassformer.decode.requests import FAILED, Request, Ticket, Written, check_request, with_likely
+from glassformer.decode.generate import begin_of, check_context, check_writes
+from glassformer.decode.requests import Limits, Request, Ticket, Written, check_request
+from glassformer.decode.rows import Passage, Row, failure, with_likely
 from glassformer.decode.stream import ENDED, LIMITED
 from glassformer.foundation.errors import BusyError, ConfigError
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.foundation.typed import is_of
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
-
-
-@dataclass(eq=False)
-class Row:
-    """One text that is being written."""
-
-    ticket: Ticket
-    text: int
-    written: list[int] = field(default_factory=list[int])
-
-    @property
-    def over(self) -> bool:
-        """Whether it ended, or nobody wants more of it."""
-        return self.text in self.ticket.ended
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much an engine takes at a time. Errors: `ConfigError`."""
-
-    rows: int = 32
-    """Texts written together."""
-    tokens: int = 65_536
-    """Rows times the longest of them: the room for keys and values, in tokens of each layer."""
-    waiting: int = 256
-    """Requests that wait for room."""
-    reading: int = 4_096
-    """Tokens of prompts read in one step, padding included; one prompt alone may have more."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not is_of(value, (int,)) or value < 1:
-                raise ConfigError(f"{name} must be a whole number from 1 on; got {value!r:.40}. Try {name}=32.")
 
 
 class Engine:
     """Writes what was asked for, a token a step for each row; each row gets what it would get alone.
 
-    One thread steps; `submit` and `cancel` may be called from one other. `prefix`: the tokens of a prompt read one
-    another both ways, as in `generate`.
+    One thread steps; `submit` and `cancel` may be called from one other. `eos`, `prefix`, `max_context` and `drop` are
+    those of `generate`.
     """
 
-    def __init__(self, model: Transformer, limits: Limits | None = None, *, eos: int = EOS, prefix: bool = False):
+    def __init__(
+        self,
+        model: Transformer,
+        limits: Limits | None = None,
+        *,
+        eos: int = EOS,
+        prefix: bool = False,
+        max_context: int | None = None,
+        drop: int = 1,
+    ) -> None:
         check_writes(model)
+        check_context(model, max_context, drop)
         self.model, self.limits, self.eos, self.prefix = model.eval(), limits or Limits(), eos, prefix
+        self.max_context, self.drop = max_context, drop
         self.device = next(model.parameters()).device
         self.waiting: deque[Ticket] = deque()
         self.rows: list[Row] = []
@@ -82,14 +58,15 @@ class Engine:
 
         Errors: `ConfigError` and `DataError` for what cannot be written, `BusyError` where too many wait.
         """
-        check_request(self.model, request)
+        columns = self._columns(request)
+        check_request(self.model, request, columns)
         if request.n > self.limits.rows:
             raise ConfigError(
                 f"At most {self.limits.rows} texts are written together; got n={request.n}. Ask for fewer."
             )
-        if request.n * request.columns > self.limits.tokens:
+        if request.n * columns > self.limits.tokens:
             raise ConfigError(
-                f"There is room for {self.limits.tokens} tokens; got n={request.n} texts of {request.columns}, prompt "
+                f"There is room for {self.limits.tokens} tokens; got n={request.n} texts of {columns}, prompt "
                 "included. Ask for fewer or for shorter ones."
             )
         if len(self.waiting) >= self.limits.waiting:
@@ -107,33 +84,46 @@ class Engine:
         A request that cannot be read fails alone. Where a step of all rows fails (memory ran out, say), all of them
         fail, those that came in included, and the next ones begin anew.
         """
-        self._leave()
-        entering = self._admitted()
+        passages = [*self._leave(), *(Passage.of(ticket, self._first(ticket.request)) for ticket in self._admitted())]
         try:
             with torch.no_grad():
-                written = self._advance(entering)
+                written = self._advance(passages)
         except Exception as error:
-            seated = {row.ticket for row in self.rows}
-            self.rows += [row for ticket in entering if ticket not in seated for row in rows_of(ticket)]
-            written = [failure(row, error) for row in self.rows]
+            seated = {*self.rows}
+            lost = [*self.rows, *(row for each in passages for row in each.rows if row not in seated)]
+            written = [failure(row, error) for row in lost]
             self.rows, self._slots = [], self.model.new_slots(self.limits.rows)
         for each in written:
             if each.end:
                 each.ticket.ended.add(each.text)
         return written
 
-    def _advance(self, entering: list[Ticket]) -> list[Written]:
+    def _advance(self, passages: list[Passage]) -> list[Written]:
         failed: list[Written] = []
         logits = [self._go_on()] if self.rows else []
-        for group in self._groups(entering):
+        for group in self._groups(passages):
             logits += self._read(group, failed)
         return failed + (self._write(torch.cat(logits)) if logits else [])
 
-    def _leave(self) -> None:
-        gone = {place for place, row in enumerate(self.rows) if row.over}
+    def _leave(self) -> list[Passage]:
+        """Rows that ended leave; so do those whose context is full, to be read anew from further on."""
+        rolling = [row for row in self.rows if not row.over and row.begin != self._begin(row)]
+        gone = {place for place, row in enumerate(self.rows) if row.over or row in rolling}
         if gone:
             order = self._slots.leave(gone)
             self.rows = [self.rows[place] for place in order]
+        return [Passage.again(row, self._begin(row)) for row in rolling]
+
+    def _begin(self, row: Row) -> int:
+        return begin_of(len(row.ticket.request.prompt) + len(row.written), self.max_context, self.drop)
+
+    def _first(self, request: Request) -> int:
+        return begin_of(len(request.prompt), self.max_context, self.drop)
+
+    def _columns(self, request: Request) -> int:
+        """The most tokens that one of its rows reads at a time; the last one written is read no more."""
+        columns = len(request.prompt) + request.max_new_tokens - 1
+        return columns if self.max_context is None else min(columns, self.max_context)
 
     def _go_on(self) -> Float[Tensor, "B V"]:
         """The logits behind the newest token of each row."""
@@ -151,11 +141,11 @@ class Engine:
     def _admitted(self) -> list[Ticket]:
         """Who comes in now: the first of those that wait, as long as there is room. Nobody is overtaken."""
         rows = len(self.rows)
-        columns = max((row.ticket.request.columns for row in self.rows), default=0)
+        columns = max((self._columns(row.ticket.request) for row in self.rows), default=0)
         admitted: list[Ticket] = []
         while self.waiting:
             request = self.waiting[0].request
-            columns = max(columns, request.columns)
+            columns = max(columns, self._columns(request))
             if not self.waiting[0].over:
                 rows += request.n
                 if rows > self.limits.rows or rows * columns > self.limits.tokens:
@@ -164,55 +154,54 @@ class Engine:
             self.waiting.popleft()
         return admitted
 
-    def _groups(self, tickets: list[Ticket]) -> list[list[Ticket]]:
-        """Tickets whose prompts are read together, padding included no more than the limit."""
-        groups: list[list[Ticket]] = []
-        for ticket in tickets:
-            longest = max(len(each.request.prompt) for each in [*(groups[-1] if groups else []), ticket])
+    def _groups(self, passages: list[Passage]) -> list[list[Passage]]:
+        """Passages that are read together, padding included no more than the limit."""
+        groups: list[list[Passage]] = []
+        for passage in passages:
+            longest = max(len(each.ids) for each in [*(groups[-1] if groups else []), passage])
             if groups and (len(groups[-1]) + 1) * longest <= self.limits.reading:
-                groups[-1].append(ticket)
+                groups[-1].append(passage)
             else:
-                groups.append([ticket])
+                groups.append([passage])
         return groups
 
-    def _read(self, group: list[Ticket], failed: list[Written]) -> list[Float[Tensor, "B V"]]:
-        """The logits behind each prompt, once for each text, which then has a slot with what was read of its prompt."""
-        requests = [ticket.request for ticket in group]
+    def _read(self, group: list[Passage], failed: list[Written]) -> list[Float[Tensor, "B V"]]:
+        """The logits behind each passage, once for each of its rows, which then has a slot with what was read."""
         try:
-            cache, logits = self._read_prompts(requests)
+            cache, logits = self._read_together(group)
         except Exception as error:
             if len(group) > 1:
-                return [each for ticket in group for each in self._read([ticket], failed)]
-            failed += [failure(row, error) for row in rows_of(group[0])]
+                return [each for passage in group for each in self._read([passage], failed)]
+            failed += [failure(row, error) for row in group[0].rows]
             return []
-        self.rows += [row for ticket in group for row in rows_of(ticket)]
-        rows = [place for place, request in enumerate(requests) for _ in range(request.n)]
+        self.rows += [row for passage in group for row in passage.rows]
+        places = [place for place, passage in enumerate(group) for _ in passage.rows]
         self._slots.take(
             cache,
-            rows,
-            [len(requests[row].prompt) for row in rows],
-            max(row.ticket.request.columns for row in self.rows),
-            [len(source) + 1 for row in rows if (source := requests[row].source) is not None],
+            places,
+            [len(group[place].ids) for place in places],
+            max(self._columns(row.ticket.request) for row in self.rows),
+            [len(source) + 1 for place in places if (source := group[place].source) is not None],
         )
-        return [logits[torch.tensor(rows, device=self.device)]]
+        return [logits[torch.tensor(places, device=self.device)]]
 
-    def _read_prompts(self, requests: Sequence[Request]) -> tuple[Cache, Float[Tensor, "B V"]]:
-        """The prompts, padded on the right, in one forward: what was read of them, and the logits behind each."""
-        tokens, keep = pad([request.prompt for request in requests])
-        lengths = torch.tensor([len(request.prompt) for request in requests], device=self.device)
+    def _read_together(self, group: list[Passage]) -> tuple[Cache, Float[Tensor, "B V"]]:
+        """Passages, padded on the right, in one forward: what was read of them, and the logits behind each."""
+        tokens, keep = pad([passage.ids for passage in group])
+        lengths = torch.tensor([len(passage.ids) for passage in group], device=self.device)
         cache = self.model.new_cache()
         hidden = self.model.hidden(
             tokens.to(self.device),
             keep=None if keep is None else keep.to(self.device),
-            prefix=lengths if self.prefix else None,
+            prefix=torch.tensor([each.both_ways for each in group], device=self.device) if self.prefix else None,
             cache=cache,
-            **self._encoded(requests),
+            **self._encoded(group),
         )
-        return cache, self.model.head(hidden[torch.arange(len(requests), device=self.device), lengths - 1])
+        return cache, self.model.head(hidden[torch.arange(len(group), device=self.device), lengths - 1])
 
-    def _encoded(self, requests: Sequence[Request]) -> dict[str, Tensor | None]:
+    def _encoded(self, group: list[Passage]) -> dict[str, Tensor | None]:
         """The memories of the sources, where the model reads any."""
-        sources = [[*request.source, EOS] for request in requests if request.source is not None]
+        sources = [[*passage.source, EOS] for passage in group if passage.source is not None]
         if not sources:
             return {}
         source, keep = pad(sources)
@@ -251,13 +240,3 @@ class Engine:
             limited = LIMITED if len(row.written) >= request.max_new_tokens else ""
             written.append(Written(row.ticket, row.text, id, ENDED if id == self.eos else limited))
         return written
-
-
-def rows_of(ticket: Ticket) -> list[Row]:
-    """A row for each text of a request."""
-    return [Row(ticket, text) for text in range(ticket.request.n)]
-
-
-def failure(row: Row, error: Exception) -> Written:
-    """What is told of a row that an error ended."""
-    return Written(row.ticket, row.text, -1, FAILED, error=error)

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import torch
-
 from glassformer.data.rows import check_ids
 from glassformer.data.vocabulary import BOS
 from glassformer.decode.context import Choose
 from glassformer.decode.generate import check_sources, greedy
 from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.shapes import Float, Tensor
 from glassformer.foundation.typed import is_of
 from glassformer.model.transformer import Transformer
 
@@ -41,11 +38,6 @@ class Request:
     """How many likeliest tokens are told with each one that is written; none: not even its own probability."""
     tag: object = None
     """Whatever the caller knows the request by."""
-
-    @property
-    def columns(self) -> int:
-        """The most tokens that one of its rows reads: the last one written is read no more."""
-        return len(self.prompt) + self.max_new_tokens - 1
 
 
 @dataclass(eq=False)
@@ -83,8 +75,27 @@ class Written(NamedTuple):
     error: Exception | None = None
 
 
-def check_request(model: Transformer, request: Request) -> None:
-    """Refuse what the model cannot write. Errors: `ConfigError`, `DataError`."""
+@dataclass(frozen=True)
+class Limits:
+    """How much an engine takes at a time. Errors: `ConfigError`."""
+
+    rows: int = 32
+    """Texts written together."""
+    tokens: int = 65_536
+    """Rows times the longest of them: the room for keys and values, in tokens of each layer."""
+    waiting: int = 256
+    """Requests that wait for room."""
+    reading: int = 4_096
+    """Tokens of prompts read in one step, padding included; one prompt alone may have more."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not is_of(value, (int,)) or value < 1:
+                raise ConfigError(f"{name} must be a whole number from 1 on; got {value!r:.40}. Try {name}=32.")
+
+
+def check_request(model: Transformer, request: Request, columns: int) -> None:
+    """Refuse what the model cannot write; `columns` are read at a time. Errors: `ConfigError`, `DataError`."""
     check_counts(request)
     if (request.source is None) == (model.encoder is not None and model.decoder is not None):
         raise ConfigError("An encoder-decoder answers a source, a model of one stack has none; give source or prompt.")
@@ -92,7 +103,7 @@ def check_request(model: Transformer, request: Request) -> None:
         raise DataError("A prompt needs at least one token; got none. Begin it with BOS.")
     check_ids([request.prompt], model.config.vocab_size or 0, "prompt")
     longest = model.config.stack.max_len
-    if longest is not None and request.columns > longest:
+    if longest is not None and columns > longest:
         raise DataError(
             f"Prompt and text may have {longest + 1} tokens together (max_len={longest}; the last is read no more); "
             f"got {len(request.prompt)} and {request.max_new_tokens}. Shorten the prompt, or ask for fewer."
@@ -116,19 +127,3 @@ def check_counts(request: Request) -> None:
             raise ConfigError(f"{name} must be a whole number from {least} on; got {value!r:.40}. Try {name}=1.")
     if request.logprobs is not None and (not is_of(request.logprobs, (int,)) or request.logprobs < 0):
         raise ConfigError(f"logprobs must be a whole number from 0 on, or None; got {request.logprobs!r:.40}. Try 5.")
-
-
-def with_likely(written: list[Written], logits: Float[Tensor, "B V"]) -> list[Written]:
-    """The same, with what the model gave each token where its request asks for it; row i of the logits is its own."""
-    asked = {i: each.ticket.request.logprobs for i, each in enumerate(written) if each.error is None}
-    places = [i for i, k in asked.items() if k is not None]
-    if not places:
-        return written
-    wide = logits[torch.tensor(places, device=logits.device)].to(torch.promote_types(logits.dtype, torch.float32))
-    log_p = wide.log_softmax(-1)
-    top = log_p.topk(min(max(asked[i] or 0 for i in places), log_p.shape[-1]))
-    told = list(written)
-    for row, values, ids, i in zip(log_p, top.values.tolist(), top.indices.tolist(), places, strict=True):
-        k = asked[i] or 0
-        told[i] = told[i]._replace(likely=Likely(float(row[told[i].id]), list(zip(ids[:k], values[:k], strict=True))))
-    return told

@@ -7,7 +7,8 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from glassformer.decode.batching import Engine, Limits
+from glassformer.decode.batching import Engine
+from glassformer.decode.requests import Limits
 from glassformer.serve.guard import Say
 from glassformer.serve.job import Job
 from glassformer.serve.refusal import draining
@@ -27,7 +28,9 @@ class Service:
         self.vocab_size = writer.tokenizers.target.vocab_size
         self.texts = Texts(writer, config)
         limits = Limits(rows=config.rows, tokens=config.room, waiting=config.queue)
-        self.runner = Runner(Engine(writer.model, limits, prefix=writer.recipe.data.objective == "prefix"))
+        prefix = writer.recipe.data.objective == "prefix"
+        context = {"max_context": writer.max_context, "drop": writer.drop} if writer.max_context else {}
+        self.runner = Runner(Engine(writer.model, limits, prefix=prefix, **context))
         self.draining = False
         self._answering = 0
         self._idle = asyncio.Event()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import secrets
 from functools import lru_cache
-from typing import cast
 
 from glassformer.decode.answer import limit_of
 from glassformer.decode.context import Choose
@@ -75,32 +74,21 @@ class Texts:
             raise RuntimeError(f"the tokenizer failed: {error}") from error
 
     def _check_ids(self, ids: list[int], place: int) -> None:
-        size = self.writer.tokenizers.source.vocab_size
+        size, most = self.writer.tokenizers.source.vocab_size, self.config.max_prompt
         if max(ids) >= size:
             message = f"Token ids are from 0 to {size - 1}; prompt {place + 1} has {max(ids)}."
             raise RefusalError(400, message, param="prompt")
-        if len(ids) > self.config.max_prompt:
-            message = f"A prompt may have {self.config.max_prompt} tokens here; prompt {place + 1} has {len(ids)}."
+        most = min(most, self.writer.max_context or most)
+        if len(ids) > most:
+            message = f"A prompt may have {most} tokens here; prompt {place + 1} has {len(ids)}. Shorten it."
             raise RefusalError(400, message, param="prompt", code=TOO_LONG)
 
     def _most(self, ids: list[int], asked: int | None) -> int:
-        """How many tokens a text may have; what nobody asked for is no more than there is room for."""
+        """How many tokens a text may have. One that goes on beyond the model's context reads its own end."""
+        most = self.config.max_new_tokens
         if not self.writer.continues:
-            limit = limit_of(self.writer.model, ids, asked).tokens
-            return min(limit, self.config.max_new_tokens)
-        room = self.writer.max_context
-        left = math.inf if room is None else room - len(ids) + 1
-        if asked is None:
-            asked = cast("int", max(1, min(USUAL_TOKENS, self.config.max_new_tokens, left)))
-        if asked > left:
-            raise RefusalError(
-                400,
-                f"This model reads {room} tokens; the prompt has {len(ids)}, so max_tokens may be {max(0, int(left))} "
-                f"at most; got {asked}. Shorten the prompt, or ask for fewer.",
-                param="max_tokens" if left > 0 else "prompt",
-                code=TOO_LONG,
-            )
-        return asked
+            return min(limit_of(self.writer.model, ids, asked).tokens, most)
+        return min(USUAL_TOKENS, most) if asked is None else asked
 
     def echoed(self, wanted: Wanted) -> list[str]:
         """What stands before each text."""

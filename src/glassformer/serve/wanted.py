@@ -68,7 +68,7 @@ def completion(body: Mapping[str, Any], model: str, size: int, config: ServeConf
     return Wanted(
         prompts,
         *sampling_of(fields, usual_temperature=1.0),
-        fields.whole("max_tokens", 1, config.max_new_tokens, min(USUAL_TOKENS, config.max_new_tokens)),
+        fields.whole("max_tokens", 1, config.max_new_tokens, 0) or None,
         n,
         stops_of(fields),
         fields.biases("logit_bias", size, MOST_BIASES),

@@ -41,6 +41,8 @@ class Writer:
         self.documents = data.task != TEXT or data.documents is not False
         limits = [data.window if data.task == TEXT else None, self.model.config.stack.max_len]
         self.max_context = min((each for each in limits if each is not None), default=None) if self.continues else None
+        self.drop = max(1, (self.max_context or 0) // 4)
+        """How many tokens leave in front at a time, where a text is longer than the context."""
 
     def unknown(self, prompts: Sequence[str]) -> list[int]:
         """The numbers, from 1, of the prompts that hold what the vocabulary lacks; the model reads <unk> there."""
@@ -79,7 +81,7 @@ class Writer:
                 choose=choose,
                 stops=stops,
                 max_context=self.max_context,
-                drop=max(1, (self.max_context or 0) // 4),
+                drop=self.drop,
                 numbers=rows,
                 prefix=self.recipe.data.objective == "prefix",
                 poll=poll,
