@@ -69,7 +69,7 @@ class Fields:
         """Whether a field is there and not null."""
         return self.body.get(name) is not None
 
-    def number(self, name: str, least: float, most: float, usual: float) -> float:
+    def number(self, name: str, least: int, most: int, usual: float) -> float:
         """A number within bounds, both included."""
         if not self.given(name):
             return usual

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -145,27 +145,24 @@ def sampling_of(fields: Fields, usual_temperature: float) -> tuple[Sampling, int
     top_p = fields.number("top_p", 0, 1, 1.0)
     if top_p == 0:
         fields.refuse("top_p", "top_p must be above 0, as something must be left to draw from; got 0. Try 0.9.")
-
-    def asked(name: str, read: Callable[..., Any], least: float, most: float, usual: object) -> Any:
-        return read(name, least, most, usual) if fields.given(name) else usual
-
     settings: dict[str, Any] = {
         "temperature": temperature,
         "top_p": top_p if temperature else 1.0,
         "presence_penalty": fields.number("presence_penalty", -2, 2, 0.0),
         "frequency_penalty": fields.number("frequency_penalty", -2, 2, 0.0),
-        "top_k": asked("top_k", fields.whole, 1, 2**31 - 1, None),
-        "min_p": asked("min_p", fields.number, 0, 1, 0.0),
-        "typical_p": asked("typical_p", fields.number, 0, 1, 1.0),
-        "repetition_penalty": asked("repetition_penalty", fields.number, 0, 100, 1.0),
-        "no_repeat_ngram": asked("no_repeat_ngram", fields.whole, 1, 2**31 - 1, None),
-        "min_new_tokens": asked("min_new_tokens", fields.whole, 0, 2**31 - 1, 0),
+        "top_k": fields.whole("top_k", 1, 2**31 - 1, 0) or None,
+        "min_p": fields.number("min_p", 0, 1, 0.0),
+        "typical_p": fields.number("typical_p", 0, 1, 1.0),
+        "repetition_penalty": fields.number("repetition_penalty", 0, 100, 1.0),
+        "no_repeat_ngram": fields.whole("no_repeat_ngram", 1, 2**31 - 1, 0) or None,
+        "min_new_tokens": fields.whole("min_new_tokens", 0, 2**31 - 1, 0),
     }
     try:
         return Sampling(**settings), seed
     except ConfigError as error:
-        name = next((each for each in settings if each in str(error)), None)
-        raise RefusalError(400, str(error), param=name) from None
+        message = str(error)
+        named = min((each for each in settings if each in message), key=message.find, default=None)
+        raise RefusalError(400, message, param=named) from None
 
 
 def usage_of(fields: Fields, stream: bool) -> bool:
