@@ -23,6 +23,7 @@ Say = Callable[[str], None]
 OPEN = ("/health",)
 """Paths that need no key."""
 HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?")
+MOST_HEADERS, LONGEST_HEAD = 100, 16_384
 ABORT = "glassformer.abort"
 """Where the scope has what drops the connection at once."""
 
@@ -56,6 +57,9 @@ class Guard:
     def check(self, scope: Scope) -> None:
         """Errors: `RefusalError` for a wrong Host or Origin, or without the key."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
+        if len(headers) > MOST_HEADERS or sum(len(name) + len(value) for name, value in headers) > LONGEST_HEAD:
+            message = f"A request has at most {MOST_HEADERS} headers of {LONGEST_HEAD} bytes in all. Send fewer."
+            raise RefusalError(431, message, code="head_too_large")
         host = check_host([value.decode("latin-1") for name, value in headers if name == b"host"], self.config)
         check_origin([value.decode("latin-1") for name, value in headers if name == b"origin"], host)
         if self.config.key is not None and scope["path"] not in OPEN:
