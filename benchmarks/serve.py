@@ -88,8 +88,9 @@ def measured(run: Path, options: argparse.Namespace) -> dict[str, Any]:
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **threads})
     try:
         assert server.stderr is not None
-        found = re.search(r"http://([\d.]+):(\d+)", server.stderr.readline())
-        assert found, "the server did not start"
+        said = server.stderr.readline()
+        found = re.search(r"http://([\d.]+):(\d+)", said)
+        assert found, f"the server did not start: {said}"
         return asked(Clients(found[1], int(found[2]), options), options)
     finally:
         server.terminate()
