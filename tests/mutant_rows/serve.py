@@ -7,7 +7,7 @@ from mutant_runner import Mutant
 DONE = "tests/serve/test_completions.py"
 REFUSED = "tests/serve/test_refusals.py"
 CLIENTS = "tests/serve/test_clients.py"
-REAL = "tests/serve/test_listen.py"
+LINE = "tests/serve/test_protocol.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
@@ -63,7 +63,13 @@ ROWS: list[Mutant] = [
     Mutant("echo at each piece", "serve/replies.py", "(self.echoed[number] if first else \"\")", "self.echoed[number]",
         f"{DONE}::test_echo"),
     Mutant("a trickle renews the time", "serve/protocol.py", "            self._expect()\n        else:",
-        "            self._relax()\n            self._expect()\n        else:", f"{REAL}::test_requests_that_do_not_arrive_are_ended"),
-    Mutant("a slow request has no time", "serve/protocol.py", "        super().connection_made(transport)\n        self._expect()",
-        "        super().connection_made(transport)", f"{REAL}::test_requests_that_do_not_arrive_are_ended"),
+        "            self._relax()\n            self._expect()\n        else:",
+        f"{LINE}::test_a_trickle_does_not_renew_the_time"),
+    Mutant("a silent connection has all the time", "serve/protocol.py",
+        "        super().connection_made(transport)\n        self._expect()",
+        "        super().connection_made(transport)", f"{LINE}::test_a_trickle_does_not_renew_the_time"),
+    Mutant("what nobody reads is kept", "serve/protocol.py", "            leave = self.transport.abort\n",
+        "            pass\n", f"{LINE}::test_what_is_left_unread_is_thrown_away"),
+    Mutant("connections without end", "serve/protocol.py", "        if len(self.connections) >= self.most:",
+        "        if False:", f"{LINE}::test_a_connection_too_many"),
 ]
