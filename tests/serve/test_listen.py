@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from glassformer.cli.verbs import VERBS
+from glassformer.serve.settings import ServeConfig
 from serve.process import Process, everything, post
 
 KEY = "0123456789abcdefXYZ"
@@ -216,3 +219,13 @@ def test_an_address_that_is_taken(text_run, capsys, server):
 
     assert main(["serve", str(text_run), "--port", str(server.port)]) == 2
     assert f"port {server.port}" in capsys.readouterr().err
+
+
+def test_the_help_says_the_defaults():
+    """Each setting has a flag, and its help the value that it has without one."""
+    usual = vars(ServeConfig())
+    told = {option.name.replace("-", "_"): option.help for option in VERBS["serve"].options}
+    assert {*usual} - {"key"} == {*told} - {"key_file"}
+    for name, text in told.items():
+        if found := re.search(r"default: ([\d.]+)", text):
+            assert found[1] in (str(usual[name]), f"{usual[name]:g}"), name

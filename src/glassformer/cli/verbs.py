@@ -95,20 +95,6 @@ CROP = Option("crop", None, "Read the end of a prompt that is longer than the mo
 NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of what is written.")
 JSON_TEXTS = Option("json", None, "One JSON object a line for each text: prompt, text, tokens, end.")
 
-HOST = Option("host", "ADDRESS", "Where to listen (default: 127.0.0.1, this machine alone). Others need a key.")
-PORT = Option("port", "N", "Port to listen at; 0 takes one that is free (default: 8000).")
-KEY_FILE = Option("key-file", "FILE", "A file with the key that clients must show; or GLASSFORMER_KEY has it.")
-SERVED_AS = Option("name", "HOST", "A further name that clients reach this server by, as in http://HOST:8000.")
-ROWS = Option("rows", "N", "Texts written together (default: 32).")
-ROOM = Option("room", "N", "Tokens kept in all, rows times the longest (default: 65536).")
-QUEUE = Option("queue", "N", "Requests that wait for room; one more is told to come later (default: 64).")
-MOST_PROMPT = Option("max-prompt", "N", "Longest prompt, in tokens (default: 4096).")
-MOST_TOKENS = Option("max-new-tokens", "N", "Longest text that may be asked for, in tokens (default: 2048).")
-MOST_BODY = Option("max-body", "N", "Longest request, in bytes (default: 1048576).")
-SECONDS = Option("seconds", "S", "Time for a whole answer, waiting included (default: 120).")
-PATIENCE = Option("patience", "S", "Time for a client to send its request, or to read what it got (default: 10).")
-CONNECTIONS = Option("connections", "N", "Open at a time (default: 768).")
-DRAIN = Option("drain", "S", "Time for answers to end after SIGTERM or Ctrl-C (default: 30).")
 
 DATA_FOLDER = Option(
     "data-dir",
@@ -192,20 +178,20 @@ VERBS: dict[str, Verb] = {
         "Only this machine can ask unless --host says otherwise, which asks for a key. Ctrl-C or SIGTERM: answers "
         "that were begun end first. Needs the extra: pip install 'glassformer[serve]'.",
         (
-            HOST,
-            PORT,
-            KEY_FILE,
-            SERVED_AS,
-            ROWS,
-            ROOM,
-            QUEUE,
-            MOST_PROMPT,
-            MOST_TOKENS,
-            MOST_BODY,
-            SECONDS,
-            PATIENCE,
-            CONNECTIONS,
-            DRAIN,
+            Option("host", "ADDRESS", "Where to listen (default: 127.0.0.1, this machine alone). Others need a key."),
+            Option("port", "N", "Port to listen at; 0 takes one that is free (default: 8000)."),
+            Option("key-file", "FILE", "A file with the key that clients must show; or GLASSFORMER_KEY has it."),
+            Option("name", "HOST", "A further name that clients reach this server by, as in http://HOST:8000."),
+            Option("rows", "N", "Texts written together (default: 32)."),
+            Option("room", "N", "Tokens kept in all, rows times the longest (default: 65536)."),
+            Option("queue", "N", "Requests that wait for room; one more is told to come later (default: 64)."),
+            Option("max-prompt", "N", "Longest prompt, in tokens (default: 4096)."),
+            Option("max-new-tokens", "N", "Longest text that may be asked for, in tokens (default: 2048)."),
+            Option("max-body", "N", "Longest request, in bytes (default: 1048576)."),
+            Option("seconds", "S", "Time for a whole answer, waiting included (default: 120)."),
+            Option("patience", "S", "Time for a client to send its request, or to read what it got (default: 10)."),
+            Option("connections", "N", "Connections open at a time (default: 768)."),
+            Option("drain", "S", "Time for answers to end after SIGTERM or Ctrl-C (default: 30)."),
         ),
     ),
     "classify": Verb(
