@@ -93,6 +93,13 @@ def test_a_stop_text_ends_and_is_left_out(wire, writer):
     assert heard.json["choices"][0]["finish_reason"] == "stop"
 
 
+def test_texts_that_stop_end_no_others(wire, writer):
+    body = {"prompt": "abc", "seed": 2, "n": 6, "max_tokens": 30, "stop": ["a", "b"]}
+    expected = written(writer, ["abc"], 6, ("a", "b"), seed=2, temperature=1.0, max_new_tokens=30)
+    assert len({len(text) for text in expected}) > 2
+    assert texts(wire.ask(PATH, body)) == expected
+
+
 def test_the_end_of_a_text_and_its_limit(wire, writer):
     never = {"logit_bias": {str(EOS): -100}}
     at_once = {"logit_bias": {str(EOS): 100}}

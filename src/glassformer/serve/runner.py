@@ -40,13 +40,9 @@ class Runner:
         return self._thread.is_alive()
 
     def submit(self, job: Job) -> None:
-        """All requests of a job, or none. Errors: as `Engine.submit`."""
-        try:
-            for request in job.requests:
-                job.tickets.append(self.engine.submit(request))
-        except Exception:
-            self.cancel(job)
-            raise
+        """All requests of a job. Errors: as `Engine.submit`; whoever gets one cancels what already waits."""
+        for request in job.requests:
+            job.tickets.append(self.engine.submit(request))
         self._wake.set()
 
     def cancel(self, job: Job) -> None:
