@@ -170,17 +170,34 @@ def test_after_a_step_that_failed_the_next_request_is_served(rule, monkeypatch):
 
 
 @pytest.mark.parametrize("rule", ["softmax", "linear"])
+def test_rows_move_into_the_slots_of_those_that_leave(rule):
+    """Each leaves at another step, the first slots first, and longer ones come meanwhile."""
+    engine = engine_of(Limits(rows=5), attention_rule=rule, head_bias=True, max_len=200)
+    engine.model.head.bias.data[EOS] = -1e3
+    sizes = [(5, 2), (3, 12), (7, 4), (2, 20), (4, 9), (6, 90), (9, 3), (1, 8)]
+    requests = [Request(ids(read), max_new_tokens=wrote, first=i) for i, (read, wrote) in enumerate(sizes)]
+    got: dict[int, list[int]] = {}
+    for request in requests:
+        engine.submit(request)
+    while engine.busy:
+        for each in engine.step():
+            got.setdefault(each.ticket.request.first, []).append(each.id)
+    assert [got[request.first] for request in requests] == [alone(engine.model, each, 0, greedy) for each in requests]
+
+
+@pytest.mark.parametrize("rule", ["softmax", "linear"])
 def test_numbers_that_are_none_stay_in_their_row(rule):
     """A row that overflowed leaves nothing behind that would reach others through a weight of 0."""
-    engine = engine_of(attention_rule=rule)
-    weight = engine.model.decoder.embedding.weight.data
-    weight[7] = float("inf")
-    request = Request([8, 9], max_new_tokens=5)
-    expected = alone(engine.model, request, 0, greedy)
+    engine = engine_of(attention_rule=rule, tie_embeddings=False)
+    engine.model.decoder.embedding.weight.data[7] = float("inf")
+    short, long = Request([8, 9], max_new_tokens=5), Request([8, 9] * 5, max_new_tokens=5)
+    expected = [alone(engine.model, request, 0, greedy) for request in (short, long)]
+    assert not {7} & {id for each in expected for id in each}
     engine.submit(Request([7] * 9, max_new_tokens=2))
     run_dry(engine)
-    engine.submit(request)
-    assert [each.id for each in run_dry(engine)] == expected
+    tickets = [engine.submit(request) for request in (short, long)]
+    written = run_dry(engine)
+    assert [[each.id for each in written if each.ticket is ticket] for ticket in tickets] == expected
 
 
 def test_probabilities_are_the_models_own():
