@@ -193,7 +193,7 @@ def test_numbers_that_are_none_stay_in_their_row(rule):
     short, long = Request([8, 9], max_new_tokens=5), Request([8, 9] * 5, max_new_tokens=5)
     expected = [alone(engine.model, request, 0, greedy) for request in (short, long)]
     assert not {7} & {id for each in expected for id in each}
-    engine.submit(Request([7] * 9, max_new_tokens=2))
+    engine.submit(Request([7] * 14, max_new_tokens=2, n=2))
     run_dry(engine)
     tickets = [engine.submit(request) for request in (short, long)]
     written = run_dry(engine)

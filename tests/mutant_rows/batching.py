@@ -51,7 +51,7 @@ ROWS: list[Mutant] = [
         f"{ENGINE}::test_after_a_step_that_failed_the_next_request_is_served[softmax]"),
     Mutant("the queue has no end", "decode/batching.py",
         "if len(self.waiting) >= self.limits.waiting:", "if False:", f"{ENGINE}::test_no_more_wait_than_may"),
-    Mutant("probabilities after the filters", "decode/requests.py",
+    Mutant("probabilities after the filters", "decode/rows.py",
         "log_p = wide.log_softmax(-1)", "log_p = (wide * 2).log_softmax(-1)",
         f"{ENGINE}::test_probabilities_are_the_models_own"),
     Mutant("a text that rolls is not read anew", "decode/batching.py",
