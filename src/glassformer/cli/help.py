@@ -43,6 +43,10 @@ EXAMPLES = {
         "glassformer translate runs/multi30k < in.en > out.de",
         "glassformer translate runs/multi30k --beam 5 < in.en > out.de",
     ),
+    "serve": (
+        "glassformer serve runs/lm",
+        "glassformer serve runs/multi30k --host 0.0.0.0 --key-file key.txt --name translate.example",
+    ),
     "classify": (
         "glassformer classify runs/classify < lines.txt > labels.txt",
         "glassformer classify runs/classify --json < lines.txt",

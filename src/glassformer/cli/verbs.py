@@ -95,6 +95,7 @@ CROP = Option("crop", None, "Read the end of a prompt that is longer than the mo
 NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of what is written.")
 JSON_TEXTS = Option("json", None, "One JSON object a line for each text: prompt, text, tokens, end.")
 
+
 DATA_FOLDER = Option(
     "data-dir",
     "FOLDER",
@@ -168,6 +169,30 @@ VERBS: dict[str, Verb] = {
         "Read lines on standard input, write one answer for each on standard output. A blank line stays blank.",
         (BEAM, AVERAGE, BATCH_SIZE),
         ("decode",),
+    ),
+    "serve": Verb(
+        "answer over HTTP, as OpenAI's API",
+        "RUN",
+        "Serve the best checkpoint of a run: POST /v1/completions (or /v1/translate, of an encoder-decoder), "
+        "GET /v1/models and /health. All clients are written for together, and each gets what it would get alone. "
+        "Only this machine can ask unless --host says otherwise, which asks for a key. Ctrl-C or SIGTERM: answers "
+        "that were begun end first. Needs the extra: pip install 'glassformer[serve]'.",
+        (
+            Option("host", "ADDRESS", "Where to listen (default: 127.0.0.1, this machine alone). Others need a key."),
+            Option("port", "N", "Port to listen at; 0 takes one that is free (default: 8000)."),
+            Option("key-file", "FILE", "A file with the key that clients must show; or GLASSFORMER_KEY has it."),
+            Option("name", "HOST", "A further name that clients reach this server by, as in http://HOST:8000."),
+            Option("rows", "N", "Texts written together (default: 32)."),
+            Option("room", "N", "Tokens kept in all, rows times the longest (default: 65536)."),
+            Option("queue", "N", "Requests that wait for room; one more is told to come later (default: 64)."),
+            Option("max-prompt", "N", "Longest prompt, in tokens (default: 4096)."),
+            Option("max-new-tokens", "N", "Longest text that may be asked for, in tokens (default: 2048)."),
+            Option("max-body", "N", "Longest request, in bytes (default: 1048576)."),
+            Option("seconds", "S", "Time for a whole answer, waiting included (default: 120)."),
+            Option("patience", "S", "Time for a client to send its request, or to read what it got (default: 10)."),
+            Option("connections", "N", "Connections open at a time (default: 768)."),
+            Option("drain", "S", "Time for answers to end after SIGTERM or Ctrl-C (default: 30)."),
+        ),
     ),
     "classify": Verb(
         "label line by line",

@@ -17,6 +17,8 @@ class Context(NamedTuple):
     """The ids that each row began with, special ones included."""
     written: Sequence[Sequence[int]]
     """The ids that each row got so far."""
+    seeds: Sequence[int] | None = None
+    """What fixes the random numbers of each row, where rows of several callers share a step; none: the settings do."""
 
     @property
     def read(self) -> list[list[int]]:

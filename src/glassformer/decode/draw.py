@@ -71,9 +71,13 @@ def draw(logits: Float[Tensor, "B V"], uniforms: Sequence[float]) -> Int[Tensor,
 
 
 def own_uniforms(seed: int, context: Context) -> list[float]:
-    """The number of each row at this step: a pure function of (seed, number of the row, tokens it has written)."""
+    """The number of each row at this step: a pure function of (seed, number of the row, tokens it has written).
+
+    A row's own seed, where the context has one, stands in place of `seed`.
+    """
     places = (divmod(len(ids), AT_ONCE) for ids in context.written)
-    return [numbers(seed, row, block)[i] for row, (block, i) in zip(context.numbers, places, strict=True)]
+    keys = zip(context.seeds or [seed] * len(context.numbers), context.numbers, places, strict=True)
+    return [numbers(each, row, block)[i] for each, row, (block, i) in keys]
 
 
 @lru_cache(maxsize=4096)

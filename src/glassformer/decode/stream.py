@@ -46,6 +46,13 @@ class TextStream:
         self.ids.append(id)
         return self._tell(self.tokenizer.decode(self.ids).removesuffix(INCOMPLETE), last=False)
 
+    def take(self, id: int, end: str = "") -> tuple[str, str]:
+        """The text that is sure with this id, and why the row ends: as given with its last id, or at a stop text."""
+        text = self.add(id)
+        if end and not self.stopped:
+            text += self.end()
+        return text, STOPPED if self.stopped else end
+
     def end(self) -> str:
         """What was held back, where no more ids come; bytes that are no character are U+FFFD."""
         return self._tell(self.tokenizer.decode(self.ids), last=True)
@@ -107,13 +114,10 @@ def write(
             poll()
         for row, token in zip(step.rows, step.tokens, strict=True):
             stream = streams[row]
-            text = stream.add(token)
-            tokens = len(stream.ids)
-            if not stream.stopped and (token == EOS or tokens >= limits[row]):
-                text += stream.end()
-                yield Piece(row, text, tokens, STOPPED if stream.stopped else ENDED if token == EOS else LIMITED)
-            elif text or stream.stopped:
-                yield Piece(row, text, tokens, STOPPED if stream.stopped else "")
+            tokens = len(stream.ids) + 1
+            text, end = stream.take(token, ENDED if token == EOS else LIMITED if tokens >= limits[row] else "")
+            if text or end:
+                yield Piece(row, text, tokens, end)
 
 
 def check_stops(stops: Sequence[str]) -> None:

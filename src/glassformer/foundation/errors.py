@@ -41,6 +41,10 @@ class ResourceError(GlassformerError):
     exit_code = 5
 
 
+class BusyError(GlassformerError):
+    """As much is waiting as may wait. The same asked again later will do."""
+
+
 class ProcessError(GlassformerError):
     """Another of the processes that train a run together failed or does not answer. The message names it."""
 

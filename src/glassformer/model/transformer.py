@@ -15,7 +15,7 @@ from glassformer.model.config import ModelConfig
 from glassformer.model.heads import HEADS, SequenceHead
 from glassformer.model.initialize import initialize
 from glassformer.model.stack import Stack
-from glassformer.parts import Cache, StateCache
+from glassformer.parts import Cache, Slots, StateCache, StateSlots
 
 
 class Transformer(nn.Module):
@@ -143,3 +143,10 @@ class Transformer(nn.Module):
         if stack.attention_rule == "linear":
             return StateCache(n_layers, stack.head_width, capacity=capacity)
         return Cache(n_layers, capacity=capacity)
+
+    def new_slots(self, most_rows: int) -> Slots | StateSlots:
+        """An empty cache whose rows, `most_rows` at a time, come and go while others go on. Errors: as `new_cache`."""
+        fresh, n_layers = self.new_cache(), len(self.reader.blocks)
+        if isinstance(fresh, StateCache):
+            return StateSlots(n_layers, fresh.features, most_rows=most_rows)
+        return Slots(n_layers, most_rows=most_rows)

@@ -22,6 +22,7 @@ from glassformer.parts.pooling import POOLINGS
 from glassformer.parts.positions import POSITIONS, Positions, Relation
 from glassformer.parts.residual import PLACEMENTS, Residual
 from glassformer.parts.segments import Segments
+from glassformer.parts.slots import Slots, StateSlots
 from glassformer.parts.state import StateCache
 from glassformer.parts.stochastic_depth import drop_chance
 from glassformer.parts.vocabulary import Embedding, Head, HeadTransform, check_tokens
@@ -51,7 +52,9 @@ __all__ = [
     "Relation",
     "Residual",
     "Segments",
+    "Slots",
     "StateCache",
+    "StateSlots",
     "attentions",
     "check_tokens",
     "drop_chance",

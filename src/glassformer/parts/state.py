@@ -50,6 +50,12 @@ class State:
         if self._sums is not None:
             self._sums = self._sums[rows]
 
+    def join(self, other: State, rows: Int[Tensor, " rows"]) -> None:
+        """Takes in the given rows of another state, behind its own."""
+        assert other._sums is not None, "nothing was appended there yet"
+        new = other._sums[rows]
+        self._sums = new if self._sums is None else torch.cat([self._sums, new])
+
 
 class StateCache(Cache):
     """A `Cache` of states: `features` columns for all tokens before, then the new ones. It never grows.

@@ -41,6 +41,8 @@ class Writer:
         self.documents = data.task != TEXT or data.documents is not False
         limits = [data.window if data.task == TEXT else None, self.model.config.stack.max_len]
         self.max_context = min((each for each in limits if each is not None), default=None) if self.continues else None
+        self.drop = max(1, (self.max_context or 0) // 4)
+        """How many tokens leave in front at a time, where a text is longer than the context."""
 
     def unknown(self, prompts: Sequence[str]) -> list[int]:
         """The numbers, from 1, of the prompts that hold what the vocabulary lacks; the model reads <unk> there."""
@@ -61,9 +63,9 @@ class Writer:
         it must not be.
         """
         check_stops(stops)
-        ids = [self._ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
+        ids = [self.ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
-        choose = chooser(decode, [logit_bias(dict.fromkeys(self._never(), -math.inf))])
+        choose = chooser(decode, [logit_bias(dict.fromkeys(self.never(), -math.inf))])
         for first in range(0, total, decode.batch_size):
             rows = range(first, min(first + decode.batch_size, total))
             given = [ids[row // n] for row in rows]
@@ -79,20 +81,20 @@ class Writer:
                 choose=choose,
                 stops=stops,
                 max_context=self.max_context,
-                drop=max(1, (self.max_context or 0) // 4),
+                drop=self.drop,
                 numbers=rows,
                 prefix=self.recipe.data.objective == "prefix",
                 poll=poll,
             ):
                 yield piece._replace(row=first + piece.row)
 
-    def _ids(self, prompt: str, number: int, crop: bool) -> list[int]:
+    def ids(self, prompt: str, number: int, crop: bool) -> list[int]:
         """What the model reads for a prompt. A text that is a document begins with <bos>."""
         begin = [BOS] if self.continues and self.documents else []
         ids = [*begin, *self.tokenizers.source.encode(prompt)]
         if not ids:
             why = "goes on from a text, as its data.documents is false" if self.continues else "answers a source"
-            raise DataError(f"This model {why}; prompt {number} is empty. Give a text, say with --prompt.")
+            raise DataError(f"This model {why}; prompt {number} is empty. Give a text.")
         of_model = self.model.config
         limit = self.max_context if self.continues or of_model.encoder is None else of_model.encoder.max_len
         length = len(ids) + (0 if self.continues else 1)
@@ -105,7 +107,7 @@ class Writer:
             )
         return ids
 
-    def _never(self) -> list[int]:
+    def never(self) -> list[int]:
         """Special tokens that stand in no text; <eos> does, unless the model learned from text without ends."""
         never = [PAD, BOS, UNK]
         never += [SEP, BLANK] if self.continues else []

@@ -1,0 +1,89 @@
+"""`glassformer serve RUN`: a run that answers over HTTP until a signal ends it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.typed import annotations_of
+from glassformer.serve.settings import KEY, ServeConfig
+
+NEEDED = ("h11", "starlette", "uvicorn")
+MOST_KEY = 4096
+"""Bytes of a file with a key."""
+
+
+def run(arguments: Arguments) -> int:
+    """Serve until the end; what happens is said on standard error."""
+    folder = existing_run(str(arguments.target))
+    config = settings_of(arguments)
+    recipe = recipe_of(folder)
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise ConfigError(
+            f"glassformer serve needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
+            "installed. Install the extra: pip install 'glassformer[serve]'."
+        )
+    listening = import_module("glassformer.serve.listen")  # after the checks, as importing torch takes a second
+    found = listening.open_socket(config)
+    try:
+        from glassformer.serve.service import Service
+        from glassformer.train.writing import Writer
+
+        service = Service(Writer(folder, recipe), folder.resolve().name, config, say, created_of(folder))
+        return int(listening.listen(service, found))
+    finally:
+        found.close()
+
+
+def say(line: str) -> None:
+    """What the server has to tell whoever started it."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def created_of(folder: Path) -> int:
+    """When the run was begun, in seconds since 1970, as far as its files tell."""
+    return int((folder / "recipe.toml").stat().st_mtime)
+
+
+def settings_of(arguments: Arguments) -> ServeConfig:
+    """The settings that were given. Errors: `ConfigError` naming the flag."""
+    given: dict[str, object] = {}
+    for name, kind in annotations_of(ServeConfig).items():
+        flag = name.replace("_", "-")
+        if (text := arguments.options.get(flag)) is not None:
+            given[name] = as_kind(flag, kind, text)
+    return ServeConfig(**given, key=key_of(arguments))  # pyright: ignore[reportArgumentType]
+
+
+def as_kind(flag: str, kind: Any, text: str) -> object:
+    """A flag's value as its setting has it."""
+    if kind not in (int, float):
+        return text
+    try:
+        return int(text) if kind is int else float(text)
+    except ValueError:
+        wanted = "a whole number" if kind is int else "a number"
+        raise ConfigError(f"--{flag} takes {wanted}; got {text[:40]!r}.") from None
+
+
+def key_of(arguments: Arguments) -> str | None:
+    """The key: of the file, else of the environment; none where neither has one."""
+    file = arguments.options.get("key-file")
+    if file is None:
+        return os.environ.get(KEY) or None
+    try:
+        with Path(file).open("rb") as opened:
+            data = opened.read(MOST_KEY + 1)
+        key = data.decode("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--key-file names a file with one key in ASCII; {file} cannot be read: {error}.") from None
+    if not key or len(data) > MOST_KEY:
+        raise ConfigError(f"--key-file names a file with one key; {file} has {len(data)} bytes. Put the key there.")
+    return key

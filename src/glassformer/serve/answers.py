@@ -1,0 +1,197 @@
+"""One answer from its first byte to its last: read what is wanted, write it, and stop where nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from glassformer.decode.requests import FAILED
+from glassformer.serve import replies
+from glassformer.serve.fields import read_object
+from glassformer.serve.guard import ABORT, Receive, Scope, Send, answer, refusal_of
+from glassformer.serve.job import Job, Piece
+from glassformer.serve.refusal import RefusalError, too_late
+from glassformer.serve.service import Service
+from glassformer.serve.wanted import Wanted, completion, translation
+
+Ready = dict[int, Piece]
+
+
+class GoneError(Exception):
+    """Whoever asked has left, or reads no more."""
+
+
+class Answers:
+    """The endpoint of a kind of request, as an ASGI application."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def wanted(self, body: dict[str, Any]) -> Wanted:
+        """What a body asks for."""
+        raise NotImplementedError
+
+    def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
+        """The answer in one piece."""
+        raise NotImplementedError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request. Errors: whatever is refused, while nothing was sent yet."""
+        service = self.service
+        until = asyncio.get_running_loop().time() + service.config.seconds
+        try:
+            with service.answering():
+                wanted = self.wanted(read_object(await read_body(scope, receive, service.config.max_body)))
+                job = await service.prepare(wanted)
+                watch = asyncio.create_task(watch_client(receive, job))
+                try:
+                    service.runner.submit(job)
+                    await self._answer(wanted, job, pieces_until(job, until, service.config.seconds), scope, send)
+                finally:
+                    watch.cancel()
+                    service.runner.cancel(job)
+        except GoneError:
+            return
+
+    async def _answer(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
+        if wanted.stream:
+            await self._stream(wanted, job, pieces, scope, send)
+            return
+        texts: Ready = {}
+        async for ready in pieces:
+            texts |= ready
+        await answer(send, 200, replies.as_json(self.whole(wanted, job, texts)))
+
+    async def _stream(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
+        """Events as they come. What goes wrong before the first one has a status of its own; later it is an event."""
+        patience = self.service.config.patience
+        stream = self.events(wanted, job, pieces)
+        first = await anext(stream)
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            await send_patiently(scope, send, first, patience)
+            async for event in stream:
+                await send_patiently(scope, send, event, patience)
+            end = replies.DONE
+        except GoneError:
+            raise
+        except Exception as error:
+            end = replies.event(dict(refusal_of(error, self.service.say).body))
+        await send_patiently(scope, send, end, patience, more=False)
+
+    async def events(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready]) -> AsyncGenerator[bytes]:
+        """The events of a stream but the last."""
+        raise NotImplementedError
+        yield b""
+
+
+class Completions(Answers):
+    """`POST /v1/completions`."""
+
+    def wanted(self, body: dict[str, Any]) -> Wanted:
+        """Errors: `RefusalError`, also for a model that answers instead of going on."""
+        service = self.service
+        if not service.continues:
+            message = "This model answers sources and completes no prompts. Use POST /v1/translate."
+            raise RefusalError(400, message, code="not_a_completion_model")
+        return completion(body, service.model, service.vocab_size, service.config)
+
+    def reply(self, wanted: Wanted) -> replies.Reply:
+        """What all objects of one answer share."""
+        echoed = self.service.texts.echoed(wanted)
+        return replies.Reply(self.service.model, echoed, wanted.logprobs is not None)
+
+    def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
+        """A `text_completion` object."""
+        return self.reply(wanted).whole(texts, prompt_tokens(job))
+
+    async def events(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready]) -> AsyncGenerator[bytes]:
+        """A `text_completion` object for each piece, and one of the counts where they are asked for."""
+        reply, begun, counted = self.reply(wanted), set[int](), Piece()
+        async for ready in pieces:
+            events: list[bytes] = []
+            for number, piece in ready.items():
+                events.append(reply.event(number, piece, first=number not in begun))
+                begun.add(number)
+                counted.tokens += piece.tokens
+            yield b"".join(events)
+        if wanted.usage:
+            yield replies.event({**reply.head(), "choices": [], "usage": replies.usage(prompt_tokens(job), [counted])})
+
+
+class Translations(Answers):
+    """`POST /v1/translate`."""
+
+    def wanted(self, body: dict[str, Any]) -> Wanted:
+        """Errors: `RefusalError`, also for a model without an encoder."""
+        if self.service.continues:
+            message = "This model goes on from prompts and answers no sources. Use POST /v1/completions."
+            raise RefusalError(400, message, code="not_a_translation_model")
+        return translation(body, self.service.model, self.service.config)
+
+    def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
+        """A list of `translation` objects."""
+        return replies.translations(self.service.model, texts, prompt_tokens(job))
+
+
+def prompt_tokens(job: Job) -> int:
+    """Tokens read: each prompt once."""
+    return sum(len(request.prompt if request.source is None else request.source) for request in job.requests)
+
+
+async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
+    """A body of at most so many bytes; no more than one piece beyond them is ever held."""
+    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    too_large = RefusalError(413, f"A body may have at most {most} bytes. Send a shorter one.", code="body_too_large")
+    if len(said) > 18 or int(said) > most:
+        raise too_large
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise GoneError
+        parts.append(message.get("body", b""))
+        size, more = size + len(parts[-1]), message.get("more_body", False)
+        if size > most:
+            raise too_large
+    return b"".join(parts)
+
+
+async def watch_client(receive: Receive, job: Job) -> None:
+    """Ends the job when the client leaves."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    job.leave()
+
+
+async def pieces_until(job: Job, until: float, seconds: float) -> AsyncGenerator[Ready]:
+    """The pieces of a job. Errors: what ended one of its texts, `RefusalError` where it is too late, `GoneError`."""
+    async with aclosing(job.pieces()) as pieces:
+        while True:
+            try:
+                async with asyncio.timeout_at(until):
+                    ready = await anext(pieces, None)
+            except TimeoutError:
+                raise too_late(seconds) from None
+            if job.gone:
+                raise GoneError
+            if ready is None:
+                return
+            for piece in ready.values():
+                if piece.end == FAILED:
+                    raise piece.error or RuntimeError("a text failed without a reason")
+            yield ready
+
+
+async def send_patiently(scope: Scope, send: Send, body: bytes, patience: float, *, more: bool = True) -> None:
+    """Sends a piece of a stream; who leaves what was sent unread for so long is dropped."""
+    try:
+        async with asyncio.timeout(patience):
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+    except TimeoutError:
+        scope.get(ABORT, lambda: None)()
+        raise GoneError from None

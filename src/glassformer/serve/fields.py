@@ -1,0 +1,131 @@
+"""JSON bodies as they come from anybody: an object of known fields, each of its type and within its bounds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NoReturn, cast
+
+from glassformer.foundation.registry import suggestion
+from glassformer.serve.refusal import RefusalError
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in a body. Errors: `RefusalError` for anything else, also where a name stands there twice."""
+    try:
+        value: object = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
+    except UnicodeDecodeError as error:
+        raise RefusalError(400, f"A body is JSON in UTF-8; byte {error.start} of this one is none.") from None
+    except RecursionError:
+        raise RefusalError(400, "A body is a JSON object; this one is nested too deep.") from None
+    except ValueError as error:
+        raise RefusalError(400, f"A body is a JSON object; this one cannot be read: {str(error)[:200]}.") from None
+    if not isinstance(value, dict):
+        raise RefusalError(400, f"A body is a JSON object; this one is {shown(value)}.")
+    return cast("dict[str, Any]", value)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"the name {twice[:40]!r} stands in one object twice")
+    return found
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def shown(value: object) -> str:
+    """A JSON value for a message, short."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 99:
+        return f"a number of {value.bit_length()} bits"
+    text = json.dumps(value) if not isinstance(value, dict | list) or len(cast("Any", value)) < 9 else "a long one"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def all_texts(values: Iterable[object]) -> bool:
+    """Whether all of these are strings."""
+    return all(isinstance(each, str) for each in values)
+
+
+class Fields:
+    """The fields of one body; each getter checks what it gives. Errors: `RefusalError` 400 naming the field."""
+
+    def __init__(self, body: Mapping[str, Any], known: Collection[str]) -> None:
+        self.body = body
+        for name in body:
+            if name not in known:
+                self.refuse(name[:60], f"{name[:60]!r} is no field of this request. {suggestion(name[:60], known)}")
+
+    def refuse(self, name: str, message: str, code: str | None = None) -> NoReturn:
+        """What is wrong with a field."""
+        raise RefusalError(400, message, param=name, code=code)
+
+    def given(self, name: str) -> bool:
+        """Whether a field is there and not null."""
+        return self.body.get(name) is not None
+
+    def number(self, name: str, least: int, most: int, usual: float) -> float:
+        """A number within bounds, both included."""
+        if not self.given(name):
+            return usual
+        value = self.body[name]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            self.refuse(name, f"{name} must be a number from {least:g} to {most:g}; got {shown(value)}.")
+        return float(value)
+
+    def whole(self, name: str, least: int, most: int, usual: int) -> int:
+        """A whole number within bounds, both included."""
+        if not self.given(name):
+            return usual
+        value = self.body[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self.refuse(name, f"{name} must be a whole number from {least} to {most}; got {shown(value)}.")
+        return value
+
+    def switch(self, name: str) -> bool:
+        """True or false; false where it is not there."""
+        value = self.body.get(name)
+        if value is not None and not isinstance(value, bool):
+            self.refuse(name, f"{name} must be true or false; got {shown(value)}.")
+        return bool(value)
+
+    def text(self, name: str) -> str | None:
+        """A string, or nothing."""
+        value = self.body.get(name)
+        if value is not None and not isinstance(value, str):
+            self.refuse(name, f"{name} must be a string; got {shown(value)}.")
+        return value
+
+    def texts(self, name: str, most: int) -> list[str]:
+        """A string or a list of at most so many; none where it is not there."""
+        value = self.body.get(name)
+        if value is None:
+            return []
+        values: Any = [value] if isinstance(value, str) else value
+        if not isinstance(values, list) or len(cast("Any", values)) > most or not all_texts(cast("Any", values)):
+            self.refuse(name, f"{name} must be a string or a list of at most {most} strings; got {shown(value)}.")
+        return cast("list[str]", values)
+
+    def biases(self, name: str, size: int, most: int) -> dict[int, float]:
+        """Numbers from -100 to 100 by token id, which JSON writes as a string."""
+        value = self.body.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or len(cast("Any", value)) > most:
+            self.refuse(name, f"{name} must be an object of at most {most} numbers by token id; got {shown(value)}.")
+        found: dict[int, float] = {}
+        for id, bias in cast("dict[str, object]", value).items():
+            if not (id.isascii() and id.isdecimal() and len(id) < 10 and int(id) < size):
+                self.refuse(name, f"Ids in {name} are from 0 to {size - 1}, the vocabulary; got {id[:40]!r}.")
+            if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
+                self.refuse(name, f"Numbers in {name} are from -100 to 100; got {shown(bias)} for id {id}.")
+            if int(id) in found:
+                self.refuse(name, f"{name} has id {int(id)} twice.")
+            assert math.isfinite(bias)
+            found[int(id)] = float(bias)
+        return found

@@ -1,0 +1,108 @@
+"""One request while it is written: tokens come in on the model's thread, pieces of text go out on the server's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+
+from glassformer.data.vocabulary import EOS, Tokenizer
+from glassformer.decode.requests import FAILED, Request, Ticket, Written
+from glassformer.decode.stream import TextStream
+
+
+@dataclass
+class Logprobs:
+    """What the model gave the tokens of a piece, as OpenAI's API lists it."""
+
+    tokens: list[str] = field(default_factory=list[str])
+    token_logprobs: list[float] = field(default_factory=list[float])
+    top_logprobs: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+    text_offset: list[int] = field(default_factory=list[int])
+    """Where the text of each token begins, in characters from the beginning of the text."""
+
+
+@dataclass
+class Piece:
+    """More text of one text of a request."""
+
+    text: str = ""
+    tokens: int = 0
+    """How many there are in this piece, <eos> included."""
+    end: str = ""
+    """Why the text ended, with its last piece: "eos", "stop", "max_new_tokens" or "error"."""
+    logprobs: Logprobs = field(default_factory=Logprobs)
+    error: Exception | None = None
+
+    def add(self, more: Piece) -> None:
+        """What came behind it."""
+        self.text += more.text
+        self.tokens += more.tokens
+        self.end, self.error = more.end, more.error
+        for name, values in vars(more.logprobs).items():
+            getattr(self.logprobs, name).extend(values)
+
+
+class Job:
+    """A request of a client: `n` texts behind each of its prompts. Text k of prompt i has number i * n + k.
+
+    What is not yet fetched is joined, so a client that reads slowly costs no more than its own text. With `whole` a
+    text comes in one piece.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, n_texts: int, n: int, stops: Sequence[str], *, whole: bool) -> None:
+        self.tokenizer, self.n, self.whole = tokenizer, n, whole
+        self.requests: list[Request] = []
+        self.tickets: list[Ticket] = []
+        self.gone = False
+        """Whether nobody waits for the answer any more."""
+        self._streams = [TextStream(tokenizer, stops) for _ in range(n_texts)]
+        self._held = [Piece() for _ in range(n_texts)]
+        self._ready: dict[int, Piece] = {}
+        self._open = n_texts
+        self._news = asyncio.Event()
+
+    def take(self, number: int, written: Written) -> Piece | None:
+        """On the model's thread: what a token adds to its text; none where there is nothing to tell yet."""
+        piece, stream = Piece(tokens=1, end=written.end, error=written.error), self._streams[number]
+        if written.end != FAILED:
+            if written.likely is not None and written.id != EOS:
+                self._explain(piece.logprobs, written, stream)
+            piece.text, piece.end = stream.take(written.id, written.end)
+        held = self._held[number]
+        held.add(piece)
+        if held.end or (not self.whole and (held.text or held.logprobs.tokens)):
+            self._held[number] = Piece()
+            return held
+        return None
+
+    def _explain(self, logprobs: Logprobs, written: Written, stream: TextStream) -> None:
+        assert written.likely is not None
+        logprobs.tokens.extend(self.tokenizer.tokens([written.id]))
+        logprobs.token_logprobs.append(written.likely.log_probability)
+        ids, values = [id for id, _ in written.likely.top], [value for _, value in written.likely.top]
+        logprobs.top_logprobs.append(dict(zip(self.tokenizer.tokens(ids), values, strict=True)))
+        logprobs.text_offset.append(len(self.tokenizer.decode(stream.ids)))
+
+    def deliver(self, number: int, piece: Piece) -> None:
+        """On the loop: a piece is there to be fetched."""
+        if number in self._ready:
+            self._ready[number].add(piece)
+        else:
+            self._ready[number] = piece
+        self._news.set()
+
+    def leave(self) -> None:
+        """On the loop: whoever waits for pieces gets no more."""
+        self.gone = True
+        self._news.set()
+
+    async def pieces(self) -> AsyncGenerator[dict[int, Piece]]:
+        """On the loop: what is new, by number, until all texts ended or nobody waits any more."""
+        while self._open and not self.gone:
+            await self._news.wait()
+            self._news.clear()
+            ready, self._ready = self._ready, {}
+            self._open -= sum(bool(piece.end) for piece in ready.values())
+            if ready:
+                yield ready

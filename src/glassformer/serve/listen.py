@@ -1,0 +1,136 @@
+"""Listening: one socket, one loop, and an end that lets answers end first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Generator
+
+import uvicorn
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.serve.app import application
+from glassformer.serve.protocol import protocol_of
+from glassformer.serve.service import Service
+from glassformer.serve.settings import ServeConfig, is_loopback
+
+BACKLOG = 1024
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which leaves signals to us and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, listening: asyncio.Event) -> None:
+        super().__init__(config)
+        self.listening = listening
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Nothing is captured here."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's."""
+        await super().startup(sockets)
+        self.listening.set()
+
+
+def open_socket(config: ServeConfig) -> socket.socket:
+    """A socket at the address. Errors: `ConfigError` where it cannot be had."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        found = socket.socket(family, kind, number)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+        except OSError:
+            found.close()
+            raise
+    except OSError as error:
+        raise ConfigError(
+            f"Nothing can listen at {config.host}, port {config.port}: {error.strerror or error}. Try another --port; "
+            "0 takes any that is free."
+        ) from None
+    return found
+
+
+def address_of(config: ServeConfig, found: socket.socket) -> str:
+    """The address as a browser takes it."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    return f"http://{host}:{found.getsockname()[1]}"
+
+
+def listen(service: Service, found: socket.socket) -> int:
+    """Serves until a signal ends it. Returns the exit code: 0, or 130 and 143 where a second signal came."""
+    return asyncio.run(run(service, found))
+
+
+async def run(service: Service, found: socket.socket) -> int:
+    """As `listen`, within a loop."""
+    config, loop, listening = service.config, asyncio.get_running_loop(), asyncio.Event()
+    server = Server(
+        uvicorn.Config(
+            application(service),
+            http=protocol_of(config),
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            proxy_headers=False,
+            timeout_graceful_shutdown=2,
+        ),
+        listening,
+    )
+    ending = Ending(service, server)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.on, number)
+    service.start()
+    serving = asyncio.create_task(server.serve([found]))
+    said = asyncio.create_task(announce(service, found, listening))
+    try:
+        await serving
+    finally:
+        said.cancel()
+        service.stop()
+    return ending.code
+
+
+async def announce(service: Service, found: socket.socket, listening: asyncio.Event) -> None:
+    """Says where the server is, once it is there."""
+    await listening.wait()
+    address = address_of(service.config, found)
+    to_all = "" if is_loopback(service.config.host) else ", with the key, over a line that is not encrypted"
+    service.say(f"{service.model} answers at {address}/v1{to_all}. Ctrl-C ends.")
+
+
+class Ending:
+    """The first signal lets answers end, for a while; the second does not."""
+
+    def __init__(self, service: Service, server: uvicorn.Server) -> None:
+        self.service, self.server = service, server
+        self.code = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def on(self, number: int) -> None:
+        """A signal came."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self.drain())
+        else:
+            self.code = 128 + number
+            self.server.should_exit = self.server.force_exit = True
+
+    async def drain(self) -> None:
+        """Nothing new is taken, and what is being written may end."""
+        seconds = self.service.config.drain
+        self.service.say(f"Ending: what is being written has {seconds:g} seconds left. Again to end at once.")
+        if left := await self.service.drain(seconds):
+            self.service.say(f"{left} {'answer was' if left == 1 else 'answers were'} cut off.")
+        self.server.should_exit = True

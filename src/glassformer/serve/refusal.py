@@ -1,0 +1,71 @@
+"""What is answered where something is refused: OpenAI's error object, with a status that says whose turn it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from glassformer.foundation.errors import BusyError
+
+RETRY_AFTER = 2
+"""Seconds after which somebody who was sent away may ask again."""
+
+
+class RefusalError(Exception):
+    """A request that gets no answer but this one."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        kind: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self._headers = dict(headers or {})
+        self.status, self.message, self.param, self.code = status, message, param, code
+        self.kind = kind or ("invalid_request_error" if status < 500 and status != 429 else "server_error")
+
+    @property
+    def body(self) -> dict[str, dict[str, str | None]]:
+        """The error object."""
+        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
+
+    @property
+    def content(self) -> bytes:
+        """The error object as JSON."""
+        return json.dumps(self.body, ensure_ascii=True).encode()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What goes with it."""
+        more = dict(self._headers)
+        if self.status in (429, 503):
+            more["retry-after"] = str(RETRY_AFTER)
+        if self.status == 401:
+            more["www-authenticate"] = "Bearer"
+        return more
+
+
+def busy(error: BusyError) -> RefusalError:
+    """Too many wait already."""
+    return RefusalError(429, str(error), code="queue_full", kind="rate_limit_error")
+
+
+def draining() -> RefusalError:
+    """The server ends."""
+    return RefusalError(503, "This server is shutting down and takes nothing new. Ask again later.", code="draining")
+
+
+def too_late(seconds: float) -> RefusalError:
+    """The answer took longer than answers may."""
+    message = f"An answer may take {seconds:g} seconds, waiting included, and this one was not done. Ask for less."
+    return RefusalError(503, message, code="timeout")
+
+
+def broken(number: str) -> RefusalError:
+    """A mistake of ours; what it was stands in the server's log under this number."""
+    return RefusalError(500, f"The server made a mistake; its log has it as {number}.", code="internal_error")

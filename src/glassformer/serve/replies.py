@@ -1,0 +1,94 @@
+"""The JSON that clients get: objects of OpenAI's completions, whole or as a stream of events, and translations."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from glassformer.decode.stream import LIMITED
+from glassformer.serve.job import Piece
+
+DONE = b"data: [DONE]\n\n"
+Json = dict[str, Any]
+
+
+@dataclass
+class Reply:
+    """One answer: its name and date, and what goes into each of its objects."""
+
+    model: str
+    echoed: Sequence[str]
+    """What stands before each text."""
+    logprobs: bool = False
+    id: str = field(default_factory=lambda: f"cmpl-{secrets.token_hex(12)}")
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def head(self) -> Json:
+        """What every object of a completion has."""
+        return {"id": self.id, "object": "text_completion", "created": self.created, "model": self.model}
+
+    def choice(self, number: int, piece: Piece, *, first: bool) -> Json:
+        """One text or piece of it."""
+        return {
+            "index": number,
+            "text": (self.echoed[number] if first else "") + piece.text,
+            "logprobs": asdict(piece.logprobs) if self.logprobs else None,
+            "finish_reason": finish_reason(piece.end),
+        }
+
+    def whole(self, texts: Mapping[int, Piece], prompt_tokens: int) -> Json:
+        """All texts at once."""
+        choices = [self.choice(number, texts[number], first=True) for number in sorted(texts)]
+        return {**self.head(), "choices": choices, "usage": usage(prompt_tokens, texts.values())}
+
+    def event(self, number: int, piece: Piece, *, first: bool) -> bytes:
+        """A piece as an event of a stream."""
+        return event({**self.head(), "choices": [self.choice(number, piece, first=first)]})
+
+
+def finish_reason(end: str) -> str | None:
+    """Why a text ended, in OpenAI's words; none where it goes on."""
+    return None if not end else "length" if end == LIMITED else "stop"
+
+
+def usage(prompt_tokens: int, pieces: Any) -> dict[str, int]:
+    """Tokens read and written. A prompt that several texts go on from is read, and counts, once."""
+    written = sum(piece.tokens for piece in pieces)
+    return {"prompt_tokens": prompt_tokens, "completion_tokens": written, "total_tokens": prompt_tokens + written}
+
+
+def event(value: Json) -> bytes:
+    """A server-sent event."""
+    return b"data: " + as_json(value) + b"\n\n"
+
+
+def as_json(value: Json) -> bytes:
+    """JSON in UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def translations(model: str, texts: Mapping[int, Piece], source_tokens: int) -> Json:
+    """Answers to sources, in their order."""
+    return {
+        "object": "list",
+        "model": model,
+        "data": [
+            {
+                "object": "translation",
+                "index": number,
+                "text": texts[number].text,
+                "finish_reason": finish_reason(texts[number].end),
+            }
+            for number in sorted(texts)
+        ],
+        "usage": usage(source_tokens, texts.values()),
+    }
+
+
+def model_card(model: str, created: int) -> Json:
+    """A model as `GET /v1/models` lists it."""
+    return {"id": model, "object": "model", "created": created, "owned_by": "glassformer"}

@@ -1,0 +1,82 @@
+"""The one thread that runs the model: it steps the engine while there is work, and hands over what was written."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from typing import cast
+
+from glassformer.decode.batching import Engine
+from glassformer.decode.requests import FAILED, Written
+from glassformer.serve.job import Job, Piece
+
+
+class Runner:
+    """Steps an engine on a thread of its own. All else is called on the loop that `start` was given."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.steps = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = threading.Event()
+        self._ending = False
+        self._thread = threading.Thread(target=self._work, name="glassformer-model", daemon=True)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begins; the answers go to this loop."""
+        self._loop = loop
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends with the step that is running."""
+        self._ending = True
+        self._wake.set()
+        self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests are being written."""
+        return self._thread.is_alive()
+
+    def submit(self, job: Job) -> None:
+        """All requests of a job. Errors: as `Engine.submit`; whoever gets one cancels what already waits."""
+        for request in job.requests:
+            job.tickets.append(self.engine.submit(request))
+        self._wake.set()
+
+    def cancel(self, job: Job) -> None:
+        """Nothing more of a job is wanted; its rows leave before the next step."""
+        for ticket in job.tickets:
+            self.engine.cancel(ticket)
+        self._wake.set()
+
+    def _work(self) -> None:
+        while not self._ending:
+            if not self.engine.busy:
+                self._wake.wait()
+                self._wake.clear()
+                continue
+            news = [each for written in self.engine.step() if (each := self._told(written)) is not None]
+            self.steps += 1
+            if news and self._loop is not None:
+                with suppress(RuntimeError):  # the loop ended, and with it whoever waited
+                    self._loop.call_soon_threadsafe(hand_over, news)
+
+    def _told(self, written: Written) -> tuple[Job, int, Piece] | None:
+        """What a token adds to a text of its job; a text that came to a stop leaves."""
+        job, prompt = cast("tuple[Job, int]", written.ticket.request.tag)
+        number = prompt * job.n + written.text
+        try:
+            piece = job.take(number, written)
+        except BaseException as error:  # a tokenizer that panics raises what is no Exception
+            piece = Piece(end=FAILED, error=RuntimeError(f"{type(error).__name__}: {error}"))
+        if piece is not None and piece.end and not written.end:
+            self.engine.cancel(written.ticket, written.text)
+        return None if piece is None else (job, number, piece)
+
+
+def hand_over(news: list[tuple[Job, int, Piece]]) -> None:
+    """On the loop: what a step wrote goes to its jobs."""
+    for job, number, piece in news:
+        job.deliver(number, piece)

@@ -1,0 +1,84 @@
+"""What a server may be set to, checked before anything is loaded. Imports no torch."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+
+from glassformer.foundation.bounds import at_least, at_most
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.typed import check_types
+
+KEY = "GLASSFORMER_KEY"
+"""The environment variable that may hold the key."""
+LEAST_KEY = 16
+"""Characters: a shorter key can be found by trying."""
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    """Where a server listens, who may ask, and how much. Errors: `ConfigError`."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    key: str | None = field(default=None, repr=False)
+    """What a client must show; none: anybody on this machine may ask, and nobody else can."""
+    name: str | None = None
+    """A further name that clients reach this server by, as in `http://NAME:8000`."""
+    rows: int = 32
+    """Texts written together."""
+    room: int = 65_536
+    """Tokens kept in all: rows times the longest."""
+    queue: int = 64
+    """Requests that wait for room; one more is told to come later."""
+    max_prompt: int = 4_096
+    """Longest prompt, in tokens."""
+    max_new_tokens: int = 2_048
+    """Longest text, in tokens."""
+    max_body: int = 2**20
+    """Longest request, in bytes."""
+    seconds: float = 120.0
+    """Time for a whole answer, waiting included."""
+    patience: float = 10.0
+    """Seconds that a client may take to send its request, or leave what was sent to it unread."""
+    connections: int = 768
+    """Open at a time."""
+    drain: float = 30.0
+    """Seconds that answers have left to end after SIGTERM or Ctrl-C."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        at_least(self, "", 0, "port")
+        at_most(self, "", 65_535, "port")
+        at_least(self, "", 1, "rows", "room", "queue", "max_prompt", "max_new_tokens", "max_body", "connections")
+        at_most(self, "", 2**31 - 1, "rows", "room", "queue", "max_prompt", "max_new_tokens", "max_body", "connections")
+        for name in ("seconds", "patience", "drain"):
+            if not 0 < getattr(self, name) <= 86_400:
+                raise ConfigError(f"{name} must be above 0 and at most 86400, a day; got {getattr(self, name)}.")
+        self._check_key()
+
+    def _check_key(self) -> None:
+        if self.key is None and not is_loopback(self.host):
+            raise ConfigError(
+                f"Any address but this machine's own asks for a key; got host={self.host!r} and none. Put one into a "
+                f"file (--key-file FILE) or into {KEY}, or leave --host out."
+            )
+        if self.key is not None and (len(self.key) < LEAST_KEY or not self.key.isascii() or not self.key.isprintable()):
+            raise ConfigError(
+                f"A key has at least {LEAST_KEY} printable ASCII characters; got one of {len(self.key)}. Make one: "
+                "python -c 'import secrets; print(secrets.token_urlsafe(32))'."
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches an address."""
+    address = as_address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+def as_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An IP address written out; none for a name."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

@@ -1,0 +1,99 @@
+"""From what a client wants to what an engine is asked: ids, limits, and the choice of tokens."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from functools import lru_cache
+
+from glassformer.decode.answer import limit_of
+from glassformer.decode.context import Choose
+from glassformer.decode.draw import chooser
+from glassformer.decode.penalties import logit_bias
+from glassformer.decode.requests import Request
+from glassformer.decode.sampling import Sampling
+from glassformer.foundation.errors import GlassformerError
+from glassformer.serve.job import Job
+from glassformer.serve.refusal import RefusalError
+from glassformer.serve.settings import ServeConfig
+from glassformer.serve.wanted import USUAL_TOKENS, Wanted
+from glassformer.train.writing import Writer
+
+TOO_LONG = "context_length_exceeded"
+
+
+class Texts:
+    """Makes jobs for a run's model."""
+
+    def __init__(self, writer: Writer, config: ServeConfig) -> None:
+        self.writer, self.config = writer, config
+        never = dict.fromkeys(writer.never(), -math.inf)
+
+        @lru_cache(maxsize=64)
+        def choice(sampling: Sampling, biases: tuple[tuple[int, float], ...]) -> Choose:
+            return chooser(sampling, [logit_bias({**dict(biases), **never})])
+
+        self.choice = choice
+        """Equal settings give one and the same choice, so rows of several clients are chosen for together."""
+
+    def job(self, wanted: Wanted) -> Job:
+        """All that is to be written for a client. Errors: `RefusalError` 400 for what the model cannot read.
+
+        Texts are cut into tokens here, which may take a while: not on the server's loop.
+        """
+        n_texts = len(wanted.prompts) * wanted.n
+        job = Job(self.writer.tokenizers.target, n_texts, wanted.n, wanted.stops, whole=not wanted.stream)
+        choose = self.choice(wanted.sampling, tuple(sorted((wanted.biases or {}).items())))
+        seed = secrets.randbits(63) if wanted.seed is None else wanted.seed
+        for place, prompt in enumerate(wanted.prompts):
+            ids = prompt if isinstance(prompt, list) else self._encoded(prompt, place)
+            self._check_ids(ids, place)
+            prompts: dict[str, list[int]] = {"prompt" if self.writer.continues else "source": ids}
+            request = Request(
+                **prompts,
+                max_new_tokens=self._most(ids, wanted.max_tokens),
+                n=wanted.n,
+                choose=choose,
+                seed=seed,
+                first=place * wanted.n,
+                logprobs=wanted.logprobs,
+                tag=(job, place),
+            )
+            job.requests.append(request)
+        return job
+
+    def _encoded(self, prompt: str, place: int) -> list[int]:
+        try:
+            return self.writer.ids(prompt, place + 1, crop=False)
+        except GlassformerError as error:
+            code = TOO_LONG if "at most" in str(error) else None
+            raise RefusalError(400, str(error), param="prompt", code=code) from None
+        except Exception:
+            raise
+        except BaseException as error:  # a tokenizer that panics raises what is no Exception
+            raise RuntimeError(f"the tokenizer failed: {error}") from error
+
+    def _check_ids(self, ids: list[int], place: int) -> None:
+        size, most = self.writer.tokenizers.source.vocab_size, self.config.max_prompt
+        if max(ids) >= size:
+            message = f"Token ids are from 0 to {size - 1}; prompt {place + 1} has {max(ids)}."
+            raise RefusalError(400, message, param="prompt")
+        most = min(most, self.writer.max_context or most)
+        if len(ids) > most:
+            message = f"A prompt may have {most} tokens here; prompt {place + 1} has {len(ids)}. Shorten it."
+            raise RefusalError(400, message, param="prompt", code=TOO_LONG)
+
+    def _most(self, ids: list[int], asked: int | None) -> int:
+        """How many tokens a text may have. One that goes on beyond the model's context reads its own end."""
+        most = self.config.max_new_tokens
+        if not self.writer.continues:
+            return min(limit_of(self.writer.model, ids, asked).tokens, most)
+        return min(USUAL_TOKENS, most) if asked is None else asked
+
+    def echoed(self, wanted: Wanted) -> list[str]:
+        """What stands before each text."""
+        prompts = [
+            ("" if not wanted.echo else each if isinstance(each, str) else self.writer.tokenizers.target.decode(each))
+            for each in wanted.prompts
+        ]
+        return [prompt for prompt in prompts for _ in range(wanted.n)]

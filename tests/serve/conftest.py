@@ -1,0 +1,50 @@
+"""Runs to serve: a language model, and a model that answers sources."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.train.recipe import override
+from glassformer.train.session import start
+from serve.wire import Wire, writer_of
+from train.examples import follow, recipe
+
+QUICK = {"training.steps": 1, "training.warmup": 0, "training.evaluate_every": 0, "model.dropout": 0.0}
+
+
+@pytest.fixture(scope="session")
+def text_run(tmp_path_factory) -> Path:
+    """A language model of characters on documents, so that its texts end."""
+    folder = tmp_path_factory.mktemp("served")
+    texts = ["abc abd " * 40, "bca é " * 60, "dab " * 60]
+    (folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    data = {"task": "text", "layout": "decoder", "text": str(folder / "texts.jsonl"), "window": 24}
+    more = {"tokenizer.kind": "character", "training.batch_tokens": 64, "decode.max_new_tokens": None}
+    follow(start(override(recipe(), {f"data.{k}": v for k, v in data.items()} | more | QUICK), folder / "tiny"))
+    return folder / "tiny"
+
+
+@pytest.fixture(scope="session")
+def pairs_run(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("served")
+    follow(start(override(recipe(), QUICK), folder / "pairs"))
+    return folder / "pairs"
+
+
+@pytest.fixture(scope="session")
+def writer(text_run):
+    return writer_of(text_run)
+
+
+@pytest.fixture(scope="module")
+def wire(writer):
+    with Wire(writer, max_new_tokens=40, max_body=4096, max_prompt=20, rows=8, queue=8) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def answerer(pairs_run):
+    return writer_of(pairs_run)

@@ -1,0 +1,187 @@
+"""`POST /v1/completions`: what is asked for is what comes, alone or beside others, whole or in pieces."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from glassformer.data.vocabulary import BOS, EOS
+from glassformer.train.recipe import override
+from glassformer.train.writing import Writer
+from serve.wire import Wire
+
+PATH = "/v1/completions"
+
+
+def written(writer: Writer, prompts: list[str], n: int = 1, stops: tuple[str, ...] = (), **decode) -> list[str]:
+    """What `glassformer generate` writes, text by text."""
+    changes = {"temperature": 0.0, "max_new_tokens": 12} | decode
+    before = writer.recipe
+    writer.recipe = override(before, {f"decode.{name}": value for name, value in changes.items()})
+    try:
+        texts = [""] * len(prompts) * n
+        for piece in writer.write(prompts, n, list(stops)):
+            texts[piece.row] += piece.text
+        return texts
+    finally:
+        writer.recipe = before
+
+
+def texts(heard) -> list[str]:
+    assert heard.status == 200, heard.parts
+    assert [choice["index"] for choice in heard.json["choices"]] == [*range(len(heard.json["choices"]))]
+    return [choice["text"] for choice in heard.json["choices"]]
+
+
+def test_a_greedy_completion(wire, writer):
+    heard = wire.ask(PATH, {"model": "tiny", "prompt": "abc", "temperature": 0, "max_tokens": 12})
+    assert texts(heard) == written(writer, ["abc"])
+    told = heard.json
+    assert (told["object"], told["model"]) == ("text_completion", "tiny")
+    assert told["id"].startswith("cmpl-")
+    assert told["usage"]["prompt_tokens"] == 4
+    assert told["usage"]["total_tokens"] == 4 + told["usage"]["completion_tokens"]
+    assert told["choices"][0]["logprobs"] is None
+
+
+def test_drawn_texts_are_those_of_generate(wire, writer):
+    body = {"prompt": ["ab", "cd"], "n": 3, "seed": 5, "temperature": 0.8, "top_p": 0.9, "max_tokens": 12}
+    expected = written(writer, ["ab", "cd"], 3, seed=5, temperature=0.8, top_p=0.9)
+    assert texts(wire.ask(PATH, body)) == expected
+    assert len({*expected}) > 3
+
+
+def test_without_a_seed_each_time_others(wire):
+    drawn = {texts(wire.ask(PATH, {"prompt": "ab", "max_tokens": 12}))[0] for _ in range(4)}
+    assert len(drawn) > 1
+
+
+def test_clients_beside_one_another_get_what_they_get_alone(wire, writer):
+    bodies = [
+        {"prompt": "abcd"[: 1 + i % 4], "seed": i, "temperature": 0.5 * (i % 3), "max_tokens": 4 + i, "n": 1 + i % 2}
+        for i in range(16)
+    ]
+    alone = [texts(wire.ask(PATH, body)) for body in bodies]
+    with ThreadPoolExecutor(8) as clients:
+        together = list(clients.map(lambda body: texts(wire.ask(PATH, body)), bodies))
+    assert together == alone
+
+
+def test_a_stream_is_the_same_text_in_pieces(wire, writer):
+    body = {"prompt": "abc", "temperature": 0.9, "seed": 3, "n": 2, "max_tokens": 20, "stop": ["ba"]}
+    whole = wire.ask(PATH, body).json
+    heard = wire.ask(PATH, {**body, "stream": True, "stream_options": {"include_usage": True}})
+    assert heard.headers["content-type"].startswith("text/event-stream")
+    *pieces, counts, done = heard.events
+    assert done == "DONE"
+    assert counts["choices"] == []
+    assert counts["usage"] == whole["usage"]
+    assert {piece["id"] for piece in pieces} == {counts["id"]}
+    for choice in whole["choices"]:
+        own = [each for piece in pieces for each in piece["choices"] if each["index"] == choice["index"]]
+        assert "".join(each["text"] for each in own) == choice["text"]
+        assert [each["finish_reason"] for each in own] == [None] * (len(own) - 1) + [choice["finish_reason"]]
+    assert len(pieces) > 4
+
+
+def test_a_stop_text_ends_and_is_left_out(wire, writer):
+    [full] = written(writer, ["abc"])
+    stop = full[5:7]
+    heard = wire.ask(PATH, {"prompt": "abc", "temperature": 0, "max_tokens": 12, "stop": stop})
+    assert texts(heard) == written(writer, ["abc"], stops=(stop,)) == [full[: full.index(stop)]]
+    assert heard.json["choices"][0]["finish_reason"] == "stop"
+
+
+def test_texts_that_stop_end_no_others(wire, writer):
+    body = {"prompt": "abc", "seed": 2, "n": 6, "max_tokens": 30, "stop": ["a", "b"]}
+    expected = written(writer, ["abc"], 6, ("a", "b"), seed=2, temperature=1.0, max_new_tokens=30)
+    assert len({len(text) for text in expected}) > 2
+    assert texts(wire.ask(PATH, body)) == expected
+
+
+def test_the_end_of_a_text_and_its_limit(wire, writer):
+    never = {"logit_bias": {str(EOS): -100}}
+    at_once = {"logit_bias": {str(EOS): 100}}
+    heard = wire.ask(PATH, {"prompt": "ab", "max_tokens": 7, **never})
+    assert heard.json["usage"]["completion_tokens"] == 7
+    assert heard.json["choices"][0]["finish_reason"] == "length"
+    heard = wire.ask(PATH, {"prompt": "ab", "max_tokens": 7, **at_once})
+    assert texts(heard) == [""]
+    assert heard.json["choices"][0]["finish_reason"] == "stop"
+
+
+def test_special_tokens_are_never_written(wire):
+    heard = wire.ask(PATH, {"prompt": "ab", "max_tokens": 30, "logit_bias": {str(BOS): 100, str(EOS): -100}})
+    assert len(texts(heard)[0]) == 30
+
+
+def test_echo(wire, writer):
+    body = {"prompt": ["ab", "c"], "temperature": 0, "max_tokens": 12, "echo": True}
+    expected = [prompt + text for prompt, text in zip(["ab", "c"], written(writer, ["ab", "c"]), strict=True)]
+    assert texts(wire.ask(PATH, body)) == expected
+    pieces = [each for event in wire.ask(PATH, {**body, "stream": True}).events[:-1] for each in event["choices"]]
+    assert ["".join(each["text"] for each in pieces if each["index"] == i) for i in (0, 1)] == expected
+
+
+def test_ids_are_read_as_they_are(wire, writer):
+    ids = writer.ids("abc", 1, crop=False)
+    body = {"temperature": 0, "max_tokens": 12}
+    assert texts(wire.ask(PATH, {**body, "prompt": ids})) == written(writer, ["abc"])
+    two = [ids, writer.ids("d", 1, crop=False)]
+    assert texts(wire.ask(PATH, {**body, "prompt": two})) == written(writer, ["abc", "d"])
+    assert wire.ask(PATH, {**body, "prompt": [ids, "d"]}).status == 200
+
+
+def test_logprobs(wire, writer):
+    body = {"prompt": "ab", "temperature": 0, "max_tokens": 6, "logprobs": 2, "logit_bias": {str(EOS): -100}}
+    whole = wire.ask(PATH, body).json["choices"][0]
+    told = whole["logprobs"]
+    assert "".join(told["tokens"]) == whole["text"]
+    assert told["text_offset"] == [*range(6)]
+    for token, own, top in zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True):
+        assert len(top) == 2
+        assert own <= max(top.values()) <= 0
+        assert token not in top or top[token] == own
+    streamed = [event["choices"][0]["logprobs"] for event in wire.ask(PATH, {**body, "stream": True}).events[:-1]]
+    assert [token for each in streamed for token in each["tokens"]] == told["tokens"]
+    none = wire.ask(PATH, {**body, "logprobs": 0}).json["choices"][0]["logprobs"]
+    assert none["token_logprobs"] == told["token_logprobs"]
+    assert none["top_logprobs"] == [{}] * 6
+
+
+def test_penalties_reach_the_choice(wire, writer):
+    body = {"prompt": "ab", "temperature": 0, "max_tokens": 12, "frequency_penalty": 2, "presence_penalty": 1.5}
+    assert texts(wire.ask(PATH, body)) == written(writer, ["ab"], frequency_penalty=2.0, presence_penalty=1.5)
+    assert texts(wire.ask(PATH, body)) != written(writer, ["ab"])
+
+
+def test_a_text_goes_on_beyond_the_context(wire, writer):
+    never = {"prompt": "abc", "temperature": 0, "max_tokens": 40, "min_new_tokens": 40}
+    assert texts(wire.ask(PATH, never)) == written(writer, ["abc"], max_new_tokens=40, min_new_tokens=40)
+
+
+@pytest.mark.parametrize("temperature", [0, 0.7])
+def test_the_likeliest_token_is_in_every_nucleus(wire, temperature):
+    heard = wire.ask(PATH, {"prompt": "ab", "temperature": temperature, "top_p": 0.5})
+    assert heard.status == 200
+
+
+def test_models(wire):
+    assert [each["id"] for each in wire.ask("/v1/models").json["data"]] == ["tiny"]
+    assert wire.ask("/v1/models/tiny").json["object"] == "model"
+    assert wire.ask("/v1/models/other").error["code"] == "model_not_found"
+    assert wire.ask("/health").json == {"status": "ok"}
+
+
+def test_translations(answerer):
+    sources = ["a b c", "c a"]
+    expected = written(answerer, sources, max_new_tokens=None)
+    with Wire(answerer) as wire:
+        heard = wire.ask("/v1/translate", {"text": sources})
+        assert [each["text"] for each in heard.json["data"]] == expected
+        assert wire.ask("/v1/translate", {"text": sources[1]}).json["data"][0]["text"] == expected[1]
+        assert wire.ask(PATH, {"prompt": "a"}).error["code"] == "not_a_completion_model"
+        assert wire.ask("/v1/translate", {"text": ""}).status == 400
+        assert wire.ask("/v1/translate", {"text": []}).error["param"] == "text"
+        assert wire.ask("/v1/translate", {"text": "a", "max_tokens": 1}).json["usage"]["completion_tokens"] == 1

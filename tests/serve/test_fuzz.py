@@ -1,0 +1,70 @@
+"""Any body at all has an answer: never a 5xx, never a dead server."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from serve.wire import Wire
+
+PATH = "/v1/completions"
+VALUES = [
+    *(None, True, False, 0, 1, -1, 2, 3.5, 1e308, -1e-308, 2**31, 2**64, 10**30, "", "a", "abc", "é", "\ud800", "\x00"),
+    *(
+        [],
+        {},
+        [1],
+        ["a", "b"],
+        [[7, 8], [9]],
+        [None],
+        {"7": 5},
+        {"7": "x"},
+        {"include_usage": True},
+        "a" * 50,
+        [7] * 30,
+    ),
+]
+NAMES = [
+    *("model", "prompt", "max_tokens", "temperature", "top_p", "n", "stream", "stop", "logprobs", "echo", "seed"),
+    *("presence_penalty", "frequency_penalty", "logit_bias", "user", "suffix", "best_of", "stream_options", "top_k"),
+    *("min_p", "typical_p", "repetition_penalty", "no_repeat_ngram", "min_new_tokens", "text", "unknown"),
+]
+
+
+def fuzzed(dice: random.Random) -> bytes:
+    """A body that is wrong in some places, or in all."""
+    body = {name: dice.choice(VALUES) for name in dice.sample(NAMES, dice.choice([0, 1, 1, 2, 3]))}
+    if dice.random() < 0.8:
+        body = {"prompt": dice.choice(["a", "abc", [7, 8]]), "max_tokens": 2} | body
+    data = bytearray(json.dumps(body).encode())
+    for _ in range(dice.choice([0, 0, 0, 0, 1, 5])):
+        place = dice.randrange(len(data) + 1)
+        data[place : place + dice.choice([0, 1])] = bytes([dice.randrange(256)])
+    return bytes(data)
+
+
+def check_bodies(wire: Wire, n: int) -> None:
+    dice, statuses = random.Random(7), {}
+    for first in range(0, n, 8):
+        bodies = [fuzzed(dice) for _ in range(min(8, n - first))]
+        for body, asked in zip(bodies, [wire.begin(PATH, body) for body in bodies], strict=True):
+            heard = asked.result(60)
+            assert heard.status in (200, 400, 404, 413, 429), (body, heard)
+            statuses[heard.status] = statuses.get(heard.status, 0) + 1
+            if heard.status != 200:
+                assert heard.error["message"]
+    assert wire.ask("/health").json == {"status": "ok"}
+    assert wire.ask(PATH, {"prompt": "a"}).status == 200
+    assert min(statuses[200], statuses[400]) > n // 10
+    assert not wire.said
+
+
+def test_any_body_has_an_answer(wire):
+    check_bodies(wire, 500)
+
+
+@pytest.mark.slow
+def test_two_hundred_thousand_bodies(wire):
+    check_bodies(wire, 200_000)

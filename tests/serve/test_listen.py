@@ -1,0 +1,231 @@
+"""A real server: OpenAI's own client, raw connections, slow ones, signals."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from glassformer.cli.verbs import VERBS
+from glassformer.serve.settings import ServeConfig
+from serve.process import Process, everything, post
+
+KEY = "0123456789abcdefXYZ"
+LONG = {"prompt": "ab", "max_tokens": 400, "temperature": 0, "min_new_tokens": 400, "stream": True}
+
+
+@pytest.fixture(scope="module")
+def server(text_run, tmp_path_factory):
+    key = tmp_path_factory.mktemp("key") / "key"
+    key.write_text(KEY + "\n")
+    with Process(text_run, "--key-file", str(key), "--patience", "1", "--max-body", "65536") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    openai = pytest.importorskip("openai", reason="the official openai client is not installed (extra dev)")
+    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0) as made:
+        yield made
+
+
+def test_openai_completions(client):
+    asked = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "seed": 3, "n": 2, "temperature": 0.8}
+    whole = client.completions.create(**asked, logprobs=2)
+    assert whole.object == "text_completion"
+    assert [choice.index for choice in whole.choices] == [0, 1]
+    assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
+    assert len(whole.choices[0].logprobs.tokens) == len(whole.choices[0].logprobs.top_logprobs)
+    texts = ["", ""]
+    for piece in client.completions.create(**asked, stream=True, stream_options={"include_usage": True}):
+        for choice in piece.choices:
+            texts[choice.index] += choice.text
+    assert texts == [choice.text for choice in whole.choices]
+    assert piece.usage == whole.usage
+    own = client.completions.create(**asked, extra_body={"top_k": 1}, stop=["q"], user="me")
+    assert len({choice.text for choice in own.choices}) == 1
+
+
+def test_openai_models(client):
+    assert [each.id for each in client.models.list()] == ["tiny"]
+    assert client.models.retrieve("tiny").owned_by == "glassformer"
+
+
+def test_openai_errors(client, server):
+    import openai
+
+    with pytest.raises(openai.BadRequestError, match="n must be a whole number") as wrong:
+        client.completions.create(model="tiny", prompt="a", n=1000)
+    assert wrong.value.param == "n"
+    with pytest.raises(openai.NotFoundError, match="is not here"):
+        client.completions.create(model="other", prompt="a")
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(model="tiny", messages=[])
+    other = openai.OpenAI(base_url=server.url, api_key="wrong", max_retries=0)
+    with pytest.raises(openai.AuthenticationError, match="asks for its key"), other:
+        other.models.list()
+
+
+def test_a_stream_that_is_broken_off_leaves_the_server_well(client):
+    asked = {"model": "tiny", "prompt": "ab", "max_tokens": 400, "extra_body": {"min_new_tokens": 400}}
+    for _ in range(3):
+        with client.completions.create(**asked, stream=True) as stream:
+            assert next(iter(stream)).choices
+    assert client.completions.create(model="tiny", prompt="a").choices
+
+
+RAW = [
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
+    (b"nonsense\r\n\r\n", 400),
+    (b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: " + b"x" * 17_000 + b"\r\n\r\n", 431),
+    (b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431),
+    (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 900_000, 400),
+    (b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400),
+    (b"GET http://evil.example/health HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", 403),
+    (b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close, Upgrade\r\nUpgrade: websocket\r\n\r\n", 200),
+    (post(b"{}", "Connection: close"), 401),
+    (post(b" " * 65_537, f"Authorization: Bearer {KEY}", "Connection: close"), 413),
+]
+
+
+@pytest.mark.parametrize(("data", "status"), RAW, ids=range(len(RAW)))
+def test_raw_requests(server, data, status):
+    assert server.raw(data).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_requests_that_do_not_arrive_are_ended(server):
+    """Each connection ends by itself; the test would hang if one did not."""
+    keyed = post(b"x" * 99, f"Authorization: Bearer {KEY}")
+    parts = [b"", b"GET", b"GET /health HTTP/1.1\r\nHost: lo", keyed[:-50]]
+    with ThreadPoolExecutor(len(parts)) as clients:
+        for said in clients.map(server.raw, parts):
+            assert said.startswith(b"HTTP/1.1 408 ")
+            assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]["code"] == "too_slow"
+
+
+def slow_connections(server: Process, n: int) -> None:
+    """So many connections that send a byte and no more: others are served meanwhile, and all of them are ended."""
+    lines = [server.connect() for _ in range(n)]
+    for i, line in enumerate(lines):
+        line.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"[: 1 + i % 48])
+    asking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    for _ in range(5):
+        asking.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
+        assert asking.getresponse().read().startswith(b'{"object":"list"')
+    asking.close()
+    with ThreadPoolExecutor(16) as readers:
+        said = list(readers.map(everything, lines))
+    for line in lines:
+        line.close()
+    assert all(each.startswith(b"HTTP/1.1 408 ") for each in said)
+
+
+def test_slow_connections(server):
+    slow_connections(server, 50)
+
+
+@pytest.mark.slow
+def test_five_hundred_slow_connections(server):
+    slow_connections(server, 500)
+
+
+@pytest.mark.slow  # a server of its own, as the next ones
+def test_a_connection_too_many_is_sent_away(text_run):
+    with Process(text_run, "--connections", "3") as server:
+        lines = [server.connect() for _ in range(3)]
+        for line in lines:  # each is known to the server once it has answered
+            line.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert line.recv(99).startswith(b"HTTP/1.1 200 ")
+        with server.connect() as one_more:
+            said = everything(one_more)
+        assert said.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 2" in said
+        for line in lines:
+            line.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_a_signal_lets_what_was_begun_end(text_run, number):
+    with Process(text_run) as server:
+        asking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        asking.request("POST", "/v1/completions", json.dumps(LONG))
+        answer = asking.getresponse()
+        first = answer.read(50)  # it is being written
+        server.process.send_signal(number)
+        whole = first + answer.read()
+        asking.close()
+        assert whole.endswith(b"data: [DONE]\n\n")
+        assert b'"finish_reason":"length"' in whole
+        rest = server.process.stderr.read()
+        assert server.process.wait(120) == 0
+        assert "Ending" in rest
+        assert "Traceback" not in rest
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_at_once(text_run):
+    with Process(text_run, "--max-new-tokens", "1000000") as server:
+        asking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        endless = {**LONG, "max_tokens": 1_000_000, "min_new_tokens": 1_000_000}
+        asking.request("POST", "/v1/completions", json.dumps(endless))
+        asking.getresponse().read(50)
+        server.process.send_signal(signal.SIGTERM)
+        assert "Ending" in server.process.stderr.readline()
+        assert server.end()[0] == 143
+        asking.close()
+
+
+# --- what is refused before anything listens
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--host", "0.0.0.0"], "asks for a key"),
+        (["--port", "x"], "--port takes a whole number"),
+        (["--port", "70000"], "port must be at most 65535"),
+        (["--seconds", "0"], "seconds must be above 0"),
+        (["--key-file", "nowhere"], "--key-file names a file"),
+        (["--host", "203.0.113.1", "--key-file", "KEY"], "Nothing can listen at 203.0.113.1"),
+        (["--rows", "0"], "rows must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_be(text_run, tmp_path, flags, says, capsys, monkeypatch):
+    from glassformer.cli.main import main
+
+    monkeypatch.delenv("GLASSFORMER_KEY", raising=False)
+    (tmp_path / "key").write_text(KEY)
+    words = [str(tmp_path / "key") if word == "KEY" else word for word in flags]
+    assert main(["serve", str(text_run), *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_without_the_extra_it_says_what_to_install(text_run, capsys, monkeypatch):
+    from glassformer.cli import serve
+    from glassformer.cli.main import main
+
+    monkeypatch.setattr(serve, "NEEDED", ("h11", "no_such_package"))
+    assert main(["serve", str(text_run)]) == 2
+    assert "needs no_such_package" in (said := capsys.readouterr().err)
+    assert "pip install 'glassformer[serve]'" in said
+
+
+def test_an_address_that_is_taken(text_run, capsys, server):
+    from glassformer.cli.main import main
+
+    assert main(["serve", str(text_run), "--port", str(server.port)]) == 2
+    assert f"port {server.port}" in capsys.readouterr().err
+
+
+def test_the_help_says_the_defaults():
+    """Each setting has a flag, and its help the value that it has without one."""
+    usual = vars(ServeConfig())
+    told = {option.name.replace("-", "_"): option.help for option in VERBS["serve"].options}
+    assert {*usual} - {"key"} == {*told} - {"key_file"}
+    for name, text in told.items():
+        if found := re.search(r"default: ([\d.]+)", text):
+            assert found[1] == str(usual[name]) or float(found[1]) == usual[name], name

@@ -1,0 +1,243 @@
+"""What is refused, and by what name: hosts, pages, keys, bodies, fields. Never a 5xx; the next request is served."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.serve.fields import read_object
+from glassformer.serve.refusal import RefusalError
+from glassformer.serve.settings import ServeConfig
+from serve.wire import Wire
+
+PATH = "/v1/completions"
+KEY = "0123456789abcdefXYZ"
+METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "BREW")
+PATHS = ("/health", "/v1/models", "/v1/models/tiny", PATH, "/v1/translate", "/", "/v1/../etc", "/nope")
+OURS = ("localhost", "LOCALHOST:8000", "127.0.0.1:80", "127.0.0.1", "[::1]:8000", "127.9.9.9:1", "here.example:8000")
+STRANGE = (
+    *("evil.example", "127.0.0.1.nip.io", "localhost.", "localhost.evil.example", "evil.localhost", "192.168.0.7"),
+    *("", " ", "localhost:", "localhost:x", "localhost:123456", "localhost:80:80", "a@localhost", "localhost/x"),
+    *("[::1", "[::2]:80", "0.0.0.0", "::1", "localhost, evil", "http://localhost", "loc\u00e4l", "0x7f000001"),
+)
+
+
+def host(name: str, *more: tuple[str, str]) -> list[tuple[str, str]]:
+    return [("host", name), *more]
+
+
+@pytest.fixture(scope="module")
+def named(writer):
+    with Wire(writer, name="here.example") as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_other_hosts_are_refused_on_every_path_and_method(named, name):
+    for path, method in itertools.product(PATHS, METHODS):
+        heard = named.ask(path, b"{}", method=method, headers=host(name))
+        assert heard.status in (400, 403), (path, method)
+        assert heard.json["error"]["message"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_hosts_are_served(named, name):
+    assert named.ask("/v1/models", headers=host(name)).status == 200
+
+
+def test_a_request_has_one_host(named):
+    assert named.ask("/health", headers=[]).status == 400
+    assert named.ask("/health", headers=[*host("localhost"), *host("localhost")]).status == 400
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:8001", "https://", "file://"])
+def test_pages_of_others_are_refused(named, origin):
+    for path, method in itertools.product(PATHS, METHODS):
+        heard = named.ask(path, b"{}", method=method, headers=host("localhost:8000", ("origin", origin)))
+        assert (heard.status, heard.error["code"]) == (403, "origin_not_allowed")
+
+
+def test_our_own_page_is_served(named):
+    assert named.ask("/v1/models", headers=host("localhost:8000", ("origin", "http://localhost:8000"))).status == 200
+
+
+def test_methods_and_paths_that_there_are_not(named):
+    assert named.ask("/nope").status == 404
+    assert named.ask(PATH).status == 405
+    assert named.ask(PATH).headers["allow"] == "POST"
+    assert named.ask("/v1/completions/", {"prompt": "a"}).status == 404
+
+
+def test_every_path_but_health_asks_for_the_key(writer):
+    wrong = ["", KEY, f"Bearer {KEY[:-1]}", f"Bearer {KEY}x", f"Basic {KEY}", "Bearer", "Bearer \u00e9" * 3]
+    with Wire(writer, key=KEY, host="0.0.0.0") as wire:
+        for path, method in itertools.product(PATHS[1:], METHODS):
+            for shown in [None, *wrong]:
+                given = [] if shown is None else [("authorization", shown)]
+                heard = wire.ask(path, b"{}", method=method, headers=host("localhost", *given))
+                assert (heard.status, heard.error["code"]) == (401, "invalid_api_key")
+        assert wire.ask("/health").status == 200
+        twice = host("localhost", *[("authorization", f"Bearer {KEY}")] * 2)
+        assert wire.ask("/v1/models", headers=twice).status == 401
+        right = [("authorization", f"bearer {KEY}")]
+        assert wire.ask("/v1/models", headers=host("192.168.0.7:8000", *right)).status == 200
+        assert wire.ask("/v1/models", headers=host("evil.example", *right)).status == 403
+        assert KEY not in repr(wire.service.config)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.168.0.7", "example.org", "", "127.0.0.1.nip.io"])
+def test_other_addresses_ask_for_a_key(address):
+    with pytest.raises(ConfigError, match="asks for a key"):
+        ServeConfig(host=address)
+    assert ServeConfig(host=address, key=KEY)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_this_machine_needs_none(address):
+    assert ServeConfig(host=address).key is None
+
+
+@pytest.mark.parametrize("key", ["", "short", "x" * 15, "ä" * 20, "a b\n" * 9])
+def test_keys_that_could_be_found(key):
+    with pytest.raises(ConfigError, match="at least 16"):
+        ServeConfig(key=key)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"port": 65536}, "port"), ({"rows": 0}, "rows"), ({"queue": -1}, "queue"), ({"seconds": 0.0}, "seconds")],
+)
+def test_settings_out_of_bounds(settings, says):
+    with pytest.raises(ConfigError, match=says):
+        ServeConfig(**settings)
+
+
+# --- bodies
+
+LONG = 10**9
+BODIES = [
+    (b"", "cannot be read"),
+    (b"\xff\xfe", "byte 0"),
+    (b"[]", "this one is []"),
+    (b"null", "null"),
+    (b'"' + b"x" * 999 + b'"', "x..."),
+    (b"{", "cannot be read"),
+    (b'{"prompt": "a", "prompt": "b"}', "'prompt' stands in one object twice"),
+    (b'{"prompt": NaN}', "NaN is no JSON number"),
+    (b'{"temperature": -Infinity}', "no JSON number"),
+    (b'{"prompt": "a", "n": ' + b"9" * 3_900 + b"}", "n must be a whole number"),
+    (b'{"prompt": ' + b"[" * 2_000 + b"]" * 2_000 + b"}", "nested too deep|prompt is a text"),
+]
+
+
+@pytest.mark.parametrize(("body", "says"), BODIES)
+def test_bodies_that_are_none(wire, body, says):
+    heard = wire.ask(PATH, body)
+    assert heard.status == 400
+    assert any(each in heard.error["message"] for each in says.split("|")), heard.error
+
+
+def test_nesting_without_end():
+    with pytest.raises(RefusalError, match="nested too deep"):
+        read_object(b'{"a":' * 200_000)
+
+
+FIELDS = [
+    ({"prompt": None}, "prompt"),
+    ({"prompt": 3}, "prompt"),
+    ({"prompt": []}, "prompt"),
+    ({"prompt": [[]]}, "prompt"),
+    ({"prompt": [1, "a"]}, "prompt"),
+    ({"prompt": [1.5]}, "prompt"),
+    ({"prompt": [True]}, "prompt"),
+    ({"prompt": [-1]}, "prompt"),
+    ({"prompt": [10**6]}, "prompt"),
+    ({"prompt": [2**70]}, "prompt"),
+    ({"prompt": ["a"] * 9}, "prompt"),
+    ({"prompt": "a" * 24}, "prompt"),
+    ({"prompt": [7] * 21}, "prompt"),
+    ({"prompt": "\ud800"}, "prompt"),
+    ({"promt": "a"}, "promt"),
+    ({"x" * 500: 1}, "x" * 60),
+    ({"n": LONG}, "n"),
+    ({"n": 0}, "n"),
+    ({"n": 1.0}, "n"),
+    ({"n": "1"}, "n"),
+    ({"n": 5, "prompt": ["a", "b"]}, "n"),
+    ({"best_of": 3}, "best_of"),
+    ({"max_tokens": 10**12}, "max_tokens"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"temperature": -1}, "temperature"),
+    ({"temperature": 1e308}, "temperature"),
+    ({"temperature": True}, "temperature"),
+    ({"top_p": 0}, "top_p"),
+    ({"top_p": 1.01}, "top_p"),
+    ({"top_k": -1}, "top_k"),
+    ({"temperature": 0, "top_k": 3}, "top_k"),
+    ({"repetition_penalty": 0}, "repetition_penalty"),
+    ({"presence_penalty": 9}, "presence_penalty"),
+    ({"seed": 2**70}, "seed"),
+    ({"seed": -(2**63) - 1}, "seed"),
+    ({"stop": ["a"] * 17}, "stop"),
+    ({"stop": [""]}, "stop"),
+    ({"stop": "s" * 1001}, "stop"),
+    ({"stop": [1]}, "stop"),
+    ({"logprobs": 6}, "logprobs"),
+    ({"logprobs": True}, "logprobs"),
+    ({"logprobs": 1, "echo": True}, "echo"),
+    ({"echo": 1}, "echo"),
+    ({"stream": "yes"}, "stream"),
+    ({"stream_options": {}}, "stream_options"),
+    ({"stream": True, "stream_options": {"usage": True}}, "usage"),
+    ({"suffix": "x"}, "suffix"),
+    ({"model": 3}, "model"),
+    ({"user": {}}, "user"),
+    ({"logit_bias": []}, "logit_bias"),
+    ({"logit_bias": {"a": 1}}, "logit_bias"),
+    ({"logit_bias": {"999": 1}}, "logit_bias"),
+    ({"logit_bias": {"7": 101}}, "logit_bias"),
+    ({"logit_bias": {"7": 1, "07": 1}}, "logit_bias"),
+    ({"logit_bias": {"7": None}}, "logit_bias"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), FIELDS, ids=lambda each: str(each)[:40])
+def test_fields_out_of_bounds(wire, fields, param):
+    heard = wire.ask(PATH, {"prompt": "a"} | fields)
+    assert heard.status == 400, heard.parts
+    assert heard.error["param"] == param
+    assert heard.error["type"] == "invalid_request_error"
+    assert len(heard.error["message"]) < 700
+
+
+def test_another_model_is_not_found(wire):
+    heard = wire.ask(PATH, {"prompt": "a", "model": "gpt-4"})
+    assert (heard.status, heard.error["code"]) == (404, "model_not_found")
+
+
+@pytest.mark.parametrize("said", [True, False], ids=["said", "in chunks"])
+def test_a_body_beyond_the_limit_is_not_read(wire, said):
+    read = []
+
+    def chunks():
+        for _ in range(1000):
+            read.append(1)
+            yield b" " * 1000
+
+    lengths = [("content-length", "1000000")] if said else []
+    heard = wire.ask(PATH, chunks=chunks(), headers=[("host", "localhost"), *lengths])
+    assert (heard.status, heard.error["code"]) == (413, "body_too_large")
+    huge = [("host", "localhost"), ("content-length", "9" * 40)]
+    assert wire.ask(PATH, b"{}", headers=huge).status == 413
+
+
+def test_a_row_that_may_write_nothing_is_told_so(wire, writer):
+    size = writer.tokenizers.target.vocab_size
+    body = {"prompt": "a", "temperature": 0, "no_repeat_ngram": 1, "max_tokens": 40}
+    heard = wire.ask(PATH, body | {"min_new_tokens": 40})
+    assert heard.status == 400, size
+    assert "all are forbidden" in heard.error["message"]
+    events = wire.ask(PATH, body | {"min_new_tokens": 40, "stream": True}).events
+    assert "all are forbidden" in events[-1]["error"]["message"]
