@@ -1,0 +1,141 @@
+/** The screen of attention: all heads of a kind, and one of them in detail. */
+
+import { arcs } from "lens/arcs.js";
+import { h, picker, put, switcher } from "lens/dom.js";
+import { mapSvg, png, save, saveText, svgText } from "lens/files.js";
+import { HeadGrid } from "lens/grid.js";
+import { HeatMap, legend } from "lens/heatmap.js";
+import { inspector } from "lens/inspector.js";
+import { roleLine } from "lens/role.js";
+import { focus, lock, locked, now, point, set } from "lens/state.js";
+import { strip } from "lens/strip.js";
+import { headTable } from "lens/table.js";
+import { asCsv, mapData } from "lens/view.js";
+
+/** @typedef {import("./trace.js").Trace} Trace */
+/** @typedef {import("./trace.js").Attention} Attention */
+/** @typedef {import("./types.js").Block} Block */
+
+const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
+const AXES = /** @type {Record<string, string>} */ ({ source: "source", target_in: "target" });
+
+/** Draws and redraws the screen; `draw` for a new state, `light` where only what is pointed at changed. */
+export class AttentionScreen {
+  /** @param {Trace} trace */
+  constructor(trace) {
+    this.trace = trace;
+    this.grid = new HeadGrid((layer, head) => set({ layer, head }));
+    this.map = new HeatMap({ hover: point, choose: lock });
+    this.controls = h("div", { class: "controls" });
+    this.title = h("div", { class: "head-title" });
+    this.detail = h("div", { class: "detail" });
+    this.side = h("div", { class: "side" });
+    this.strips = h("div", { class: "strips" });
+    this.overview = h("section", { class: "card all-heads", "aria-label": "All heads" });
+    this.element = h("div", { class: "screen attention" }, this.controls,
+      h("div", { class: "attention-layout" }, this.overview,
+        h("section", { class: "card one-head", "aria-label": "One head" }, this.title, this.detail, this.strips), this.side));
+  }
+
+  /** The attention that is shown, and its head, whatever the address asked for. */
+  chosen() {
+    const state = now();
+    const there = [...this.trace.attention.keys()];
+    const block = there.includes(/** @type {Block} */ (state.block)) ? /** @type {Block} */ (state.block) : usual(this.trace);
+    const attention = /** @type {Attention} */ (this.trace.attention.get(block));
+    const layer = Math.min(state.layer, attention.group.layers - 1);
+    const head = Math.min(state.head, attention.group.heads - 1);
+    return { block, attention, layer, head };
+  }
+
+  draw() {
+    const state = now();
+    const { block, attention, layer, head } = this.chosen();
+    const blocks = /** @type {[string, string][]} */ ([...this.trace.attention.keys()].map((each) => [each, NAMES[each]]));
+    put(this.controls,
+      switcher("Kind of attention", blocks, block, (value) => set({ block: value, layer: 0, head: 0, q: null, k: null }, true)),
+      switcher("View", [["map", "Map"], ["arcs", "Arcs"], ["table", "Table"]], state.view, (view) => set({ view })),
+      picker("Colour", [["sqrt", "square root"], ["linear", "linear"], ["row", "each row"]], state.scale, (scale) => set({ scale })),
+      h("span", { class: "grow" }), this.exports());
+    const wide = Math.max(280, this.element.clientWidth);
+    const room = wide < 900 ? wide - 48 : Math.min(460, Math.max(240, wide * 0.3));
+    this.grid.draw(this.trace, attention, { layer, head, scale: state.scale }, room);
+    put(this.overview, h("h2", {}, "All heads"), h("p", { class: "quiet" }, "A row for each layer, a column for each head."), this.grid.element);
+    this.data = mapData(this.trace, attention, layer, head, state.scale);
+    put(this.title, h("h2", {}, `${NAMES[block]} attention, layer ${layer}, head ${head}`), roleLine(this.trace.head(block, layer, head)));
+    this.body();
+    this.light();
+  }
+
+  body() {
+    const { view, scale } = now();
+    const data = /** @type {import("./heatmap.js").MapData} */ (this.data);
+    if (view === "table") put(this.detail, headTable(data));
+    else if (view === "arcs") put(this.detail, h("div", { class: "arcs-place" }));
+    else {
+      put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale));
+      this.map.draw(data, Math.max(240, this.detail.clientWidth - 4), Math.max(360, window.innerHeight - 330));
+    }
+  }
+
+  /** What hangs on the place that is pointed at. */
+  light() {
+    const data = this.data;
+    if (!data) return;
+    const { attention } = this.chosen();
+    const at = focus();
+    const axis = attention.group.q;
+    if (now().view === "map") this.map.mark(at.q, at.k, locked());
+    if (now().view === "arcs") put(this.detail, arcs(data, at, { hover: point, choose: lock }));
+    put(this.side, inspector(this.trace, data, at, { isLocked: locked(), encoding: attention.encoding, axis }));
+    if (this.strips.childElementCount && !locked() && this.strips.matches(":hover, :focus-within")) this.reshade(at);
+    else this.drawStrips(data, at, attention);
+  }
+
+  /**
+   * @param {import("./heatmap.js").MapData} data
+   * @param {{q: number | null, k: number | null}} at
+   * @param {Attention} attention
+   */
+  drawStrips(data, at, attention) {
+    const { q } = at;
+    const name = (/** @type {string} */ axis, /** @type {string} */ role) => `${AXES[axis]}, ${role}`;
+    put(this.strips,
+      strip(name(attention.group.k, "read"), data.keys, {
+        marked: at.k, shade: q !== null && q < data.rows ? (k) => Math.sqrt(data.value(q, k)) : undefined,
+        hover: (k) => point(null, k), choose: (k) => lock(now().q, k),
+      }),
+      strip(name(attention.group.q, "reading"), data.read, { marked: q, hover: (i) => point(i, null), choose: (i) => lock(i, null) }));
+  }
+
+  /** While the pointer is on a token its line stays, so that nothing moves away under it. @param {{q: number | null, k: number | null}} at */
+  reshade(at) {
+    const data = /** @type {import("./heatmap.js").MapData} */ (this.data);
+    const lines = this.strips.querySelectorAll(".tokens");
+    lines.forEach((line, isQuery) => [...line.children].forEach((chip, i) => {
+      chip.classList.toggle("marked", i === (isQuery ? at.q : at.k));
+      if (isQuery) return;
+      const fresh = strip("", [data.keys[i]], { marked: null, shade: at.q === null ? undefined : () => Math.sqrt(data.value(/** @type {number} */ (at.q), i)), hover: () => {}, choose: () => {} });
+      const style = /** @type {HTMLElement} */ (fresh.querySelector(".token")).style;
+      Object.assign(/** @type {HTMLElement} */ (chip).style, { background: style.background, color: style.color });
+    }));
+  }
+
+  exports() {
+    const name = () => {
+      const { block, layer, head } = this.chosen();
+      return `${block}-${layer}-${head}`;
+    };
+    const data = () => /** @type {import("./heatmap.js").MapData} */ (this.data);
+    const svg = () => mapSvg(data(), focus());
+    return h("div", { class: "exports", role: "group", "aria-label": "Save this head" },
+      h("button", { type: "button", on: { click: async () => save(`${name()}.png`, await png(svg())) } }, "PNG"),
+      h("button", { type: "button", on: { click: () => saveText(`${name()}.svg`, svgText(svg()), "image/svg+xml") } }, "SVG"),
+      h("button", { type: "button", on: { click: () => saveText(`${name()}.csv`, asCsv(data()), "text/csv") } }, "CSV"));
+  }
+}
+
+/** The kind of attention that tells most: cross, where there is one. @param {Trace} trace @returns {Block} */
+export function usual(trace) {
+  return trace.attention.has("cross") ? "cross" : /** @type {Block} */ ([...trace.attention.keys()][0]);
+}
