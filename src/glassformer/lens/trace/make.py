@@ -14,7 +14,7 @@ from glassformer import __version__
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer
 from glassformer.decode.sampling import GREEDY, Sampling
-from glassformer.lens.blocks import BLOCKS
+from glassformer.lens.blocks import LETTERS
 from glassformer.lens.trace.container import finite
 from glassformer.lens.trace.quantise import Array, encode
 from glassformer.lens.trace.reading import Layout, Reading, Text, as_ids, both, read
@@ -111,7 +111,7 @@ def attention_of(
     groups: list[dict[str, Any]] = []
     buffers: dict[str, tuple[str, Array]] = {}
     alone = model.encoder is None or model.decoder is None
-    for block in BLOCKS:
+    for block in LETTERS:
         layers = sorted(layer for name, layer in seen.weights if name == block)
         if not layers:
             continue
