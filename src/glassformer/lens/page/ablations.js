@@ -1,6 +1,6 @@
 /** What happens without some heads: chosen here and run by the model, or as the run's own test found it. */
 
-import { h, picker, put } from "lens/dom.js";
+import { h, put } from "lens/dom.js";
 import { effect } from "lens/role.js";
 import { set } from "lens/state.js";
 import { sortable } from "lens/table.js";
@@ -47,21 +47,20 @@ function bench({ trace, source, run }) {
       const role = trace.head(block, layer, head)?.role;
       return h("label", { class: "head-box" }, box, h("span", {}, String(head)), role && role.strength !== "none" && h("small", { class: "quiet" }, role.label));
     })))));
-  let kind = "zero";
   const go = async () => {
     if (!out.size) return put(outcome, h("p", { class: "told" }, "Choose at least one head."));
     put(outcome, h("p", { class: "quiet" }, "Running …"));
     try {
       const { source: read, target } = trace.header.sequences;
-      const told = await source.post("ablate", { heads: [...out.values()], kind, trace: now(trace, run) });
+      const told = await source.post("ablate", { heads: [...out.values()], trace: now(trace, run) });
       put(outcome, compared(told, read ?? target));
     } catch (error) {
       put(outcome, h("p", { class: "told", role: "alert" }, error instanceof Error ? error.message : String(error)));
     }
   };
   return h("section", { class: "card" }, h("h2", {}, "Take heads out and run it again"),
-    h("p", { class: "quiet" }, "What the chosen heads write is replaced; all else stays. Check some and run."), h("div", { class: "boxes" }, boxes),
-    h("div", { class: "controls" }, picker("Their output becomes", [["zero", "zero"], ["mean", "its mean"]], kind, (value) => { kind = value; }), h("span", { class: "grow" }),
+    h("p", { class: "quiet" }, "The chosen heads then add nothing; all else stays. Check some and run."), h("div", { class: "boxes" }, boxes),
+    h("div", { class: "controls" }, h("span", { class: "grow" }),
       h("button", { type: "button", class: "strong-button", id: "ablate", on: { click: go } }, "Run without them")), outcome);
 }
 

@@ -99,13 +99,13 @@ export class AttentionScreen {
    */
   drawStrips(data, at, attention) {
     const { q } = at;
-    const name = (/** @type {string} */ axis, /** @type {string} */ role) => `${AXES[axis]}, ${role}`;
+    const name = (/** @type {string} */ axis, /** @type {string} */ role) => h("span", {}, h("b", {}, role), ` ${AXES[axis]}`);
     put(this.strips,
-      strip(name(attention.group.k, "read"), data.keys, {
+      strip(name(attention.group.k, "keys"), data.keys, {
         marked: at.k, shade: q !== null && q < data.rows ? (k) => Math.sqrt(data.value(q, k)) : undefined,
         hover: (k) => point(null, k), choose: (k) => lock(now().q, k),
       }),
-      strip(name(attention.group.q, "reading"), data.read, { marked: q, hover: (i) => point(i, null), choose: (i) => lock(i, null) }));
+      strip(name(attention.group.q, "queries"), data.read, { marked: q, hover: (i) => point(i, null), choose: (i) => lock(i, null) }));
   }
 
   /** While the pointer is on a token its line stays, so that nothing moves away under it. @param {{q: number | null, k: number | null}} at */

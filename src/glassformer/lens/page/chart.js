@@ -120,5 +120,5 @@ function latest(series, step) {
 /** Loss in training, on a log scale, small. @param {import("./types.js").Metric[]} metrics */
 export function smallChart(metrics) {
   const points = metrics.filter((line) => line.kind === "train" && line.loss !== null).map((line) => /** @type {[number, number]} */ ([line.step, line.loss]));
-  return chart([{ name: "loss", points }], { log: true, smooth: 0.9, height: 170, label: "Training loss by step" });
+  return chart([{ name: "loss", points }], { log: true, smooth: 0.9, width: 500, height: 180, label: "Training loss by step" });
 }

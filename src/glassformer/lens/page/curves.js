@@ -43,12 +43,13 @@ export function curves(context) {
 function panels(lines, settings) {
   if (!lines.length) return h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no run behind it, so there are no curves."));
   const found = [...fields(lines, "train"), ...fields(lines, "dev").filter((name) => name !== "loss")];
-  return [...new Set(found)].map((name) => {
+  const moving = [...new Set(found)].filter((name) => lines.some((line) => typeof line[name] === "number" && line[name] !== 0));
+  return moving.map((name) => {
     const series = ["train", "dev"].map((kind) => ({ name: `${kind} ${NAMES[name] ?? name}`, marks: kind === "dev", points: points(lines, kind, name) })).filter((each) => each.points.length);
     const log = settings.log === "log" && /loss|norm/.test(name);
     return h("section", { class: "card" }, h("h2", {}, NAMES[name] ?? name.replaceAll("_", " ")),
       h("div", { class: "keys" }, series.map((each, i) => h("span", {}, h("i", { class: `key c${i % 4}` }), each.marks ? "dev" : "train"))),
-      chart(series, { log, smooth: Number(settings.smooth), label: `${name} by step` }));
+      chart(series, { log, smooth: /loss|norm/.test(name) ? Number(settings.smooth) : 0, label: `${name} by step` }));
   });
 }
 

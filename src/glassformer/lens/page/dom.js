@@ -1,6 +1,6 @@
 /** Making elements. Text goes in as text nodes alone, so that no token is ever read as HTML. */
 
-/** @typedef {Node | string | number | null | undefined | false} Child */
+/** @typedef {Node | string | number | null | undefined | false | any[]} Child any list stands for its entries */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -9,7 +9,7 @@ const SVG = "http://www.w3.org/2000/svg";
  * content security policy asks).
  * @param {string} tag
  * @param {Record<string, any>} [props]
- * @param {...(Child | Child[])} children
+ * @param {...Child} children
  * @returns {HTMLElement}
  */
 export function h(tag, props = {}, ...children) {
@@ -20,7 +20,7 @@ export function h(tag, props = {}, ...children) {
  * An SVG element.
  * @param {string} tag
  * @param {Record<string, any>} [props]
- * @param {...(Child | Child[])} children
+ * @param {...Child} children
  * @returns {SVGElement}
  */
 export function s(tag, props = {}, ...children) {
@@ -30,7 +30,7 @@ export function s(tag, props = {}, ...children) {
 /**
  * @param {Element} element
  * @param {Record<string, any>} props
- * @param {(Child | Child[])[]} children
+ * @param {Child[]} children
  */
 function fill(element, props, children) {
   for (const [name, value] of Object.entries(props)) {
@@ -44,18 +44,18 @@ function fill(element, props, children) {
 }
 
 /**
- * @param {(Child | Child[])[]} children
+ * @param {Child[]} children
  * @returns {(Node | string)[]}
  */
 function nodes(children) {
-  return children.flat().filter((each) => each !== null && each !== undefined && each !== false)
+  return children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false)
     .map((each) => (each instanceof Node ? each : String(each)));
 }
 
 /**
  * Replace what an element holds.
  * @param {Element} element
- * @param {...(Child | Child[])} children
+ * @param {...Child} children
  */
 export function put(element, ...children) {
   element.replaceChildren(...nodes(children));

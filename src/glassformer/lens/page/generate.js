@@ -4,10 +4,8 @@ import { usual } from "lens/attention.js";
 import { chances, tokensOf } from "lens/chances.js";
 import { css, inkOn } from "lens/colour.js";
 import { h, put } from "lens/dom.js";
-import { sharpest } from "lens/overview.js";
 import { prompt } from "lens/prompt.js";
 import { now, set } from "lens/state.js";
-import { strip } from "lens/strip.js";
 import { headName, number, percent, token, whole } from "lens/text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -15,6 +13,8 @@ import { headName, number, percent, token, whole } from "lens/text.js";
 
 const BARS = 10;
 const PACE = 700;
+/** Heads that the table of a step has room for. */
+const MOST_ROWS = 24;
 
 /** @param {Context} context @returns {import("./main.js").Screen} */
 export function generate(context) {
@@ -24,7 +24,8 @@ export function generate(context) {
   let playing = 0;
   const { steps, labels } = context.trace.header;
   const stop = () => { clearInterval(playing); playing = 0; };
-  const chosen = () => steps.find((step) => step.pos === now().step) ?? steps.find((step) => step.pos >= now().step) ?? steps[steps.length - 1];
+  const begun = (context.trace.header.sequences.target?.n_prompt ?? 1) - 1;
+  const chosen = () => steps.find((step) => step.pos === now().step) ?? steps.find((step) => step.pos >= begun) ?? steps[0];
   const go = (/** @type {number} */ by) => {
     const at = steps.indexOf(chosen()) + by;
     if (at < 0 || at >= steps.length) return stop();
@@ -63,15 +64,17 @@ export function generate(context) {
  */
 function player({ trace }, step, { go, play, playing }) {
   const { steps } = trace.header;
+  const begun = (trace.header.sequences.target?.n_prompt ?? 1) - 1;
   const most = Math.max(0.01, ...steps.map((each) => each.loss ?? 0));
   const chips = steps.map((each) => {
     const wrong = each.gold !== null && each.gold !== undefined && each.gold !== each.chosen;
     return h("button", {
-      type: "button", class: `step${each.pos === step.pos ? " marked" : ""}${wrong ? " wrong" : ""}`, "aria-pressed": String(each.pos === step.pos),
+      type: "button", class: `step${each.pos === step.pos ? " marked" : ""}${each.pos < begun ? " given" : ""}${wrong ? " wrong" : ""}`, "aria-pressed": String(each.pos === step.pos),
       title: `place ${each.pos}: chance ${percent(each.p)}, loss ${number(each.loss)} nats`, on: { click: () => set({ step: each.pos }) },
     }, h("i", { class: "loss", style: { height: `${Math.max(1, (28 * (each.loss ?? 0)) / most)}px` } }), h("span", { class: "chip" }, token(trace.text(each.chosen))));
   });
-  const gold = step.gold === null || step.gold === undefined ? null
+  const given = step.pos < begun;
+  const gold = given || step.gold === null || step.gold === undefined ? null
     : h("span", {}, step.gold === step.chosen ? "It is the right one." : ["The right one is ", h("span", { class: "chip" }, token(trace.text(step.gold))), ` (${percent(step.gold_p)}).`]);
   return [h("div", { class: "card-head" }, h("h2", {}, "Step ", h("output", { id: "step" }, String(steps.indexOf(step) + 1)), ` of ${steps.length}`), h("span", { class: "grow" }),
     h("div", { class: "exports", role: "group", "aria-label": "Steps" },
@@ -79,7 +82,7 @@ function player({ trace }, step, { go, play, playing }) {
       h("button", { type: "button", "aria-label": playing ? "Pause" : "Play", on: { click: play } }, playing ? "❚❚" : "▶ play"),
       h("button", { type: "button", "aria-label": "Step on", on: { click: () => go(1) } }, "▶"))),
   h("div", { class: "steps", role: "group", "aria-label": "Tokens, with their loss" }, chips),
-  h("p", {}, "Reads ", h("span", { class: "chip" }, token(trace.text(step.input))), " and writes ", h("span", { class: "chip strong" }, token(trace.text(step.chosen))),
+  h("p", {}, "Reads ", h("span", { class: "chip" }, token(trace.text(step.input))), given ? " and the text goes on with " : " and writes ", h("span", { class: "chip strong" }, token(trace.text(step.chosen))),
     h("span", { class: "quiet" }, `: chance ${percent(step.p)}, rank ${step.rank + 1}, entropy ${number(step.entropy)} nats. `), gold)];
 }
 
@@ -113,15 +116,21 @@ function bars({ trace }, step, settings) {
   h("p", { class: "quiet" }, complete ? "Token, logit, chance under these settings. Nothing is computed anew." : "Of the likeliest tokens alone, as the vocabulary is large.")];
 }
 
-/** What the step's query reads, by the head that reads most decidedly. @param {Context} context @param {Step} step */
+/** What the step's query reads, head by head. @param {Context} context @param {Step} step */
 function reads({ trace }, step) {
-  const best = sharpest(trace);
   const attention = trace.attention.get(usual(trace));
-  if (!best || !attention || step.pos >= attention.group.q_len) return h("p", { class: "quiet" }, "No attention at this place.");
-  const row = attention.row(best.layer, best.head, step.pos);
-  const open = () => set({ screen: "attention", block: best.block, layer: best.layer, head: best.head, q: step.pos, k: null }, true);
-  return [strip("reads", trace.tokens(attention.group.k), { marked: row.indexOf(Math.max(...row)), shade: (k) => Math.sqrt(row[k]), hover: () => {}, choose: open }),
-    h("p", { class: "quiet" }, "By the head that reads most decidedly, ", h("button", { type: "button", class: "plain-button", on: { click: open } }, headName(best.block, best.layer, best.head)), ".")];
+  if (!attention || step.pos >= attention.group.q_len) return h("p", { class: "quiet" }, "No attention at this place.");
+  const { block, layers, heads, k } = attention.group;
+  const keys = trace.tokens(k);
+  const rows = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads })).slice(0, MOST_ROWS);
+  const open = (/** @type {number} */ layer, /** @type {number} */ head) => set({ screen: "attention", block, layer, head, q: step.pos, k: null }, true);
+  const cell = (/** @type {number} */ weight, /** @type {number} */ i) => h("td", { title: `${whole(keys[i])} at ${i}: ${weight.toFixed(4)}`,
+    style: { background: css(255 * Math.sqrt(weight)) } });
+  return h("div", { class: "scroll" }, h("table", { class: "lens by-head" },
+    h("thead", {}, h("tr", {}, h("th", {}, `${block} heads`), keys.map((text) => h("th", { scope: "col" }, token(text))))),
+    h("tbody", {}, rows.map(({ layer, head }) => h("tr", {}, h("th", { scope: "row" },
+      h("button", { type: "button", class: "plain-button", on: { click: () => open(layer, head) } }, headName(block, layer, head))),
+    attention.row(layer, head, step.pos).map(cell))))));
 }
 
 /** @param {Context} context */

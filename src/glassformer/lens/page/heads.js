@@ -20,7 +20,7 @@ export function heads({ trace, run }) {
     known ? h("section", { class: "card" }, h("h2", {}, "Role and effect"), h("p", { class: "quiet" }, "To the right: sure of its role. Above: much is lost without it."), scatter(rows)) : null,
     h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, `${rows.length} heads`), h("span", { class: "grow" }),
       h("button", { type: "button", on: { click: () => saveText("heads.csv", csv(rows), "text/csv") } }, "CSV")),
-    known ? (run.sentences ?? []).map((text) => h("p", { class: "sentence" }, text))
+    known ? h("ul", { class: "findings" }, (run.sentences ?? []).map((text) => h("li", {}, text)))
       : h("p", { class: "quiet" }, "Roles have not been tested here; confidence and entropy are those of this input alone."),
     table(rows, known)));
   return { element, draw };

@@ -41,6 +41,8 @@ export class HeatMap {
     this.element = h("div", { class: "map" }, this.corner, this.top, this.left, this.body);
     /** @type {{q: number | null, k: number | null}} */
     this.at = { q: null, k: null };
+    this.saidWidth = 0;
+    this.overhang = 0;
     this.listen();
   }
 

@@ -41,7 +41,10 @@ async function begin() {
   if (!traces.length) throw new Error("There is no trace to show. Give a text to begin with.");
   /** @type {Context} */
   const context = { source, run, traces, trace: await source.trace(traces[0].id) };
-  const safely = () => show(context).catch(fail);
+  const safely = () => {
+    byId("tip").hidden = true;
+    return show(context).catch(fail);
+  };
   listen((what) => (what === "state" ? safely() : shown?.light?.()));
   window.addEventListener("popstate", read);
   window.addEventListener("hashchange", read);

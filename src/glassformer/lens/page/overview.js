@@ -24,10 +24,12 @@ export function overview(context) {
 function cards(context) {
   const { trace, run } = context;
   return [
-    h("section", { class: "card answer" }, h("h2", {}, trace.header.run.mode === "forced" ? "What it was made to read" : "What it answers"), answer(trace)),
-    h("section", { class: "card diagnosis" }, h("h2", {}, "What its heads do"), diagnosis(context)),
-    h("section", { class: "card facts-card" }, h("h2", {}, "What it is"), facts(trace)),
-    run.metrics?.length ? h("section", { class: "card learned" }, h("h2", {}, "How it learned"), learned(run.metrics)) : null,
+    h("div", { class: "column" },
+      h("section", { class: "card answer" }, h("h2", {}, trace.header.run.mode === "forced" ? "What it was made to read" : "What it answers"), answer(trace)),
+      h("section", { class: "card diagnosis" }, h("h2", {}, "What its heads do"), diagnosis(context))),
+    h("div", { class: "column" },
+      h("section", { class: "card facts-card" }, h("h2", {}, "What it is"), facts(trace)),
+      run.metrics?.length ? h("section", { class: "card learned" }, h("h2", {}, "How it learned"), learned(run.metrics)) : null),
   ];
 }
 
@@ -71,22 +73,23 @@ function chip(text) {
 /** @param {Context} context */
 function diagnosis({ trace, run }) {
   const heads = (trace.header.heads ?? []).filter((head) => head.role && STRONG.includes(head.role.strength));
-  heads.sort((a, b) => loss(b) - loss(a) || (b.role?.score ?? 0) - (a.role?.score ?? 0));
-  const sentences = (run.sentences ?? []).map((text) => h("p", { class: "sentence" }, text));
+  heads.sort((a, b) => weight(b) - weight(a));
+  const [first, ...others] = run.sentences ?? [];
+  const sentences = [first && h("p", { class: "sentence first" }, first), others.length ? h("details", {}, h("summary", {}, `${others.length} more findings`), h("ul", { class: "findings" }, others.map((text) => h("li", {}, text)))) : null];
   if (!heads.length) {
-    const sharp = sharpest(trace);
     const known = trace.header.heads?.length;
-    return [sentences, h("p", { class: "quiet" }, known ? "No head has a role that is far above chance." : "Heads have not been tested for roles here."),
-      sharp && h("p", {}, "The head that reads most decidedly is ", link(sharp.block, sharp.layer, sharp.head),
-        h("span", { class: "quiet" }, `: its largest weight is ${percent(sharp.score)} on average.`)), sharp && picture(trace, sharp)];
+    const found = [...trace.attention.keys()].map((block) => sharpest(trace, block)).filter((each) => each !== null);
+    return [sentences, h("p", { class: "quiet" }, known ? "No head has a role that is far above chance." : "Their roles have not been tested here. Of each kind, the head that reads most decidedly:"),
+      found.map((sharp) => h("div", { class: "found" }, picture(trace, sharp), h("div", {}, h("h3", {}, link(sharp.block, sharp.layer, sharp.head)),
+        h("p", { class: "quiet" }, `Its largest weight is ${percent(sharp.score)} on average.`))))];
   }
   return [sentences, heads.slice(0, SHOWN).map((head) => h("div", { class: "found" }, picture(trace, head),
     h("div", {}, h("h3", {}, link(head.block, head.layer, head.head)), roleLine(head))))];
 }
 
-/** How much is lost without a head. @param {import("./types.js").Head} head */
-function loss(head) {
-  return head.ablation ? head.ablation.base - head.ablation.value : 0;
+/** What is shown first: sure of its role, and much is lost without it. @param {import("./types.js").Head} head */
+function weight(head) {
+  return (head.role?.score ?? 0) + (head.ablation ? head.ablation.base - head.ablation.value : 0);
 }
 
 /** @param {string} block @param {number} layer @param {number} head */
@@ -106,11 +109,15 @@ function picture(trace, { block, layer, head }) {
   return canvas;
 }
 
-/** The head whose queries read most decidedly: largest weight, averaged over queries. @param {Trace} trace */
-export function sharpest(trace) {
-  const attention = trace.attention.get(usual(trace));
+/**
+ * The head whose queries read most decidedly: largest weight, averaged over queries.
+ * @param {Trace} trace
+ * @param {import("./types.js").Block} [block]
+ */
+export function sharpest(trace, block = usual(trace)) {
+  const attention = trace.attention.get(block);
   if (!attention) return null;
-  const { layers, heads, q_len, block } = attention.group;
+  const { layers, heads, q_len } = attention.group;
   let best = null;
   for (let layer = 0; layer < layers; layer++) {
     for (let head = 0; head < heads; head++) {

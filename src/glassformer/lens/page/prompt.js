@@ -23,7 +23,7 @@ export function prompt(context) {
       const { id } = await source.post("trace", { text: text.value, decode });
       context.traces = await source.traces();
       put(told, "");
-      set({ trace: id, step: 0, q: null, k: null }, true);
+      set({ trace: id, step: -1, q: null, k: null }, true);
     } catch (error) {
       put(told, error instanceof Error ? error.message : String(error));
     }

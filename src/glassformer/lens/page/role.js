@@ -22,5 +22,7 @@ export function effect(head) {
   const cut = head.ablation;
   if (!cut) return "";
   const [low, high] = cut.ci95 ?? [NaN, NaN];
-  return `Without it ${cut.metric.replaceAll("_", " ")} goes from ${percent(cut.base)} to ${percent(cut.value)} [${percent(low)}, ${percent(high)}]`;
+  const name = cut.metric.replaceAll("_", " ");
+  if (percent(cut.base) === percent(cut.value)) return `Without it ${name} stays at ${percent(cut.base)}`;
+  return `Without it ${name} goes from ${percent(cut.base)} to ${percent(cut.value)} [${percent(low)}, ${percent(high)}]`;
 }

@@ -27,7 +27,7 @@ export function drawBar(bar, { run, traces, trace }) {
     }, TITLES[name]);
   });
   const input = traces.length > 1 && picker("Input", traces.map((each) => [each.id, whole(each.title)]), state.trace,
-    (id) => set({ trace: id, q: null, k: null, step: 0 }, true));
+    (id) => set({ trace: id, q: null, k: null, step: -1 }, true));
   put(bar,
     h("div", { class: "bar-top" },
       h("div", { class: "brand" }, mark(), h("strong", {}, run.name || model.name),

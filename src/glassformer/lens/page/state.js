@@ -18,7 +18,7 @@
 
 /** @type {State} */
 const DEFAULTS = {
-  screen: "overview", trace: "0", other: "", block: "", layer: 0, head: 0, q: null, k: null, step: 0, view: "map",
+  screen: "overview", trace: "0", other: "", block: "", layer: 0, head: 0, q: null, k: null, step: -1, view: "map",
   scale: "sqrt", sort: "place",
 };
 const NUMBERS = ["layer", "head", "q", "k", "step"];

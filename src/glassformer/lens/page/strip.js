@@ -7,7 +7,7 @@ import { token, whole } from "lens/text.js";
 /** @typedef {import("./heatmap.js").MapData} MapData */
 
 /**
- * @param {string} name
+ * @param {import("./dom.js").Child} name
  * @param {string[]} tokens
  * @param {{marked: number | null, shade?: (i: number) => number, hover: (i: number | null) => void, choose: (i: number) => void}} more
  */
