@@ -31,7 +31,8 @@ export class AttentionScreen {
     this.detail = h("div", { class: "detail" });
     this.side = h("div", { class: "side" });
     this.strips = h("div", { class: "strips" });
-    this.overview = h("section", { class: "card all-heads", "aria-label": "All heads" });
+    this.overview = h("section", { class: "card all-heads", "aria-label": "All heads" }, h("h2", {}, "All heads"),
+      h("p", { class: "quiet" }, "A row for each layer, a column for each head."), this.grid.element);
     this.element = h("div", { class: "screen attention" }, this.controls,
       h("div", { class: "attention-layout" }, this.overview,
         h("section", { class: "card one-head", "aria-label": "One head" }, this.title, this.detail, this.strips), this.side));
@@ -60,7 +61,6 @@ export class AttentionScreen {
     const wide = Math.max(280, this.element.clientWidth);
     const room = wide < 900 ? wide - 48 : Math.min(460, Math.max(240, wide * 0.3));
     this.grid.draw(this.trace, attention, { layer, head, scale: state.scale }, room);
-    put(this.overview, h("h2", {}, "All heads"), h("p", { class: "quiet" }, "A row for each layer, a column for each head."), this.grid.element);
     this.data = mapData(this.trace, attention, layer, head, state.scale);
     put(this.title, h("h2", {}, `${NAMES[block]} attention, layer ${layer}, head ${head}`), roleLine(this.trace.head(block, layer, head)));
     this.body();

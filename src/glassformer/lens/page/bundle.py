@@ -20,7 +20,9 @@ from typing import Any
 STYLES = ("base.css", "parts.css", "screens.css")
 FRAME_HEIGHT = 760
 """Of the frame in a notebook, in pixels."""
-STANDALONE_POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
+STANDALONE_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
+)
 """Of one file: its own scripts, and no address at all."""
 
 

@@ -49,9 +49,11 @@ export class HeadGrid {
     this.cells.style.width = `${width}px`;
     this.cells.style.height = `${height}px`;
     this.cells.setAttribute("aria-label", `Heads of the ${block} attention, ${layers} layers by ${heads} heads`);
+    const held = this.cells.contains(document.activeElement);
     this.cells.replaceChildren(...Array.from({ length: layers }, (_, layer) =>
       h("div", { role: "row", class: "row" }, Array.from({ length: heads }, (_, head) =>
         this.button(trace, /** @type {Block} */ (block), layer, head, { wide, tall })))));
+    if (held) this.hold();
   }
 
   /**
@@ -90,7 +92,11 @@ export class HeadGrid {
     layer = Math.max(0, Math.min(layers - 1, layer));
     head = Math.max(0, Math.min(heads - 1, head));
     this.choose(layer, head);
-    const button = /** @type {HTMLElement | null} */ (this.cells.querySelector(`[data-at="${layer} ${head}"]`));
+  }
+
+  /** Put the focus on the chosen head, and say which one it is. */
+  hold() {
+    const button = /** @type {HTMLElement | null} */ (this.cells.querySelector("[aria-selected=true]"));
     button?.focus();
     announce(button?.getAttribute("aria-label") ?? "");
   }

@@ -41,6 +41,8 @@ export class HeatMap {
     this.element = h("div", { class: "map" }, this.corner, this.top, this.left, this.body);
     /** @type {{q: number | null, k: number | null}} */
     this.at = { q: null, k: null };
+    /** Where the keyboard is: ahead of what is drawn, where keys come faster than frames. @type {{q: number | null, k: number | null}} */
+    this.keyed = { q: null, k: null };
     this.saidWidth = 0;
     this.overhang = 0;
     this.listen();
@@ -174,6 +176,7 @@ export class HeatMap {
     if (!data || !cell) return;
     const moved = this.at.q !== q || this.at.k !== k;
     this.at = { q, k };
+    this.keyed = { q, k };
     const pen = sized(this.cross, data.columns * cell, data.rows * cell);
     pen.clearRect(0, 0, data.columns * cell, data.rows * cell);
     if (moved) this.drawLabels();
@@ -221,9 +224,9 @@ export class HeatMap {
   key(event) {
     if (!this.data) return;
     const { rows, columns } = this.data;
-    let q = this.at.q ?? 0;
-    let k = this.at.k ?? 0;
-    const first = this.at.q === null;
+    let q = this.keyed.q ?? 0;
+    let k = this.keyed.k ?? 0;
+    const first = this.keyed.q === null;
     const steps = /** @type {Record<string, [number, number]>} */ ({
       ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageUp: [-8, 0], PageDown: [8, 0],
       Home: [0, -columns], End: [0, columns],
@@ -232,6 +235,7 @@ export class HeatMap {
     else if (steps[event.key]) {
       if (!first) [q, k] = [q + steps[event.key][0], k + steps[event.key][1]];
       [q, k] = [Math.max(0, Math.min(rows - 1, q)), Math.max(0, Math.min(columns - 1, k))];
+      this.keyed = { q, k };
       this.callbacks.hover(q, k);
       announce(this.words(q, k));
     } else return;

@@ -11,8 +11,8 @@ export function headTable(data) {
   const rows = data.read.map((text, q) => {
     const keys = strongest(data, q).map(({ k, value }) => h("td", {},
       h("span", { class: "chip", title: whole(data.keys[k]) }, token(data.keys[k])), h("small", { class: "quiet" }, ` ${k} `), weight(value)));
-    return h("tr", {}, h("th", { scope: "row" }, h("span", { class: "chip" }, token(text)), h("small", { class: "quiet" }, ` ${q}`)),
-      h("td", {}, data.said[q] === null ? "" : h("span", { class: "chip" }, token(data.said[q] ?? ""))), keys);
+    return h("tr", {}, h("th", { scope: "row" }, h("span", { class: "chip", title: whole(text) }, token(text)), h("small", { class: "quiet" }, ` ${q}`)),
+      h("td", {}, data.said[q] === null ? "" : h("span", { class: "chip", title: whole(data.said[q] ?? "") }, token(data.said[q] ?? ""))), keys);
   });
   return h("div", { class: "scroll" }, h("table", { class: "plain" }, h("caption", { class: "unseen" }, data.name),
     h("thead", {}, h("tr", {}, ["token read", "predicts", "reads most", "2nd", "3rd", "4th", "5th"].map((text) => h("th", { scope: "col" }, text)))),

@@ -1,6 +1,6 @@
 /** How tokens and numbers are written. */
 
-const NAMES = new Map([[9, "⇥"], [10, "⏎"], [13, "␍"], [32, "␣"], [160, "⍽"]]);
+const NAMES = new Map([[9, "⇥"], [10, "⏎"], [13, "␍"], [160, "⍽"]]);
 const LONGEST = 18;
 
 /**
@@ -14,7 +14,7 @@ function unseen(code) {
 }
 
 /**
- * A token in full, with nothing unseen in it.
+ * A token in full, with nothing unseen in it: also spaces at its ends show.
  * @param {string} text
  */
 export function whole(text) {
@@ -25,7 +25,7 @@ export function whole(text) {
     const name = NAMES.get(code);
     shown += name ?? (unseen(code) ? `\\u{${code.toString(16)}}` : each);
   }
-  return shown;
+  return shown.replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length));
 }
 
 /**

@@ -47,7 +47,7 @@ class Api:
         return name
 
     async def page(self, request: Request) -> Response:
-        """GET /"""
+        """GET /, the page itself."""
         return Response(served(), media_type="text/html; charset=utf-8")
 
     async def static(self, request: Request) -> Response:
@@ -58,7 +58,7 @@ class Api:
         return Response(resources()[name], media_type=KINDS[name[name.rindex(".") :]])
 
     async def run(self, request: Request) -> Response:
-        """GET /api/run"""
+        """GET /api/run: what is known of the run."""
         return JSONResponse(self.subject.facts() | {"metrics": await run_in_threadpool(self.subject.lines)})
 
     async def metrics(self, request: Request) -> Response:
@@ -70,7 +70,7 @@ class Api:
         return JSONResponse({"lines": lines, "next": int(since) + len(lines)})
 
     async def list_traces(self, request: Request) -> Response:
-        """GET /api/traces"""
+        """GET /api/traces: id and title of each."""
         told = [{"id": name, "title": title(each)} for name, each in self.traces.items()]
         return JSONResponse({"traces": told})
 

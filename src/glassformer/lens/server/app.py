@@ -65,7 +65,9 @@ def listen(port: int) -> socket.socket:
         listener.bind((HOST, port))
     except OSError as reason:
         listener.close()
-        raise ConfigError(f"Port {port} cannot be listened at ({reason.strerror}). Try --port 0, which takes a free one.") from None
+        raise ConfigError(
+            f"Port {port} cannot be listened at ({reason.strerror}). Try --port 0, which takes a free one."
+        ) from None
     return listener
 
 

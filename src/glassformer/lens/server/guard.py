@@ -1,7 +1,7 @@
 """Who may ask: this machine's own browser, from the page that was opened, and nobody else.
 
-A page of any other site can make a browser send requests here. It is kept out four times: it does not know the token, its
-`Origin` is another, no CORS header lets it read an answer, and a name of its own that it leads to 127.0.0.1 (DNS
+A page of any other site can make a browser send requests here. It is kept out four times: it does not know the token,
+its `Origin` is another, no CORS header lets it read an answer, and a name of its own that it leads to 127.0.0.1 (DNS
 rebinding) stands in `Host` and is refused.
 """
 

@@ -43,7 +43,11 @@ def trace_request(data: bytes) -> TraceRequest:
     most = decode.pop("max_new_tokens", None)
     if most is not None and (not isinstance(most, int) or not 1 <= most <= MOST_NEW):
         raise ConfigError(f"max_new_tokens must be a whole number from 1 to {MOST_NEW}; got {most!r:.20}.")
-    values = {"temperature": 0.0} | {name: float(v) if name in ("temperature", "top_p") and _number(v) else v for name, v in decode.items()}
+    for name, value in decode.items():
+        if isinstance(value, bool) or not isinstance(value, int if name in ("top_k", "seed") else int | float):
+            raise ConfigError(f"decode.{name} must be a number; got {value!r:.20}. Leave it out.")
+    values: dict[str, Any] = {"temperature": 0.0} | decode
+    values |= {name: float(values[name]) for name in ("temperature", "top_p") if name in values}
     return TraceRequest(given["text"], given.get("gold"), Sampling(**values), most)
 
 
@@ -58,7 +62,9 @@ def ablate_request(data: bytes) -> AblateRequest:
     found: list[tuple[str, int, int]] = []
     for each in heads:
         match each:
-            case {"block": str(block), "layer": int(layer), "head": int(head)} if 0 <= layer < 4096 and 0 <= head < 4096:
+            case {"block": str(block), "layer": int(layer), "head": int(head)} if (
+                0 <= layer < 4096 and 0 <= head < 4096
+            ):
                 found.append((block, layer, head))
             case _:
                 raise DataError(f"A head is its block, layer and head, counted from 0; got {each!r:.60}.")
@@ -82,7 +88,3 @@ def known(given: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
     for name in given:
         if name not in names:
             raise DataError(f"{where}{name[:40]} is no field. {suggestion(name, names)}")
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

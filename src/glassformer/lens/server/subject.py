@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.lens.trace.make import trace
-from glassformer.lens.trace.reading import Layout, Text
+from glassformer.lens.trace.reading import USUAL, Layout, Text
 from glassformer.lens.trace.value import Trace
 from glassformer.model.transformer import Transformer
 
@@ -38,7 +38,7 @@ class Subject:
     name: str
     model: Transformer
     tokenizers: Tokenizers
-    layout: Layout = Layout()
+    layout: Layout = USUAL
     examples: Sequence[Example] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     """For the header of traces: `name`, `task`, `step`."""
@@ -51,7 +51,9 @@ class Subject:
     score: Callable[[], tuple[str, float, int]] | None = None
     """A figure of the model as it is now: its name, its value, and of how many samples."""
 
-    def trace(self, source: Text, gold: Text | None = None, sampling: Sampling = GREEDY, most: int | None = None) -> Trace:
+    def trace(
+        self, source: Text, gold: Text | None = None, sampling: Sampling = GREEDY, most: int | None = None
+    ) -> Trace:
         """The model's answer to a source, as a trace that knows the heads' roles."""
         made = trace(
             self.model,

@@ -44,11 +44,15 @@ def pack(header: Mapping[str, Any], buffers: Mapping[str, tuple[str, Array]]) ->
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[str, Array]]]:
     """The header and the buffers of a file. Errors: `DataError` naming the field that is damaged."""
     if data[:4] != MAGIC:
-        raise DataError(f"A trace begins with GFT1; this begins with {data[:4]!r}. Give a file that trace.save() wrote.")
+        raise DataError(
+            f"A trace begins with GFT1; this begins with {data[:4]!r}. Give a file that trace.save() wrote."
+        )
     (length,) = struct.unpack("<I", data[4:8]) if len(data) >= 8 else (-1,)
     begin = 8 + length
     if not 0 <= length <= len(data) - 8:
-        raise DataError(f"The header length of a trace must lie within the file; got {length} of {len(data)} bytes. {REMEDY}")
+        raise DataError(
+            f"The header length of a trace must lie within the file; got {length} of {len(data)} bytes. {REMEDY}"
+        )
     try:
         header = json.loads(data[8:begin].decode("utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -67,7 +71,9 @@ def check_header(header: object, room: int) -> None:
     """Refuse a header that contradicts the schema, itself, or the `room` bytes behind it. Errors: `DataError`."""
     version = cast("dict[str, object]", header).get("version") if isinstance(header, dict) else None
     if isinstance(version, int) and version != VERSION:
-        raise DataError(f"header.version of a trace is {VERSION} here; got {version}. Open it with the program that wrote it.")
+        raise DataError(
+            f"header.version of a trace is {VERSION} here; got {version}. Open it with the program that wrote it."
+        )
     check(header, header_schema())
     known = cast("dict[str, Any]", header)
     for name, entry in known["buffers"].items():
@@ -77,7 +83,9 @@ def check_header(header: object, room: int) -> None:
     for side, sequence in known["sequences"].items():
         for field in ("text", "special"):
             if len(sequence[field]) != len(sequence["ids"]):
-                raise _wrong(f"header.sequences.{side}.{field}", f"{len(sequence['ids'])} entries, as ids", len(sequence[field]))
+                raise _wrong(
+                    f"header.sequences.{side}.{field}", f"{len(sequence['ids'])} entries, as ids", len(sequence[field])
+                )
 
 
 def _check_buffer(where: str, entry: Mapping[str, Any], room: int) -> None:

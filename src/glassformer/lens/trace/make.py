@@ -17,7 +17,7 @@ from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.lens.blocks import LETTERS
 from glassformer.lens.trace.container import finite
 from glassformer.lens.trace.quantise import Array, encode
-from glassformer.lens.trace.reading import Layout, Reading, Text, as_ids, both, read
+from glassformer.lens.trace.reading import USUAL, Layout, Reading, Text, as_ids, both, read
 from glassformer.lens.trace.sight import Sight, look
 from glassformer.lens.trace.steps import lens_of, steps_of
 from glassformer.lens.trace.value import Trace
@@ -38,7 +38,7 @@ def trace(
     gold: Text | None = None,
     sampling: Sampling = GREEDY,
     max_new_tokens: int | None = None,
-    layout: Layout = Layout(),
+    layout: Layout = USUAL,
     encoding: str = "sqrt255",
     about: Mapping[str, Any] | None = None,
 ) -> Trace:
@@ -93,10 +93,11 @@ def answers(
 ) -> dict[str, Any]:
     """What the head said: `labels`, or `steps`, `lens` and (where they are few) `logits`."""
     if not isinstance(model.config.head, Lm):
-        chances = seen.logits.double().softmax(-1).tolist()
+        chances: list[float] = seen.logits.double().softmax(-1).tolist()
         names = tokenizers.target.tokens(range(len(SPECIALS), tokenizers.target.vocab_size))
         names = names if len(names) == len(chances) else [str(i) for i in range(len(chances))]
-        return {"labels": sorted(([n, p] for n, p in zip(names, chances, strict=True)), key=lambda each: -each[1])}
+        order = sorted(range(len(chances)), key=chances.__getitem__, reverse=True)
+        return {"labels": [[names[label], chances[label]] for label in order]}
     found: dict[str, Any] = {"steps": steps_of(reading, seen.logits), "lens": lens_of(model, reading, seen.streams)}
     if seen.logits.numel() <= MOST_LOGITS:
         buffers["logits"] = ("f32", seen.logits.numpy())
@@ -130,7 +131,7 @@ def attention_of(
 
 
 def mask_of(allowed: Array) -> str:
-    """"none" where every key may be read, "causal" where none after the query may be, else "explicit"."""
+    """The name of a mask: "none" (all may be read), "causal" (none behind the query may be), else "explicit"."""
     if allowed.all():
         return "none"
     square = allowed.shape[0] == allowed.shape[1]

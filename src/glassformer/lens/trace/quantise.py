@@ -34,13 +34,31 @@ def _as_float(stored: Array) -> Array:
     return stored.astype(np.float32)
 
 
+def _root(weights: Array) -> Array:
+    return np.rint(255 * np.sqrt(weights))
+
+
+def _square(stored: Array) -> Array:
+    return np.square(_as_float(stored) / 255)
+
+
+def _share(weights: Array) -> Array:
+    return np.rint(65535 * weights)
+
+
+def _of_share(stored: Array) -> Array:
+    return _as_float(stored) / 65535
+
+
+def _same(numbers: Array) -> Array:
+    return numbers
+
+
 ENCODINGS: dict[str, Encoding] = {
-    "sqrt255": Encoding(
-        "|u1", lambda weights: np.rint(255 * np.sqrt(weights)), lambda stored: np.square(_as_float(stored) / 255)
-    ),
-    "u16": Encoding("<u2", lambda weights: np.rint(65535 * weights), lambda stored: _as_float(stored) / 65535),
-    "f32": Encoding("<f4", lambda numbers: numbers, _as_float),
-    "flag": Encoding("|u1", lambda flags: flags, lambda stored: stored.astype(bool)),
+    "sqrt255": Encoding("|u1", _root, _square),
+    "u16": Encoding("<u2", _share, _of_share),
+    "f32": Encoding("<f4", _same, _as_float),
+    "flag": Encoding("|u1", _same, _same),
 }
 """`flag`: 1 for yes, 0 for no."""
 

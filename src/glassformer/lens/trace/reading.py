@@ -35,6 +35,9 @@ class Layout(NamedTuple):
     """How many tokens a decoder reads at once; none: as many as it takes."""
 
 
+USUAL = Layout()
+
+
 class Reading(NamedTuple):
     """What goes in, and what comes out of it, place by place."""
 
@@ -60,7 +63,7 @@ def read(
     target: Ids | None,
     gold: Ids | None,
     *,
-    layout: Layout = Layout(),
+    layout: Layout = USUAL,
     sampling: Sampling = GREEDY,
     max_new_tokens: int | None = None,
 ) -> Reading:
@@ -113,7 +116,9 @@ def _continued(
         asked = min(USUAL_TOKENS if most is None else most, room)
         said, fast = generated(model, sampling, asked, sources=None, prompts=[given])
     if len(said) > room:
-        raise DataError(f"Text and target may have {min(limits)} tokens together; got {len(given) + len(said)}. Shorten it.")
+        raise DataError(
+            f"Text and target may have {min(limits)} tokens together; got {len(given) + len(said)}. Shorten it."
+        )
     whole = [*given, *said]
     right: list[int | None] = [*whole[1:]] if target is not None else [*given[1:], *[None] * len(said)]
     mode = "generate" if target is None else "forced"
@@ -170,5 +175,3 @@ def as_ids(text: Text, tokenizer: Tokenizer) -> list[int]:
 def both(tokenizer: Tokenizer | Tokenizers) -> Tokenizers:
     """The tokenizers of the two sides; one that is given alone is that of both."""
     return Tokenizers(tokenizer, tokenizer) if isinstance(tokenizer, Tokenizer) else tokenizer
-
-

@@ -1,7 +1,7 @@
 """A small part of JSON Schema: enough for `schema.json`, which the explorer's page reads, too.
 
-Known are `type` (one or several), `enum`, `const`, `required`, `properties`, `additionalProperties` (a schema), `items`,
-`minItems`, `maxItems`, `minimum` and `$ref` to `#/$defs/NAME`. What `properties` do not name is ignored.
+Known are `type` (one or several), `enum`, `const`, `required`, `properties`, `additionalProperties` (a schema),
+`items`, `minItems`, `maxItems`, `minimum` and `$ref` to `#/$defs/NAME`. What `properties` do not name is ignored.
 """
 
 from __future__ import annotations

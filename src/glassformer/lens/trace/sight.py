@@ -41,7 +41,9 @@ def look(model: Transformer, tokens: Int[Tensor, "1 T"], source: Int[Tensor, "1 
         weights = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale)
         seen.weights[where] = weights[0].float().cpu()
         allowed = call.mask.allowed(T, S, call.q.device)
-        seen.allowed[where] = torch.ones(T, S, dtype=torch.bool) if allowed is None else allowed[0, 0].expand(T, S).cpu()
+        seen.allowed[where] = (
+            torch.ones(T, S, dtype=torch.bool) if allowed is None else allowed[0, 0].expand(T, S).cpu()
+        )
 
     with watch_attention(model.eval(), note), recorded_stream(model.reader, seen.streams):
         seen.logits = model(tokens, source=source)[0].float().cpu()

@@ -22,7 +22,7 @@ class Trace:
     buffers: dict[str, tuple[str, Array]]
 
     def attention(self, block: str) -> Array:
-        """The weights of "encoder", "decoder" or "cross": [layer, head, query, key]. Errors: `DataError`: none there."""
+        """The weights [layer, head, query, key] of "encoder", "decoder" or "cross". Errors: `DataError`: none there."""
         for group in self.header["attention"]:
             if group["block"] == block:
                 encoding, stored = self.buffers[group["buffer"]]
