@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
@@ -17,7 +16,7 @@ from glassformer.lens.server.guard import MOST_BODY
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.value import from_bytes
 from glassformer.parts import attentions
-from lens.explored import LETTERS, small
+from lens.explored import LETTERS, silenced, small
 
 PORT, TOKEN = 8642, "the-token"
 SHORT = b'{"text": "ab", "decode": {"max_new_tokens": 1}}'
@@ -67,24 +66,6 @@ def ask(app, method, path, body=b"", *, token=TOKEN, host=f"127.0.0.1:{PORT}", *
     started = next(each for each in sent if each["type"] == "http.response.start")
     content = b"".join(each.get("body", b"") for each in sent if each["type"] == "http.response.body")
     return Answer(started["status"], {n.decode(): v.decode() for n, v in started["headers"]}, content)
-
-
-@contextmanager
-def silenced(model, heads):
-    """These heads add nothing."""
-    attention = attentions(model)["decoder.blocks.0.cross_attention"]
-    own, numbers = attention.attend, [head for _, _, head in heads]
-
-    def attend(*given, **more):
-        output = own(*given, **more).clone()
-        output[:, numbers] = 0
-        return output
-
-    attention.attend = attend
-    try:
-        yield
-    finally:
-        attention.attend = own
 
 
 @pytest.fixture(scope="module")

@@ -110,19 +110,24 @@ def heads_of(run: Path, loaded: Loaded, told: Told) -> tuple[list[dict[str, Any]
     kept = read_json(path) if path.is_file() else {}
     if kept.get("weights_sha256") == digest:
         return kept["heads"], kept["sentences"]
-    diagnose_run = optional("glassformer.lens.roles", "diagnose_run")
-    if diagnose_run is None:
-        return [], []
     told("Finding out what each head does, once for these weights.")
     try:
-        found = diagnose_run(run)
+        found = diagnosed(run)
     except GlassformerError as reason:
         told(f"What the heads do cannot be found out: {reason}")
+        return [], []
+    if found is None:
         return [], []
     heads, sentences = found.to_json(), list(found.sentences)
     record = {"weights_sha256": digest, "heads": heads, "sentences": sentences}
     write_text_atomically(path, json.dumps(record))
     return heads, sentences
+
+
+def diagnosed(run: Path) -> Any:
+    """What is found out about the heads of a run; none where nothing can find out."""
+    diagnose_run = optional("glassformer.lens.roles", "diagnose_run")
+    return None if diagnose_run is None else diagnose_run(run)
 
 
 def optional(module: str, name: str) -> Any:
