@@ -76,7 +76,7 @@ BROWSER: list[Mutant] = [
         "set(same ? { q: null, k: null } : { q, k });", "set({ q, k });", f"{PAGE}::test_the_pointer_previews_a_click_locks_and_escape_frees"),
     Mutant("the address is not written", "lens/page/state.js",
         "  write(push);\n", "", f"{PAGE}::test_the_address_holds_the_view"),
-    Mutant("temperature multiplies", "lens/page/chances.js",
+    Mutant("the temperature of the page multiplies", "lens/page/chances.js",
         "Math.exp((logit - most) / temperature)", "Math.exp((logit - most) * temperature)", f"{PAGE}::test_steps_and_the_chances_under_a_temperature"),
     Mutant("a saved picture has no mark", "lens/page/files.js",
         'class: "marked" });', 'class: "chosen" });', f"{PAGE}::test_what_is_saved_holds_the_selection"),
