@@ -17,7 +17,7 @@ PYTHON: list[Mutant] = [
     Mutant("buffers are not aligned", "lens/trace/container.py",
         "parts.append(data + bytes(-len(data) % ALIGNED))", "parts.append(data)", f"{BOX}::test_buffers_are_aligned_and_little_endian"),
     Mutant("a trace of another version is read", "lens/trace/container.py",
-        "if isinstance(version, int) and version != VERSION:", "if False:", DAMAGE),
+        "if isinstance(version, int) and version != VERSION:", "if False:", f"{BOX}::test_a_trace_of_a_later_version_is_left_to_its_program"),
     Mutant("a buffer may reach beyond the file", "lens/trace/container.py",
         'or entry["offset"] + size > room:', "or False:", f"{DAMAGE} {BOX}::test_a_damaged_file_is_refused"),
     Mutant("lengths of attention are not compared", "lens/trace/container.py",

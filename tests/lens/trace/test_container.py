@@ -29,7 +29,7 @@ def test_what_is_saved_comes_back(tmp_path):
 
 
 def test_buffers_are_aligned_and_little_endian():
-    data = planted()[0].to_bytes()
+    data = planted(encoding="sqrt255")[0].to_bytes()
     header, _ = unpack(data)
     (length,) = struct.unpack("<I", data[4:8])
     assert data[:4] == b"GFT1"
@@ -101,6 +101,11 @@ def test_damage_is_named_by_its_field(field):
 def test_a_damaged_file_is_refused(damage, word):
     with pytest.raises(DataError, match=word):
         unpack(damage(planted()[0].to_bytes()))
+
+
+def test_a_trace_of_a_later_version_is_left_to_its_program():
+    with pytest.raises(DataError, match="Open it with the program that wrote it"):
+        unpack(remade(lambda header: header.update(version=2, attention="of another kind")))
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -8,13 +8,14 @@ import { HeatMap, legend } from "lens/heatmap.js";
 import { inspector } from "lens/inspector.js";
 import { roleLine } from "lens/role.js";
 import { focus, lock, locked, now, point, set } from "lens/state.js";
-import { strip } from "lens/strip.js";
+import { shade, strip } from "lens/strip.js";
 import { headTable } from "lens/table.js";
 import { asCsv, mapData } from "lens/view.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
 /** @typedef {import("./types.js").Block} Block */
+/** @typedef {import("./heatmap.js").MapData} MapData */
 
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
 const AXES = /** @type {Record<string, string>} */ ({ source: "source", target_in: "target" });
@@ -26,6 +27,10 @@ export class AttentionScreen {
     this.trace = trace;
     this.grid = new HeadGrid((layer, head) => set({ layer, head }));
     this.map = new HeatMap({ hover: point, choose: lock });
+    /** What is shown, and what the strips were made of. @type {MapData | undefined} */
+    this.data = undefined;
+    /** @type {MapData | undefined} */
+    this.striped = undefined;
     this.controls = h("div", { class: "controls" });
     this.title = h("div", { class: "head-title" });
     this.detail = h("div", { class: "detail" });
@@ -69,7 +74,7 @@ export class AttentionScreen {
 
   body() {
     const { view, scale } = now();
-    const data = /** @type {import("./heatmap.js").MapData} */ (this.data);
+    const data = /** @type {MapData} */ (this.data);
     if (view === "table") put(this.detail, headTable(data));
     else if (view === "arcs") put(this.detail, h("div", { class: "arcs-place" }));
     else {
@@ -88,37 +93,17 @@ export class AttentionScreen {
     if (now().view === "map") this.map.mark(at.q, at.k, locked());
     if (now().view === "arcs") put(this.detail, arcs(data, at, { hover: point, choose: lock }));
     put(this.side, inspector(this.trace, data, at, { isLocked: locked(), encoding: attention.encoding, axis }));
-    if (this.strips.childElementCount && !locked() && this.strips.matches(":hover, :focus-within")) this.reshade(at);
-    else this.drawStrips(data, at, attention);
+    if (this.striped !== data) this.drawStrips(data, attention);
+    this.striped = data;
+    shade(this.strips, data, at);
   }
 
-  /**
-   * @param {import("./heatmap.js").MapData} data
-   * @param {{q: number | null, k: number | null}} at
-   * @param {Attention} attention
-   */
-  drawStrips(data, at, attention) {
-    const { q } = at;
+  /** @param {MapData} data @param {Attention} attention */
+  drawStrips(data, attention) {
     const name = (/** @type {string} */ axis, /** @type {string} */ role) => h("span", {}, h("b", {}, role), ` ${AXES[axis]}`);
     put(this.strips,
-      strip(name(attention.group.k, "keys"), data.keys, {
-        marked: at.k, shade: q !== null && q < data.rows ? (k) => Math.sqrt(data.value(q, k)) : undefined,
-        hover: (k) => point(null, k), choose: (k) => lock(now().q, k),
-      }),
-      strip(name(attention.group.q, "queries"), data.read, { marked: q, hover: (i) => point(i, null), choose: (i) => lock(i, null) }));
-  }
-
-  /** While the pointer is on a token its line stays, so that nothing moves away under it. @param {{q: number | null, k: number | null}} at */
-  reshade(at) {
-    const data = /** @type {import("./heatmap.js").MapData} */ (this.data);
-    const lines = this.strips.querySelectorAll(".tokens");
-    lines.forEach((line, isQuery) => [...line.children].forEach((chip, i) => {
-      chip.classList.toggle("marked", i === (isQuery ? at.q : at.k));
-      if (isQuery) return;
-      const fresh = strip("", [data.keys[i]], { marked: null, shade: at.q === null ? undefined : () => Math.sqrt(data.value(/** @type {number} */ (at.q), i)), hover: () => {}, choose: () => {} });
-      const style = /** @type {HTMLElement} */ (fresh.querySelector(".token")).style;
-      Object.assign(/** @type {HTMLElement} */ (chip).style, { background: style.background, color: style.color });
-    }));
+      strip(name(attention.group.k, "keys"), data.keys, { hover: (k) => point(null, k), choose: (k) => lock(now().q, k) }),
+      strip(name(attention.group.q, "queries"), data.read, { hover: (q) => point(q, null), choose: (q) => lock(q, null) }));
   }
 
   exports() {
@@ -126,7 +111,7 @@ export class AttentionScreen {
       const { block, layer, head } = this.chosen();
       return `${block}-${layer}-${head}`;
     };
-    const data = () => /** @type {import("./heatmap.js").MapData} */ (this.data);
+    const data = () => /** @type {MapData} */ (this.data);
     const svg = () => mapSvg(data(), focus());
     return h("div", { class: "exports", role: "group", "aria-label": "Save this head" },
       h("button", { type: "button", on: { click: async () => save(`${name()}.png`, await png(svg())) } }, "PNG"),

@@ -16,11 +16,13 @@ const TWO = {
 /** @type {Map<string, Uint32Array>} */
 const tables = new Map();
 
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
 /** "light" or "dark": what is chosen, else what the system says. */
 export function theme() {
   const chosen = document.documentElement.dataset.theme;
   if (chosen) return chosen;
-  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  return dark.matches ? "dark" : "light";
 }
 
 /** @param {Rgb[]} stops @param {number} share from 0 to 1 @returns {Rgb} */

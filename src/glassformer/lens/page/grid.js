@@ -1,6 +1,6 @@
 /** All heads of one kind at once: rows are layers, columns heads. One canvas is drawn, buttons lie over it. */
 
-import { hatching, table, themed } from "lens/colour.js";
+import { hatching, table, theme, themed } from "lens/colour.js";
 import { announce, h, sized } from "lens/dom.js";
 import { headName, percent } from "lens/text.js";
 
@@ -19,6 +19,9 @@ export class HeadGrid {
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": "true" }));
     this.cells = h("div", { class: "grid-cells", role: "grid" });
     this.element = h("div", { class: "heads-grid" }, this.canvas, this.cells);
+    /** What the canvas shows, and how. @type {Attention | undefined} */
+    this.drawn = undefined;
+    this.drawnAs = "";
     this.cells.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -36,16 +39,9 @@ export class HeadGrid {
     const tall = Math.max(18, Math.min(112, Math.round(wide * Math.min(1.5, Math.max(0.6, q_len / k_len)))));
     const width = heads * (wide + GAP);
     const height = layers * (tall + GAP + LABEL);
-    const pen = sized(this.canvas, width, height);
-    for (let layer = 0; layer < layers; layer++) {
-      for (let head = 0; head < heads; head++) {
-        const small = thumbnail(attention, layer, head, chosen.scale, wide * 2, tall * 2);
-        pen.imageSmoothingEnabled = small.width > wide * 2;
-        const [x, y] = [head * (wide + GAP) + 2, layer * (tall + GAP + LABEL) + 2];
-        pen.drawImage(small, x, y, wide, tall);
-        drawMask(pen, attention, x, y, wide, tall);
-      }
-    }
+    const key = [chosen.scale, theme(), width, height, window.devicePixelRatio].join(" ");
+    if (this.drawn !== attention || this.drawnAs !== key) this.paint(attention, chosen.scale, wide, tall, sized(this.canvas, width, height));
+    [this.drawn, this.drawnAs] = [attention, key];
     this.cells.style.width = `${width}px`;
     this.cells.style.height = `${height}px`;
     this.cells.setAttribute("aria-label", `Heads of the ${block} attention, ${layers} layers by ${heads} heads`);
@@ -54,6 +50,29 @@ export class HeadGrid {
       h("div", { role: "row", class: "row" }, Array.from({ length: heads }, (_, head) =>
         this.button(trace, /** @type {Block} */ (block), layer, head, { wide, tall })))));
     if (held) this.hold();
+  }
+
+  /**
+   * @param {Attention} attention
+   * @param {string} scale
+   * @param {number} wide
+   * @param {number} tall
+   * @param {CanvasRenderingContext2D} pen
+   */
+  paint(attention, scale, wide, tall, pen) {
+    const { layers, heads } = attention.group;
+    const mask = maskTile(attention, wide, tall);
+    for (let layer = 0; layer < layers; layer++) {
+      for (let head = 0; head < heads; head++) {
+        const small = thumbnail(attention, layer, head, scale, wide * 2, tall * 2);
+        const [x, y] = [head * (wide + GAP) + 2, layer * (tall + GAP + LABEL) + 2];
+        pen.imageSmoothingEnabled = small.width >= wide;
+        pen.drawImage(small, x, y, wide, tall);
+        if (mask) pen.drawImage(mask, x, y, wide, tall);
+        pen.strokeStyle = themed("line");
+        pen.strokeRect(x - 0.5, y - 0.5, wide + 1, tall + 1);
+      }
+    }
   }
 
   /**
@@ -136,28 +155,25 @@ export function thumbnail(attention, layer, head, scale, wide, tall) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} pen
+ * The hatching of what may not be read, drawn once for all heads; none where all may be.
  * @param {Attention} attention
- * @param {number} x
- * @param {number} y
  * @param {number} wide
  * @param {number} tall
  */
-function drawMask(pen, attention, x, y, wide, tall) {
+function maskTile(attention, wide, tall) {
   const { q_len, k_len, mask } = attention.group;
-  if (mask !== "none") {
-    pen.fillStyle = hatching(pen);
-    for (let q = 0; q < q_len; q++) {
-      for (let k = 0; k < k_len; k++) {
-        if (attention.allowed(q, k)) continue;
-        let end = k;
-        while (end < k_len && !attention.allowed(q, end)) end++;
-        pen.fillRect(x + (k * wide) / k_len, y + (q * tall) / q_len, ((end - k) * wide) / k_len, tall / q_len + 0.2);
-        k = end;
-      }
+  if (mask === "none") return null;
+  const tile = document.createElement("canvas");
+  const pen = sized(tile, wide, tall);
+  pen.fillStyle = hatching(pen);
+  for (let q = 0; q < q_len; q++) {
+    for (let k = 0; k < k_len; k++) {
+      if (attention.allowed(q, k)) continue;
+      let end = k;
+      while (end < k_len && !attention.allowed(q, end)) end++;
+      pen.fillRect((k * wide) / k_len, (q * tall) / q_len, ((end - k) * wide) / k_len, tall / q_len + 0.2);
+      k = end;
     }
   }
-  pen.strokeStyle = themed("line");
-  pen.lineWidth = 1;
-  pen.strokeRect(x - 0.5, y - 0.5, wide + 1, tall + 1);
+  return tile;
 }

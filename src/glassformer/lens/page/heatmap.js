@@ -24,6 +24,8 @@ import { token, weight, whole } from "lens/text.js";
  * @property {(row: number, column: number) => void} choose
  */
 
+/** Labels that are drawn anew as the pointer moves. */
+const MOST_LABELS = 120;
 const FONT = '12px ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", Menlo, monospace';
 
 /** A map on canvases: the cells, the labels at the left and above, and the cross over the cell that is pointed at. */
@@ -66,6 +68,7 @@ export class HeatMap {
     this.body.setAttribute("aria-label", `${data.name}: ${data.rows} queries by ${data.columns} keys. Arrow keys move, Enter locks, Escape frees.`);
     this.drawCells();
     this.drawLabels();
+    sized(this.cross, data.columns * this.cell, data.rows * this.cell);
     this.mark(this.at.q, this.at.k);
   }
 
@@ -177,9 +180,9 @@ export class HeatMap {
     const moved = this.at.q !== q || this.at.k !== k;
     this.at = { q, k };
     this.keyed = { q, k };
-    const pen = sized(this.cross, data.columns * cell, data.rows * cell);
+    const pen = /** @type {CanvasRenderingContext2D} */ (this.cross.getContext("2d"));
     pen.clearRect(0, 0, data.columns * cell, data.rows * cell);
-    if (moved) this.drawLabels();
+    if (moved && data.rows + data.columns < MOST_LABELS) this.drawLabels();
     pen.strokeStyle = themed("mark");
     pen.lineWidth = fixed ? 2 : 1.25;
     if (q !== null && q < data.rows) pen.strokeRect(0.5, q * cell + 0.5, data.columns * cell - 1, cell - 1);

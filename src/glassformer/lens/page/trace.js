@@ -61,8 +61,9 @@ export class Attention {
    */
   levels(layer, head, scale) {
     const { q_len, k_len } = this.group;
-    const levels = new Uint8Array(q_len * k_len);
     const begin = this.offset(layer, head);
+    if (scale === "sqrt" && this.encoding === "sqrt255") return /** @type {Uint8Array} */ (this.data.slice(begin, begin + q_len * k_len));
+    const levels = new Uint8Array(q_len * k_len);
     for (let q = 0; q < q_len; q++) {
       let most = 1;
       if (scale === "row") {
