@@ -235,3 +235,31 @@ def test_what_is_saved_holds_the_selection(opened, shown):
     width, height = struct.unpack(">II", saved["PNG"][16:24])
     assert width > 200
     assert height > 100
+
+
+def test_two_inputs_side_by_side(watched, tmp_path):
+    """The difference of the two is shown where they are of one length; all maps are pointed at together."""
+    one, weights = planted()
+    other, _ = planted(sources=("d", "c", "b", "a", "<eos>"), targets=("<bos>", "a", "b", "c"))
+    data = other.buffers["a.cross"][1]
+    data[1, 2] = np.roll(data[1, 2], 1, axis=-1)
+    longer, _ = planted(sources=("d", "c", "<eos>"))
+    path = tmp_path / "three.html"
+    path.write_text(standalone([each.to_bytes() for each in (one, other, longer)], {"name": "three"}), "utf-8")
+    view = watched()
+    page = view.open(path.as_uri())
+    view.go(f"{MAP}&other=1")
+    page.locator(".maps canvas.map-cells").nth(2).wait_for()
+    boxes = [page.locator(".maps canvas.map-cells").nth(i).bounding_box() for i in range(3)]
+    x, y = (boxes[0][side] + 2.5 * boxes[0][size] / n for side, size, n in (("x", "width", 5), ("y", "height", 3)))
+    page.mouse.move(x, y)
+    view.settle()
+    page.mouse.move(x + boxes[2]["x"] - boxes[0]["x"], y + boxes[2]["y"] - boxes[0]["y"])
+    view.settle()
+    tip = page.locator(".maps .map-body").nth(2).get_attribute("data-tip")
+    delta = weights["cross"][1, 2, 2, 2] - data[1, 2, 2, 2]
+    assert float(tip.rpartition(": ")[2]) == pytest.approx(delta, abs=1e-3)
+    page.locator(".picker", has_text="Beside it").locator("select").select_option("2")
+    page.wait_for_selector("text=the texts differ in length")
+    assert page.locator(".maps canvas.map-cells").count() == 2
+    assert "other=2" in page.url

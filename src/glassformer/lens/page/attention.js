@@ -1,6 +1,7 @@
 /** The screen of attention: all heads of a kind, and one of them in detail. */
 
 import { arcs } from "lens/arcs.js";
+import { Comparison } from "lens/compare.js";
 import { h, picker, put, switcher } from "lens/dom.js";
 import { mapSvg, png, save, saveText, svgText } from "lens/files.js";
 import { HeadGrid } from "lens/grid.js";
@@ -10,6 +11,7 @@ import { roleLine } from "lens/role.js";
 import { focus, lock, locked, now, point, set } from "lens/state.js";
 import { shade, strip } from "lens/strip.js";
 import { headTable } from "lens/table.js";
+import { whole } from "lens/text.js";
 import { asCsv, mapData } from "lens/view.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
@@ -22,9 +24,14 @@ const AXES = /** @type {Record<string, string>} */ ({ source: "source", target_i
 
 /** Draws and redraws the screen; `draw` for a new state, `light` where only what is pointed at changed. */
 export class AttentionScreen {
-  /** @param {Trace} trace */
-  constructor(trace) {
-    this.trace = trace;
+  /** @param {import("./main.js").Context} context */
+  constructor(context) {
+    this.context = context;
+    this.trace = context.trace;
+    this.comparison = new Comparison({ hover: point, choose: lock });
+    /** The trace beside the one that is shown. @type {Trace | null} */
+    this.other = null;
+    this.otherId = "";
     this.grid = new HeadGrid((layer, head) => set({ layer, head }));
     this.map = new HeatMap({ hover: point, choose: lock });
     /** What is shown, and what the strips were made of. @type {MapData | undefined} */
@@ -38,9 +45,9 @@ export class AttentionScreen {
     this.strips = h("div", { class: "strips" });
     this.overview = h("section", { class: "card all-heads", "aria-label": "All heads" }, h("h2", {}, "All heads"),
       h("p", { class: "quiet" }, "A row for each layer, a column for each head."), this.grid.element);
-    this.element = h("div", { class: "screen attention" }, this.controls,
-      h("div", { class: "attention-layout" }, this.overview,
-        h("section", { class: "card one-head", "aria-label": "One head" }, this.title, this.detail, this.strips), this.side));
+    this.layout = h("div", { class: "attention-layout" }, this.overview,
+        h("section", { class: "card one-head", "aria-label": "One head" }, this.title, this.detail, this.strips), this.side);
+    this.element = h("div", { class: "screen attention" }, this.controls, this.layout);
   }
 
   /** The attention that is shown, and its head, whatever the address asked for. */
@@ -62,7 +69,8 @@ export class AttentionScreen {
       switcher("Kind of attention", blocks, block, (value) => set({ block: value, layer: 0, head: 0, q: null, k: null }, true)),
       switcher("View", [["map", "Map"], ["arcs", "Arcs"], ["table", "Table"]], state.view, (view) => set({ view })),
       picker("Colour", [["sqrt", "square root"], ["linear", "linear"], ["row", "each row"]], state.scale, (scale) => set({ scale })),
-      h("span", { class: "grow" }), this.exports());
+      this.beside(), h("span", { class: "grow" }), this.exports());
+    this.layout.classList.toggle("comparing", this.other !== null && state.view === "map");
     const wide = Math.max(280, this.element.clientWidth);
     const room = wide < 900 ? wide - 48 : Math.min(460, Math.max(240, wide * 0.3));
     this.grid.draw(this.trace, attention, { layer, head, scale: state.scale }, room);
@@ -77,7 +85,11 @@ export class AttentionScreen {
     const data = /** @type {MapData} */ (this.data);
     if (view === "table") put(this.detail, headTable(data));
     else if (view === "arcs") put(this.detail, h("div", { class: "arcs-place" }));
-    else {
+    else if (this.other) {
+      put(this.detail, this.comparison.element, legend(scale));
+      const { block, layer, head } = this.chosen();
+      this.comparison.draw(this.trace, this.other, { block, layer, head, scale }, Math.max(240, this.detail.clientWidth - 4), 420);
+    } else {
       put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale));
       this.map.draw(data, Math.max(240, this.detail.clientWidth - 4), Math.max(360, window.innerHeight - 330));
     }
@@ -90,7 +102,8 @@ export class AttentionScreen {
     const { attention } = this.chosen();
     const at = focus();
     const axis = attention.group.q;
-    if (now().view === "map") this.map.mark(at.q, at.k, locked());
+    if (now().view === "map" && this.other) this.comparison.mark(at, locked());
+    else if (now().view === "map") this.map.mark(at.q, at.k, locked());
     if (now().view === "arcs") put(this.detail, arcs(data, at, { hover: point, choose: lock }));
     put(this.side, inspector(this.trace, data, at, { isLocked: locked(), encoding: attention.encoding, axis }));
     if (this.striped !== data) this.drawStrips(data, attention);
@@ -104,6 +117,20 @@ export class AttentionScreen {
     put(this.strips,
       strip(name(attention.group.k, "keys"), data.keys, { hover: (k) => point(null, k), choose: (k) => lock(now().q, k) }),
       strip(name(attention.group.q, "queries"), data.read, { hover: (q) => point(q, null), choose: (q) => lock(q, null) }));
+  }
+
+  /** Which other input is shown beside this one. */
+  beside() {
+    const { traces, source } = this.context;
+    const { other, trace, view } = now();
+    if (traces.length < 2 || view !== "map") return null;
+    if (other === "" || other === trace) this.other = null;
+    else if (this.otherId !== other && traces.some((each) => each.id === other)) {
+      source.trace(other).then((found) => { this.other = found; this.otherId = other; this.draw(); });
+    }
+    if (!this.other) this.otherId = "";
+    const options = /** @type {[string, string][]} */ ([["", "nothing"], ...traces.filter((each) => each.id !== trace).map((each) => [each.id, whole(each.title)])]);
+    return picker("Beside it", options, other, (id) => set({ other: id }, true));
   }
 
   exports() {

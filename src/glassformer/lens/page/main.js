@@ -26,7 +26,7 @@ async function show(context) {
   if (key !== shownFor || !shown) {
     shown?.leave?.();
     shownFor = key;
-    shown = state.screen === "attention" ? new AttentionScreen(context.trace) : screen(state.screen, context);
+    shown = state.screen === "attention" ? new AttentionScreen(context) : screen(state.screen, context);
     put(byId("main"), shown.element);
     document.title = `${state.screen} · ${context.run.name} · glassformer`;
   }

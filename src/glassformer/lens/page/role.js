@@ -12,7 +12,7 @@ export function roleLine(head) {
   const chance = head.chance?.[label];
   const parts = [h("span", { class: `role ${strength}` }, label), ` ${percent(score)}`];
   if (chance !== undefined) parts.push(h("span", { class: "quiet" }, `, chance ${percent(chance)}`));
-  if (next) parts.push(h("span", { class: "quiet" }, `, then ${next[0]} ${percent(next[1])}`));
+  if (next && next[1] > 0) parts.push(h("span", { class: "quiet" }, `, then ${next[0]} ${percent(next[1])}`));
   if (head.ablation) parts.push(h("span", { class: "quiet" }, `. ${effect(head)}`));
   return h("p", { class: "role-line" }, parts);
 }
