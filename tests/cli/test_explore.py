@@ -58,6 +58,15 @@ def test_a_run_becomes_one_file(trained, run, tmp_path, monkeypatch):
     assert {each.split("/")[2] for each in addresses} <= {"www.w3.org", "json-schema.org"}, "names of formats alone"
 
 
+def test_the_demo_ends_with_a_page(trained, monkeypatch):
+    from glassformer.cli.pictures import explorer
+
+    monkeypatch.setattr("glassformer.lens.server.run.EXAMPLES", 1)
+    told = explorer(trained)
+    assert f"open {trained}/explorer.html in a browser" in told
+    assert len(traces_of(trained / "explorer.html")[0]) == 1
+
+
 def test_the_heads_are_found_out_once(trained, monkeypatch):
     class Diagnosis:
         sentences = ("It reverses.",)

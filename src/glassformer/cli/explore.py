@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import webbrowser
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run
@@ -48,6 +50,20 @@ def write_page(folder: Path, path: Path) -> int:
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else f"would lie in {path.parent}, which is no folder"
         raise ConfigError(f"--export names the file to write; {path} {what}. Try --export page.html.")
+    written = page_of(folder, path)
+    print(f"{path}: {written.size / 1e6:.1f} MB, one file that any browser opens.")
+    return 0
+
+
+class Written(NamedTuple):
+    """A page on the disk: its characters, and what it says of the model's heads."""
+
+    size: int
+    sentences: Sequence[str]
+
+
+def page_of(folder: Path, path: Path) -> Written:
+    """Write the page of a run, with the traces of its examples."""
     from glassformer.lens.page.bundle import standalone
     from glassformer.lens.server.run import subject_of
 
@@ -55,8 +71,7 @@ def write_page(folder: Path, path: Path) -> int:
     traces = [subject.trace(source, gold).to_bytes() for source, gold in subject.examples]
     page = standalone(traces, subject.facts() | {"metrics": subject.lines(), "live": False})
     path.write_text(page, "utf-8")
-    print(f"{path}: {len(page) / 1e6:.1f} MB, one file that any browser opens.")
-    return 0
+    return Written(len(page), subject.sentences)
 
 
 def serve(folder: Path, port: int | None, *, opens: bool) -> int:

@@ -31,6 +31,7 @@ CONTENT = {
     "checkpoints",
     "tensorboard",
     "heads.json",
+    "explorer.html",
 }
 """What a run writes into its folder. `--overwrite` deletes a folder that holds this and nothing else."""
 IN_CHECKPOINT = (*REQUIRED, OPTIMIZER, SOURCE_TOKENIZER, MANIFEST)
