@@ -59,8 +59,8 @@ export class HeatMap {
     this.saidWidth = data.said.some((each) => each !== null) ? wide(data.said.map((each) => each ?? "")) + 24 : 0;
     const margin = wide(data.read) + this.saidWidth + 14;
     const longest = wide(data.keys);
-    const fit = Math.floor(Math.min((room - margin) / data.columns, tall / data.rows));
-    this.cell = Math.max(4, Math.min(44, fit));
+    const fit = (/** @type {number} */ beyond) => Math.max(4, Math.min(44, Math.floor(Math.min((room - margin - beyond) / data.columns, tall / data.rows))));
+    this.cell = longest <= fit(0) - 2 ? fit(0) : fit(Math.ceil(longest * 0.72));
     this.upright = longest <= this.cell - 2;
     this.head = this.cell < 10 ? 8 : this.upright ? 24 : Math.ceil(longest * 0.72) + 22;
     this.overhang = this.upright || this.cell < 10 ? 0 : Math.ceil(longest * 0.72);
@@ -95,7 +95,7 @@ export class HeatMap {
     pen.drawImage(small, 0, 0, data.columns * cell, data.rows * cell);
     this.drawMasked(pen);
     if (cell >= 8) this.drawGaps(pen);
-    if (cell >= 32) this.drawNumbers(pen);
+    if (cell >= 28) this.drawNumbers(pen);
   }
 
   /** @param {CanvasRenderingContext2D} pen */

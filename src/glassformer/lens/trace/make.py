@@ -14,6 +14,7 @@ from glassformer import __version__
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer
 from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.foundation.errors import DataError
 from glassformer.lens.blocks import LETTERS
 from glassformer.lens.trace.container import finite
 from glassformer.lens.trace.quantise import Array, encode
@@ -25,6 +26,7 @@ from glassformer.model.count import count_parameters
 from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
 
+MOST_WEIGHTS = 2**26
 MOST_LOGITS = 2**16
 """Numbers: up to so many, all logits of a trace are kept, so that temperature can be changed without the model."""
 
@@ -60,6 +62,7 @@ def trace(
         sampling=sampling,
         max_new_tokens=max_new_tokens,
     )
+    refuse_large(model, reading)
     device = next(model.parameters()).device
     given = None if reading.source is None else torch.tensor([reading.source], device=device)
     seen = look(model, torch.tensor([reading.tokens], device=device), given)
@@ -82,6 +85,21 @@ def trace(
     header["sequences"] = sequences_of(model, reading, tokenizers)
     header["vocab"] = vocabulary_of(header, tokenizers, complete="logits" in header)
     return Trace(header, buffers)
+
+
+def refuse_large(model: Transformer, reading: Reading) -> None:
+    """Refuse a text whose attention would not fit beside the model. Errors: `DataError` with both figures."""
+    T, S = len(reading.tokens), len(reading.source or [])
+    config, weights = model.config, 0
+    if config.decoder is not None:
+        weights += config.decoder.n_layers * config.decoder.n_heads * T * (T + S)
+    if config.encoder is not None:
+        weights += config.encoder.n_layers * config.encoder.n_heads * (S if config.decoder is not None else T) ** 2
+    if weights > MOST_WEIGHTS:
+        raise DataError(
+            f"A trace keeps every attention weight, {MOST_WEIGHTS:,} at most; a text of {max(T, S)} tokens has "
+            f"{weights:,} in this model. Give a shorter one."
+        )
 
 
 def answers(

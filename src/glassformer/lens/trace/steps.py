@@ -14,6 +14,8 @@ from glassformer.model.transformer import Transformer
 TOP = 10
 """The likeliest tokens that a step lists."""
 LENS_TOP = 3
+ROWS = 64
+"""Places whose chances over the vocabulary are in memory together."""
 
 
 def steps_of(reading: Reading, logits: Float[Tensor, "T V"]) -> list[dict[str, Any]]:
@@ -21,33 +23,32 @@ def steps_of(reading: Reading, logits: Float[Tensor, "T V"]) -> list[dict[str, A
 
     Entropy and loss are in nats; `rank` counts the tokens that were likelier than the one taken.
     """
-    log_p = logits.double().log_softmax(-1)
-    p = log_p.exp()
-    entropy = -(p * log_p.clamp(min=-1e9)).sum(-1)
-    values, ids = p.sort(dim=-1, descending=True, stable=True)
     found: list[dict[str, Any]] = []
     for t, said in enumerate(reading.said):
-        if said is None:
-            continue
-        gold = reading.gold[t]
-        right = said if gold is None else gold
-        top = [[int(i), brief(float(p[t, i])), brief(float(logits[t, i]))] for i in ids[t, :TOP]]
-        found.append(
-            {
-                "pos": t,
-                "input": reading.tokens[t],
-                "chosen": said,
-                "p": brief(float(p[t, said])),
-                "rank": int((p[t] > p[t, said]).sum()),
-                "entropy": brief(float(entropy[t])),
-                "gold": gold,
-                "gold_p": None if gold is None else brief(float(p[t, gold])),
-                "loss": brief(-float(log_p[t, right])),
-                "top": top,
-                "rest": brief(float(values[t, TOP:].sum())),
-            }
-        )
+        if said is not None:
+            found.append(step_of(reading, t, said, logits[t]))
     return found
+
+
+def step_of(reading: Reading, t: int, said: int, logits: Float[Tensor, " V"]) -> dict[str, Any]:
+    """The entry of one place: a row of the vocabulary at a time, as all of them together may be large."""
+    log_p = logits.double().log_softmax(-1)
+    p = log_p.exp()
+    gold = reading.gold[t]
+    values, ids = p.topk(min(TOP, len(p)))
+    return {
+        "pos": t,
+        "input": reading.tokens[t],
+        "chosen": said,
+        "p": brief(float(p[said])),
+        "rank": int((p > p[said]).sum()),
+        "entropy": brief(-float((p * log_p.clamp(min=-1e9)).sum())),
+        "gold": gold,
+        "gold_p": None if gold is None else brief(float(p[gold])),
+        "loss": brief(-float(log_p[said if gold is None else gold])),
+        "top": [[i, brief(v), brief(float(logits[i]))] for i, v in zip(ids.tolist(), values.tolist(), strict=True)],
+        "rest": brief(max(0.0, 1.0 - float(values.sum()))),
+    }
 
 
 @torch.no_grad()
@@ -61,15 +62,17 @@ def lens_of(model: Transformer, reading: Reading, streams: Sequence[Float[Tensor
     top: list[list[list[list[float]]]] = []
     chances: list[list[float | None]] = []
     for stream in streams:
-        p = model.head(stack.norm(stream[None]))[0].double().softmax(-1).cpu()
-        values, ids = p.topk(min(LENS_TOP, p.shape[-1]))
-        top.append(
-            [
-                [[i, brief(v)] for i, v in zip(row_ids, row, strict=True)]
-                for row_ids, row in zip(ids.tolist(), values.tolist(), strict=True)
-            ]
-        )
-        chances.append([None if s is None else brief(float(p[t, s])) for t, s in enumerate(reading.said)])
+        rows: list[list[list[float]]] = []
+        of_said: list[float | None] = []
+        for part in stream.split(ROWS):
+            p = model.head(stack.norm(part[None]))[0].double().softmax(-1).cpu()
+            values, ids = p.topk(min(LENS_TOP, p.shape[-1]))
+            for row, best in zip(ids.tolist(), values.tolist(), strict=True):
+                rows.append([[i, brief(v)] for i, v in zip(row, best, strict=True)])
+            for said, row in zip(reading.said[len(of_said) : len(of_said) + len(part)], p, strict=True):
+                of_said.append(None if said is None else brief(float(row[said])))
+        top.append(rows)
+        chances.append(of_said)
     return {"names": names, "top": top, "p": chances}
 
 
