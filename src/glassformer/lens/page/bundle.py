@@ -16,8 +16,11 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 STYLES = ("base.css", "parts.css", "screens.css")
+PLAIN = " !'()*,-./:;=?@[]^_`{|}~$&+"
+"""Characters that may stand in a `data:` address within a script as they are; it is smaller than base64."""
 FRAME_HEIGHT = 760
 """Of the frame in a notebook, in pixels."""
 STANDALONE_POLICY = (
@@ -65,7 +68,9 @@ def standalone(traces: Sequence[bytes], run: Mapping[str, Any]) -> str:
     texts = {name: data.decode() for name, data in resources().items()}
     policy = f'<meta http-equiv="content-security-policy" content="{STANDALONE_POLICY}">'
     styles = "".join(f"<style>{texts[name]}</style>" for name in STYLES)
-    addresses = {f"lens/{name}": f"data:text/javascript;base64,{_base64(texts[name].encode())}" for name in modules()}
+    addresses = {
+        f"lens/{name}": f"data:text/javascript;charset=utf-8,{quote(texts[name], PLAIN)}" for name in modules()
+    }
     mapped = f'<script type="importmap">{json.dumps({"imports": addresses})}</script>'
     bundle = {"run": _packed(json.dumps(run).encode()), "traces": [_packed(each) for each in traces]}
     data = f'<script type="application/json" id="bundle">{json.dumps(bundle)}</script>'
