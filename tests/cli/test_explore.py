@@ -87,7 +87,15 @@ def test_the_heads_are_found_out_once(trained, monkeypatch):
     (trained / HEADS).write_text(json.dumps(kept | {"weights_sha256": "of other weights"}))
     assert subject_of(trained).sentences == ["It reverses."]
     assert len(asked) == 2
+
+    def full(*_):
+        raise OSError("the disk is full")
+
+    told = []
     (trained / HEADS).unlink()
+    monkeypatch.setattr("glassformer.lens.server.run.write_text_atomically", full)
+    assert subject_of(trained, told.append).sentences == ["It reverses."]
+    assert told[-1] == "What was found out is not kept: the disk is full"
 
 
 def test_data_that_are_gone_cost_the_examples(trained, monkeypatch):

@@ -109,7 +109,7 @@ def heads_of(run: Path, loaded: Loaded, told: Told) -> tuple[list[dict[str, Any]
     digest, path = weights_sha256(loaded.model), run / HEADS
     kept = read_json(path) if path.is_file() else {}
     if kept.get("weights_sha256") == digest:
-        return kept["heads"], kept["sentences"]
+        return kept.get("heads", []), kept.get("sentences", [])
     told("Finding out what each head does, once for these weights.")
     try:
         found = diagnosed(run)
@@ -120,7 +120,10 @@ def heads_of(run: Path, loaded: Loaded, told: Told) -> tuple[list[dict[str, Any]
         return [], []
     heads, sentences = found.to_json(), list(found.sentences)
     record = {"weights_sha256": digest, "heads": heads, "sentences": sentences}
-    write_text_atomically(path, json.dumps(record))
+    try:
+        write_text_atomically(path, json.dumps(record))
+    except (OSError, GlassformerError) as reason:  # a run that only may be read is looked into all the same
+        told(f"What was found out is not kept: {reason}")
     return heads, sentences
 
 
