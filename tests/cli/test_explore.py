@@ -115,6 +115,7 @@ def test_the_page_is_served(trained, run, monkeypatch):
     class Server:
         def run(self, sockets):
             served.append(sockets[0].getsockname())
+            raise KeyboardInterrupt
 
     served, opened = [], []
     monkeypatch.setattr("glassformer.lens.server.app.make_server", lambda app: Server())

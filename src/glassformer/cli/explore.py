@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -92,5 +93,6 @@ def serve(folder: Path, port: int | None, *, opens: bool) -> int:
         print(f"{folder} is shown at {address}\nIt answers this machine alone, until Ctrl-C.", flush=True)
         if opens:
             webbrowser.open(address)
-        make_server(app).run(sockets=[listener])
+        with suppress(KeyboardInterrupt):  # the way to end it
+            make_server(app).run(sockets=[listener])
     return 0
