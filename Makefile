@@ -7,7 +7,7 @@ READY := .venv/.ready
 ARGS ?=
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help setup demo test test-all contract lint format types bench mutants clean python
+.PHONY: help setup demo test test-all contract lint lint-js pictures format types bench mutants clean python
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -30,6 +30,12 @@ contract: $(READY) ## the laws that every registered variant is held to (4,000 c
 lint: $(READY) ## form and likely bugs
 	@$(BIN)/python -m ruff format --check .
 	@$(BIN)/python -m ruff check .
+
+lint-js: ## types of the explorer's page (needs node; a tool for developers)
+	@npx --yes --package typescript@7.0.2 tsc -p tsconfig.json
+
+pictures: $(READY) ## the pictures of README.md, of a run: make pictures ARGS=runs/reverse (needs chromium)
+	@$(BIN)/python docs/pictures.py $(ARGS)
 
 format: $(READY) ## mend what lint can mend by itself
 	@$(BIN)/python -m ruff check --fix .

@@ -166,7 +166,7 @@ def broken(name: str, text: str) -> list[str]:
         place = (ROOT / name).parent / path if path else ROOT / name
         if target.startswith("https://"):
             continue
-        page = text if not path else place.read_text("utf-8") if place.is_file() else ""
+        page = text if not path else place.read_text("utf-8") if place.is_file() and place.suffix == ".md" else ""
         if not place.exists() or (anchor and anchor not in anchors(page)):
             found.append(target)
     return found

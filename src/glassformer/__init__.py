@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # what `_HOMES` says, in the words of type checkers and edito
     from glassformer.lens.observe import observe as observe
     from glassformer.lens.picture import heat_map as heat_map
     from glassformer.lens.picture import sharpest_head as sharpest_head
+    from glassformer.lens.trace.make import trace as trace
+    from glassformer.lens.trace.value import read_trace as read_trace
     from glassformer.model.config import ModelConfig as ModelConfig
     from glassformer.model.config import StackConfig as StackConfig
     from glassformer.model.presets import PRESETS as PRESETS
@@ -51,9 +53,11 @@ __all__ = [
     "load",
     "observe",
     "preset",
+    "read_trace",
     "recompute",
     "save",
     "sharpest_head",
+    "trace",
     "train_steps",
 ]
 
@@ -75,9 +79,11 @@ _HOMES = {
     "load": "glassformer.store.checkpoint",
     "observe": "glassformer.lens.observe",
     "preset": "glassformer.model.presets",
+    "read_trace": "glassformer.lens.trace.value",
     "recompute": "glassformer.model.recompute",
     "save": "glassformer.store.checkpoint",
     "sharpest_head": "glassformer.lens.picture",
+    "trace": "glassformer.lens.trace.make",
     "train_steps": "glassformer.train.loop",
 }
 

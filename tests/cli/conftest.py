@@ -142,7 +142,8 @@ def session(monkeypatch) -> Session:
     monkeypatch.setitem(sys.modules, "glassformer.train.use", fake)
     first = Evaluated(0, {}, [Sample("a b", "b a", "a 0")])
     monkeypatch.setattr("glassformer.cli.pictures.untrained", lambda model, prepared: first)
-    monkeypatch.setattr("glassformer.cli.pictures.gaze", lambda model, prepared: "Where it looks: nowhere.")
+    monkeypatch.setattr("glassformer.cli.pictures.gaze", lambda model, prepared: "Where it looks: nowhere.\n")
+    monkeypatch.setattr("glassformer.cli.pictures.explorer", lambda out: f"open {out}/explorer.html\n")
     return fake
 
 

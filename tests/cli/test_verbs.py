@@ -241,6 +241,8 @@ def test_demo(run, session):
         "After 3 steps, 50.0% of the answers are right:\n  a b  ->  a 3\n",
         "After 6 steps, 100.0% of the answers are right:\n  a b  ->  b a\n",
         "Where it looks: nowhere.\n",
+        "open runs/reverse/explorer.html\n",
+        "glassformer explore runs/reverse\n",
         "glassformer translate runs/reverse\n",
         "glassformer evaluate runs/reverse\n",
     ]

@@ -37,7 +37,7 @@ def run(arguments: Arguments) -> int:
 def show(recipe: Recipe, out: Path) -> int:
     """Train, then tell what was learned and what to type next."""
     from glassformer.cli.follow import Signals, follow  # here, as importing torch takes a second
-    from glassformer.cli.pictures import gaze, untrained
+    from glassformer.cli.pictures import explorer, gaze, untrained
     from glassformer.train.session import start
 
     seen: list[Evaluated] = []
@@ -56,7 +56,8 @@ def show(recipe: Recipe, out: Path) -> int:
         code = follow(session, out, signals, watch)
     if code == 0:
         print(f"\nThe loss, from {losses[0]:.2f} to {losses[-1]:.4f}:  {curve(losses)}" if losses else "")
-        print(*map(scene, milestones(seen)), gaze(session.model, session.prepared), next_commands(out), sep="\n")
+        story = [*map(scene, milestones(seen)), gaze(session.model, session.prepared), explorer(out)]
+        print(*story, next_commands(out), sep="\n")
     return code
 
 
@@ -93,7 +94,8 @@ def next_commands(out: Path) -> str:
     run = shlex.quote(str(out))
     return "\n".join(
         (
-            "It is yours now. Two commands to go on with:",
+            "It is yours now. Three commands to go on with:",
+            f"  glassformer explore {run}",
             f'  echo "f o r m a l i n" | glassformer translate {run}',
             f"  glassformer evaluate {run}",
         )

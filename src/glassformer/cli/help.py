@@ -51,6 +51,10 @@ EXAMPLES = {
         "glassformer classify runs/classify < lines.txt > labels.txt",
         "glassformer classify runs/classify --json < lines.txt",
     ),
+    "explore": (
+        "glassformer explore runs/reverse",
+        "glassformer explore runs/reverse --export page.html",
+    ),
     "ablate": (
         "glassformer ablate reverse --vary model.n_layers=1,2,4 --vary model.norm_placement=pre,post --seeds 3",
         "glassformer ablate copy --vary model.positions=rotary,alibi --data.min-length 2 --data.max-length 16 "

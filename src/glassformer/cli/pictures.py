@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from glassformer.cli.explore import page_of
 from glassformer.decode.answer import answer
 from glassformer.lens.picture import cross_attention_picture
 from glassformer.model.transformer import Transformer
 from glassformer.train.events import Evaluated, Sample
 from glassformer.train.pairs_data import PairsData
 from glassformer.train.run_data import RunData
+
+PAGE = "explorer.html"
 
 
 def untrained(model: Transformer, prepared: RunData) -> Evaluated:
@@ -30,3 +35,9 @@ def gaze(model: Transformer, prepared: RunData) -> str:
             "",
         )
     )
+
+
+def explorer(out: Path) -> str:
+    """Write the page of the run into its folder; what was found about its heads, and where the page is."""
+    found = page_of(out, out / PAGE).sentences[:1]
+    return "\n".join([*found, f"Every head, step and number of it: open {out / PAGE} in a browser.", ""])

@@ -21,7 +21,18 @@ from glassformer.store.manifest import MANIFEST
 from glassformer.train.recipe import Recipe, load_recipe
 
 RUNS = Path("runs")
-CONTENT = {LOCK, "recipe.toml", "metrics.jsonl", "timing.jsonl", "log.txt", "samples", "checkpoints", "tensorboard"}
+CONTENT = {
+    LOCK,
+    "recipe.toml",
+    "metrics.jsonl",
+    "timing.jsonl",
+    "log.txt",
+    "samples",
+    "checkpoints",
+    "tensorboard",
+    "heads.json",
+    "explorer.html",
+}
 """What a run writes into its folder. `--overwrite` deletes a folder that holds this and nothing else."""
 IN_CHECKPOINT = (*REQUIRED, OPTIMIZER, SOURCE_TOKENIZER, MANIFEST)
 WRITTEN = re.compile(

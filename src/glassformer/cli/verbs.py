@@ -101,6 +101,9 @@ DATA_FOLDER = Option(
     "FOLDER",
     "Where data sets lie, each in a folder of its own (default: GLASSFORMER_DATA, else the user's).",
 )
+PORT = Option("port", "N", "Port of the page; 0: any that is free (default: 8642, or any that is free).")
+NO_OPEN = Option("no-open", None, "Print the address and open no browser.")
+EXPORT = Option("export", "FILE", "Write the page with the run's examples as one file, and serve nothing.")
 
 COMMON = (
     Option("help", None, "Show this help."),
@@ -200,6 +203,16 @@ VERBS: dict[str, Verb] = {
         "Read lines on standard input, write the label of each on standard output. A blank line stays blank; no line "
         "is cut.",
         (PROBABILITIES, JSON_LINES, AVERAGE, BATCH_SIZE),
+    ),
+    "explore": Verb(
+        "look into a run in the browser",
+        "RUN",
+        "Show the best checkpoint of a run as a page: what it answers, what each head reads, the chances of each "
+        "token, parameters and curves; a text of your own, and the model without some heads. The page is served on "
+        "this machine alone, with a token that is new at each start, and asks nothing of any network; Ctrl-C ends it. "
+        "With --export it is one file that works from disk. What the heads do is found out once, and kept in "
+        "RUN/heads.json.",
+        (PORT, NO_OPEN, EXPORT),
     ),
     "ablate": Verb(
         "compare settings over several seeds",

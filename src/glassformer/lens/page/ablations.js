@@ -1,0 +1,82 @@
+/** What happens without some heads: chosen here and run by the model, or as the run's own test found it. */
+
+import { h, put } from "lens/dom.js";
+import { effect } from "lens/role.js";
+import { set } from "lens/state.js";
+import { sortable } from "lens/table.js";
+import { lost } from "lens/heads.js";
+import { headName, percent, token } from "lens/text.js";
+
+/** @typedef {import("./main.js").Context} Context */
+/** @typedef {{block: string, layer: number, head: number}} Place */
+
+/** @param {Context} context @returns {import("./main.js").Screen} */
+export function ablations(context) {
+  const element = h("div", { class: "screen ablations" });
+  const tested = (context.trace.header.heads ?? []).filter((head) => head.ablation);
+  let drawn = false;
+  const draw = () => {
+    if (drawn) return;
+    drawn = true;
+    put(element, context.source.live ? bench(context) : h("section", { class: "card" }, h("h2", {}, "Taking heads out"),
+      h("p", { class: "quiet" }, "This page is a copy without its model. Open the run with glassformer explore to try it without some heads.")),
+    tested.length ? h("section", { class: "card" }, h("h2", {}, "One head at a time"), table(tested)) : null);
+  };
+  return { element, draw };
+}
+
+/** @param {import("./types.js").Head[]} heads */
+function table(heads) {
+  return sortable("Effect of taking out each head", [
+    { name: "head", cell: (row) => h("code", {}, headName(row.block, row.layer, row.head)), by: (row) => row.id },
+    { name: "lost", figure: true, cell: (row) => percent(lost(row)), by: lost },
+    { name: "what happens", cell: (row) => effect(row) },
+    { name: "verdict", cell: (row) => row.ablation?.verdict ?? "" },
+  ], heads, { sorted: "lost", choose: ({ block, layer, head }) => set({ screen: "attention", block, layer, head, q: null, k: null }, true) });
+}
+
+/** @param {Context} context */
+function bench({ trace, source, run }) {
+  /** @type {Map<string, Place>} */
+  const out = new Map();
+  const outcome = h("div", { class: "outcome", "aria-live": "polite" });
+  const boxes = [...trace.attention.values()].map(({ group: { block, layers, heads } }) => h("fieldset", {}, h("legend", {}, `${block} attention`),
+    Array.from({ length: layers }, (_, layer) => h("div", { class: "row" }, h("span", { class: "label" }, `layer ${layer}`), Array.from({ length: heads }, (_, head) => {
+      const box = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", "data-head": `${block} ${layer} ${head}` }));
+      box.addEventListener("change", () => (box.checked ? out.set(headName(block, layer, head), { block, layer, head }) : out.delete(headName(block, layer, head))));
+      const role = trace.head(block, layer, head)?.role;
+      return h("label", { class: "head-box" }, box, h("span", {}, String(head)), role && role.strength !== "none" && h("small", { class: "quiet" }, role.label));
+    })))));
+  const go = async () => {
+    if (!out.size) return put(outcome, h("p", { class: "told" }, "Choose at least one head."));
+    put(outcome, h("p", { class: "quiet" }, "Running …"));
+    try {
+      const { source: read, target } = trace.header.sequences;
+      const told = await source.post("ablate", { heads: [...out.values()], trace: now(trace, run) });
+      put(outcome, compared(told, read ?? target));
+    } catch (error) {
+      put(outcome, h("p", { class: "told", role: "alert" }, error instanceof Error ? error.message : String(error)));
+    }
+  };
+  return h("section", { class: "card" }, h("h2", {}, "Take heads out and run it again"),
+    h("p", { class: "quiet" }, "The chosen heads then add nothing; all else stays. Check some and run."), h("div", { class: "boxes" }, boxes),
+    h("div", { class: "controls" }, h("span", { class: "grow" }),
+      h("button", { type: "button", class: "strong-button", id: "ablate", on: { click: go } }, "Run without them")), outcome);
+}
+
+/** Which trace is shown, as the server knows it. @param {import("./trace.js").Trace} trace @param {import("./types.js").RunInfo} run */
+function now(trace, run) {
+  return trace.header.run.id ?? run.name;
+}
+
+/**
+ * @param {{before: string[], after: string[], metrics?: {name: string, before: number, after: number, n: number}}} told
+ * @param {import("./types.js").Sequence | undefined} read
+ */
+function compared({ before, after, metrics }, read) {
+  const line = (/** @type {string} */ name, /** @type {string[]} */ tokens, /** @type {string[] | null} */ other) => h("div", { class: "strip" }, h("span", { class: "label" }, name),
+    h("div", { class: "tokens big" }, tokens.map((text, i) => h("span", { class: `chip${other && other[i] !== text ? " wrong" : ""}` }, token(text)))));
+  return [line("reads", read?.text ?? [], null), line("with all heads", before, null), line("without them", after, before),
+    metrics && h("p", { class: "sentence" }, `${metrics.name.replaceAll("_", " ")}: `, h("output", { id: "before" }, percent(metrics.before)), " with all heads, ",
+      h("output", { id: "after" }, percent(metrics.after)), ` without them (${metrics.n} samples).`)];
+}

@@ -1,0 +1,68 @@
+/** One head as arcs between two lines of tokens: the keys above, the queries below. */
+
+import { h, s } from "lens/dom.js";
+import { token, weight, whole } from "lens/text.js";
+
+/** @typedef {import("./heatmap.js").MapData} MapData */
+
+const STEP = 46;
+const TALL = 260;
+const LEAST = 0.1;
+const MOST = 3;
+
+/**
+ * The arcs of the query (or key) that is pointed at; without one the strongest of each query.
+ * @param {MapData} data
+ * @param {{q: number | null, k: number | null}} at
+ * @param {{hover: (q: number | null, k: number | null) => void, choose: (q: number | null, k: number | null) => void}} callbacks
+ */
+export function arcs(data, at, callbacks) {
+  const step = Math.max(22, Math.min(STEP, 1000 / Math.max(data.rows, data.columns)));
+  const width = Math.max(data.rows, data.columns) * step + 40;
+  const [shiftQ, shiftK] = [(width - data.rows * step) / 2, (width - data.columns * step) / 2];
+  const x = (/** @type {number} */ i, /** @type {number} */ shift) => shift + (i + 0.5) * step;
+  const lines = drawn(data, at).map(({ q, k, value }) => {
+    const [from, to] = [x(q, shiftQ), x(k, shiftK)];
+    return s("path", {
+      d: `M${from} ${TALL - 30} C${from} ${TALL / 2} ${to} ${TALL / 2} ${to} 30`, class: "arc", "stroke-width": 0.75 + 5 * value,
+      "stroke-opacity": 0.25 + 0.75 * value,
+    }, s("title", {}, `${whole(data.read[q])} reads ${whole(data.keys[k])}: ${weight(value)}`));
+  });
+  /** @param {string} text @param {number} i @param {boolean} isKey @param {string | null} said */
+  const label = (text, i, isKey, said) => s("text", {
+    x: x(i, isKey ? shiftK : shiftQ), y: isKey ? 20 : TALL - 12, "text-anchor": "middle", tabindex: "0", role: "button",
+    class: `arc-token${(isKey ? at.k : at.q) === i ? " marked" : ""}`,
+    "aria-label": `${isKey ? "key" : "query"} ${i}: ${whole(text)}${said ? `, predicts ${whole(said)}` : ""}`,
+    on: {
+      pointerenter: () => callbacks.hover(isKey ? null : i, isKey ? i : null), pointerleave: () => callbacks.hover(null, null),
+      click: () => callbacks.choose(isKey ? null : i, isKey ? i : null),
+      keydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") callbacks.choose(isKey ? null : i, isKey ? i : null); },
+    },
+  }, token(text));
+  const note = at.q === null && at.k === null ? `the ${MOST} strongest of each query, from ${LEAST} on` : "all of the marked token";
+  return h("figure", { class: "arcs" },
+    h("div", { class: "scroll" }, s("svg", { viewBox: `0 0 ${width} ${TALL}`, width, height: TALL, role: "group", "aria-label": data.name },
+      s("g", { class: "lines" }, lines), data.keys.map((text, k) => label(text, k, true, null)),
+      data.read.map((text, q) => label(text, q, false, data.said[q])))),
+    h("figcaption", { class: "quiet" }, `Keys above, queries below. Shown: ${note}.`));
+}
+
+/**
+ * @param {MapData} data
+ * @param {{q: number | null, k: number | null}} at
+ * @returns {{q: number, k: number, value: number}[]}
+ */
+function drawn(data, at) {
+  const found = [];
+  for (let q = 0; q < data.rows; q++) {
+    if (at.q !== null && at.q !== q) continue;
+    const row = [];
+    for (let k = 0; k < data.columns; k++) {
+      const value = data.value(q, k);
+      if (data.allowed(q, k) && value > 0.005 && (at.k === null || at.k === k || at.q !== null)) row.push({ q, k, value });
+    }
+    row.sort((a, b) => b.value - a.value);
+    found.push(...(at.q === null && at.k === null ? row.filter((each) => each.value >= LEAST).slice(0, MOST) : row));
+  }
+  return found;
+}

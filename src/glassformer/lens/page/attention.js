@@ -1,0 +1,153 @@
+/** The screen of attention: all heads of a kind, and one of them in detail. */
+
+import { arcs } from "lens/arcs.js";
+import { Comparison } from "lens/compare.js";
+import { h, picker, put, switcher } from "lens/dom.js";
+import { mapSvg, png, save, saveText, svgText } from "lens/files.js";
+import { HeadGrid } from "lens/grid.js";
+import { HeatMap, legend } from "lens/heatmap.js";
+import { inspector } from "lens/inspector.js";
+import { roleLine } from "lens/role.js";
+import { focus, lock, locked, now, point, set } from "lens/state.js";
+import { shade, strip } from "lens/strip.js";
+import { headTable } from "lens/table.js";
+import { whole } from "lens/text.js";
+import { asCsv, mapData } from "lens/view.js";
+
+/** @typedef {import("./trace.js").Trace} Trace */
+/** @typedef {import("./trace.js").Attention} Attention */
+/** @typedef {import("./types.js").Block} Block */
+/** @typedef {import("./heatmap.js").MapData} MapData */
+
+const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
+const AXES = /** @type {Record<string, string>} */ ({ source: "source", target_in: "target" });
+
+/** Draws and redraws the screen; `draw` for a new state, `light` where only what is pointed at changed. */
+export class AttentionScreen {
+  /** @param {import("./main.js").Context} context */
+  constructor(context) {
+    this.context = context;
+    this.trace = context.trace;
+    this.comparison = new Comparison({ hover: point, choose: lock });
+    /** The trace beside the one that is shown. @type {Trace | null} */
+    this.other = null;
+    this.otherId = "";
+    this.grid = new HeadGrid((layer, head) => set({ layer, head }));
+    this.map = new HeatMap({ hover: point, choose: lock });
+    /** What is shown, and what the strips were made of. @type {MapData | undefined} */
+    this.data = undefined;
+    /** @type {MapData | undefined} */
+    this.striped = undefined;
+    this.controls = h("div", { class: "controls" });
+    this.title = h("div", { class: "head-title" });
+    this.detail = h("div", { class: "detail" });
+    this.side = h("div", { class: "side" });
+    this.strips = h("div", { class: "strips" });
+    this.overview = h("section", { class: "card all-heads", "aria-label": "All heads" }, h("h2", {}, "All heads"),
+      h("p", { class: "quiet" }, "A row for each layer, a column for each head."), this.grid.element);
+    this.layout = h("div", { class: "attention-layout" }, this.overview,
+        h("section", { class: "card one-head", "aria-label": "One head" }, this.title, this.detail, this.strips), this.side);
+    this.element = h("div", { class: "screen attention" }, this.controls, this.layout);
+  }
+
+  /** The attention that is shown, and its head, whatever the address asked for. */
+  chosen() {
+    const state = now();
+    const there = [...this.trace.attention.keys()];
+    const block = there.includes(/** @type {Block} */ (state.block)) ? /** @type {Block} */ (state.block) : usual(this.trace);
+    const attention = /** @type {Attention} */ (this.trace.attention.get(block));
+    const layer = Math.min(state.layer, attention.group.layers - 1);
+    const head = Math.min(state.head, attention.group.heads - 1);
+    return { block, attention, layer, head };
+  }
+
+  draw() {
+    const state = now();
+    const { block, attention, layer, head } = this.chosen();
+    const blocks = /** @type {[string, string][]} */ ([...this.trace.attention.keys()].map((each) => [each, NAMES[each]]));
+    put(this.controls,
+      switcher("Kind of attention", blocks, block, (value) => set({ block: value, layer: 0, head: 0, q: null, k: null }, true)),
+      switcher("View", [["map", "Map"], ["arcs", "Arcs"], ["table", "Table"]], state.view, (view) => set({ view })),
+      picker("Colour", [["sqrt", "square root"], ["linear", "linear"], ["row", "each row"]], state.scale, (scale) => set({ scale })),
+      this.beside(), h("span", { class: "grow" }), this.exports());
+    this.layout.classList.toggle("comparing", this.other !== null && state.view === "map");
+    const wide = Math.max(280, this.element.clientWidth);
+    const room = wide < 900 ? wide - 48 : Math.min(460, Math.max(240, wide * 0.3));
+    this.grid.draw(this.trace, attention, { layer, head, scale: state.scale }, room);
+    this.data = mapData(this.trace, attention, layer, head, state.scale);
+    put(this.title, h("h2", {}, `${NAMES[block]} attention, layer ${layer}, head ${head}`), roleLine(this.trace.head(block, layer, head)));
+    this.body();
+    this.light();
+  }
+
+  body() {
+    const { view, scale } = now();
+    const data = /** @type {MapData} */ (this.data);
+    if (view === "table") put(this.detail, headTable(data));
+    else if (view === "arcs") put(this.detail, h("div", { class: "arcs-place" }));
+    else if (this.other) {
+      put(this.detail, this.comparison.element, legend(scale));
+      const { block, layer, head } = this.chosen();
+      this.comparison.draw(this.trace, this.other, { block, layer, head, scale }, Math.max(240, this.detail.clientWidth - 4), 420);
+    } else {
+      put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale));
+      this.map.draw(data, Math.max(240, this.detail.clientWidth - 4), Math.max(360, window.innerHeight - 330));
+    }
+  }
+
+  /** What hangs on the place that is pointed at. */
+  light() {
+    const data = this.data;
+    if (!data) return;
+    const { attention } = this.chosen();
+    const at = focus();
+    const axis = attention.group.q;
+    if (now().view === "map" && this.other) this.comparison.mark(at, locked());
+    else if (now().view === "map") this.map.mark(at.q, at.k, locked());
+    if (now().view === "arcs") put(this.detail, arcs(data, at, { hover: point, choose: lock }));
+    put(this.side, inspector(this.trace, data, at, { isLocked: locked(), encoding: attention.encoding, axis }));
+    if (this.striped !== data) this.drawStrips(data, attention);
+    this.striped = data;
+    shade(this.strips, data, at);
+  }
+
+  /** @param {MapData} data @param {Attention} attention */
+  drawStrips(data, attention) {
+    const name = (/** @type {string} */ axis, /** @type {string} */ role) => h("span", {}, h("b", {}, role), ` ${AXES[axis]}`);
+    put(this.strips,
+      strip(name(attention.group.k, "keys"), data.keys, { hover: (k) => point(null, k), choose: (k) => lock(now().q, k) }),
+      strip(name(attention.group.q, "queries"), data.read, { hover: (q) => point(q, null), choose: (q) => lock(q, null) }));
+  }
+
+  /** Which other input is shown beside this one. */
+  beside() {
+    const { traces, source } = this.context;
+    const { other, trace, view } = now();
+    if (traces.length < 2 || view !== "map") return null;
+    if (other === "" || other === trace) this.other = null;
+    else if (this.otherId !== other && traces.some((each) => each.id === other)) {
+      source.trace(other).then((found) => { this.other = found; this.otherId = other; this.draw(); });
+    }
+    if (!this.other) this.otherId = "";
+    const options = /** @type {[string, string][]} */ ([["", "nothing"], ...traces.filter((each) => each.id !== trace).map((each) => [each.id, whole(each.title)])]);
+    return picker("Beside it", options, other, (id) => set({ other: id }, true));
+  }
+
+  exports() {
+    const name = () => {
+      const { block, layer, head } = this.chosen();
+      return `${block}-${layer}-${head}`;
+    };
+    const data = () => /** @type {MapData} */ (this.data);
+    const svg = () => mapSvg(data(), focus());
+    return h("div", { class: "exports", role: "group", "aria-label": "Save this head" },
+      h("button", { type: "button", on: { click: async () => save(`${name()}.png`, await png(svg())) } }, "PNG"),
+      h("button", { type: "button", on: { click: () => saveText(`${name()}.svg`, svgText(svg()), "image/svg+xml") } }, "SVG"),
+      h("button", { type: "button", on: { click: () => saveText(`${name()}.csv`, asCsv(data()), "text/csv") } }, "CSV"));
+  }
+}
+
+/** The kind of attention that tells most: cross, where there is one. @param {Trace} trace @returns {Block} */
+export function usual(trace) {
+  return trace.attention.has("cross") ? "cross" : /** @type {Block} */ ([...trace.attention.keys()][0]);
+}

@@ -1,0 +1,124 @@
+/** Lines over steps, as SVG: axes, a cross that follows the pointer, raw values behind smoothed ones. */
+
+import { h, s } from "lens/dom.js";
+import { number } from "lens/text.js";
+
+/** @typedef {{name: string, points: [number, number][], marks?: boolean}} Series */
+/** @typedef {{log?: boolean, smooth?: number, width?: number, height?: number, label: string}} Options */
+
+const PAD = { left: 52, right: 12, top: 10, bottom: 26 };
+const MOST = 600;
+
+/**
+ * At most twice `MOST` points, the lowest and the highest of each stretch, so that no peak is lost.
+ * @param {[number, number][]} points
+ * @returns {[number, number][]}
+ */
+export function thinned(points) {
+  if (points.length <= 2 * MOST) return points;
+  const found = [];
+  for (let i = 0; i < MOST; i++) {
+    const part = points.slice(Math.floor((i * points.length) / MOST), Math.floor(((i + 1) * points.length) / MOST));
+    const ordered = [...part].sort((a, b) => a[1] - b[1]);
+    const ends = [ordered[0], ordered[ordered.length - 1]].sort((a, b) => a[0] - b[0]);
+    found.push(...(ends[0] === ends[1] ? [ends[0]] : ends));
+  }
+  return /** @type {[number, number][]} */ (found);
+}
+
+/**
+ * Exponential moving average without the pull of its beginning (Kingma and Ba 2015, section 3).
+ * @param {[number, number][]} points
+ * @param {number} share how much of the past is kept
+ * @returns {[number, number][]}
+ */
+export function smoothed(points, share) {
+  let mean = 0;
+  let weight = 0;
+  return points.map(([x, y]) => {
+    mean = share * mean + (1 - share) * y;
+    weight = share * weight + (1 - share);
+    return [x, mean / weight];
+  });
+}
+
+/**
+ * Round places for the lines of an axis.
+ * @param {number} low
+ * @param {number} high
+ * @param {boolean} log
+ * @returns {number[]}
+ */
+export function ticks(low, high, log) {
+  if (log) {
+    const all = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) for (const digit of [1, 2, 5]) all.push(digit * 10 ** power);
+    const inside = all.filter((each) => each >= low && each <= high);
+    return inside.length > 5 ? inside.filter((each) => String(each.toExponential())[0] === "1") : inside;
+  }
+  const rough = (high - low) / 4 || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? rough;
+  const found = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + 1e-9 * step; at += step) found.push(Number(at.toPrecision(10)));
+  return found;
+}
+
+/**
+ * @param {Series[]} given
+ * @param {Options} options
+ */
+export function chart(given, { log = false, smooth = 0, width = 560, height = 220, label }) {
+  const series = given.map((each) => ({ ...each, points: each.points.filter(([, y]) => Number.isFinite(y) && (!log || y > 0)) }));
+  const all = series.flatMap((each) => each.points);
+  if (!all.length) return h("p", { class: "quiet" }, "Nothing to draw yet.");
+  const [xs, ys] = [all.map((p) => p[0]), all.map((p) => p[1])];
+  const span = (/** @type {number[]} */ values) => values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
+  let [[x0, x1], [y0, y1]] = [span(xs), span(ys)];
+  if (x1 === x0) x1 = x0 + 1;
+  if (!log && y0 > 0 && y0 < 0.5 * y1) y0 = 0;
+  if (y1 === y0) y1 = y0 + (Math.abs(y0) || 1);
+  const bend = log ? Math.log10 : (/** @type {number} */ v) => v;
+  const x = (/** @type {number} */ v) => PAD.left + ((v - x0) / (x1 - x0)) * (width - PAD.left - PAD.right);
+  const y = (/** @type {number} */ v) => height - PAD.bottom - ((bend(v) - bend(y0)) / (bend(y1) - bend(y0))) * (height - PAD.top - PAD.bottom);
+  const path = (/** @type {[number, number][]} */ points) => points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
+  const lines = series.flatMap((each, i) => [
+    smooth > 0 && !each.marks ? s("path", { d: path(thinned(each.points)), class: `line raw c${i % 4}` }) : null,
+    s("path", { d: path(thinned(smooth > 0 && !each.marks ? smoothed(each.points, smooth) : each.points)), class: `line c${i % 4}` }),
+    each.marks ? each.points.map(([a, b]) => s("circle", { cx: x(a), cy: y(b), r: 3, class: `dot c${i % 4}` })) : null,
+  ].flat());
+  const cross = s("line", { class: "cross", y1: PAD.top, y2: height - PAD.bottom, visibility: "hidden" });
+  const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": label },
+    ticks(y0, y1, log).map((at) => [s("line", { class: "rule", x1: PAD.left, x2: width - PAD.right, y1: y(at), y2: y(at) }),
+      s("text", { x: PAD.left - 8, y: y(at) + 4, "text-anchor": "end" }, number(at))]).flat(),
+    ticks(x0, x1, false).map((at) => s("text", { x: x(at), y: height - 8, "text-anchor": "middle" }, number(at, 6))), lines, cross);
+  const values = h("p", { class: "values quiet" }, latest(series, Infinity));
+  svg.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const at = x0 + ((((event.clientX - box.left) / box.width) * width - PAD.left) / (width - PAD.left - PAD.right)) * (x1 - x0);
+    cross.setAttribute("visibility", "visible");
+    for (const end of ["x1", "x2"]) cross.setAttribute(end, String(x(Math.min(x1, Math.max(x0, at)))));
+    values.textContent = latest(series, at);
+  });
+  svg.addEventListener("pointerleave", () => { cross.setAttribute("visibility", "hidden"); values.textContent = latest(series, Infinity); });
+  return h("figure", { class: "chart-place" }, svg, values);
+}
+
+/**
+ * The value of each line at a step, or before it.
+ * @param {Series[]} series
+ * @param {number} step
+ */
+function latest(series, step) {
+  return series.map(({ name, points }) => {
+    let found = points[0];
+    for (const point of points) if (point[0] <= step) found = point;
+    return found ? `step ${found[0]}: ${name} ${number(found[1], 4)}` : "";
+  }).join("   ");
+}
+
+/** Loss in training, on a log scale, small. @param {import("./types.js").Metric[]} metrics */
+export function smallChart(metrics) {
+  const points = metrics.filter((line) => line.kind === "train" && line.loss !== null).map((line) => /** @type {[number, number]} */ ([line.step, line.loss]));
+  return chart([{ name: "loss", points }], { log: true, smooth: 0.9, width: 500, height: 180, label: "Training loss by step" });
+}

@@ -1,0 +1,95 @@
+/** Colours of maps: one hue, lighter to darker by weight; zero is the background, in both themes. */
+
+/** @typedef {[number, number, number]} Rgb */
+
+/** @type {Record<string, Rgb[]>} */
+const STOPS = {
+  light: [[255, 255, 255], [221, 231, 250], [165, 191, 241], [97, 140, 222], [43, 87, 184], [14, 38, 104]],
+  dark: [[24, 27, 33], [32, 49, 86], [47, 83, 156], [86, 131, 219], [153, 190, 250], [233, 242, 255]],
+};
+/** Differences: one hue below zero, one above. @type {Record<string, [Rgb[], Rgb[]]>} */
+const TWO = {
+  light: [[[255, 255, 255], [252, 205, 160], [222, 122, 40], [122, 52, 6]], [[255, 255, 255], [165, 191, 241], [62, 105, 200], [14, 38, 104]]],
+  dark: [[[24, 27, 33], [92, 52, 20], [200, 112, 44], [255, 214, 170]], [[24, 27, 33], [47, 83, 156], [110, 155, 235], [233, 242, 255]]],
+};
+
+/** @type {Map<string, Uint32Array>} */
+const tables = new Map();
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+/** "light" or "dark": what is chosen, else what the system says. */
+export function theme() {
+  const chosen = document.documentElement.dataset.theme;
+  if (chosen) return chosen;
+  return dark.matches ? "dark" : "light";
+}
+
+/** @param {Rgb[]} stops @param {number} share from 0 to 1 @returns {Rgb} */
+function between(stops, share) {
+  const at = Math.min(1, Math.max(0, share)) * (stops.length - 1);
+  const i = Math.min(Math.floor(at), stops.length - 2);
+  const mix = at - i;
+  return /** @type {Rgb} */ (stops[i].map((from, c) => Math.round(from + (stops[i + 1][c] - from) * mix)));
+}
+
+/** The colour of a level, 0 to 255, as a pixel. */
+export function table() {
+  const name = theme();
+  let found = tables.get(name);
+  if (!found) {
+    found = Uint32Array.from({ length: 256 }, (_, level) => {
+      const [r, g, b] = between(STOPS[name], level / 255);
+      return (255 << 24) | (b << 16) | (g << 8) | r;
+    });
+    tables.set(name, found);
+  }
+  return found;
+}
+
+/** A level as CSS writes colours. @param {number} level */
+export function css(level) {
+  return `rgb(${between(STOPS[theme()], level / 255).join(" ")})`;
+}
+
+/** The colour of a difference from -1 to 1. @param {number} value */
+export function difference(value) {
+  const [below, above] = TWO[theme()];
+  return `rgb(${between(value < 0 ? below : above, Math.sqrt(Math.abs(value))).join(" ")})`;
+}
+
+/** Ink that can be read on a level. @param {number} level */
+export function inkOn(level) {
+  const light = theme() === "light" ? level < 140 : level > 160;
+  return light ? "#10131a" : "#ffffff";
+}
+
+/** A colour of the theme by the name of its CSS variable. @param {string} name */
+export function themed(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+/**
+ * The hatching of cells that may not be read, which is no colour of the scale.
+ * @param {CanvasRenderingContext2D} pen
+ */
+export function hatching(pen) {
+  const tile = document.createElement("canvas");
+  const ratio = Math.min(window.devicePixelRatio || 1, 3);
+  tile.width = tile.height = Math.round(6 * ratio);
+  const ink = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
+  const side = tile.width;
+  ink.fillStyle = themed("masked");
+  ink.fillRect(0, 0, side, side);
+  ink.strokeStyle = themed("hatch");
+  ink.lineWidth = ratio;
+  ink.beginPath();
+  for (const shift of [-side, 0, side]) {
+    ink.moveTo(shift - 1, side + 1);
+    ink.lineTo(shift + side + 1, -1);
+  }
+  ink.stroke();
+  const pattern = /** @type {CanvasPattern} */ (pen.createPattern(tile, "repeat"));
+  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+  return pattern;
+}

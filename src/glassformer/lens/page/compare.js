@@ -1,0 +1,58 @@
+/** The same head on two inputs: one beside the other, and their difference where the texts are of one length. */
+
+import { difference } from "lens/colour.js";
+import { h, put } from "lens/dom.js";
+import { HeatMap } from "lens/heatmap.js";
+import { whole } from "lens/text.js";
+import { mapData } from "lens/view.js";
+
+/** @typedef {import("./trace.js").Trace} Trace */
+/** @typedef {import("./heatmap.js").MapData} MapData */
+/** @typedef {import("./heatmap.js").Callbacks} Callbacks */
+/** @typedef {{block: string, layer: number, head: number, scale: string}} Chosen */
+
+const LEAST = 240;
+
+/** Up to three maps that are pointed at together. */
+export class Comparison {
+  /** @param {Callbacks} callbacks */
+  constructor(callbacks) {
+    this.maps = [new HeatMap(callbacks), new HeatMap(callbacks), new HeatMap(callbacks)];
+    this.element = h("div", { class: "beside" });
+    this.shown = 0;
+  }
+
+  /** @param {Trace} one @param {Trace} other @param {Chosen} chosen @param {number} room @param {number} tall */
+  draw(one, other, chosen, room, tall) {
+    const data = [one, other].map((trace) => dataOf(trace, chosen)).filter((each) => each !== null);
+    const delta = data.length === 2 ? minus(data[0], data[1]) : null;
+    if (delta) data.push(delta);
+    this.shown = data.length;
+    const names = [`A: ${whole(one.title)}`, `B: ${whole(other.title)}`, "A − B"];
+    const note = delta ? h("p", { class: "quiet" }, "Blue: A reads more. Orange: B reads more.")
+      : h("p", { class: "quiet" }, "There is no difference to show: the texts differ in length.");
+    put(this.element, h("div", { class: "maps" }, data.map((_, i) => h("section", { "aria-label": names[i] }, h("h3", {}, names[i]),
+      h("div", { class: "scroll" }, this.maps[i].element)))), note);
+    const columns = Math.max(1, Math.min(data.length, Math.floor(room / LEAST)));
+    data.forEach((each, i) => this.maps[i].draw(each, room / columns - 44, tall));
+  }
+
+  /** @param {{q: number | null, k: number | null}} at @param {boolean} fixed */
+  mark({ q, k }, fixed) {
+    for (const map of this.maps.slice(0, this.shown)) map.mark(q, k, fixed);
+  }
+}
+
+/** @param {Trace} trace @param {Chosen} chosen @returns {MapData | null} */
+function dataOf(trace, { block, layer, head, scale }) {
+  const attention = trace.attention.get(/** @type {import("./types.js").Block} */ (block));
+  return attention && layer < attention.group.layers && head < attention.group.heads ? mapData(trace, attention, layer, head, scale) : null;
+}
+
+/** What one reads more than the other, from -1 to 1; none where the maps differ in size. @param {MapData} one @param {MapData} other */
+function minus(one, other) {
+  if (one.rows !== other.rows || one.columns !== other.columns) return null;
+  const value = (/** @type {number} */ q, /** @type {number} */ k) => one.value(q, k) - other.value(q, k);
+  const levels = Uint8Array.from({ length: one.rows * one.columns }, (_, i) => 128 + Math.round(127 * value(Math.floor(i / one.columns), i % one.columns)));
+  return { ...one, name: `${one.name}, difference`, value, levels, paint: (/** @type {number} */ level) => difference((level - 128) / 127) };
+}

@@ -1,0 +1,72 @@
+/** The curves of the run: what was measured at each step, and on the dev split. */
+
+import { chart } from "lens/chart.js";
+import { h, picker, put, switcher } from "lens/dom.js";
+import { saveText } from "lens/files.js";
+
+/** @typedef {import("./main.js").Context} Context */
+/** @typedef {import("./types.js").Metric} Metric */
+
+const POLL = 3000;
+const NAMES = /** @type {Record<string, string>} */ ({ learning_rate: "learning rate", grad_norm: "norm of the gradient", pad_share: "share of padding", exact_match: "exact match", token_accuracy: "token accuracy" });
+const LEFT_OUT = ["step", "epoch", "n", "best", "kind", "cut", "unknown", "tokens"];
+
+/** @param {Context} context @returns {import("./main.js").Screen} */
+export function curves(context) {
+  const element = h("div", { class: "screen curves" });
+  const settings = { log: "log", smooth: "0.9" };
+  let lines = context.run.metrics ?? [];
+  let waiting = 0;
+  const draw = () => put(element, controls(), h("div", { class: "charts" }, panels(lines, settings)));
+  const controls = () => h("div", { class: "controls" },
+    switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], settings.log, (value) => { settings.log = value; draw(); }),
+    picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], settings.smooth, (value) => { settings.smooth = value; draw(); }),
+    h("span", { class: "grow" }), context.source.live && h("span", { class: "quiet" }, "follows the run"),
+    h("button", { type: "button", on: { click: () => saveText("metrics.csv", csv(lines), "text/csv") } }, "CSV"));
+  const follow = async () => {
+    const more = await context.source.metrics(lines.length).catch(() => ({ lines: [] }));
+    if (more.lines.length) {
+      lines = [...lines, ...more.lines];
+      context.run.metrics = lines;
+      draw();
+    }
+    waiting = setTimeout(follow, POLL);
+  };
+  if (context.source.live) waiting = setTimeout(follow, POLL);
+  return { element, draw, leave: () => clearTimeout(waiting) };
+}
+
+/**
+ * @param {Metric[]} lines
+ * @param {{log: string, smooth: string}} settings
+ */
+function panels(lines, settings) {
+  if (!lines.length) return h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no run behind it, so there are no curves."));
+  const found = [...fields(lines, "train"), ...fields(lines, "dev").filter((name) => name !== "loss")];
+  const moving = [...new Set(found)].filter((name) => lines.some((line) => typeof line[name] === "number" && line[name] !== 0));
+  return moving.map((name) => {
+    const series = ["train", "dev"].map((kind) => ({ name: `${kind} ${NAMES[name] ?? name}`, marks: kind === "dev", points: points(lines, kind, name) })).filter((each) => each.points.length);
+    const log = settings.log === "log" && /loss|norm/.test(name);
+    return h("section", { class: "card" }, h("h2", {}, NAMES[name] ?? name.replaceAll("_", " ")),
+      h("div", { class: "keys" }, series.map((each, i) => h("span", {}, h("i", { class: `key c${i % 4}` }), each.marks ? "dev" : "train"))),
+      chart(series, { log, smooth: /loss|norm/.test(name) ? Number(settings.smooth) : 0, label: `${name} by step` }));
+  });
+}
+
+/** @param {Metric[]} lines @param {string} kind */
+function fields(lines, kind) {
+  const names = new Set();
+  for (const line of lines) if (line.kind === kind) for (const [name, value] of Object.entries(line)) if (typeof value === "number" && !LEFT_OUT.includes(name)) names.add(name);
+  return [...names];
+}
+
+/** @param {Metric[]} lines @param {string} kind @param {string} name @returns {[number, number][]} */
+function points(lines, kind, name) {
+  return lines.filter((line) => line.kind === kind && typeof line[name] === "number").map((line) => [line.step, line[name]]);
+}
+
+/** @param {Metric[]} lines */
+function csv(lines) {
+  const names = [...new Set(lines.flatMap((line) => Object.keys(line)))].filter((name) => lines.every((line) => typeof line[name] !== "object" || line[name] === null));
+  return `${[names.join(","), ...lines.map((line) => names.map((name) => line[name] ?? "").join(","))].join("\n")}\n`;
+}

@@ -1,0 +1,99 @@
+/** Where traces come from: the page itself, or the server that gave it. */
+
+import { unpack } from "lens/container.js";
+import { Trace } from "lens/trace.js";
+
+/** @typedef {import("./types.js").RunInfo} RunInfo */
+/** @typedef {import("./types.js").TraceInfo} TraceInfo */
+/** @typedef {import("./types.js").Metric} Metric */
+
+/**
+ * @typedef {object} Source
+ * @property {boolean} live whether a model stands behind it
+ * @property {() => Promise<RunInfo>} run
+ * @property {() => Promise<TraceInfo[]>} traces
+ * @property {(id: string) => Promise<Trace>} trace
+ * @property {(since: number) => Promise<{lines: Metric[], next: number}>} metrics
+ * @property {(path: string, body: object) => Promise<any>} post
+ */
+
+/**
+ * The source of this page.
+ * @returns {Promise<Source>}
+ */
+export async function openSource() {
+  const element = document.getElementById("bundle");
+  return element ? embedded(JSON.parse(element.textContent ?? "")) : served();
+}
+
+/**
+ * @param {{run: string, traces: string[]}} bundle
+ * @returns {Promise<Source>}
+ */
+async function embedded(bundle) {
+  /** @type {RunInfo} */
+  const run = JSON.parse(new TextDecoder().decode(await inflated(bundle.run)));
+  const traces = await Promise.all(bundle.traces.map(async (text) => Trace.of(unpack(await inflated(text)))));
+  return {
+    live: false,
+    run: async () => run,
+    traces: async () => traces.map((each, i) => ({ id: String(i), title: each.title })),
+    trace: async (id) => traces[Number(id)] ?? traces[0],
+    metrics: async () => ({ lines: run.metrics ?? [], next: 0 }),
+    post: async () => {
+      throw new Error("This page is a copy without its model. Open the run with glassformer explore.");
+    },
+  };
+}
+
+/**
+ * The bytes that base64 of zlib stands for.
+ * @param {string} text
+ * @returns {Promise<Uint8Array>}
+ */
+async function inflated(text) {
+  const letters = atob(text);
+  const packed = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) packed[i] = letters.charCodeAt(i);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** @returns {Source} */
+function served() {
+  const key = token();
+  /** @param {string} path @param {RequestInit} [more] */
+  const ask = async (path, more = {}) => {
+    const answer = await fetch(`/api/${path}`, { ...more, headers: { ...more.headers, "X-Glassformer-Token": key } });
+    if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `The server answered ${answer.status}.`);
+    return answer;
+  };
+  /** @param {string} path */
+  const json = async (path) => (await ask(path)).json();
+  /** @type {Map<string, Promise<Trace>>} */
+  const known = new Map();
+  /** @param {string} id */
+  const load = async (id) => Trace.of(unpack(new Uint8Array(await (await ask(`trace/${encodeURIComponent(id)}`)).arrayBuffer())));
+  return {
+    live: true,
+    run: () => json("run"),
+    traces: async () => (await json("traces")).traces,
+    trace: (id) => {
+      if (!known.has(id)) known.set(id, load(id));
+      return /** @type {Promise<Trace>} */ (known.get(id));
+    },
+    metrics: (since) => json(`metrics?since=${since}`),
+    post: async (path, body) =>
+      (await ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json(),
+  };
+}
+
+/** The secret of this launch: it comes once behind the address, and stays in this tab alone. */
+function token() {
+  const given = /^#token=([\w-]+)/.exec(location.hash);
+  if (given) {
+    sessionStorage.setItem("token", given[1]);
+    history.replaceState(null, "", location.pathname);
+  }
+  return sessionStorage.getItem("token") ?? "";
+}

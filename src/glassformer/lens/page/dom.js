@@ -1,0 +1,124 @@
+/** Making elements. Text goes in as text nodes alone, so that no token is ever read as HTML. */
+
+/** @typedef {Node | string | number | null | undefined | false | any[]} Child any list stands for its entries */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * An HTML element. `class`, attributes, `on: {click: f}`, `style: {width: "3px"}` (set through the CSSOM, as the
+ * content security policy asks).
+ * @param {string} tag
+ * @param {Record<string, any>} [props]
+ * @param {...Child} children
+ * @returns {HTMLElement}
+ */
+export function h(tag, props = {}, ...children) {
+  return /** @type {HTMLElement} */ (fill(document.createElement(tag), props, children));
+}
+
+/**
+ * An SVG element.
+ * @param {string} tag
+ * @param {Record<string, any>} [props]
+ * @param {...Child} children
+ * @returns {SVGElement}
+ */
+export function s(tag, props = {}, ...children) {
+  return /** @type {SVGElement} */ (fill(document.createElementNS(SVG, tag), props, children));
+}
+
+/**
+ * @param {Element} element
+ * @param {Record<string, any>} props
+ * @param {Child[]} children
+ */
+function fill(element, props, children) {
+  for (const [name, value] of Object.entries(props)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "on") for (const [event, f] of Object.entries(value)) element.addEventListener(event, f);
+    else if (name === "style") Object.assign(/** @type {HTMLElement} */ (element).style, value);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...nodes(children));
+  return element;
+}
+
+/**
+ * @param {Child[]} children
+ * @returns {(Node | string)[]}
+ */
+function nodes(children) {
+  return children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false)
+    .map((each) => (each instanceof Node ? each : String(each)));
+}
+
+/**
+ * Replace what an element holds.
+ * @param {Element} element
+ * @param {...Child} children
+ */
+export function put(element, ...children) {
+  element.replaceChildren(...nodes(children));
+}
+
+/**
+ * The element with an id, which the page always has.
+ * @param {string} id
+ * @returns {HTMLElement}
+ */
+export function byId(id) {
+  return /** @type {HTMLElement} */ (document.getElementById(id));
+}
+
+/**
+ * Say something to a screen reader.
+ * @param {string} text
+ */
+export function announce(text) {
+  byId("live").textContent = text;
+}
+
+/**
+ * A canvas of a size in CSS pixels, as sharp as the screen is.
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} width
+ * @param {number} height
+ * @returns {CanvasRenderingContext2D}
+ */
+export function sized(canvas, width, height) {
+  const ratio = Math.min(window.devicePixelRatio || 1, 3);
+  canvas.width = Math.max(1, Math.round(width * ratio));
+  canvas.height = Math.max(1, Math.round(height * ratio));
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return pen;
+}
+
+/**
+ * A group of buttons of which one is pressed.
+ * @param {string} label
+ * @param {[string, string][]} options value and text
+ * @param {string} chosen
+ * @param {(value: string) => void} choose
+ */
+export function switcher(label, options, chosen, choose) {
+  const buttons = options.map(([value, text]) =>
+    h("button", { type: "button", "aria-pressed": String(value === chosen), "data-value": value, on: { click: () => choose(value) } }, text));
+  return h("div", { class: "switcher", role: "group", "aria-label": label }, buttons);
+}
+
+/**
+ * A labelled select.
+ * @param {string} label
+ * @param {[string, string][]} options value and text
+ * @param {string} chosen
+ * @param {(value: string) => void} choose
+ */
+export function picker(label, options, chosen, choose) {
+  const select = /** @type {HTMLSelectElement} */ (h("select", {}, options.map(([value, text]) =>
+    h("option", { value, selected: value === chosen }, text))));
+  select.addEventListener("change", () => choose(select.value));
+  return h("label", { class: "picker" }, h("span", {}, label), select);
+}

@@ -1,0 +1,155 @@
+/** Generation, step by step: the chances of each token, and what the model had in mind block by block. */
+
+import { usual } from "lens/attention.js";
+import { chances, tokensOf } from "lens/chances.js";
+import { css, inkOn } from "lens/colour.js";
+import { h, put } from "lens/dom.js";
+import { prompt } from "lens/prompt.js";
+import { now, set } from "lens/state.js";
+import { headName, number, percent, token, whole } from "lens/text.js";
+
+/** @typedef {import("./main.js").Context} Context */
+/** @typedef {import("./types.js").Step} Step */
+
+const BARS = 10;
+const PACE = 700;
+/** Heads that the table of a step has room for. */
+const MOST_ROWS = 24;
+
+/** @param {Context} context @returns {import("./main.js").Screen} */
+export function generate(context) {
+  const element = h("div", { class: "screen generate" });
+  const settings = { temperature: 1, topK: 0, topP: 1 };
+  const places = { bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}) };
+  let playing = 0;
+  const { steps, labels } = context.trace.header;
+  const stop = () => { clearInterval(playing); playing = 0; };
+  const begun = (context.trace.header.sequences.target?.n_prompt ?? 1) - 1;
+  const chosen = () => steps.find((step) => step.pos === now().step) ?? steps.find((step) => step.pos >= begun) ?? steps[0];
+  const go = (/** @type {number} */ by) => {
+    const at = steps.indexOf(chosen()) + by;
+    if (at < 0 || at >= steps.length) return stop();
+    set({ step: steps[at].pos });
+  };
+  const play = () => {
+    if (playing) stop();
+    else playing = setInterval(() => go(1), PACE);
+    light();
+  };
+  const light = () => {
+    if (!steps.length) return;
+    put(places.player, player(context, chosen(), { go, play, playing: playing > 0 }));
+    put(places.bars, bars(context, chosen(), settings));
+    put(places.sees, reads(context, chosen()));
+  };
+  const first = () => put(element, context.source.live ? prompt(context) : null,
+    steps.length ? [places.player,
+      h("div", { class: "two" },
+        h("section", { class: "card" }, h("h2", {}, "Next token"), dials(settings, light), places.bars),
+        h("section", { class: "card" }, h("h2", {}, "What it reads here"), places.sees)),
+      lens(context)] : h("section", { class: "card" }, h("p", { class: "quiet" }, labels ? "This model gives labels and writes no tokens; see Overview." : "This trace has no steps.")));
+  first();
+  element.addEventListener("keydown", (event) => {
+    if (event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement) return;
+    if (event.key === "ArrowLeft") go(-1);
+    if (event.key === "ArrowRight") go(1);
+  });
+  return { element, draw: () => { light(); mark(element, chosen()); }, leave: stop };
+}
+
+/**
+ * @param {Context} context
+ * @param {Step} step
+ * @param {{go: (by: number) => void, play: () => void, playing: boolean}} does
+ */
+function player({ trace }, step, { go, play, playing }) {
+  const { steps } = trace.header;
+  const begun = (trace.header.sequences.target?.n_prompt ?? 1) - 1;
+  const most = Math.max(0.01, ...steps.map((each) => each.loss ?? 0));
+  const chips = steps.map((each) => {
+    const wrong = each.gold !== null && each.gold !== undefined && each.gold !== each.chosen;
+    return h("button", {
+      type: "button", class: `step${each.pos === step.pos ? " marked" : ""}${each.pos < begun ? " given" : ""}${wrong ? " wrong" : ""}`, "aria-pressed": String(each.pos === step.pos),
+      title: `place ${each.pos}: chance ${percent(each.p)}, loss ${number(each.loss)} nats`, on: { click: () => set({ step: each.pos }) },
+    }, h("i", { class: "loss", style: { height: `${Math.max(1, (28 * (each.loss ?? 0)) / most)}px` } }), h("span", { class: "chip" }, token(trace.text(each.chosen))));
+  });
+  const given = step.pos < begun;
+  const gold = given || step.gold === null || step.gold === undefined ? null
+    : h("span", {}, step.gold === step.chosen ? "It is the right one." : ["The right one is ", h("span", { class: "chip" }, token(trace.text(step.gold))), ` (${percent(step.gold_p)}).`]);
+  return [h("div", { class: "card-head" }, h("h2", {}, "Step ", h("output", { id: "step" }, String(steps.indexOf(step) + 1)), ` of ${steps.length}`), h("span", { class: "grow" }),
+    h("div", { class: "exports", role: "group", "aria-label": "Steps" },
+      h("button", { type: "button", "aria-label": "Step back", on: { click: () => go(-1) } }, "◀"),
+      h("button", { type: "button", "aria-label": playing ? "Pause" : "Play", on: { click: play } }, playing ? "❚❚" : "▶ play"),
+      h("button", { type: "button", "aria-label": "Step on", on: { click: () => go(1) } }, "▶"))),
+  h("div", { class: "steps", role: "group", "aria-label": "Tokens, with their loss" }, chips),
+  h("p", {}, "Reads ", h("span", { class: "chip" }, token(trace.text(step.input))), given ? " and the text goes on with " : " and writes ", h("span", { class: "chip strong" }, token(trace.text(step.chosen))),
+    h("span", { class: "quiet" }, `: chance ${percent(step.p)}, rank ${step.rank + 1}, entropy ${number(step.entropy)} nats. `), gold)];
+}
+
+/** @param {{temperature: number, topK: number, topP: number}} settings @param {() => void} changed */
+function dials(settings, changed) {
+  /** @param {string} name @param {"temperature" | "topK" | "topP"} key @param {Record<string, any>} range @param {(v: number) => string} shown */
+  const dial = (name, key, range, shown) => {
+    const value = h("output", {}, shown(settings[key]));
+    const input = /** @type {HTMLInputElement} */ (h("input", { type: "range", ...range, value: settings[key], "aria-label": name, "data-dial": key }));
+    input.addEventListener("input", () => { settings[key] = Number(input.value); value.textContent = shown(settings[key]); changed(); });
+    return h("label", { class: "dial" }, h("span", {}, name), input, value);
+  };
+  return h("div", { class: "dials" },
+    dial("temperature", "temperature", { min: 0, max: 3, step: 0.05 }, (v) => (v === 0 ? "0, the likeliest" : v.toFixed(2))),
+    dial("top-k", "topK", { min: 0, max: 20, step: 1 }, (v) => (v === 0 ? "all" : String(v))),
+    dial("top-p", "topP", { min: 0.05, max: 1, step: 0.05 }, (v) => v.toFixed(2)));
+}
+
+/** @param {Context} context @param {Step} step @param {{temperature: number, topK: number, topP: number}} settings */
+function bars({ trace }, step, settings) {
+  const { tokens, complete } = tokensOf(trace, step);
+  const found = chances(tokens, settings);
+  const shown = found.slice(0, BARS);
+  const rest = found.slice(BARS).reduce((sum, each) => sum + each.p, 0);
+  const row = (/** @type {Node | string} */ name, /** @type {number} */ p, /** @type {number | null} */ logit, /** @type {string} */ kind) => h("li", { class: kind }, name,
+    h("span", { class: "at" }, logit === null ? "" : number(logit)), h("span", { class: "bar" }, h("i", { style: { width: `${100 * p}%` } })), h("span", { class: "figure" }, percent(p)));
+  return [h("ol", { class: "bars chances", "aria-label": "Chances of the next token" },
+    shown.map((each) => row(h("span", { class: "chip", title: whole(trace.text(each.id)) }, token(trace.text(each.id))), each.p, each.logit,
+      `${each.id === step.chosen ? "marked" : ""}${each.kept ? "" : " out"}`)),
+    row(h("span", { class: "quiet" }, complete ? `${Math.max(0, found.length - BARS)} others` : "others are not kept"), rest, null, "rest")),
+  h("p", { class: "quiet" }, complete ? "Token, logit, chance under these settings. Nothing is computed anew." : "Of the likeliest tokens alone, as the vocabulary is large.")];
+}
+
+/** What the step's query reads, head by head. @param {Context} context @param {Step} step */
+function reads({ trace }, step) {
+  const attention = trace.attention.get(usual(trace));
+  if (!attention || step.pos >= attention.group.q_len) return h("p", { class: "quiet" }, "No attention at this place.");
+  const { block, layers, heads, k } = attention.group;
+  const keys = trace.tokens(k);
+  const rows = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads })).slice(0, MOST_ROWS);
+  const open = (/** @type {number} */ layer, /** @type {number} */ head) => set({ screen: "attention", block, layer, head, q: step.pos, k: null }, true);
+  const cell = (/** @type {number} */ weight, /** @type {number} */ i) => h("td", { title: `${whole(keys[i])} at ${i}: ${weight.toFixed(4)}`,
+    style: { background: css(255 * Math.sqrt(weight)) } });
+  return h("div", { class: "scroll" }, h("table", { class: "lens by-head" },
+    h("thead", {}, h("tr", {}, h("th", {}, `${block} heads`), keys.map((text) => h("th", { scope: "col" }, token(text))))),
+    h("tbody", {}, rows.map(({ layer, head }) => h("tr", {}, h("th", { scope: "row" },
+      h("button", { type: "button", class: "plain-button", on: { click: () => open(layer, head) } }, headName(block, layer, head))),
+    attention.row(layer, head, step.pos).map(cell))))));
+}
+
+/** @param {Context} context */
+function lens({ trace }) {
+  const found = trace.header.lens;
+  if (!found) return null;
+  const { steps } = trace.header;
+  const rows = [...found.names].map((_, layer) => layer).reverse();
+  return h("section", { class: "card" }, h("h2", {}, "Logit lens"),
+    h("p", { class: "quiet" }, "What the head would say after each block: its likeliest token, as dark as it is likely."),
+    h("div", { class: "scroll" }, h("table", { class: "lens" }, h("thead", {}, h("tr", {}, h("th", {}, ""), steps.map((step) => h("th", { scope: "col", "data-pos": step.pos }, h("span", { class: "chip" }, token(trace.text(step.input))))))),
+      h("tbody", {}, rows.map((layer) => h("tr", {}, h("th", { scope: "row" }, found.names[layer]), steps.map((step) => {
+        const [id, p] = found.top[layer][step.pos][0];
+        return h("td", { "data-pos": step.pos, title: found.top[layer][step.pos].map(([i, share]) => `${whole(trace.text(i))} ${percent(share)}`).join(", "),
+          style: { background: css(235 * p), color: inkOn(235 * p) } }, token(trace.text(id)));
+      })))))));
+}
+
+/** @param {HTMLElement} element @param {Step | undefined} step */
+function mark(element, step) {
+  for (const cell of element.querySelectorAll("[data-pos]")) cell.classList.toggle("marked", Number(cell.getAttribute("data-pos")) === step?.pos);
+}

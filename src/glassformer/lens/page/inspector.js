@@ -1,0 +1,67 @@
+/** Beside the map: the token that is pointed at, what it reads, and the exact weight. */
+
+import { css } from "lens/colour.js";
+import { h } from "lens/dom.js";
+import { percent, token, weight, whole } from "lens/text.js";
+
+/** @typedef {import("./heatmap.js").MapData} MapData */
+/** @typedef {import("./trace.js").Trace} Trace */
+
+const KEYS = 6;
+/** Of each encoding: how far a weight may be off. @type {Record<string, (value: number) => string>} */
+const OFF = {
+  sqrt255: (value) => `± ${Math.max(Math.sqrt(value) / 255, 1 / 260100).toPrecision(1)}`,
+  u16: () => "± 0.000008",
+  f32: () => "exact",
+};
+
+/**
+ * @param {Trace} trace
+ * @param {MapData} data
+ * @param {{q: number | null, k: number | null}} at
+ * @param {{isLocked: boolean, encoding: string, axis: string}} more
+ */
+export function inspector(trace, data, at, { isLocked, encoding, axis }) {
+  const { q, k } = at;
+  if (q === null && k === null) {
+    return h("aside", { class: "card inspector" }, h("h3", {}, "Point at a cell"),
+      h("p", { class: "quiet" }, "A row is a token that reads, a column a token that is read. Click or Enter locks, Esc frees."));
+  }
+  const parts = [];
+  if (q !== null && q < data.rows) {
+    const said = data.said[q];
+    const step = axis === "target_in" || !trace.header.sequences.target ? trace.stepAt.get(q) : undefined;
+    parts.push(h("h3", {}, h("span", { class: "chip" }, token(data.read[q])), h("span", { class: "quiet" }, ` at ${q} `),
+      said !== null && h("span", {}, h("span", { class: "quiet" }, "predicts "), h("span", { class: "chip strong" }, token(said)))));
+    if (step) parts.push(h("p", { class: "quiet" }, `chance ${percent(step.p)}, entropy ${step.entropy?.toFixed(3)} nats`));
+  }
+  if (q !== null && k !== null && q < data.rows && k < data.columns) {
+    const value = data.value(q, k);
+    parts.push(h("p", { class: "weight" },
+      h("output", { id: "weight", "data-q": q, "data-k": k }, data.allowed(q, k) ? weight(value) : "masked"),
+      h("span", { class: "quiet" }, data.allowed(q, k) ? ` of its attention on ` : " may not read "), h("span", { class: "chip" }, token(data.keys[k])),
+      h("span", { class: "quiet" }, ` at ${k}`), data.allowed(q, k) && h("small", { class: "quiet" }, ` ${OFF[encoding](value)}`)));
+  }
+  if (q !== null && q < data.rows) parts.push(h("p", { class: "label" }, "reads most"), bars(data, (i) => data.value(q, i), data.columns, data.keys, k));
+  else if (k !== null && k < data.columns) {
+    parts.push(h("h3", {}, h("span", { class: "chip" }, token(data.keys[k])), h("span", { class: "quiet" }, ` at ${k}`)),
+      h("p", { class: "label" }, "is read most by"), bars(data, (i) => data.value(i, k), data.rows, data.read, null));
+  }
+  return h("aside", { class: `card inspector${isLocked ? " locked" : ""}` }, parts,
+    h("p", { class: "foot quiet" }, isLocked ? "Locked. Esc or a second click frees it." : "Click to lock."));
+}
+
+/**
+ * @param {MapData} data
+ * @param {(i: number) => number} value
+ * @param {number} length
+ * @param {string[]} names
+ * @param {number | null} marked
+ */
+function bars(data, value, length, names, marked) {
+  const order = Array.from({ length }, (_, i) => i).sort((a, b) => value(b) - value(a)).slice(0, KEYS);
+  return h("ol", { class: "bars" }, order.map((i) => h("li", { class: i === marked ? "marked" : "" },
+    h("span", { class: "chip", title: whole(names[i]) }, token(names[i])), h("span", { class: "at" }, String(i)),
+    h("span", { class: "bar" }, h("i", { style: { width: `${Math.max(0.5, 100 * value(i))}%`, background: css(90 + 140 * value(i)) } })),
+    h("span", { class: "figure" }, weight(value(i))))));
+}

@@ -1,0 +1,78 @@
+/** The page: opens its source, shows the screen that the address names, and keeps it in step with the state. */
+
+import { AttentionScreen } from "lens/attention.js";
+import { openSource } from "lens/data.js";
+import { byId, h, put } from "lens/dom.js";
+import { screen } from "lens/screens.js";
+import { drawBar } from "lens/shell.js";
+import { listen, locked, now, read, set } from "lens/state.js";
+import { tooltip } from "lens/tip.js";
+
+/** @typedef {import("./trace.js").Trace} Trace */
+/** @typedef {import("./data.js").Source} Source */
+/** @typedef {{source: Source, run: import("./types.js").RunInfo, traces: import("./types.js").TraceInfo[], trace: Trace}} Context */
+/** @typedef {{element: HTMLElement, draw: () => void, light?: () => void, leave?: () => void}} Screen */
+
+/** @type {Screen | undefined} */
+let shown;
+let shownFor = "";
+
+/** @param {Context} context */
+async function show(context) {
+  const state = now();
+  if (!context.traces.some((each) => each.id === state.trace)) return set({ trace: context.traces[0]?.id ?? "0" });
+  context.trace = await context.source.trace(state.trace);
+  const key = `${state.screen} ${state.trace}`;
+  if (key !== shownFor || !shown) {
+    shown?.leave?.();
+    shownFor = key;
+    shown = state.screen === "attention" ? new AttentionScreen(context) : screen(state.screen, context);
+    put(byId("main"), shown.element);
+    document.title = `${state.screen} · ${context.run.name} · glassformer`;
+  }
+  drawBar(byId("bar"), context);
+  shown.draw();
+}
+
+async function begin() {
+  const source = await openSource();
+  read();
+  const [run, traces] = await Promise.all([source.run(), source.traces()]);
+  if (!traces.length) throw new Error("There is no trace to show. Give a text to begin with.");
+  /** @type {Context} */
+  const context = { source, run, traces, trace: await source.trace(traces[0].id) };
+  const safely = () => {
+    byId("tip").hidden = true;
+    return show(context).catch(fail);
+  };
+  listen((what) => (what === "state" ? safely() : shown?.light?.()));
+  window.addEventListener("popstate", read);
+  window.addEventListener("hashchange", read);
+  window.addEventListener("resize", later(safely));
+  window.addEventListener("themechange", safely);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", safely);
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && locked()) set({ q: null, k: null });
+  });
+  tooltip();
+  await safely();
+  performance.mark("painted");
+  document.body.dataset.ready = "yes";
+}
+
+/** @param {() => void} f */
+function later(f) {
+  let waiting = 0;
+  return () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(f, 120);
+  };
+}
+
+/** @param {Error} error */
+function fail(error) {
+  put(byId("main"), h("div", { class: "card problem", role: "alert" }, h("h2", {}, "This cannot be shown"), h("p", {}, error.message)));
+  document.body.dataset.ready = "failed";
+}
+
+begin().catch(fail);

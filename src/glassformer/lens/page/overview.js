@@ -1,0 +1,172 @@
+/** The first screen: what the model is, what it answered, and what its heads do. */
+
+import { usual } from "lens/attention.js";
+import { smallChart } from "lens/chart.js";
+import { h, put } from "lens/dom.js";
+import { thumbnail } from "lens/grid.js";
+import { roleLine } from "lens/role.js";
+import { now, set } from "lens/state.js";
+import { count, headName, number, percent, token, whole } from "lens/text.js";
+
+/** @typedef {import("./main.js").Context} Context */
+/** @typedef {import("./trace.js").Trace} Trace */
+
+const STRONG = ["strong", "partial"];
+const SHOWN = 4;
+
+/** @param {Context} context @returns {import("./main.js").Screen} */
+export function overview(context) {
+  const element = h("div", { class: "screen overview" });
+  return { element, draw: () => put(element, ...cards(context)) };
+}
+
+/** @param {Context} context */
+function cards(context) {
+  const { trace, run } = context;
+  return [
+    h("div", { class: "column" },
+      h("section", { class: "card answer" }, h("h2", {}, trace.header.run.mode === "forced" ? "What it was made to read" : "What it answers"), answer(trace)),
+      h("section", { class: "card diagnosis" }, h("h2", {}, "What its heads do"), diagnosis(context))),
+    h("div", { class: "column" },
+      h("section", { class: "card facts-card" }, h("h2", {}, "What it is"), facts(trace)),
+      run.metrics?.length ? h("section", { class: "card learned" }, h("h2", {}, "How it learned"), learned(run.metrics)) : null),
+  ];
+}
+
+/** @param {Trace} trace */
+function answer(trace) {
+  const { sequences, steps, labels } = trace.header;
+  const { source, target } = sequences;
+  if (labels) {
+    return [line("reads", (source ?? { text: [] }).text.map((text) => chip(text))),
+      h("ol", { class: "bars" }, labels.slice(0, 6).map(([name, p]) => h("li", {}, h("span", { class: "chip" }, token(name)),
+        h("span", { class: "bar" }, h("i", { style: { width: `${100 * p}%` } })), h("span", { class: "figure" }, percent(p)))))];
+  }
+  const begun = target ? target.n_prompt ?? 1 : 0;
+  const written = steps.filter((step) => step.pos >= begun - (target ? 1 : 0));
+  const said = written.map((step) => {
+    const wrong = step.gold !== null && step.gold !== undefined && step.gold !== step.chosen;
+    return h("button", {
+      type: "button", class: `chip${wrong ? " wrong" : ""}`, title: `chance ${percent(step.p)}${wrong ? `, right is ${trace.text(step.gold)}` : ""}`,
+      on: { click: () => set({ screen: "generate", step: step.pos }, true) },
+    }, token(trace.text(step.chosen)), wrong && h("span", { class: "unseen" }, " (wrong)"));
+  });
+  const prompt = source?.text ?? (target ? target.text.slice(0, begun) : []);
+  const judged = written.filter((step) => step.gold !== null && step.gold !== undefined);
+  const right = judged.filter((step) => step.gold === step.chosen).length;
+  const least = written.length ? Math.min(...written.map((step) => step.p)) : 0;
+  return [line("reads", prompt.map((text) => chip(text))), line("writes", said),
+    h("p", { class: "quiet" }, judged.length ? `${right} of ${judged.length} tokens right. ` : "",
+      written.length ? `Least certain token: ${percent(least)}.` : "")];
+}
+
+/** @param {string} name @param {HTMLElement[]} chips */
+function line(name, chips) {
+  return h("div", { class: "strip" }, h("span", { class: "label" }, name), h("div", { class: "tokens big" }, chips));
+}
+
+/** @param {string} text */
+function chip(text) {
+  return h("span", { class: "chip", title: whole(text) }, token(text));
+}
+
+/** @param {Context} context */
+function diagnosis({ trace, run }) {
+  const heads = (trace.header.heads ?? []).filter((head) => head.role && STRONG.includes(head.role.strength));
+  heads.sort((a, b) => weight(b) - weight(a));
+  const [first, ...others] = run.sentences ?? [];
+  const sentences = [first && h("p", { class: "sentence first" }, first), others.length ? h("details", {}, h("summary", {}, `${others.length} more findings`), h("ul", { class: "findings" }, others.map((text) => h("li", {}, text)))) : null];
+  if (!heads.length) {
+    const known = trace.header.heads?.length;
+    const found = [...trace.attention.keys()].map((block) => sharpest(trace, block)).filter((each) => each !== null);
+    return [sentences, h("p", { class: "quiet" }, known ? "No head has a role that is far above chance." : "Their roles have not been tested here. Of each kind, the head that reads most decidedly:"),
+      found.map((sharp) => h("div", { class: "found" }, picture(trace, sharp), h("div", {}, h("h3", {}, link(sharp.block, sharp.layer, sharp.head)),
+        h("p", { class: "quiet" }, `Its largest weight is ${percent(sharp.score)} on average.`))))];
+  }
+  return [sentences, heads.slice(0, SHOWN).map((head) => h("div", { class: "found" }, picture(trace, head),
+    h("div", {}, h("h3", {}, link(head.block, head.layer, head.head)), roleLine(head))))];
+}
+
+/** What is shown first: sure of its role, and much is lost without it. @param {import("./types.js").Head} head */
+function weight(head) {
+  return (head.role?.score ?? 0) + (head.ablation ? head.ablation.base - head.ablation.value : 0);
+}
+
+/** @param {string} block @param {number} layer @param {number} head */
+function link(block, layer, head) {
+  const open = (/** @type {Event} */ event) => { event.preventDefault(); set({ screen: "attention", block, layer, head, q: null, k: null }, true); };
+  return h("a", { href: `#attention?block=${block}&layer=${layer}&head=${head}`, on: { click: open } }, headName(block, layer, head));
+}
+
+/** @param {Trace} trace @param {{block: string, layer: number, head: number}} at */
+function picture(trace, { block, layer, head }) {
+  const attention = trace.attention.get(/** @type {import("./types.js").Block} */ (block));
+  if (!attention) return null;
+  const canvas = thumbnail(attention, layer, head, now().scale, 160, 160);
+  canvas.className = "picture";
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", `Map of ${headName(block, layer, head)}`);
+  return canvas;
+}
+
+/**
+ * The head whose queries read most decidedly: largest weight, averaged over queries.
+ * @param {Trace} trace
+ * @param {import("./types.js").Block} [block]
+ */
+export function sharpest(trace, block = usual(trace)) {
+  const attention = trace.attention.get(block);
+  if (!attention) return null;
+  const { layers, heads, q_len } = attention.group;
+  let best = null;
+  for (let layer = 0; layer < layers; layer++) {
+    for (let head = 0; head < heads; head++) {
+      let sum = 0;
+      for (let q = 0; q < q_len; q++) sum += Math.max(...attention.row(layer, head, q));
+      if (!best || sum / q_len > best.score) best = { block, layer, head, score: sum / q_len };
+    }
+  }
+  return best;
+}
+
+/** @param {Trace} trace */
+function facts(trace) {
+  const { model } = trace.header;
+  const layers = Object.entries(model.layers).map(([side, n]) => `${n} in the ${side}`).join(", ");
+  /** @type {[string, any][]} */
+  const rows = [
+    ["shape", model.kind], ["layers", layers], ["heads", model.n_kv_heads && model.n_kv_heads !== model.n_heads ? `${model.n_heads}, sharing ${model.n_kv_heads} keys` : model.n_heads],
+    ["d_model, d_ff", `${model.d_model}, ${model.d_ff}`], ["vocabulary", count(model.vocab_size ?? 0)], ["positions", model.pos], ["norm", model.norm],
+    ["parameters", count(model.params)], ["trained", model.step === null || model.step === undefined ? null : `${count(model.step)} steps`], ["task", model.task],
+  ];
+  return [h("dl", {}, rows.filter(([, value]) => value !== null && value !== undefined).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))])), plan(trace)];
+}
+
+/** The model as boxes, from the tokens to the answer. @param {Trace} trace */
+function plan(trace) {
+  const { model } = trace.header;
+  const stack = (/** @type {string} */ side) => {
+    const both = side === "decoder" && model.layers.encoder;
+    return h("div", { class: "stack" }, h("span", { class: "label" }, side), Array.from({ length: model.layers[side] }, (_, layer) =>
+      h("div", { class: "block" },
+        box("self-attention", side, layer, trace), both ? box("cross-attention", "cross", layer, trace) : null, h("span", { class: "box" }, "feed-forward"))));
+  };
+  return h("div", { class: "plan", role: "group", "aria-label": "Blocks of the model" }, Object.keys(model.layers).map(stack));
+}
+
+/** @param {string} text @param {string} block @param {number} layer @param {Trace} trace */
+function box(text, block, layer, trace) {
+  const there = trace.attention.has(/** @type {import("./types.js").Block} */ (block));
+  return h("button", { type: "button", class: "box", disabled: !there, title: `${block} attention of layer ${layer}`,
+    on: { click: () => set({ screen: "attention", block, layer, head: 0, q: null, k: null }, true) } }, text);
+}
+
+/** @param {import("./types.js").Metric[]} metrics */
+function learned(metrics) {
+  const dev = metrics.filter((line) => line.kind === "dev");
+  const last = dev[dev.length - 1];
+  const figures = last ? Object.entries(last).filter(([name, value]) => typeof value === "number" && !["step", "n", "cut", "unknown"].includes(name)).slice(0, 4) : [];
+  return [smallChart(metrics), h("dl", { class: "row" }, figures.flatMap(([name, value]) => [h("dt", {}, name.replaceAll("_", " ")),
+    h("dd", {}, ["exact_match", "token_accuracy", "accuracy"].includes(name) ? percent(value) : number(value))])),
+  h("p", {}, h("a", { href: "#curves", on: { click: (/** @type {Event} */ event) => { event.preventDefault(); set({ screen: "curves" }, true); } } }, "All curves"))];
+}

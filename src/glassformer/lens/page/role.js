@@ -1,0 +1,28 @@
+/** What a head is said to do, in a line. */
+
+import { h } from "lens/dom.js";
+import { percent } from "lens/text.js";
+
+/** @typedef {import("./types.js").Head} Head */
+
+/** @param {Head | undefined} head */
+export function roleLine(head) {
+  if (!head?.role) return null;
+  const { label, strength, score, runner_up: next } = head.role;
+  const chance = head.chance?.[label];
+  const parts = [h("span", { class: `role ${strength}` }, label), ` ${percent(score)}`];
+  if (chance !== undefined) parts.push(h("span", { class: "quiet" }, `, chance ${percent(chance)}`));
+  if (next && next[1] > 0) parts.push(h("span", { class: "quiet" }, `, then ${next[0]} ${percent(next[1])}`));
+  if (head.ablation) parts.push(h("span", { class: "quiet" }, `. ${effect(head)}`));
+  return h("p", { class: "role-line" }, parts);
+}
+
+/** What happens without the head. @param {Head} head */
+export function effect(head) {
+  const cut = head.ablation;
+  if (!cut) return "";
+  const [low, high] = cut.ci95 ?? [NaN, NaN];
+  const name = cut.metric.replaceAll("_", " ");
+  if (percent(cut.base) === percent(cut.value)) return `Without it ${name} stays at ${percent(cut.base)}`;
+  return `Without it ${name} goes from ${percent(cut.base)} to ${percent(cut.value)} [${percent(low)}, ${percent(high)}]`;
+}

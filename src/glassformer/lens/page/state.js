@@ -1,0 +1,122 @@
+/** The one state that all views share, kept in the address, so that a link or a reload shows the same. */
+
+/**
+ * @typedef {object} State
+ * @property {string} screen
+ * @property {string} trace
+ * @property {string} other the trace beside it, in compare mode; "" for none
+ * @property {string} block
+ * @property {number} layer
+ * @property {number} head
+ * @property {number | null} q the query that is locked
+ * @property {number | null} k the key that is locked
+ * @property {number} step
+ * @property {string} view
+ * @property {string} scale
+ * @property {string} sort
+ */
+
+/** @type {State} */
+const DEFAULTS = {
+  screen: "overview", trace: "0", other: "", block: "", layer: 0, head: 0, q: null, k: null, step: -1, view: "map",
+  scale: "sqrt", sort: "place",
+};
+const NUMBERS = ["layer", "head", "q", "k", "step"];
+const SCREENS = ["overview", "attention", "generate", "heads", "ablations", "parameters", "curves"];
+
+/** @type {State} */
+let state = { ...DEFAULTS };
+/** What the pointer or the keyboard is on: lost when it leaves. @type {{q: number | null, k: number | null}} */
+let hover = { q: null, k: null };
+/** @type {Set<(what: "state" | "hover") => void>} */
+const listeners = new Set();
+let scheduled = "";
+
+export const screens = SCREENS;
+
+/** @returns {Readonly<State>} */
+export function now() {
+  return state;
+}
+
+/** The place that is shown: the locked one, else the one under the pointer. */
+export function focus() {
+  return locked() ? { q: state.q, k: state.k } : hover;
+}
+
+/** Whether a place is locked. */
+export function locked() {
+  return state.q !== null || state.k !== null;
+}
+
+/** @param {(what: "state" | "hover") => void} listener @returns {() => void} */
+export function listen(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/**
+ * Change the state. `push` makes an entry that the back button returns from.
+ * @param {Partial<State>} patch
+ * @param {boolean} [push]
+ */
+export function set(patch, push = false) {
+  state = { ...state, ...patch };
+  hover = { q: null, k: null };
+  write(push);
+  tell("state");
+}
+
+/** @param {number | null} q @param {number | null} k */
+export function point(q, k) {
+  if (hover.q === q && hover.k === k) return;
+  hover = { q, k };
+  if (!scheduled) requestAnimationFrame(() => { scheduled = ""; tell("hover"); });
+  scheduled = "hover";
+}
+
+/** Lock a place, or free it where it is locked. @param {number | null} q @param {number | null} k */
+export function lock(q, k) {
+  const same = state.q === q && state.k === k;
+  set(same ? { q: null, k: null } : { q, k });
+}
+
+/** @param {"state" | "hover"} what */
+function tell(what) {
+  for (const each of [...listeners]) each(what);
+}
+
+/** The address of a state: `#attention?block=cross&layer=1`, without what is as usual. @param {State} of */
+export function address(of) {
+  const query = Object.entries(of)
+    .filter(([name, value]) => name !== "screen" && value !== null && value !== DEFAULTS[/** @type {keyof State} */ (name)])
+    .map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`);
+  return `#${of.screen}${query.length ? `?${query.join("&")}` : ""}`;
+}
+
+/** @param {boolean} push */
+function write(push) {
+  const hash = address(state);
+  if (hash === location.hash) return;
+  try {
+    if (push) history.pushState(null, "", hash);
+    else history.replaceState(null, "", hash);
+  } catch {
+    // A sandboxed frame has no history to write to; the state lives on without an address.
+  }
+}
+
+/** Take the state from the address; what is no setting is left out. */
+export function read() {
+  const [screen, query = ""] = location.hash.slice(1).split("?");
+  /** @type {Record<string, any>} */
+  const found = { ...DEFAULTS, screen: SCREENS.includes(screen) ? screen : DEFAULTS.screen };
+  for (const [name, value] of new URLSearchParams(query)) {
+    if (!(name in DEFAULTS)) continue;
+    if (!NUMBERS.includes(name)) found[name] = value;
+    else if (/^\d{1,6}$/.test(value)) found[name] = Number(value);
+  }
+  state = /** @type {State} */ (found);
+  hover = { q: null, k: null };
+  tell("state");
+}

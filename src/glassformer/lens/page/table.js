@@ -1,0 +1,55 @@
+/** Tables: of one head's strongest weights, and any other that can be sorted by its columns. */
+
+import { h, put } from "lens/dom.js";
+import { token, weight, whole } from "lens/text.js";
+import { strongest } from "lens/view.js";
+
+/** @typedef {import("./heatmap.js").MapData} MapData */
+
+/** One head in words and figures: the strongest keys of each query. @param {MapData} data */
+export function headTable(data) {
+  const rows = data.read.map((text, q) => {
+    const keys = strongest(data, q).map(({ k, value }) => h("td", {},
+      h("span", { class: "chip", title: whole(data.keys[k]) }, token(data.keys[k])), h("small", { class: "quiet" }, ` ${k} `), weight(value)));
+    return h("tr", {}, h("th", { scope: "row" }, h("span", { class: "chip", title: whole(text) }, token(text)), h("small", { class: "quiet" }, ` ${q}`)),
+      h("td", {}, data.said[q] === null ? "" : h("span", { class: "chip", title: whole(data.said[q] ?? "") }, token(data.said[q] ?? ""))), keys);
+  });
+  return h("div", { class: "scroll" }, h("table", { class: "plain" }, h("caption", { class: "unseen" }, data.name),
+    h("thead", {}, h("tr", {}, ["token read", "predicts", "reads most", "2nd", "3rd", "4th", "5th"].map((text) => h("th", { scope: "col" }, text)))),
+    h("tbody", {}, rows)));
+}
+
+/**
+ * @typedef {object} Column
+ * @property {string} name
+ * @property {(row: any) => import("./dom.js").Child} cell
+ * @property {(row: any) => number | string} [by] what rows are sorted by
+ * @property {boolean} [figure]
+ */
+
+/**
+ * A table that is sorted by the column whose name is clicked.
+ * @param {string} caption
+ * @param {Column[]} columns
+ * @param {any[]} rows
+ * @param {{choose?: (row: any) => void, sorted?: string}} [more]
+ */
+export function sortable(caption, columns, rows, { choose, sorted } = {}) {
+  let by = sorted ?? "";
+  let down = true;
+  const table = h("table", { class: "plain sortable" });
+  const draw = () => {
+    const column = columns.find((each) => each.name === by);
+    const order = [...rows];
+    const value = column?.by;
+    if (value) order.sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (down ? -1 : 1));
+    const heads = columns.map((each) => h("th", { scope: "col", class: each.figure ? "figure" : "", "aria-sort": each.name === by ? (down ? "descending" : "ascending") : null },
+      each.by ? h("button", { type: "button", on: { click: () => { down = by === each.name ? !down : true; by = each.name; draw(); } } }, each.name) : each.name));
+    const body = order.map((row) => h("tr", choose ? { tabindex: "0", class: "link", on: {
+      click: () => choose(row), keydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") choose(row); } } } : {},
+    columns.map((each) => h("td", { class: each.figure ? "figure" : "" }, each.cell(row)))));
+    put(table, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body));
+  };
+  draw();
+  return h("div", { class: "scroll" }, table);
+}

@@ -1,0 +1,26 @@
+/**
+ * What the modules tell each other. Types alone: this module does nothing.
+ *
+ * @typedef {"encoder" | "decoder" | "cross"} Block
+ * @typedef {{ids: number[], text: string[], special: boolean[], n_prompt?: number, gold?: (number | null)[] | null}} Sequence
+ * @typedef {{block: Block, q: string, k: string, layers: number, heads: number, q_len: number, k_len: number,
+ *   mask: string, mask_buffer?: string | null, buffer: string}} Group
+ * @typedef {{pos: number, input: number, chosen: number, p: number, rank: number, entropy: number, gold?: number | null,
+ *   gold_p?: number | null, loss?: number | null, top: [number, number, number][], rest: number}} Step
+ * @typedef {{label: string, strength: string, score: number, runner_up?: [string, number], shift?: number,
+ *   n_queries?: number, n_sequences?: number, probe?: string}} Role
+ * @typedef {{kind: string, metric: string, base: number, value: number, ci95: [number, number], n: number, verdict?: string}} Ablation
+ * @typedef {{id: string, block: Block, layer: number, head: number, scores?: Record<string, number>,
+ *   chance?: Record<string, number>, role?: Role | null, ablation?: Ablation | null, grad_importance?: number | null}} Head
+ * @typedef {{name: string, shape: number[], count: number, norm?: number | null, tied_to?: string | null}} Parameter
+ * @typedef {{encoding: string, shape: number[], offset: number, nbytes: number}} BufferEntry
+ * @typedef {{model: Record<string, any>, run: Record<string, any>, sequences: {source?: Sequence, target?: Sequence},
+ *   vocab: Record<string, string>, attention: Group[], steps: Step[], logits?: string | null,
+ *   labels?: [string, number][], lens?: {names: string[], top: [number, number][][][], p: (number | null)[][]} | null,
+ *   heads?: Head[], params?: Parameter[], buffers: Record<string, BufferEntry>}} Header
+ * @typedef {{id: string, title: string}} TraceInfo
+ * @typedef {Record<string, any> & {kind: string, step: number}} Metric
+ * @typedef {{name: string, sentences?: string[], heads?: Head[], metrics?: Metric[], examples?: string[], live?: boolean,
+ *   writes?: string}} RunInfo
+ */
+export {};

@@ -1,0 +1,1 @@
+"""The server of the explorer: a page for one run, on this machine alone."""

@@ -1,0 +1,76 @@
+"""The application, and a server for it on loopback."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from uvicorn import Config, Server
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.lens.server.api import Api
+from glassformer.lens.server.guard import error, guarded
+from glassformer.lens.server.subject import Subject
+
+HOST = "127.0.0.1"
+NAMES = ("127.0.0.1", "localhost", "[::1]")
+"""By which a browser of this machine may call it."""
+
+
+def make_app(subject: Subject, token: str, port: int) -> Starlette:
+    """The application: every route behind the guard. Traces of the subject's examples are made here."""
+    api = Api(subject)
+    hosts = frozenset(f"{name}:{port}" for name in NAMES)
+    routes = [
+        ("/", "GET", api.page),
+        ("/static/{name}", "GET", api.static),
+        ("/api/run", "GET", api.run),
+        ("/api/metrics", "GET", api.metrics),
+        ("/api/traces", "GET", api.list_traces),
+        ("/api/trace/{id}", "GET", api.trace),
+        ("/api/trace", "POST", api.make),
+        ("/api/ablate", "POST", api.ablate),
+        ("/{rest:path}", "*", _nothing),
+    ]
+
+    def route(path: str, method: str, endpoint: Callable[..., object]) -> Route:
+        methods = ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] if method == "*" else [method]
+        return Route(path, guarded(endpoint, token, hosts), methods=methods)  # pyright: ignore[reportArgumentType]
+
+    squeeze = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
+    return Starlette(routes=[route(*each) for each in routes], middleware=[squeeze])
+
+
+async def _nothing(request: Request) -> Response:
+    return error(404, "There is nothing at this address.")
+
+
+def new_token() -> str:
+    """128 random bits, as letters that an address can hold."""
+    return secrets.token_urlsafe(16)
+
+
+def listen(port: int) -> socket.socket:
+    """A socket of loopback; port 0 takes any that is free. Errors: `ConfigError` for one that is taken."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as reason:
+        listener.close()
+        raise ConfigError(
+            f"Port {port} cannot be listened at ({reason.strerror}). Try --port 0, which takes a free one."
+        ) from None
+    return listener
+
+
+def make_server(app: Starlette) -> Server:
+    """A server that says nothing of its own, and stops at Ctrl-C."""
+    return Server(Config(app, log_level="error", lifespan="off", access_log=False, server_header=False))

@@ -1,0 +1,141 @@
+"""From a run folder to what is shown of it: its model, a few of its own inputs, what its heads do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from glassformer.data.config import LABEL, TEXT
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.vocabulary import BOS, SPECIALS
+from glassformer.decode.answer import answer
+from glassformer.foundation.errors import GlassformerError
+from glassformer.lens.server.subject import Example, Silence, Subject
+from glassformer.lens.trace.make import weights_sha256
+from glassformer.lens.trace.reading import Layout
+from glassformer.store.checkpoint import Loaded
+from glassformer.store.files import write_text_atomically
+from glassformer.store.json_file import read_json
+from glassformer.train.pairs_data import PairsSplit
+from glassformer.train.prepare import prepare_split
+from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.run_data import Split
+from glassformer.train.text_data import TextSplit
+from glassformer.train.use import load_run
+
+EXAMPLES = 3
+SCORED = 200
+"""Dev pairs that are answered with a head and without."""
+BEGUN = 24
+"""Tokens of the dev text that a decoder goes on from."""
+HEADS = "heads.json"
+"""Beside the run's recipe: what its heads do, so that it is found out once."""
+Told = Callable[[str], None]
+
+
+def subject_of(run: Path, told: Told = lambda _: None) -> Subject:
+    """The best checkpoint of a run, ready to be looked into; `told` hears of what takes long, or cannot be had.
+
+    Errors: those of loading a run. Data that are no longer there cost the examples, and are told of.
+    """
+    recipe = load_recipe(run / "recipe.toml")
+    loaded = load_run(run, recipe)
+    split = None
+    try:
+        split = prepare_split(recipe, loaded.tokenizers, "dev")
+    except GlassformerError as missing:
+        told(f"Examples are made of the vocabulary, as the dev data cannot be read: {missing}")
+    heads, sentences = heads_of(run, loaded, told)
+    return Subject(
+        run.resolve().name,
+        loaded.model,
+        loaded.tokenizers,
+        layout_of(recipe),
+        examples_of(recipe, loaded.tokenizers, split),
+        {"task": recipe.data.task, "step": loaded.state.get("step")},
+        run / "metrics.jsonl",
+        heads,
+        sentences,
+        cast("Silence | None", optional("glassformer.lens.ablate", "silence")),
+        scorer(recipe, loaded, split),
+    )
+
+
+def layout_of(recipe: Recipe) -> Layout:
+    """How the run lays texts out."""
+    data = recipe.data
+    text = data.task == TEXT
+    begins = not text or data.documents is not False
+    return Layout(begins, data.layout == "masked", data.window if text else None)
+
+
+def examples_of(recipe: Recipe, tokenizers: Tokenizers, split: Split | None) -> list[Example]:
+    """The first dev pairs; the beginning of the dev text; without data, the first entries of the vocabulary."""
+    if isinstance(split, PairsSplit) and len(split.encoded):
+        gold = recipe.data.layout != LABEL
+        n = min(EXAMPLES, len(split.encoded))
+        return [(list(split.encoded.source[i]), list(split.encoded.target[i]) if gold else None) for i in range(n)]
+    if isinstance(split, TextSplit):
+        length = min(BEGUN, recipe.data.window - 1, len(split.tokens))
+        starts = np.linspace(0, len(split.tokens) - length, EXAMPLES).astype(np.int64)
+        rows = split.tokens.take(starts, length).tolist()
+        return [([id for id in row if id != BOS], None) for row in rows]
+    first = len(SPECIALS)
+    return [(list(range(first, min(first + 8, tokenizers.source.vocab_size))), None)]
+
+
+def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Callable[[], tuple[str, float, int]] | None:
+    """The share of dev pairs that are answered right as a whole; none where there are no pairs to answer."""
+    if not isinstance(split, PairsSplit) or recipe.data.layout == LABEL:
+        return None
+    n = min(SCORED, len(split.encoded))
+    sources = [split.encoded.source[i] for i in range(n)]
+    targets = [list(split.encoded.target[i]) for i in range(n)]
+
+    def score() -> tuple[str, float, int]:
+        found = answer(loaded.model, sources, lengths=list(map(len, targets)))
+        return "exact_match", sum(each.ids == target for each, target in zip(found, targets, strict=True)) / n, n
+
+    return score
+
+
+def heads_of(run: Path, loaded: Loaded, told: Told) -> tuple[list[dict[str, Any]], list[str]]:
+    """What the heads of a run do, and the sentences about them: as it was found for these weights, or found now."""
+    digest, path = weights_sha256(loaded.model), run / HEADS
+    kept = read_json(path) if path.is_file() else {}
+    if kept.get("weights_sha256") == digest:
+        return kept.get("heads", []), kept.get("sentences", [])
+    told("Finding out what each head does, once for these weights.")
+    try:
+        found = diagnosed(run)
+    except GlassformerError as reason:
+        told(f"What the heads do cannot be found out: {reason}")
+        return [], []
+    if found is None:
+        return [], []
+    heads, sentences = found.to_json(), list(found.sentences)
+    record = {"weights_sha256": digest, "heads": heads, "sentences": sentences}
+    try:
+        write_text_atomically(path, json.dumps(record))
+    except (OSError, GlassformerError) as reason:  # a run that only may be read is looked into all the same
+        told(f"What was found out is not kept: {reason}")
+    return heads, sentences
+
+
+def diagnosed(run: Path) -> Any:
+    """What is found out about the heads of a run; none where nothing can find out."""
+    diagnose_run = optional("glassformer.lens.roles", "diagnose_run")
+    return None if diagnose_run is None else diagnose_run(run)
+
+
+def optional(module: str, name: str) -> Any:
+    """A part of the library that may not be there."""
+    try:
+        return getattr(import_module(module), name, None)
+    except ModuleNotFoundError:
+        return None

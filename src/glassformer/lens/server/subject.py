@@ -1,0 +1,89 @@
+"""What a server shows: a model with its tokenizers, and what is known of its run. Every path stays in here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from glassformer.data.dataset import Tokenizers
+from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.lens.trace.make import trace
+from glassformer.lens.trace.reading import USUAL, Layout, Text
+from glassformer.lens.trace.value import Trace
+from glassformer.model.transformer import Transformer
+
+Head = tuple[str, int, int]
+"""(block, layer, head)."""
+Example = tuple[Text, Text | None]
+"""A source and, where it is known, the right answer."""
+
+
+@runtime_checkable
+class Silence(Protocol):
+    """silence(model, heads): while the `with` lasts, these heads add nothing."""
+
+    def __call__(self, model: Transformer, heads: Iterable[Head]) -> AbstractContextManager[None]:
+        """The `with`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to look into. `diagnose` is asked for once, when the page wants it, and may take seconds."""
+
+    name: str
+    model: Transformer
+    tokenizers: Tokenizers
+    layout: Layout = USUAL
+    examples: Sequence[Example] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """For the header of traces: `name`, `task`, `step`."""
+    metrics: Path | None = None
+    """metrics.jsonl of the run."""
+    heads: Sequence[Mapping[str, Any]] = ()
+    """What each head does, as the header of a trace has it."""
+    sentences: Sequence[str] = ()
+    silence: Silence | None = None
+    score: Callable[[], tuple[str, float, int]] | None = None
+    """A figure of the model as it is now: its name, its value, and of how many samples."""
+
+    def trace(
+        self, source: Text, gold: Text | None = None, sampling: Sampling = GREEDY, most: int | None = None
+    ) -> Trace:
+        """The model's answer to a source, as a trace that knows the heads' roles."""
+        made = trace(
+            self.model,
+            self.tokenizers,
+            source,
+            gold=gold,
+            sampling=sampling,
+            max_new_tokens=most,
+            layout=self.layout,
+            about={"name": self.name, **self.about},
+        )
+        made.header["heads"] = [dict(each) for each in self.heads]
+        return made
+
+    def facts(self) -> dict[str, Any]:
+        """What the page is told of the run."""
+        ids = self.tokenizers.source.decode
+        examples = [source if isinstance(source, str) else ids(source) for source, _ in self.examples]
+        return {"name": self.name, "sentences": list(self.sentences), "examples": examples, "live": True}
+
+    def lines(self, since: int = 0) -> list[dict[str, Any]]:
+        """The whole lines of the run's figures from number `since` on; the last may still be being written."""
+        if self.metrics is None or not self.metrics.is_file():
+            return []
+        *whole, _ = self.metrics.read_bytes().split(b"\n")
+        found: list[dict[str, Any]] = []
+        for line in whole[since:]:
+            try:
+                value = json.loads(line)
+            except ValueError:
+                value = None
+            found.append(value if isinstance(value, dict) else {"kind": "damaged", "step": 0})
+        return found

@@ -1,0 +1,139 @@
+"""The container of a trace: `GFT1`, length of the header (u32), header (JSON in UTF-8), buffers aligned to 8 bytes.
+
+All numbers are little-endian. `buffers` of the header says of each its encoding, shape, offset behind the header, and
+size in bytes. Attention is indexed [layer, head, query, key], always.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from glassformer.foundation.errors import DataError
+from glassformer.lens.trace.quantise import ENCODINGS, Array
+from glassformer.lens.trace.schema import REMEDY, check, header_schema
+
+MAGIC = b"GFT1"
+ALIGNED = 8
+VERSION = 1
+
+
+def pack(header: Mapping[str, Any], buffers: Mapping[str, tuple[str, Array]]) -> bytes:
+    """The file of a header (without `buffers`) and of its buffers, name to (encoding, elements as they are stored)."""
+    entries: dict[str, Any] = {}
+    parts: list[bytes] = []
+    offset = 0
+    for name, (encoding, stored) in buffers.items():
+        data = np.ascontiguousarray(stored, ENCODINGS[encoding].dtype).tobytes()
+        shape = list(stored.shape)
+        entries[name] = {"encoding": encoding, "shape": shape, "offset": offset, "nbytes": len(data)}
+        parts.append(data + bytes(-len(data) % ALIGNED))
+        offset += len(parts[-1])
+    whole = finite({**header, "format": "gft", "version": VERSION, "buffers": entries})
+    check_header(whole, offset)
+    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    text += b" " * (-(len(MAGIC) + 4 + len(text)) % ALIGNED)
+    return b"".join([MAGIC, struct.pack("<I", len(text)), text, *parts])
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[str, Array]]]:
+    """The header and the buffers of a file. Errors: `DataError` naming the field that is damaged."""
+    if data[:4] != MAGIC:
+        raise DataError(
+            f"A trace begins with GFT1; this begins with {data[:4]!r}. Give a file that trace.save() wrote."
+        )
+    (length,) = struct.unpack("<I", data[4:8]) if len(data) >= 8 else (-1,)
+    begin = 8 + length
+    if not 0 <= length <= len(data) - 8:
+        raise DataError(
+            f"The header length of a trace must lie within the file; got {length} of {len(data)} bytes. {REMEDY}"
+        )
+    try:
+        header = json.loads(data[8:begin].decode("utf-8"), parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"The header of a trace is JSON; this one is not ({error!s:.80}). {REMEDY}") from None
+    check_header(header, len(data) - begin)
+    buffers: dict[str, tuple[str, Array]] = {}
+    for name, entry in header["buffers"].items():
+        dtype = ENCODINGS[entry["encoding"]].dtype
+        at = begin + entry["offset"]
+        flat = np.frombuffer(data[at : at + entry["nbytes"]], dtype)
+        buffers[name] = (entry["encoding"], flat.reshape(entry["shape"]))
+    return header, buffers
+
+
+def check_header(header: object, room: int) -> None:
+    """Refuse a header that contradicts the schema, itself, or the `room` bytes behind it. Errors: `DataError`."""
+    version = cast("dict[str, object]", header).get("version") if isinstance(header, dict) else None
+    if isinstance(version, int) and version != VERSION:
+        raise DataError(
+            f"header.version of a trace is {VERSION} here; got {version}. Open it with the program that wrote it."
+        )
+    check(header, header_schema())
+    known = cast("dict[str, Any]", header)
+    for name, entry in known["buffers"].items():
+        _check_buffer(f"header.buffers.{name}", entry, room)
+    for i, group in enumerate(known["attention"]):
+        _check_group(f"header.attention[{i}]", group, known)
+    for side, sequence in known["sequences"].items():
+        for field in ("text", "special"):
+            if len(sequence[field]) != len(sequence["ids"]):
+                raise _wrong(
+                    f"header.sequences.{side}.{field}", f"{len(sequence['ids'])} entries, as ids", len(sequence[field])
+                )
+
+
+def _check_buffer(where: str, entry: Mapping[str, Any], room: int) -> None:
+    size = math.prod(entry["shape"]) * np.dtype(ENCODINGS[entry["encoding"]].dtype).itemsize
+    if entry["nbytes"] != size:
+        raise _wrong(f"{where}.nbytes", f"{size}, as shape and encoding ask", entry["nbytes"])
+    if entry["offset"] % ALIGNED or entry["offset"] + size > room:
+        raise _wrong(f"{where}.offset", f"a multiple of {ALIGNED} with {size} bytes behind it", entry["offset"])
+
+
+def _check_group(where: str, group: Mapping[str, Any], header: Mapping[str, Any]) -> None:
+    for side in ("q", "k"):
+        length = length_of(header, group[side])
+        if group[f"{side}_len"] != length:
+            raise _wrong(f"{where}.{side}_len", f"{length}, as many as {group[side]} has", group[f"{side}_len"])
+    shape = [group["layers"], group["heads"], group["q_len"], group["k_len"]]
+    wanted = {"buffer": shape, "mask_buffer": shape[2:], "thumb": None}
+    for field, expected in wanted.items():
+        name = group.get(field)
+        if name is None and not (field == "mask_buffer" and group["mask"] == "explicit"):
+            continue
+        entry = header["buffers"].get(name)
+        if entry is None:
+            raise _wrong(f"{where}.{field}", "the name of a buffer", name)
+        if expected is not None and entry["shape"] != expected:
+            raise _wrong(f"header.buffers.{name}.shape", f"{expected}, as {where} says", entry["shape"])
+
+
+def length_of(header: Mapping[str, Any], sequence: str) -> int:
+    """How many tokens `source` has, or `target_in`: all of the target but the last, which nobody reads any more."""
+    side, less = ("target", 1) if sequence == "target_in" else ("source", 0)
+    return len(header["sequences"].get(side, {"ids": []})["ids"]) - less
+
+
+def finite(value: Any) -> Any:
+    """The same with null for each number that is not finite, which JSON cannot say."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(each) for key, each in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in cast("list[Any]", value)]
+    return value
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _wrong(where: str, rule: str, got: object) -> DataError:
+    return DataError(f"{where} of a trace must be {rule}; got {got!r:.60}. {REMEDY}")

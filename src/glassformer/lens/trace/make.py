@@ -1,0 +1,233 @@
+"""Making a trace: let the model answer by the fast path, then replay the answer once and record everything."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer import __version__
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer
+from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.foundation.errors import DataError
+from glassformer.lens.blocks import LETTERS
+from glassformer.lens.trace.container import finite
+from glassformer.lens.trace.quantise import Array, encode
+from glassformer.lens.trace.reading import USUAL, Layout, Reading, Text, as_ids, both, read
+from glassformer.lens.trace.sight import Sight, look
+from glassformer.lens.trace.steps import lens_of, steps_of
+from glassformer.lens.trace.value import Trace
+from glassformer.model.count import count_parameters
+from glassformer.model.outputs import Lm
+from glassformer.model.transformer import Transformer
+
+MOST_WEIGHTS = 2**26
+MOST_LOGITS = 2**16
+"""Numbers: up to so many, all logits of a trace are kept, so that temperature can be changed without the model."""
+
+
+def trace(
+    model: Transformer,
+    tokenizer: Tokenizer | Tokenizers,
+    source: Text,
+    target: Text | None = None,
+    *,
+    gold: Text | None = None,
+    sampling: Sampling = GREEDY,
+    max_new_tokens: int | None = None,
+    layout: Layout = USUAL,
+    encoding: str = "sqrt255",
+    about: Mapping[str, Any] | None = None,
+) -> Trace:
+    """One run of a model over one input, to look at: `.show()` in a notebook, `.save(path)`, `.to_html()`.
+
+    `source` is a text, or ids without special ones: what an encoder-decoder answers, a decoder goes on from, an
+    encoder reads. The model writes the answer itself, or reads the `target` where one is given; with `gold`, each step
+    is compared with it. `encoding` is that of attention weights: "sqrt255", "u16" or "f32" (exact). `about` adds to
+    the header's `model` (`name`, `task`, `step`).
+    Errors: `ConfigError` for a model that reads features or gives numbers, `DataError` for a text that is too long.
+    """
+    tokenizers = both(tokenizer)
+    ids = [None if each is None else as_ids(each, tokenizers.target) for each in (target, gold)]
+    reading = read(
+        model,
+        as_ids(source, tokenizers.source),
+        *ids,
+        layout=layout,
+        sampling=sampling,
+        max_new_tokens=max_new_tokens,
+    )
+    refuse_large(model, reading)
+    device = next(model.parameters()).device
+    given = None if reading.source is None else torch.tensor([reading.source], device=device)
+    seen = look(model, torch.tensor([reading.tokens], device=device), given)
+    attention, buffers = attention_of(model, seen, encoding)
+    header: dict[str, Any] = {
+        "model": model_facts(model) | dict(about or {}),
+        "run": {
+            "mode": reading.mode,
+            "decoding": finite(asdict(sampling)),
+            "code": __version__,
+            "torch": torch.__version__,
+            "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+        },
+        "attention": attention,
+        "steps": [],
+        "params": parameters_of(model),
+        "heads": [],
+    }
+    header |= answers(model, tokenizers, reading, seen, buffers)
+    header["sequences"] = sequences_of(model, reading, tokenizers)
+    header["vocab"] = vocabulary_of(header, tokenizers, complete="logits" in header)
+    return Trace(header, buffers)
+
+
+def refuse_large(model: Transformer, reading: Reading) -> None:
+    """Refuse a text whose attention would not fit beside the model. Errors: `DataError` with both figures."""
+    T, S = len(reading.tokens), len(reading.source or [])
+    config, weights = model.config, 0
+    if config.decoder is not None:
+        weights += config.decoder.n_layers * config.decoder.n_heads * T * (T + S)
+    if config.encoder is not None:
+        weights += config.encoder.n_layers * config.encoder.n_heads * (S if config.decoder is not None else T) ** 2
+    if weights > MOST_WEIGHTS:
+        raise DataError(
+            f"A trace keeps every attention weight, {MOST_WEIGHTS:,} at most; a text of {max(T, S)} tokens has "
+            f"{weights:,} in this model. Give a shorter one."
+        )
+
+
+def answers(
+    model: Transformer,
+    tokenizers: Tokenizers,
+    reading: Reading,
+    seen: Sight,
+    buffers: dict[str, tuple[str, Array]],
+) -> dict[str, Any]:
+    """What the head said: `labels`, or `steps`, `lens` and (where they are few) `logits`."""
+    if not isinstance(model.config.head, Lm):
+        chances: list[float] = seen.logits.double().softmax(-1).tolist()
+        names = tokenizers.target.tokens(range(len(SPECIALS), tokenizers.target.vocab_size))
+        names = names if len(names) == len(chances) else [str(i) for i in range(len(chances))]
+        order = sorted(range(len(chances)), key=chances.__getitem__, reverse=True)
+        return {"labels": [[names[label], chances[label]] for label in order]}
+    found: dict[str, Any] = {"steps": steps_of(reading, seen.logits), "lens": lens_of(model, reading, seen.streams)}
+    if seen.logits.numel() <= MOST_LOGITS:
+        buffers["logits"] = ("f32", seen.logits.numpy())
+        found["logits"] = "logits"
+    return found
+
+
+def attention_of(
+    model: Transformer, seen: Sight, encoding: str
+) -> tuple[list[dict[str, Any]], dict[str, tuple[str, Array]]]:
+    """The header's groups, one for each kind of attention that the model has, and their buffers."""
+    groups: list[dict[str, Any]] = []
+    buffers: dict[str, tuple[str, Array]] = {}
+    alone = model.encoder is None or model.decoder is None
+    for block in LETTERS:
+        layers = sorted(layer for name, layer in seen.weights if name == block)
+        if not layers:
+            continue
+        weights = torch.stack([seen.weights[block, layer] for layer in layers]).numpy()
+        allowed = seen.allowed[block, layers[0]].numpy()
+        queries = "source" if block == "encoder" else "target_in"
+        keys = "source" if block == "cross" or (alone and block == "encoder") else queries
+        mask = mask_of(allowed)
+        buffers[f"a.{block}"] = (encoding, encode(weights.clip(0, 1), encoding))
+        if mask == "explicit":
+            buffers[f"m.{block}"] = ("flag", encode(allowed, "flag"))
+        shape = dict(zip(("layers", "heads", "q_len", "k_len"), weights.shape, strict=True))
+        named = {"mask": mask, "mask_buffer": f"m.{block}" if mask == "explicit" else None, "buffer": f"a.{block}"}
+        groups.append({"block": block, "q": queries, "k": keys, **shape, **named})
+    return groups, buffers
+
+
+def mask_of(allowed: Array) -> str:
+    """The name of a mask: "none" (all may be read), "causal" (none behind the query may be), else "explicit"."""
+    if allowed.all():
+        return "none"
+    square = allowed.shape[0] == allowed.shape[1]
+    return "causal" if square and (allowed == np.tril(np.ones_like(allowed))).all() else "explicit"
+
+
+def sequences_of(model: Transformer, reading: Reading, tokenizers: Tokenizers) -> dict[str, Any]:
+    """`source` is what encoders read; `target` what decoders read, and the last token that they wrote."""
+    if model.decoder is None:
+        return {"source": sequence(reading.tokens, tokenizers.source) | {"n_prompt": reading.n_prompt}}
+    last = reading.said[-1]
+    whole = reading.tokens if last is None else [*reading.tokens, last]
+    found = {"target": sequence(whole, tokenizers.target) | {"n_prompt": reading.n_prompt, "gold": reading.gold}}
+    return found if reading.source is None else {"source": sequence(reading.source, tokenizers.source), **found}
+
+
+def sequence(ids: Sequence[int], tokenizer: Tokenizer) -> dict[str, Any]:
+    """Ids, what each is called, and whether it is a special one. Texts are for display, ids are the truth."""
+    special = [id < len(SPECIALS) and id != UNK for id in ids]
+    return {"ids": list(ids), "text": tokenizer.tokens(ids), "special": special}
+
+
+def vocabulary_of(header: Mapping[str, Any], tokenizers: Tokenizers, *, complete: bool) -> dict[str, str]:
+    """Id to text for each target id that the header speaks of; of all where all logits are kept."""
+    spoken = {step[key] for step in header["steps"] for key in ("input", "chosen", "gold") if step.get(key) is not None}
+    spoken |= {row[0] for step in header["steps"] for row in step["top"]}
+    lens = header.get("lens") or {"top": []}
+    spoken |= {row[0] for layer in lens["top"] for place in layer for row in place}
+    size = tokenizers.target.vocab_size
+    ids = list(range(size)) if complete else sorted(id for id in spoken if id < size)
+    return dict(zip(map(str, ids), tokenizers.target.tokens(ids), strict=True))
+
+
+def model_facts(model: Transformer) -> dict[str, Any]:
+    """The header's `model`: what it is, in figures."""
+    config = model.config
+    sides = {"encoder": config.encoder, "decoder": config.decoder}
+    there = {name: stack for name, stack in sides.items() if stack is not None}
+    stack = config.stack
+    return {
+        "name": "model",
+        "kind": "-".join(there),
+        "layers": {name: each.n_layers for name, each in there.items()},
+        "n_heads": stack.n_heads,
+        "n_kv_heads": stack.kv_heads,
+        "d_model": stack.d_model,
+        "d_ff": stack.d_ff,
+        "vocab_size": config.vocab_size,
+        "max_len": stack.max_len,
+        "norm": stack.norm_placement,
+        "pos": stack.positions,
+        "params": sum(each.numel() for each in model.parameters()),
+        "step": None,
+        "weights_sha256": weights_sha256(model),
+    }
+
+
+def weights_sha256(model: Transformer) -> str:
+    """One digest of all weights: names, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {list(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+@torch.no_grad()
+def parameters_of(model: Transformer) -> list[dict[str, Any]]:
+    """Each tensor: name, shape, how many numbers it adds, its Euclidean norm, and whose it is where it is tied."""
+    named = dict(model.named_parameters(remove_duplicate=False))
+    rows, _ = count_parameters(model)
+    return [
+        {
+            "name": row.name,
+            "shape": list(row.shape),
+            "count": row.numbers,
+            "norm": float(f"{float(named[row.name].float().norm()):.6g}"),
+            "tied_to": row.same_as,
+        }
+        for row in rows
+    ]

@@ -1,0 +1,177 @@
+"""What a model reads for a text, what it answers, and which position answers what: one value for every shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
+from glassformer.decode.answer import limit_of
+from glassformer.decode.context import Choose, Context
+from glassformer.decode.draw import chooser
+from glassformer.decode.generate import fill_blanks, generate
+from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.shapes import Tensor
+from glassformer.model.outputs import Classify, Lm
+from glassformer.model.transformer import Transformer
+
+Ids = Sequence[int]
+MOST_TOKENS = 4096
+"""Of one sequence of a trace: its attention would have 16 million weights a head."""
+USUAL_TOKENS = 40
+"""Of a text that goes on, where nothing else is asked for."""
+
+
+class Layout(NamedTuple):
+    """How a run lays texts out; none of it has to be said of a model that was trained on pairs."""
+
+    begins: bool = True
+    """A decoder's text begins with <bos>, as one of documents does."""
+    masked: bool = False
+    """An encoder alone reads the text as it is and says each token again, as a masked language model does."""
+    window: int | None = None
+    """How many tokens a decoder reads at once; none: as many as it takes."""
+
+
+USUAL = Layout()
+
+
+class Reading(NamedTuple):
+    """What goes in, and what comes out of it, place by place."""
+
+    mode: str
+    """"generate", "forced" (a target was given), "fill" (an encoder's blanks) or "label"."""
+    source: list[int] | None
+    """What the encoder of an encoder-decoder reads, <eos> included."""
+    tokens: list[int]
+    """What the stack below the head reads."""
+    said: list[int | None]
+    """The token that was taken at each place of `tokens`; None where none is asked for."""
+    gold: list[int | None]
+    """The right token at each place, where it is known."""
+    n_prompt: int = 0
+    """How many of `tokens` were given."""
+    fast: tuple[Tensor, ...] = ()
+    """The logits from which each generated token was chosen, by the cached path."""
+
+
+def read(
+    model: Transformer,
+    source: Ids,
+    target: Ids | None,
+    gold: Ids | None,
+    *,
+    layout: Layout = USUAL,
+    sampling: Sampling = GREEDY,
+    max_new_tokens: int | None = None,
+) -> Reading:
+    """Lets the model answer, unless the `target` is given. Errors: `ConfigError`, `DataError`."""
+    config = model.config
+    if not config.reads_tokens or any(s is not None and s.n_features for s in (config.encoder, config.decoder)):
+        raise ConfigError("A trace shows tokens, and this model reads features. Use observe(model) for its attention.")
+    if isinstance(config.head, Classify):
+        return Reading("label", None, [BOS, *source], [None] * (len(source) + 1), [None] * (len(source) + 1))
+    if not isinstance(config.head, Lm):
+        raise ConfigError(
+            f"A trace shows tokens or a label; this model has head {config.head.kind!r}. Use observe(model) instead."
+        )
+    if not config.stack.causal:
+        return _masked(model, source) if layout.masked else _blanks(model, source, target, gold)
+    if config.encoder is None:
+        return _continued(model, source, target, layout, sampling, max_new_tokens)
+    return _answered(model, source, target, gold, sampling, max_new_tokens)
+
+
+def _answered(
+    model: Transformer, source: Ids, target: Ids | None, gold: Ids | None, sampling: Sampling, most: int | None
+) -> Reading:
+    limit = limit_of(model, source, most).tokens
+    if target is not None:
+        said, fast = [*target, EOS], ()
+    else:
+        said, fast = generated(model, sampling, limit, sources=[source], prompts=None)
+    right = None if (known := target if gold is None else gold) is None else [*known, EOS]
+    mode = "generate" if target is None else "forced"
+    read = [BOS, *said[:-1]]
+    return Reading(mode, [*source, EOS], read, [*said], padded(right, len(read)), 1, fast)
+
+
+def _continued(
+    model: Transformer, prompt: Ids, target: Ids | None, layout: Layout, sampling: Sampling, most: int | None
+) -> Reading:
+    given = [BOS, *prompt] if layout.begins else [*prompt]
+    if not given:
+        raise DataError("This model goes on from a text; got an empty one. Give at least one token.")
+    limits = [each for each in (layout.window, model.config.stack.max_len, MOST_TOKENS) if each is not None]
+    room = min(limits) + 1 - len(given)
+    if room < 1:
+        raise DataError(
+            f"A text may have at most {min(limits)} tokens here, special ones included; got {len(given)}. Shorten it."
+        )
+    if target is not None:
+        said, fast = [*target], ()
+    else:
+        asked = min(USUAL_TOKENS if most is None else most, room)
+        said, fast = generated(model, sampling, asked, sources=None, prompts=[given])
+    if len(said) > room:
+        raise DataError(
+            f"Text and target may have {min(limits)} tokens together; got {len(given) + len(said)}. Shorten it."
+        )
+    whole = [*given, *said]
+    right: list[int | None] = [*whole[1:]] if target is not None else [*given[1:], *[None] * len(said)]
+    mode = "generate" if target is None else "forced"
+    return Reading(mode, None, whole[:-1], [*whole[1:]], right, len(given), fast)
+
+
+def _blanks(model: Transformer, source: Ids, target: Ids | None, gold: Ids | None) -> Reading:
+    right = gold if target is None else target
+    length = len(source) if right is None else len(right)
+    (filled,) = fill_blanks(model, [source], [length])
+    before = len(source) + 1
+    tokens = [*source, SEP, *[BLANK] * length]
+    known: list[int | None] = [None] * before + padded(right, length)
+    return Reading("fill", None, tokens, [None] * before + [*filled], known, before)
+
+
+def _masked(model: Transformer, text: Ids) -> Reading:
+    if not text:
+        raise DataError("This model fills in what stands in a text; got an empty one. Give at least one token.")
+    return Reading("fill", None, [*text], [*text], [*text], len(text))
+
+
+def generated(
+    model: Transformer, sampling: Sampling, most: int, *, sources: list[Ids] | None, prompts: list[Ids] | None
+) -> tuple[list[int], tuple[Tensor, ...]]:
+    """The tokens that the model writes through its cache, and the logits that each was chosen from."""
+    choose: Choose = chooser(sampling)
+    kept: list[Tensor] = []
+
+    def keeping(logits: Tensor, context: Context) -> Tensor:
+        kept.append(logits[0].float().cpu())
+        return choose(logits, context)
+
+    steps = generate(model, sources=sources, prompts=prompts, max_new_tokens=most, choose=keeping)
+    return [step.tokens[0] for step in steps], tuple(kept)
+
+
+def padded(ids: Ids | None, length: int) -> list[int | None]:
+    """`ids` cut or lengthened with None to a length."""
+    return [*(ids or [])[:length], *[None] * (length - len(ids or []))]
+
+
+Text = str | Sequence[int]
+
+
+def as_ids(text: Text, tokenizer: Tokenizer) -> list[int]:
+    """The ids of a text; ids stay as they are. Errors: `DataError` for more than a trace may have."""
+    ids = tokenizer.encode(text) if isinstance(text, str) else [*text]
+    if len(ids) > MOST_TOKENS:
+        raise DataError(f"A trace has at most {MOST_TOKENS} tokens a side; got {len(ids)}. Shorten the text.")
+    return ids
+
+
+def both(tokenizer: Tokenizer | Tokenizers) -> Tokenizers:
+    """The tokenizers of the two sides; one that is given alone is that of both."""
+    return Tokenizers(tokenizer, tokenizer) if isinstance(tokenizer, Tokenizer) else tokenizer

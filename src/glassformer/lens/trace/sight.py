@@ -1,0 +1,72 @@
+"""One teacher-forced pass that records: attention weights, who may read what, and the stream after each block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.lens.blocks import place
+from glassformer.model.stack import Stack
+from glassformer.model.transformer import Transformer
+from glassformer.parts import Attended, watch_attention
+
+Place = tuple[str, int]
+
+
+@dataclass
+class Sight:
+    """What was seen of one sequence. Attention by (block, layer)."""
+
+    weights: dict[Place, Float[Tensor, "H T S"]] = field(default_factory=dict)
+    allowed: dict[Place, Bool[Tensor, "T S"]] = field(default_factory=dict)
+    """True where a query may read a key."""
+    streams: list[Float[Tensor, "T D"]] = field(default_factory=list)
+    """Of the stack that the head reads: before its first block, and after each."""
+    logits: Float[Tensor, "..."] = field(default_factory=lambda: torch.empty(0))
+    """[T, V], or [N] of a head that answers once a sequence."""
+
+
+@torch.no_grad()
+def look(model: Transformer, tokens: Int[Tensor, "1 T"], source: Int[Tensor, "1 S"] | None = None) -> Sight:
+    """The model in evaluation mode reads one sequence without padding; its answers are those of any other pass."""
+    seen = Sight()
+
+    def note(call: Attended) -> None:
+        where, (T, S) = place(call.name), (call.q.shape[-2], call.k.shape[-2])
+        weights = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale)
+        seen.weights[where] = weights[0].float().cpu()
+        allowed = call.mask.allowed(T, S, call.q.device)
+        seen.allowed[where] = (
+            torch.ones(T, S, dtype=torch.bool) if allowed is None else allowed[0, 0].expand(T, S).cpu()
+        )
+
+    with watch_attention(model.eval(), note), recorded_stream(model.reader, seen.streams):
+        seen.logits = model(tokens, source=source)[0].float().cpu()
+    return seen
+
+
+@contextmanager
+def recorded_stream(stack: Stack, kept: list[Float[Tensor, "T D"]]) -> Generator[None]:
+    """While it lasts, what the blocks of a stack read and write is kept, of the first row of a batch."""
+    own = stack.through
+
+    def recording(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:
+        kept.append(x[0])
+
+        def noting(block: nn.Module, x: Tensor) -> Tensor:
+            x = run(block, x)
+            kept.append(x[0])
+            return x
+
+        return own(blocks, noting, x)
+
+    stack.through = recording
+    try:
+        yield
+    finally:
+        stack.through = own

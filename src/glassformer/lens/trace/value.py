@@ -1,0 +1,96 @@
+"""The trace as a value: what is in it, its file, and its page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.foundation.errors import DataError
+from glassformer.lens.page.bundle import framed, standalone
+from glassformer.lens.trace.container import pack, unpack
+from glassformer.lens.trace.quantise import Array, decode
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One run of a model over one input; `header` is as `schema.json` says, `buffers` name (encoding, elements)."""
+
+    header: dict[str, Any]
+    buffers: dict[str, tuple[str, Array]]
+
+    def attention(self, block: str) -> Array:
+        """The weights [layer, head, query, key] of "encoder", "decoder" or "cross". Errors: `DataError`: none there."""
+        for group in self.header["attention"]:
+            if group["block"] == block:
+                encoding, stored = self.buffers[group["buffer"]]
+                return decode(stored, encoding)
+        there = ", ".join(group["block"] for group in self.header["attention"])
+        raise DataError(f"This trace has the attention of {there}; got {block!r}. Ask for one of those.")
+
+    @property
+    def sources(self) -> list[str]:
+        """The tokens that were read."""
+        return self.header["sequences"].get("source", {"text": []})["text"]
+
+    @property
+    def output(self) -> list[str]:
+        """The tokens that were written, or that the model was made to read."""
+        target = self.header["sequences"].get("target")
+        if target is not None:
+            return target["text"][target["n_prompt"] :]
+        return [self.header["vocab"][str(step["chosen"])] for step in self.header["steps"]]
+
+    def to_bytes(self) -> bytes:
+        """The whole trace as the bytes of its file."""
+        return pack({name: each for name, each in self.header.items() if name != "buffers"}, self.buffers)
+
+    def save(self, path: Path | str) -> Path:
+        """Write the trace as a file, by convention NAME.gft, and return its path."""
+        path = Path(path)
+        path.write_bytes(self.to_bytes())
+        return path
+
+    def to_html(self) -> str:
+        """One self-contained page that shows the trace; it works from disk, and asks nothing of any network."""
+        return standalone([self.to_bytes()], {"name": self.header["model"]["name"]})
+
+    def show(self) -> Page:
+        """The page, for the last line of a notebook's cell."""
+        return Page(self.to_html())
+
+    def _repr_html_(self) -> str:
+        return framed(self.to_html())
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that a notebook shows in a frame of its own, in which nothing can reach the notebook."""
+
+    html: str
+
+    def _repr_html_(self) -> str:
+        return framed(self.html)
+
+    def save(self, path: Path | str) -> Path:
+        """Write the page as a file that any browser opens, and return its path."""
+        path = Path(path)
+        path.write_text(self.html, "utf-8")
+        return path
+
+
+def read_trace(path: Path | str) -> Trace:
+    """The trace in a file. Errors: `DataError` naming the field that is damaged."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}. Give a file that trace.save() wrote.") from None
+    return from_bytes(data)
+
+
+def from_bytes(data: bytes) -> Trace:
+    """The trace in the bytes of a file. Errors: `DataError` naming the field that is damaged."""
+    header, buffers = unpack(data)
+    return Trace(header, {name: (encoding, np.asarray(stored)) for name, (encoding, stored) in buffers.items()})

@@ -1,0 +1,186 @@
+"""`glassformer explore`: runs of every kind become a page; what cannot be is refused."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli import explore
+from glassformer.cli.main import main
+from glassformer.lens.server.run import HEADS, subject_of
+from glassformer.lens.trace.make import weights_sha256
+from glassformer.lens.trace.value import from_bytes
+from glassformer.store.checkpoint import load
+
+TINY = (
+    *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),
+    *("--training.threads", "1", "--training.device", "cpu", "--training.precision", "float32"),
+    *("--training.steps", "2", "--training.batch-tokens", "256", "--training.evaluate-every", "2"),
+    *("--training.samples", "1", "--training.warmup", "1", "--checkpoint.every", "2"),
+)
+PAIRS = ("--data.train-size", "64", "--data.dev-size", "5", "--data.test-size", "6")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("explored") / "reverse"
+    assert main(["train", "reverse", *TINY, *PAIRS, "--out", str(out)]) == 0
+    return out
+
+
+def traces_of(page: Path):
+    """What a page holds: its traces, and what it knows of the run."""
+    bundle = json.loads(re.search(r'id="bundle">(.*?)</script>', page.read_text("utf-8"))[1])
+    unpacked = [zlib.decompress(base64.b64decode(each)) for each in [bundle["run"], *bundle["traces"]]]
+    return [from_bytes(each) for each in unpacked[1:]], json.loads(unpacked[0])
+
+
+def test_a_run_becomes_one_file(trained, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("glassformer.lens.server.run.EXAMPLES", 1)
+    answer = run("explore", str(trained), "--export", "page.html")
+    assert answer.code == 0
+    assert "page.html" in answer.out
+    traces, known = traces_of(tmp_path / "page.html")
+    assert len(traces) == 1
+    assert known["name"] == "reverse"
+    assert [line["step"] for line in known["metrics"] if line["kind"] == "train"] == [1, 2]
+    for made in traces:
+        gold = made.header["sequences"]["target"]["gold"]
+        source = made.header["sequences"]["source"]["ids"][:-1]
+        assert [id for id in gold if id is not None][: len(source)] == source[::-1][: len(gold)]
+        assert made.header["model"]["step"] == 2
+    addresses = set(re.findall(r"https?://[^\s\"'<]+", (tmp_path / "page.html").read_text()))
+    assert {each.split("/")[2] for each in addresses} <= {"www.w3.org", "json-schema.org"}, "names of formats alone"
+
+
+def test_the_demo_ends_with_a_page(trained, monkeypatch):
+    from glassformer.cli.pictures import explorer
+
+    monkeypatch.setattr("glassformer.lens.server.run.EXAMPLES", 1)
+    told = explorer(trained)
+    assert f"open {trained}/explorer.html in a browser" in told
+    assert len(traces_of(trained / "explorer.html")[0]) == 1
+
+
+def test_the_heads_are_found_out_once(trained, monkeypatch):
+    class Diagnosis:
+        sentences = ("It reverses.",)
+
+        def to_json(self):
+            return [{"id": "x.0.1", "block": "cross", "layer": 0, "head": 1}]
+
+    asked = []
+    monkeypatch.setattr("glassformer.lens.server.run.diagnosed", lambda run: asked.append(run) or Diagnosis())
+    (trained / HEADS).unlink(missing_ok=True)
+    subject = subject_of(trained)
+    assert subject.sentences == ["It reverses."]
+    assert subject.trace("a b").header["heads"] == subject.heads
+    assert subject_of(trained).heads == subject.heads
+    assert len(asked) == 1
+    kept = json.loads((trained / HEADS).read_text())
+    assert kept["weights_sha256"] == weights_sha256(load(trained).model)
+    (trained / HEADS).write_text(json.dumps(kept | {"weights_sha256": "of other weights"}))
+    assert subject_of(trained).sentences == ["It reverses."]
+    assert len(asked) == 2
+
+    def full(*_):
+        raise OSError("the disk is full")
+
+    told = []
+    (trained / HEADS).unlink()
+    monkeypatch.setattr("glassformer.lens.server.run.write_text_atomically", full)
+    assert subject_of(trained, told.append).sentences == ["It reverses."]
+    assert told[-1] == "What was found out is not kept: the disk is full"
+
+
+def test_data_that_are_gone_cost_the_examples(trained, monkeypatch):
+    from glassformer.foundation.errors import DataError
+
+    def gone(*_):
+        raise DataError("dev.tsv is not there.")
+
+    told = []
+    monkeypatch.setattr("glassformer.lens.server.run.prepare_split", gone)
+    subject = subject_of(trained, told.append)
+    assert "dev.tsv is not there" in told[0]
+    assert subject.trace(*subject.examples[0]).header["attention"]
+
+
+def test_the_page_is_served(trained, run, monkeypatch):
+    class Server:
+        def run(self, sockets):
+            served.append(sockets[0].getsockname())
+            raise KeyboardInterrupt
+
+    served, opened = [], []
+    monkeypatch.setattr("glassformer.lens.server.app.make_server", lambda app: Server())
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("glassformer.lens.server.app.make_app", lambda subject, token, port: None)
+    answer = run("explore", str(trained), "--port", "0")
+    assert answer.code == 0
+    [(host, port)] = served
+    assert host == "127.0.0.1"
+    [address] = opened
+    assert re.fullmatch(rf"http://127\.0\.0\.1:{port}/#token=[\w-]{{22}}", address)
+    assert address in answer.out
+    run("explore", str(trained), "--port", "0", "--no-open")
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--port", "70000"], ["--port", "65535"]),
+        (["--port", "-1"], ["--port"]),
+        (["--export", "."], ["--export", "is a folder"]),
+        (["--export", "none/page.html"], ["none", "no folder"]),
+        (["--export", "page.html", "--no-open"], ["--export", "--no-open"]),
+        (["--export", "page.html", "--port", "1"], ["--export", "--port"]),
+    ],
+    ids=" ".join,
+)
+def test_wrong_words_are_refused(trained, refused, words, parts):
+    said = refused("explore", str(trained), *words)
+    assert all(part in said for part in parts)
+
+
+def test_a_folder_that_is_no_run(refused):
+    Path("empty").mkdir()
+    assert "not a run folder" in refused("explore", "empty")
+
+
+def test_without_the_packages(trained, refused, monkeypatch):
+    monkeypatch.setattr(explore, "find_spec", lambda name: None)
+    said = refused("explore", str(trained))
+    assert "starlette" in said
+    assert "glassformer[explore]" in said
+
+
+KINDS = {
+    "encoder": ("reverse", *PAIRS, "--data.layout", "encoder"),
+    "decoder": ("lm", "--data.text", "text.txt", "--data.window", "16"),
+    "masked": ("mlm", "--data.text", "text.txt", "--data.window", "16"),
+    "denoise": ("denoise", "--data.text", "text.txt", "--data.window", "16"),
+    "labels": ("classify", "--data.train", "train.tsv", "--data.dev", "train.tsv"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
+def test_runs_of_every_kind(kind, run):
+    Path("text.txt").write_text("the cat sat on the mat and the dog sat on the log\n" * 60)
+    Path("train.tsv").write_text("".join(f"a good day {i}\tgood\na bad day {i}\tbad\n" for i in range(30)))
+    name, *words = KINDS[kind]
+    assert run("train", name, *TINY, *words, "--out", "run").code == 0
+    answer = run("explore", "run", "--export", "page.html")
+    assert answer.code == 0, answer.err
+    traces, _ = traces_of(Path("page.html"))
+    assert traces
+    for made in traces:
+        assert made.header["attention"]
+        assert made.header.get("labels") if kind == "labels" else made.header["steps"]

@@ -1,0 +1,102 @@
+"""A browser for the tests of the page: Debian's Chromium, started once, that reaches nothing but this machine."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from glassformer.lens.page.bundle import standalone
+from lens.explored import planted
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+]
+METRICS = [{"kind": "train", "step": step, "loss": 2.0 / step, "learning_rate": 0.1} for step in range(1, 40)]
+METRICS += [{"kind": "dev", "step": 30, "exact_match": 0.9, "loss": 0.1, "n": 5}]
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The browser; a machine without one skips, by name."""
+    if find_spec("playwright") is None:
+        pytest.skip("the package playwright is not installed (pip install 'glassformer[dev]')")
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no {CHROMIUM} (apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Watched:
+    """A page of the browser, and all that it asked for or complained of."""
+
+    def __init__(self, browser, **settings):
+        self.context = browser.new_context(viewport={"width": 1280, "height": 860}, accept_downloads=True, **settings)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(8000)
+        self.asked, self.complaints = [], []
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def open(self, address):
+        """The page, once its first screen is drawn."""
+        self.page.goto(address)
+        self.page.wait_for_selector("body[data-ready]")
+        return self.page
+
+    def go(self, place):
+        """Another screen, by its address."""
+        self.page.evaluate("place => { location.hash = place; }", place)
+        self.settle()
+        return self.page
+
+    def settle(self):
+        """Two frames later: what was asked for is drawn."""
+        self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+@pytest.fixture
+def watched(chromium):
+    """A fresh page, with no memory of another test."""
+    made = []
+
+    def make(**settings):
+        made.append(Watched(chromium, **settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.context.close()
+
+
+@pytest.fixture(scope="session")
+def shown(tmp_path_factory):
+    """A planted trace as one file, its address, and its weights."""
+    made, weights = planted(encoding="sqrt255")
+    path = tmp_path_factory.mktemp("page") / "planted.html"
+    run = {"name": "planted run", "metrics": METRICS, "sentences": ["cross 1.2 is a reversal head."]}
+    path.write_text(standalone([made.to_bytes()], run), "utf-8")
+    return path.as_uri(), made, weights
+
+
+@pytest.fixture
+def opened(watched, shown):
+    """The planted trace, open."""
+    view = watched()
+    view.open(shown[0])
+    return view

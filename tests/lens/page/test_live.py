@@ -1,0 +1,99 @@
+"""The served page in a browser, with a model behind it: what it shows is what Python says."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from glassformer import answer, trace
+from glassformer.data.dataset import Tokenizers
+from glassformer.decode.sampling import Sampling
+from glassformer.lens.server.app import listen, make_app, make_server, new_token
+from glassformer.lens.server.subject import Subject
+from lens.explored import LETTERS, SCREENS, silenced, small
+
+BOTH = Tokenizers(LETTERS, LETTERS)
+
+
+@pytest.fixture(scope="module")
+def subject():
+    model = small(n_layers=1)
+    sources = [LETTERS.encode(text) for text in ("ab", "ba", "cd")]
+    rights = [each.ids for each in answer(model, sources, max_new_tokens=4)]
+
+    def score():
+        found = answer(model, sources, max_new_tokens=4)
+        return "exact_match", sum(each.ids == right for each, right in zip(found, rights, strict=True)) / 3, 3
+
+    return Subject("toy", model, BOTH, examples=[("abc", None)], silence=silenced, score=score)
+
+
+@pytest.fixture(scope="module")
+def served(subject):
+    """The address of a server of its own, with its token."""
+    with listen(0) as listener:
+        port, token = listener.getsockname()[1], new_token()
+        server = make_server(make_app(subject, token, port))
+        thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
+        thread.start()
+        yield f"http://127.0.0.1:{port}/#token={token}"
+        server.should_exit = True
+        thread.join()
+
+
+def test_every_screen_asks_this_server_alone(watched, served):
+    view = watched()
+    page = view.open(served)
+    assert "token" not in page.url, "the token does not stay in the address"
+    for screen in SCREENS:
+        view.go(screen)
+        page.locator("main .card").first.wait_for()
+    origin = served.partition("/#")[0]
+    assert all(url.startswith((origin, "data:", "blob:")) for url in view.asked)
+    assert not view.complaints
+    page.reload()
+    page.wait_for_selector("body[data-ready=yes]")
+
+
+def test_without_the_token_nothing_is_shown(watched, served):
+    page = watched().open(served.partition("#")[0])
+    assert page.get_attribute("body", "data-ready") == "failed"
+    assert "token" in page.text_content("main")
+
+
+def test_a_text_is_answered_as_in_python(watched, served, subject):
+    view = watched()
+    page = view.open(served)
+    view.go("generate")
+    page.fill("#prompt", "dcab")
+    page.fill("#ask-temperature", "1.5")
+    page.fill("#ask-seed", "7")
+    page.fill("#ask-max_new_tokens", "6")
+    page.locator("button[type=submit]").click()
+    page.wait_for_selector("#bar option[value='1']", state="attached")
+    expected = trace(subject.model, BOTH, "dcab", sampling=Sampling(temperature=1.5, seed=7), max_new_tokens=6)
+    page.wait_for_function("n => document.querySelectorAll('.steps .chip').length === n", arg=len(expected.output))
+    assert page.locator(".steps .chip").all_text_contents() == expected.output
+    page.fill("#ask-temperature", "-1")
+    page.locator("form").evaluate("form => { form.noValidate = true; form.requestSubmit(); }")
+    page.wait_for_function("() => document.querySelector('.told').textContent.includes('temperature')")
+
+
+def test_heads_taken_out_as_in_python(watched, served, subject):
+    view = watched()
+    page = view.open(served)
+    view.go("ablations")
+    for head in range(4):
+        page.check(f"[data-head='cross 0 {head}']")
+    page.locator("#ablate").click()
+    page.locator("#after").wait_for()
+    with silenced(subject.model, [("cross", 0, head) for head in range(4)]):
+        _, after, _ = subject.score()
+        written = replace(subject).trace("abc").output
+    assert page.text_content("#before") == "100 %"
+    assert float(page.text_content("#after").removesuffix(" %")) == pytest.approx(100 * after, abs=0.1)
+    rows = page.locator(".outcome .strip")
+    assert rows.nth(2).locator(".chip").all_text_contents() == written
+    assert rows.nth(1).locator(".chip").all_text_contents() == subject.trace("abc").output

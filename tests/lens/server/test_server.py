@@ -1,0 +1,270 @@
+"""The server answers its own page, and nobody else; what the model is asked is checked field by field."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from glassformer.data.dataset import Tokenizers
+from glassformer.foundation.errors import ConfigError
+from glassformer.lens.page.bundle import import_map, resources, served
+from glassformer.lens.server.app import listen, make_app, new_token
+from glassformer.lens.server.guard import MOST_BODY
+from glassformer.lens.server.subject import Subject
+from glassformer.lens.trace.value import from_bytes
+from glassformer.parts import attentions
+from lens.explored import LETTERS, silenced, small
+
+PORT, TOKEN = 8642, "the-token"
+SHORT = b'{"text": "ab", "decode": {"max_new_tokens": 1}}'
+HEADS = [{"id": "x.0.1", "block": "cross", "layer": 0, "head": 1, "role": {"label": "reversal", "strength": "strong"}}]
+
+
+class Answer:
+    """What came back."""
+
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+def ask(app, method, path, body=b"", *, token=TOKEN, host=f"127.0.0.1:{PORT}", **headers):
+    """One request, given to the application itself."""
+    path, _, query = path.partition("?")
+    names = {"host": host, "x-glassformer-token": token} | ({"content-type": "application/json"} if body else {})
+    names |= {name.replace("_", "-"): value for name, value in headers.items()}
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "scheme": "http",
+        "server": ("127.0.0.1", PORT),
+        "headers": [(n.encode(), v.encode("latin-1")) for n, v in names.items() if v is not None],
+        "root_path": "",
+    }
+    sent = []
+    given = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive():
+        return given.pop(0) if given else {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    with ThreadPoolExecutor(1) as thread:  # this one may have a loop already, that of a browser
+        thread.submit(asyncio.run, app(scope, receive, send)).result()
+    started = next(each for each in sent if each["type"] == "http.response.start")
+    content = b"".join(each.get("body", b"") for each in sent if each["type"] == "http.response.body")
+    return Answer(started["status"], {n.decode(): v.decode() for n, v in started["headers"]}, content)
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    """One for all tests, which change nothing that another looks at."""
+    tmp_path = tmp_path_factory.mktemp("run")
+    lines = [{"kind": "train", "step": 1, "loss": 2.0}, {"kind": "train", "step": 2, "loss": 1.0}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines) + '{"kind": "tr')
+    model = small(n_layers=1)
+    whole = attentions(model)["decoder.blocks.0.cross_attention"].attend
+
+    def score():
+        taken = attentions(model)["decoder.blocks.0.cross_attention"].attend is not whole
+        return "exact_match", 0.2 if taken else 1.0, 5
+
+    subject = Subject(
+        "toy",
+        model,
+        Tokenizers(LETTERS, LETTERS),
+        examples=[("abc", "cba"), ("ab", None)],
+        heads=HEADS,
+        sentences=["Found."],
+        metrics=tmp_path / "metrics.jsonl",
+        silence=silenced,
+        score=score,
+    )
+    return make_app(subject, TOKEN, PORT)
+
+
+def test_the_page_needs_no_token_and_holds_no_data(app):
+    answer = ask(app, "GET", "/", token=None)
+    assert answer.status == 200
+    assert answer.body.decode() == served()
+    assert "toy" not in served()
+
+
+@pytest.mark.parametrize("path", ["/api/run", "/api/metrics", "/api/traces", "/api/trace/0"])
+@pytest.mark.parametrize("token", [None, "", "another", TOKEN + "x", "ü"])
+def test_data_need_the_token(app, path, token):
+    answer = ask(app, "GET", path, token=token)
+    assert answer.status == 403
+    assert "token" in answer.json["error"]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8642", "127.0.0.1", "127.0.0.1:1", "", "0.0.0.0:8642"])
+@pytest.mark.parametrize("path", ["/", "/static/main.js", "/api/run"])
+def test_another_host_is_refused(app, host, path):
+    assert ask(app, "GET", path, host=host).status == 400
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_its_own_names_are_taken(app, host):
+    assert ask(app, "GET", "/api/run", host=f"{host}:{PORT}").status == 200
+
+
+def test_a_request_from_another_page_is_refused(app):
+    body = SHORT
+    assert ask(app, "POST", "/api/trace", body, origin="https://evil.example").status == 403
+    assert ask(app, "POST", "/api/trace", body, origin="null").status == 403
+    assert ask(app, "POST", "/api/trace", body, origin=f"http://127.0.0.1:{PORT}").status == 200
+
+
+def test_only_json_is_read(app):
+    answer = ask(app, "POST", "/api/trace", SHORT, content_type="text/plain")
+    assert answer.status == 415
+    assert ask(app, "POST", "/api/trace", b'{"text": "' + b"a" * MOST_BODY + b'"}').status == 413
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../bundle.py",
+        "/static/..%2fbundle.py",
+        "/static//etc/passwd",
+        "/static/bundle.py",
+        "/static/index.html",
+        "/etc/passwd",
+        "/api/trace/../run",
+        "/api/trace/999",
+        "/static/",
+        "/favicon.ico",
+    ],
+)
+def test_nothing_but_the_page_is_given(app, path):
+    assert ask(app, "GET", path).status == 404
+
+
+@pytest.mark.parametrize("path", ["/", "/static/main.js", "/api/run", "/nothing"])
+def test_every_answer_carries_the_policy(app, path):
+    headers = ask(app, "GET", path).headers
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert not any(name.startswith("access-control") for name in headers)
+
+
+def test_modules_are_named_by_the_map(app):
+    mapped = json.loads(import_map())["imports"]
+    assert {name.removeprefix("lens/") for name in mapped} == {name for name in resources() if name.endswith(".js")}
+    for path in mapped.values():
+        answer = ask(app, "GET", path, token=None)
+        assert answer.status == 200
+        assert answer.headers["content-type"].startswith("text/javascript")
+
+
+def test_what_is_known_of_the_run(app):
+    run = ask(app, "GET", "/api/run").json
+    assert (run["name"], run["sentences"], run["examples"]) == ("toy", ["Found."], ["abc", "ab"])
+    assert [line["step"] for line in run["metrics"]] == [1, 2], "half a line is still being written"
+    assert ask(app, "GET", "/api/metrics?since=1").json["next"] == 2
+    assert ask(app, "GET", "/api/metrics?since=-1").status == 400
+
+
+def test_traces_of_the_examples(app):
+    assert [each["title"] for each in ask(app, "GET", "/api/traces").json["traces"]][:2] == ["abc", "ab"]
+    made = from_bytes(ask(app, "GET", "/api/trace/0").body)
+    assert made.header["heads"] == HEADS
+    assert made.header["steps"][0]["gold"] == LETTERS.encode("c")[0]
+
+
+def test_a_text_is_answered(app):
+    asked = {"text": "dcba", "decode": {"temperature": 1, "seed": 3, "top_k": 4, "max_new_tokens": 5}}
+    name = ask(app, "POST", "/api/trace", json.dumps(asked).encode()).json["id"]
+    made = from_bytes(ask(app, "GET", f"/api/trace/{name}").body)
+    assert made.sources == [*"dcba", "<eos>"]
+    assert made.header["run"]["decoding"]["seed"] == 3
+    assert len(made.header["steps"]) <= 5
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ("{", "JSON object"),
+        ("[1]", "JSON object"),
+        ("[" * 50_000, "JSON object"),
+        ({"txt": "ab"}, "text"),
+        ({"text": 3}, "text"),
+        ({"text": "ab", "gold": 3}, "gold"),
+        ({"text": "ab", "decode": [1]}, "decode"),
+        ({"text": "ab", "decode": {"beams": 3}}, "decode.beams"),
+        ({"text": "ab", "decode": {"temperature": "hot"}}, "temperature"),
+        ({"text": "ab", "decode": {"temperature": -1}}, "temperature"),
+        ({"text": "ab", "decode": {"top_k": 5}}, "top_k"),
+        ({"text": "ab", "decode": {"max_new_tokens": 257}}, "max_new_tokens"),
+        ({"text": "a" * 5000}, "4096"),
+        ({"text": "\ud800"}, "surrogate"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_wrong_request_is_told_why(app, body, word):
+    data = (body if isinstance(body, str) else json.dumps(body)).encode()
+    answer = ask(app, "POST", "/api/trace", data)
+    assert answer.status == 400
+    assert word in answer.json["error"]
+
+
+def test_old_answers_make_room(app, monkeypatch):
+    monkeypatch.setattr("glassformer.lens.server.api.MOST_TRACES", 4)
+    for _ in range(4):
+        ask(app, "POST", "/api/trace", json.dumps({"text": "a", "decode": {"max_new_tokens": 1}}).encode())
+    known = [each["id"] for each in ask(app, "GET", "/api/traces").json["traces"]]
+    assert known[:2] == ["0", "1"], "the run's own stay"
+    assert len(known) == 4
+
+
+def test_heads_are_taken_out(app):
+    asked = {"trace": "0", "heads": [{"block": "cross", "layer": 0, "head": head} for head in range(4)]}
+    told = ask(app, "POST", "/api/ablate", json.dumps(asked).encode()).json
+    assert told["metrics"] == {"name": "exact_match", "before": 1.0, "after": 0.2, "n": 5}
+    assert told["before"] == from_bytes(ask(app, "GET", "/api/trace/0").body).output
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"trace": "0", "heads": []},
+        {"heads": [{}]},
+        {"trace": "0", "heads": [{"block": "cross"}]},
+        {"trace": "999", "heads": [{"block": "cross", "layer": 0, "head": 0}]},
+    ],
+    ids=str,
+)
+def test_wrong_heads_are_refused(app, body):
+    assert ask(app, "POST", "/api/ablate", json.dumps(body).encode()).status == 400
+
+
+def test_it_listens_on_loopback_alone():
+    with listen(0) as listener:
+        host, port = listener.getsockname()
+        assert host == "127.0.0.1"
+        listener.listen()
+        with pytest.raises(ConfigError, match=f"Port {port}"):
+            listen(port)
+
+
+def test_each_launch_has_its_own_token():
+    tokens = {new_token() for _ in range(20)}
+    assert len(tokens) == 20
+    assert all(len(each) >= 22 for each in tokens)

@@ -1,0 +1,194 @@
+"""A trace says what the model did: its logits, its tokens, its attention; and changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer import answer, observe, trace
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
+from glassformer.data.words import Labels
+from glassformer.decode.sampling import Sampling
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.lens.blocks import place
+from glassformer.lens.trace.reading import Layout, read
+from glassformer.lens.trace.sight import look
+from glassformer.model.config import ModelConfig, StackConfig
+from glassformer.model.outputs import Classify, Regress
+from glassformer.model.transformer import Transformer
+from lens.explored import LETTERS, small
+from specimens import SHAPES, close
+
+TEXT = "abcd"
+
+
+def inputs(made, model):
+    """What the model read, from the header."""
+    sequences = made.header["sequences"]
+    if model.decoder is None:
+        return torch.tensor([sequences["source"]["ids"]]), None
+    source = torch.tensor([sequences["source"]["ids"]]) if "source" in sequences else None
+    return torch.tensor([sequences["target"]["ids"][:-1]]), source
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_attention_is_what_observe_sees(shape):
+    model = small(shape)
+    made = trace(model, LETTERS, TEXT, "ab", encoding="f32")
+    tokens, source = inputs(made, model)
+    with torch.no_grad(), observe(model) as seen:
+        model(tokens, source=source)
+    assert {place(name)[0] for name in seen} == {group["block"] for group in made.header["attention"]}
+    for name, weights in seen.items():
+        block, layer = place(name)
+        assert torch.equal(torch.tensor(made.attention(block)[layer]), weights[0])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_sum_to_one(shape):
+    made = trace(small(shape), LETTERS, TEXT, "ab")
+    for group in made.header["attention"]:
+        weights = made.attention(group["block"])
+        assert weights.shape == (group["layers"], group["heads"], group["q_len"], group["k_len"])
+        assert abs(weights.sum(-1) - 1).max() < 0.02
+
+
+@pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
+def test_the_replay_has_the_logits_of_the_fast_path(shape):
+    """Each token was chosen through the cache; one pass over all of them comes to the same scores."""
+    model = small(shape).double()
+    reading = read(model, LETTERS.encode(TEXT), None, None, max_new_tokens=7)
+    source = None if reading.source is None else torch.tensor([reading.source])
+    seen = look(model, torch.tensor([reading.tokens]), source)
+    assert len(reading.fast) > 0
+    whole = model(torch.tensor([reading.tokens]), source=source)[0]
+    close(seen.logits, whole.float(), tolerance=0)
+    for step, logits in enumerate(reading.fast):
+        close(seen.logits[reading.n_prompt - 1 + step], logits, tolerance=1e-6)
+
+
+def test_looking_changes_nothing():
+    model = small()
+    tokens, source = torch.tensor([[BOS, 7, 8]]), torch.tensor([[6, 9, EOS]])
+    before, seams = model(tokens, source=source), [m.attend for m in model.modules() if hasattr(m, "attend")]
+    through = model.reader.through
+    seen = look(model, tokens, source)
+    assert torch.equal(seen.logits, before[0])
+    assert torch.equal(model(tokens, source=source), before)
+    assert [m.attend for m in model.modules() if hasattr(m, "attend")] == seams
+    assert model.reader.through is through
+
+
+def test_steps_are_those_of_the_answer():
+    model = small()
+    made = trace(model, LETTERS, TEXT, gold="ba", max_new_tokens=8)
+    [given] = answer(model, [LETTERS.encode(TEXT)], max_new_tokens=8)
+    chosen = [step["chosen"] for step in made.header["steps"]]
+    assert chosen == [*given.ids, *([EOS] if given.complete else [])]
+    assert made.header["sequences"]["target"]["ids"] == [BOS, *chosen]
+    logits = model(torch.tensor([[BOS, *chosen[:-1]]]), source=torch.tensor([[*LETTERS.encode(TEXT), EOS]]))[0]
+    p = logits.detach().double().softmax(-1)
+    for t, step in enumerate(made.header["steps"]):
+        assert step["p"] == pytest.approx(float(p[t, step["chosen"]]), rel=1e-4)
+        assert step["rank"] == 0
+        assert step["entropy"] == pytest.approx(float(-(p[t] * p[t].log()).sum()), rel=1e-4)
+        assert step["top"][0][0] == step["chosen"]
+        assert [row[1] for row in step["top"]] == sorted((row[1] for row in step["top"]), reverse=True)
+        assert sum(row[1] for row in step["top"]) + step["rest"] == pytest.approx(1, abs=1e-4)
+    gold = [*LETTERS.encode("ba"), EOS]
+    for step, right in zip(made.header["steps"], gold, strict=False):
+        assert step["gold"] == right
+        assert step["loss"] == pytest.approx(-float(p[step["pos"], right].log()), rel=1e-4)
+    assert [step["gold"] for step in made.header["steps"][len(gold) :]] == [None] * (len(chosen) - len(gold))
+
+
+def test_a_target_is_read_and_not_written():
+    made = trace(small(), LETTERS, TEXT, "dc")
+    assert made.header["run"]["mode"] == "forced"
+    assert made.header["sequences"]["target"]["ids"] == [BOS, *LETTERS.encode("dc"), EOS]
+    assert [step["gold"] for step in made.header["steps"]] == [*LETTERS.encode("dc"), EOS]
+
+
+def test_a_drawn_answer_hangs_on_its_seed():
+    model, drawn = small(), Sampling(temperature=2.0, seed=5)
+    one, two = (trace(model, LETTERS, TEXT, sampling=drawn, max_new_tokens=6).output for _ in range(2))
+    assert one == two
+    assert one != trace(model, LETTERS, TEXT, sampling=Sampling(temperature=2.0, seed=6), max_new_tokens=6).output
+
+
+def test_an_encoder_fills_its_blanks():
+    made = trace(small("encoder"), LETTERS, TEXT, gold="ab")
+    ids = LETTERS.encode(TEXT)
+    assert made.header["sequences"]["source"]["ids"] == [*ids, SEP, BLANK, BLANK]
+    assert [step["pos"] for step in made.header["steps"]] == [len(ids) + 1, len(ids) + 2]
+    assert made.header["run"]["mode"] == "fill"
+    masked = trace(small("encoder"), LETTERS, TEXT, layout=Layout(masked=True))
+    assert masked.header["sequences"]["source"]["ids"] == ids
+    assert len(masked.header["steps"]) == len(ids)
+
+
+def test_a_decoder_goes_on_from_its_prompt():
+    made = trace(small("decoder"), LETTERS, TEXT, max_new_tokens=3)
+    target = made.header["sequences"]["target"]
+    assert target["ids"][: target["n_prompt"]] == [BOS, *LETTERS.encode(TEXT)]
+    assert len(target["ids"]) <= target["n_prompt"] + 3
+    assert made.header["steps"][0]["chosen"] == LETTERS.encode(TEXT)[0], "what stands in the prompt is no choice"
+    bare = trace(small("decoder"), LETTERS, TEXT, layout=Layout(begins=False), max_new_tokens=1)
+    assert bare.header["sequences"]["target"]["ids"][0] == LETTERS.encode("a")[0]
+
+
+def test_masks_are_named_by_their_rule():
+    def named(**settings):
+        return {
+            group["block"]: group["mask"] for group in trace(small(**settings), LETTERS, TEXT, "a").header["attention"]
+        }
+
+    assert named() == {"encoder": "none", "decoder": "causal", "cross": "none"}
+    made = trace(small("decoder", window=2), LETTERS, TEXT, "a")
+    assert made.header["attention"][0]["mask"] == "explicit"
+    allowed = made.buffers["m.decoder"][1]
+    assert allowed.sum(-1).max() == 2
+    assert ((made.attention("decoder") > 0).any((0, 1)) <= allowed.astype(bool)).all()
+
+
+def test_logit_lens_ends_in_the_logits():
+    model = small()
+    made = trace(model, LETTERS, TEXT, max_new_tokens=4)
+    lens = made.header["lens"]
+    assert lens["names"] == ["input", "block 0", "block 1"]
+    for step in made.header["steps"]:
+        assert lens["p"][-1][step["pos"]] == pytest.approx(step["p"], rel=1e-4)
+        assert lens["top"][-1][step["pos"]][0][0] == step["top"][0][0]
+
+
+def test_a_classifier_gives_labels():
+    stack = StackConfig(d_model=16, n_heads=2, n_layers=1, d_ff=16)
+    model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Classify(3)))
+    made = trace(model, Tokenizers(LETTERS, Labels(["bad", "fine", "good"])), TEXT)
+    assert sum(p for _, p in made.header["labels"]) == pytest.approx(1)
+    assert {name for name, _ in made.header["labels"]} == {"bad", "fine", "good"}
+    assert made.header["steps"] == []
+
+
+def test_parameters_are_counted_once():
+    model = small()
+    rows = trace(model, LETTERS, TEXT, "a").header["params"]
+    assert sum(row["count"] for row in rows) == sum(p.numel() for p in model.parameters())
+    assert any(row["tied_to"] for row in rows)
+
+
+def test_what_cannot_be_traced_is_refused():
+    stack = StackConfig(d_model=16, n_heads=2, n_layers=1, d_ff=16)
+    with pytest.raises(ConfigError, match="head 'regress'"):
+        trace(Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Regress(1))), LETTERS, TEXT)
+    with pytest.raises(DataError, match="at most 4096"):
+        trace(small(), LETTERS, "a" * 5000)
+    with pytest.raises(DataError, match="at most 4 tokens"):
+        trace(small("decoder", max_len=4), LETTERS, TEXT + "e")
+    with pytest.raises(DataError, match=r"67,108,864 at most; a text of 3000 tokens has 72,\d+"):
+        trace(small("decoder"), LETTERS, "a" * 2999, "a")
+    with pytest.raises(ConfigError, match="encoding"):
+        trace(small(), LETTERS, TEXT, "a", encoding="u8")
+    with pytest.raises(DataError, match="encoder, decoder, cross"):
+        trace(small(), LETTERS, TEXT, "a").attention("memory")
