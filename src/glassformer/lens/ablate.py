@@ -63,8 +63,8 @@ def by_attention(model: nn.Module, heads: Iterable[Head]) -> dict[Attention, tup
         attention = there.get((block, layer))
         if attention is None or not 0 <= number < n_heads(attention):
             raise ConfigError(
-                f"A head is named by its block, its layer and its number, from 0; got {(block, layer, number)!r}, which "
-                f"this model does not have. It has {known(there)}."
+                f"A head is named by its block, its layer and its number, from 0; got {(block, layer, number)!r}, "
+                f"which this model does not have. It has {known(there)}."
             )
         found.setdefault(attention, ((block, layer), []))[1].append(number)
     return found

@@ -72,8 +72,8 @@ def answers(model: Transformer, found: Map) -> bool:
 def written_share(model: Transformer, found: Map, view: View) -> Float[Tensor, " H"] | None:
     """Share of queries at which the key of the largest weight is the token that this head raises most.
 
-    What the head gives is mapped to logits directly, through the gain of the last norm (after Olsson et al. 2022, direct
-    logit attribution; which token is largest does not hang on the norm's divisor).
+    What the head gives is mapped to logits directly, through the gain of the last norm (direct logit attribution,
+    after Olsson et al. 2022; which token is largest does not hang on the norm's divisor).
     """
     if not answers(model, found) or not isinstance(model.head, Head):
         return None

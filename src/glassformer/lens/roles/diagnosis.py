@@ -81,9 +81,7 @@ class Diagnosis:
         return sentences(self)
 
 
-def diagnose(
-    model: Transformer, probe: Probe, *, effects: bool = True, rules: Thresholds = THRESHOLDS
-) -> Diagnosis:
+def diagnose(model: Transformer, probe: Probe, *, effects: bool = True, rules: Thresholds = THRESHOLDS) -> Diagnosis:
     """Score every role for every head, label heads, and see what the model loses without each and each role.
 
     `effects=False` leaves out all that silences heads. The model is in evaluation mode afterwards, and else as before.
@@ -129,7 +127,9 @@ def grouped(own: Read, found: Sequence[Found]) -> list[Group]:
     groups: list[Group] = []
     for (block, role), members in by_role.items():
         heads = tuple(each.head for each in members)
-        shifted = next(name for name in ROLES if ROLES[name].family == role and ROLES[name].shift == members[0].label.shift)
+        shifted = next(
+            name for name in ROLES if ROLES[name].family == role and ROLES[name].shift == members[0].label.shift
+        )
         groups.append(Group(block, role, heads, group_share(own.maps, own.views[block], shifted, heads), None, None))
     return groups
 
@@ -139,24 +139,21 @@ def with_effects(
 ) -> tuple[list[Found], list[Group]]:
     """The same heads and groups, with what is lost without them."""
     scored = Scored(model, probe.scored, probe.objective)
-    means = mean_outputs(
-        ((each.block, each.layer), each.output, own.views[each.block].counted) for each in own.maps
-    )
+    means = mean_outputs(((each.block, each.layer), each.output, own.views[each.block].counted) for each in own.maps)
     base = scored.outcomes()
     drawn = resampled(len(base.exact))
     importance = gradient_importance(model, probe.scored, probe.objective)
 
     def effects(heads: Sequence[Head]) -> tuple[Effect, Effect]:
-        return tuple(effect_of(scored, base, heads, kind, probe.metric, means, drawn) for kind in ("zero", "mean"))
+        zero, mean = (effect_of(scored, base, heads, kind, probe.metric, means, drawn) for kind in ("zero", "mean"))
+        return zero, mean
 
     told: list[Found] = []
     for each in found:
         zero, mean = effects([each.head])
         words = verdict(each.label.has_role, zero, rules)
         told.append(
-            Found(
-                each.head, each.measured, each.label, each.copying, zero, mean, words, importance.get(each.head)
-            )
+            Found(each.head, each.measured, each.label, each.copying, zero, mean, words, importance.get(each.head))
         )
     of = {each.head: each for each in told}
     together = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from glassformer.lens.roles.roles import ROLES
@@ -19,7 +19,7 @@ class Figures(NamedTuple):
     chance: float
     corrected: float
     n_queries: int
-    by_length: Mapping[int, float] = {}  # noqa: RUF012  (never changed)
+    by_length: Mapping[int, float] = {}
     """Corrected, of each length of the source."""
     control: float | None = None
     """Corrected, on the sequences in which tokens come again."""
@@ -73,7 +73,7 @@ def label(scores: Mapping[str, Figures], sink: float, entropy: float, rules: Thr
             return Label("sink", "sink", found.corrected, runner_up, 0, found.n_queries)
         clear = found.argmax >= rules.strong_argmax and found.spread <= rules.spread
         strong = found.corrected >= rules.strong and clear
-        return Label(**{**told.__dict__, "strength": "strong"}) if strong else told
+        return replace(told, strength="strong") if strong else told
     what = "sink" if sink > rules.sink else "diffuse" if entropy > rules.diffuse else "mixed"
     return Label(what, what, found.corrected, runner_up, 0, found.n_queries)
 

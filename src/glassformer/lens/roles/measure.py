@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from glassformer.data.batch import Batch
+from glassformer.data.vocabulary import EOS
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.lens.ablate import Head
 from glassformer.lens.roles.label import Figures
@@ -14,7 +15,6 @@ from glassformer.lens.roles.metrics import Score, confidence, distance, entropy,
 from glassformer.lens.roles.record import Map, maps
 from glassformer.lens.roles.roles import ROLES, sink, tallies
 from glassformer.lens.roles.view import View, views
-from glassformer.data.vocabulary import EOS
 from glassformer.model.transformer import Transformer
 from glassformer.train.objective import Objective
 

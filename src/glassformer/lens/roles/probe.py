@@ -43,6 +43,15 @@ class Probe:
         """In which roles are scored."""
         return len(self.own.tokens)
 
+    @property
+    def told(self) -> str:
+        """How many sequences of how many tokens, special ones counted, and where they come from."""
+        read = (self.own.tokens, self.own.keep) if self.own.source is None else (self.own.source, self.own.source_keep)
+        tokens = torch.full((self.n_sequences,), read[0].shape[1]) if read[1] is None else read[1].sum(1)
+        first, last = int(tokens.min()), int(tokens.max())
+        long = f"{first}" if first == last else f"{first} to {last}"
+        return f"{self.n_sequences} sequences of {long} tokens ({self.name})"
+
 
 def pairs_probe(
     name: str,

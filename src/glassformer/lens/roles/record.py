@@ -14,7 +14,6 @@ from glassformer.parts import Attended, Attention, watch_attention
 from glassformer.train.objective import Targets
 
 
-
 class Map(NamedTuple):
     """One attention of a model."""
 
@@ -54,12 +53,12 @@ def hidden(
     model: Transformer, batch: Batch, asked: Targets, memory: Float[Tensor, "N S D"] | None = None
 ) -> Float[Tensor, "N T D"]:
     """The vectors before the head; `memory`: what an encoder has made of the source already."""
-    source = {"source": batch.source} if memory is None else {"memory": memory}
     return model.hidden(
         asked.inputs,
         keep=asked.inputs_keep,
+        source=batch.source if memory is None else None,
         source_keep=batch.source_keep,
+        memory=memory,
         documents=asked.documents,
         prefix=asked.prefix,
-        **source,
     )

@@ -31,6 +31,11 @@ class Role:
     """Keys to the right of the role's own."""
 
     @property
+    def title(self) -> str:
+        """As a head of it is called."""
+        return TITLES.get(self.family, self.family)
+
+    @property
     def family(self) -> str:
         """The name without its shift."""
         return self.name.split(" ")[0] if self.shift else self.name
@@ -119,6 +124,10 @@ def lookup(view: View) -> Bool[Tensor, "N T S"] | None:
     return found & (view.step != ABSENT)[:, :, None]
 
 
+TITLES = {
+    **{name: f"{name}-token" for name in ("previous", "current", "next", "duplicate")},
+    "eos": "end-of-sequence",
+}
 OFFSETS = {-1: "previous", 0: "current", 1: "next"}
 SHIFTS = (0, -1, 1)
 EVERY: tuple[Role, ...] = (

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from glassformer.data.config import EQUAL_LENGTHS, LABEL, TEXT
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.vocabulary import SPECIALS
+from glassformer.data.vocabulary import BOS, SPECIALS
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.lens.roles.diagnosis import Diagnosis, diagnose
 from glassformer.lens.roles.probe import Probe, induction_probe, pairs_probe
@@ -20,8 +20,8 @@ from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.folders import checkpoints
 from glassformer.train.build import as_recipe, objective_of
 from glassformer.train.objective import next_token
-from glassformer.train.prepare import prepare_split
 from glassformer.train.pairs_data import PairsSplit
+from glassformer.train.prepare import prepare_split
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.text_data import TextSplit
 from glassformer.train.use import load_run
@@ -39,6 +39,21 @@ class At(NamedTuple):
     diagnosis: Diagnosis
 
 
+class Opened(NamedTuple):
+    """A run, ready to be diagnosed."""
+
+    loaded: Loaded
+    """Its best checkpoint."""
+    probe: Probe
+
+
+def open_run(folder: Path | str, *, sequences: int = SEQUENCES, scored: int = SCORED) -> Opened:
+    """The model of a run and a probe of its own task. Errors: as `diagnose_run`."""
+    recipe = load_recipe(Path(folder) / "recipe.toml")
+    loaded = load_run(Path(folder), recipe)
+    return Opened(loaded, run_probe(recipe, loaded.model, loaded.tokenizers, sequences, scored))
+
+
 def diagnose_run(
     folder: Path | str, *, sequences: int = SEQUENCES, scored: int = SCORED, effects: bool = True
 ) -> Diagnosis:
@@ -48,9 +63,8 @@ def diagnose_run(
     such in which some do; files with their dev pairs; a decoder of running text with random tokens that come again.
     Errors: those of loading a run, and `ConfigError` for a model that reads no tokens.
     """
-    recipe = load_recipe(Path(folder) / "recipe.toml")
-    loaded = load_run(Path(folder), recipe)
-    return diagnose(loaded.model, run_probe(recipe, loaded.model, loaded.tokenizers, sequences, scored), effects=effects)
+    loaded, probe = open_run(folder, sequences=sequences, scored=scored)
+    return diagnose(loaded.model, probe, effects=effects)
 
 
 def over_checkpoints(folder: Path | str, *, sequences: int = SEQUENCES) -> Iterator[At]:
@@ -90,7 +104,9 @@ def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, seque
     ids = range(len(SPECIALS), tokenizers.target.vocab_size)
     metric = "accuracy" if data.layout == LABEL else "exact_match" if task in EQUAL_LENGTHS else "token_accuracy"
     if task in EQUAL_LENGTHS:
-        asked = prepare_split(replace(recipe, data=replace(data, test_size=min(scored, data.test_size))), tokenizers, "test")
+        asked = prepare_split(
+            replace(recipe, data=replace(data, test_size=min(scored, data.test_size))), tokenizers, "test"
+        )
         assert isinstance(asked, PairsSplit)
         own = held_out(data, tokenizers, sequences, seed, repeats=False)
         control = held_out(data, tokenizers, sequences, seed, repeats=True)
@@ -102,9 +118,7 @@ def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, seque
         assert isinstance(split, PairsSplit)
         answered = real_pairs(split.encoded, scored)
         own, control, name = real_pairs(split.encoded, sequences, model), [], f"{task}/dev"
-    return pairs_probe(
-        name, own, control, answered, collate, objective_of(model, recipe), ids, metric=metric
-    )
+    return pairs_probe(name, own, control, answered, collate, objective_of(model, recipe), ids, metric=metric)
 
 
 def text_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, sequences: int, scored: int) -> Probe:
@@ -118,6 +132,5 @@ def text_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, seque
         return Probe(f"{split.name}/dev", asked[0], None, asked, objective, "token_accuracy", ids)
     most = min(LONGEST_HALF, (recipe.data.window - 1) // 2, len(ids))
     lengths = sorted({max(2, most * part // 3) for part in (1, 2, 3)})
-    begin = {} if recipe.data.documents else {"begin": None}
-    made = induction_probe(ids, lengths, sequences, **begin)
+    made = induction_probe(ids, lengths, sequences, begin=BOS if recipe.data.documents else None)
     return replace(made, scored=asked, objective=next_token if recipe.data.objective == "next_token" else objective)

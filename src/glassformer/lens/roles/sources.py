@@ -26,6 +26,8 @@ MOST_WEIGHTS = 100_000_000
 """Attention weights that are kept at a time, 4 bytes each."""
 BATCH = 32
 """Windows read together."""
+MOST_TOKENS = 8192
+"""Of running text, that a model is asked with each head and without."""
 
 
 def collated(layout: str) -> Callable[[Pairs], Batch]:
@@ -89,9 +91,9 @@ def longest(pairs: Pairs) -> int:
 
 
 def windows(recipe: Recipe, split: TextSplit, tokenizers: Tokenizers, n: int, model: Transformer) -> list[Batch]:
-    """Windows of a text, evenly spread, as the run's objective reads them; no more weights than can be kept."""
+    """Windows of a text, evenly spread, as the run's objective reads them: up to `n`, no more than is quick."""
     width = recipe.data.window
-    most = max(1, MOST_WEIGHTS // (len(all_heads(model)) * (width + 2) ** 2))
+    most = max(1, min(MOST_WEIGHTS // (len(all_heads(model)) * (width + 2) ** 2), MOST_TOKENS // width))
     last = max(len(split.tokens) - width - 1, 0)
     starts = np.unique(np.linspace(0, last, min(n, most, last // width + 1)).astype(np.int64))
     reader = reader_of(recipe.data, tokenizers.target, SCORED_WITH)

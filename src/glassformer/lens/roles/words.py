@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from glassformer.lens.blocks import head_id
 from glassformer.lens.effect import Effect
 from glassformer.lens.roles.probe import Probe
+from glassformer.lens.roles.roles import ROLES
 
 if TYPE_CHECKING:
     from glassformer.lens.roles.diagnosis import Diagnosis, Found, Group
@@ -70,39 +70,54 @@ def finite(value: float) -> float | None:
 
 
 def sentences(told: Diagnosis) -> list[str]:
-    """What matters first: heads with a role by what is lost without them, groups, heads needed for an unknown reason."""
-    named = sorted((each for each in told.heads if each.label.has_role), key=loss_of)
-    lines = [sentence(each) for each in named]
-    lines += [together(each) for each in told.groups if len(each.heads) > 1]
+    """What matters first: roles by what is lost without all their heads, then heads that are needed and unknown."""
+    lines: list[str] = []
+    of = {each.head: each for each in told.heads}
+    for group in sorted(told.groups, key=lambda each: each.zero.value if each.zero else 0.0):
+        members = sorted((of[head] for head in group.heads), key=loss_of)
+        if len(members) > 1:
+            lines.append(together(group, members))
+        needed = [each for each in members if each.verdict.endswith("needs it")]
+        lines += [sentence(each) for each in (needed or members[:1])]
+    if not lines:
+        lines.append("No head has a role that is known here.")
     lines += unrecognised(told.heads)
     first = told.heads[0].zero if told.heads else None
     if first is not None and first.base < told.rules.solved:
         lines.append(
             f"The model answers too little for a removal to tell anything: {metric(first)} is {percent(first.base)} %."
         )
-    if not named:
-        lines.insert(0, "No head has a role that is known here.")
-    ends = [each.id for each in named if each.head[0] == "encoder" and each.label.label == "eos"]
+    ends = [each.id for each in told.heads if each.head[0] == "encoder" and each.label.label == "eos"]
     if ends:
-        lines.append(f"The length of the source is known from its end: {listed(ends)} read <eos> in the encoder.")
+        verb = "read" if len(ends) > 1 else "reads"
+        lines.append(f"The encoder knows how long the source is: {listed(ends)} {verb} its end.")
     return lines
 
 
-def loss_of(found: Found) -> float:
+def loss_of(found: Found) -> tuple[float, float]:
     """By what heads are sorted: the figure without them, then the score."""
-    return (found.zero.value if found.zero else 0.0) - found.label.score / 1000
+    return (found.zero.value if found.zero else 0.0), -found.label.score
 
 
 def sentence(found: Found) -> str:
     """As "cross 1.3 is a reversal head: 0.97, chance 0.09; without it exact match falls from 99.8 to 3.1 % [...]"."""
     block, layer, head = found.head
     said = found.label
+    role = ROLES[name_of(said.label, said.shift)]
     shift = f" shifted by {said.shift:+d}" if said.shift else ""
     some = "is in part" if said.strength == "partial" else "is"
-    chance = found.measured.scores[name_of(said.label, said.shift)].chance
-    line = f"{block} {layer}.{head} {some} {article(said.label)} {said.label} head{shift}: "
-    line += f"{said.score:.2f}, chance {chance:.2f}"
+    line = f"{block} {layer}.{head} {some} {article(role.title)} {role.title} head{shift}: "
+    line += f"{found.measured.scores[role.name].mass:.2f}, chance {found.measured.scores[role.name].chance:.2f}"
     return f"{line}; {without(found.zero)}." if found.zero is not None else f"{line}."
+
+
+def together(group: Group, members: Sequence[Found]) -> str:
+    """What is lost without all heads of a role."""
+    ids = [each.id for each in members]
+    role = ROLES[name_of(group.role, members[0].label.shift)]
+    share = "" if group.share is None else f", together {group.share:.2f} of each query's attention"
+    effect = "" if group.zero is None else f"; {without(group.zero, 'them')}"
+    return f"{len(ids)} {role.title} heads ({listed(ids)}){share}{effect}."
 
 
 def unrecognised(heads: Sequence[Found]) -> list[str]:
@@ -125,23 +140,15 @@ def name_of(label: str, shift: int) -> str:
     return f"{label} {shift:+d}" if shift else label
 
 
-def without(effect: Effect | None) -> str:
+def without(effect: Effect | None, whom: str = "it") -> str:
     """As "without it exact match falls from 99.8 to 3.1 % [1.9, 4.9]"."""
     assert effect is not None
+    if effect.value == effect.base:
+        return f"without {whom} {metric(effect)} stays at {percent(effect.base)} %"
     low, high = effect.interval
-    verb = "falls" if effect.drop[0] > 0 else "goes" if effect.value != effect.base else "stays"
-    span = f"[{percent(low)}, {percent(high)}]"
-    if verb == "stays":
-        return f"without it {metric(effect)} stays at {percent(effect.base)} %"
-    return f"without it {metric(effect)} {verb} from {percent(effect.base)} to {percent(effect.value)} % {span}"
-
-
-def together(group: Group) -> str:
-    """What is lost without all heads of a role."""
-    ids = [head_id(*each) for each in group.heads]
-    share = "" if group.share is None else f", together {group.share:.2f} of each query's attention"
-    effect = "" if group.zero is None else f"; {without(group.zero).replace('without it', 'without all of them')}"
-    return f"{len(ids)} {group.role} heads ({listed(ids)}){share}{effect}."
+    verb = "falls" if effect.drop[0] > 0 else "goes"
+    values = f"from {percent(effect.base)} to {percent(effect.value)} % [{percent(low)}, {percent(high)}]"
+    return f"without {whom} {metric(effect)} {verb} {values}"
 
 
 def listed(ids: list[str]) -> str:
