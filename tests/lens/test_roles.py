@@ -222,5 +222,5 @@ def test_the_runner_up_is_another_role_that_reads_other_keys() -> None:
 
 def test_equal_scores_are_decided_by_the_order_of_the_table() -> None:
     assert label({"lookup": figures(0.9), "reversal": figures(0.9)}, 0.1, 0.4).label == "reversal"
-    assert list(ROLES)[0] == "previous"
+    assert next(iter(ROLES)) == "previous"
     assert THRESHOLDS.strong_argmax == 0.9

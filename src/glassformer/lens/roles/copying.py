@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.lens.record import Map
 from glassformer.lens.roles.metrics import largest_key, several
-from glassformer.lens.roles.record import Map
 from glassformer.lens.roles.view import View
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Embedding, Head, LayerNorm

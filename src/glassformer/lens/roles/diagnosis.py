@@ -18,8 +18,8 @@ from glassformer.lens.roles.label import Label, label
 from glassformer.lens.roles.measure import Measured, Read, group_share, measure, read
 from glassformer.lens.roles.probe import Probe
 from glassformer.lens.roles.roles import ROLES
+from glassformer.lens.roles.similar import Pair, similar
 from glassformer.lens.roles.thresholds import THRESHOLDS, Thresholds
-from glassformer.lens.similar import Pair, similar
 from glassformer.model.transformer import Transformer
 
 

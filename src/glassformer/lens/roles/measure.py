@@ -10,9 +10,9 @@ from glassformer.data.batch import Batch
 from glassformer.data.vocabulary import EOS
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.lens.ablate import Head
+from glassformer.lens.record import Map, maps
 from glassformer.lens.roles.label import Figures
 from glassformer.lens.roles.metrics import Score, confidence, distance, entropy, tally, value_weighted
-from glassformer.lens.roles.record import Map, maps
 from glassformer.lens.roles.roles import ROLES, sink, tallies
 from glassformer.lens.roles.view import View, views
 from glassformer.model.transformer import Transformer

@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 from glassformer.lens.ablate import Head
+from glassformer.lens.record import Map
 from glassformer.lens.roles.metrics import divergence
-from glassformer.lens.roles.record import Map
 from glassformer.lens.roles.view import View
 
 
