@@ -15,9 +15,14 @@ if TYPE_CHECKING:  # what `_HOMES` says, in the words of type checkers and edito
     from glassformer.data.tokenizer import Tokenizer as Tokenizer
     from glassformer.decode.answer import answer as answer
     from glassformer.decode.generate import generate as generate
+    from glassformer.lens.ablate import silence as silence
     from glassformer.lens.observe import observe as observe
     from glassformer.lens.picture import heat_map as heat_map
     from glassformer.lens.picture import sharpest_head as sharpest_head
+    from glassformer.lens.plot import plot_attention as plot_attention
+    from glassformer.lens.plot import plot_positions as plot_positions
+    from glassformer.lens.roles.diagnosis import diagnose as diagnose
+    from glassformer.lens.roles.run import diagnose_run as diagnose_run
     from glassformer.model.config import ModelConfig as ModelConfig
     from glassformer.model.config import StackConfig as StackConfig
     from glassformer.model.presets import PRESETS as PRESETS
@@ -46,14 +51,19 @@ __all__ = [
     "Tokenizer",
     "Transformer",
     "answer",
+    "diagnose",
+    "diagnose_run",
     "generate",
     "heat_map",
     "load",
     "observe",
+    "plot_attention",
+    "plot_positions",
     "preset",
     "recompute",
     "save",
     "sharpest_head",
+    "silence",
     "train_steps",
 ]
 
@@ -70,14 +80,19 @@ _HOMES = {
     "Tokenizer": "glassformer.data.tokenizer",
     "Transformer": "glassformer.model.transformer",
     "answer": "glassformer.decode.answer",
+    "diagnose": "glassformer.lens.roles.diagnosis",
+    "diagnose_run": "glassformer.lens.roles.run",
     "generate": "glassformer.decode.generate",
     "heat_map": "glassformer.lens.picture",
     "load": "glassformer.store.checkpoint",
     "observe": "glassformer.lens.observe",
+    "plot_attention": "glassformer.lens.plot",
+    "plot_positions": "glassformer.lens.plot",
     "preset": "glassformer.model.presets",
     "recompute": "glassformer.model.recompute",
     "save": "glassformer.store.checkpoint",
     "sharpest_head": "glassformer.lens.picture",
+    "silence": "glassformer.lens.ablate",
     "train_steps": "glassformer.train.loop",
 }
 
