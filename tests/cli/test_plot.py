@@ -1,4 +1,4 @@
-"""`glassformer plot` and `glassformer params --plot`: pictures of every kind, and what goes wrong before one is drawn."""
+"""`glassformer plot` and `glassformer params --plot`: pictures of every kind, and mistakes told before one is drawn."""
 
 from __future__ import annotations
 

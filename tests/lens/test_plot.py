@@ -68,7 +68,7 @@ def test_positions_are_those_that_are_added() -> None:
         (lambda: plot_attention(torch.eye(3), ["a", "b"]), "one token for each of the 3 queries; got 2"),
         (lambda: plot_attention(torch.eye(3), head=1), "head is counted from 0 to 0"),
         (lambda: plot_attention(torch.zeros(2, 1, 3, 3), row=2), "row is counted from 0 to 1"),
-        (lambda: plot_attention(torch.zeros(3)), r"got \[3\]"),
+        (lambda: plot_attention(torch.zeros(1, 1, 1, 1, 1)), r"got \[1, 1, 1, 1, 1\]"),
         (lambda: plot_attention({}), "nothing to draw"),
         (lambda: plot_positions("rotary"), "adds no vectors"),
         (lambda: plot_positions("learned"), "learned by a model"),
@@ -104,4 +104,4 @@ def test_boxes_stand_in_order_and_are_as_wide_as_they_are_large() -> None:
     texts = [each.get_text() for each in plot_parameters(rows).axes[0].texts]
     assert texts[0] == "encoder 60%"
     query = next(box for box in boxes(rows) if box.name == "query")
-    assert [fitting(query, 20, room) for room in (12, 5, 1)] == ["query 30%", "q", ""]
+    assert [fitting(query, 20, room) for room in (12.0, 5.0, 1.0)] == ["query 30%", "q", ""]

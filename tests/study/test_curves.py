@@ -40,7 +40,7 @@ def test_what_is_drawn(folder) -> None:
     runs = [read_curves(folder)]
     assert chosen(runs, []) == ["loss", "exact_match"]
     assert chosen(runs, ["learning_rate"]) == ["learning_rate"]
-    with pytest.raises(ConfigError, match="'learning_rat'.*learning_rate"):
+    with pytest.raises(ConfigError, match=r"'learning_rat'.*learning_rate"):
         chosen(runs, ["learning_rat"])
 
 

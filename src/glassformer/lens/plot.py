@@ -62,7 +62,7 @@ def plot_attention(
     for name, maps in rows.items():
         for place, (number, each) in enumerate(maps.items()):
             axes = places[line + place // across][place % across]
-            image = axes.imshow(each.detach().cpu().float(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
+            image = axes.imshow(each.detach().cpu().float().numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
             axes.set_title(f"head {number}" if len(named) == 1 else head_id(*where(name), number), fontsize=8)
             label(axes, each, queries, keys, first=place % across == 0)
         line += -(-len(maps) // across)
@@ -153,7 +153,7 @@ def plot_positions(
     figure = matplotlib("figure").Figure(figsize=(9, 3.4), layout="constrained")
     axes = figure.subplots()
     most = float(vectors.detach().abs().max())
-    image = axes.imshow(vectors.detach().cpu().float().T, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
+    image = axes.imshow(vectors.detach().cpu().float().T.numpy(), cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
     axes.set(xlabel="position", ylabel="dimension", title=title or f"{positions} positions")
     figure.colorbar(image, ax=axes)
     if file is not None:

@@ -59,17 +59,21 @@ def tally(
     predicted: Bool[Tensor, "N T S"],
     allowed: Bool[Tensor, "N T S"],
     counted: Bool[Tensor, "N T"],
+    largest: Int[Tensor, "N H T"] | None = None,
 ) -> Tally:
-    """How much weight falls on the predicted keys, query by query, summed for each sequence."""
+    """How much weight falls on the predicted keys, query by query, summed for each sequence.
+
+    `largest`: what `largest_key` gives, where it is known already.
+    """
     predicted = predicted & allowed
     asked = several(allowed, counted) & predicted.any(-1)
     target = (predicted & asked[..., None]).to(weights.dtype)
-    largest = largest_key(weights, allowed)
-    hits = target[:, None].expand_as(weights).gather(-1, largest[..., None])
+    largest = largest_key(weights, allowed) if largest is None else largest
+    hits = target.gather(-1, largest.transpose(1, 2))  # [N, T, H]
     share = predicted.sum(-1) / allowed.sum(-1).clamp(min=1)
     return Tally(
         torch.einsum("nhts,nts->nh", weights, target),
-        hits.sum((-1, -2)),
+        hits.sum(1),
         (share * asked).sum(-1),
         asked.sum(-1),
     )

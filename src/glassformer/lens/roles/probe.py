@@ -63,7 +63,7 @@ def pairs_probe(
     ids: range,
     *,
     metric: str = "exact_match",
-    batch_size: int = 512,
+    batch_size: int = 128,
 ) -> Probe:
     """The probe of a model that answers sources; `collate` makes the batch of some pairs in the model's layout."""
     if not own or not scored:

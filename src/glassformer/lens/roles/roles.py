@@ -9,7 +9,7 @@ import torch
 
 from glassformer.data.vocabulary import EOS
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.lens.roles.metrics import Tally, tally
+from glassformer.lens.roles.metrics import Tally, largest_key, tally
 from glassformer.lens.roles.view import ABSENT, View
 
 Predict = Callable[[View], Bool[Tensor, "N T S"] | None]
@@ -158,10 +158,11 @@ def tallies(
 ) -> dict[str, Tally]:
     """Every role that can be told from these maps, by name; `repeats` says whether tokens come again in them."""
     found: dict[str, Tally] = {}
+    largest = largest_key(weights, allowed)
     for name, role in ROLES.items():
         if role.needs_repeats and not repeats:
             continue
         predicted = role.predict(view)
         if predicted is not None and bool((predicted & allowed).any()):
-            found[name] = tally(weights, predicted, allowed, view.counted)
+            found[name] = tally(weights, predicted, allowed, view.counted, largest)
     return found
