@@ -101,6 +101,13 @@ def test_a_query_for_which_no_key_is_predicted_is_left_out() -> None:
     assert figures(hot(0, 1, of=2), predicted)[4] == 1
 
 
+def test_a_key_that_may_not_be_read_is_not_predicted() -> None:
+    """Of "next" in a causal map no query is left."""
+    allowed = torch.ones(1, 3, 3, dtype=torch.bool).tril()
+    following = torch.eye(3, dtype=torch.bool).roll(1, 1).triu(1)[None]
+    assert tally(hot(0, 1, 2, of=3), following, allowed, torch.ones(1, 3, dtype=torch.bool)).score() is None
+
+
 def test_no_query_is_no_score() -> None:
     weights = hot(0, 1, of=2)
     allowed, counted = everything(weights)

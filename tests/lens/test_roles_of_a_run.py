@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,17 @@ def test_the_roles_of_each_checkpoint(tmp_path) -> None:
     (tmp_path / "none" / "recipe.toml").write_text((run / "recipe.toml").read_text("utf-8"), "utf-8")
     with pytest.raises(CheckpointError, match="has no checkpoint"):
         list(over_checkpoints(tmp_path / "none"))
+
+
+def test_roles_that_need_repeats_are_told_from_the_control(tmp_path) -> None:
+    """Their queries are those of the control: in the probe itself there is no token twice, but for the answer's."""
+    run = untrained_run(tmp_path / "run", "reverse", SMALL)
+    loaded, probe = open_run(run, sequences=8)
+    found = diagnose(loaded.model, probe, effects=False).heads[0]
+    own = diagnose(loaded.model, replace(probe, control=None), effects=False).heads[0]
+    assert found.measured.scores["duplicate"].n_queries > 0
+    assert "duplicate" not in own.measured.scores
+    assert found.measured.scores["duplicate"].control is None
 
 
 def test_the_diagnosis_is_the_same_at_every_repetition(tmp_path) -> None:
