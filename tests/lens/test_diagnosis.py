@@ -37,7 +37,7 @@ def test_a_model_that_learned_to_reverse_is_told_from_its_heads(reversing: Trans
     assert {*named(found).values()} == {"reversal"}
     heads = group(found, "reversal")
     assert all(head[:2] == ("encoder", 1) for head in heads.heads)
-    assert heads.share > THRESHOLDS.shared
+    assert heads.share > THRESHOLDS.strong
     assert heads.zero.base > 0.9
     assert heads.zero.value < 0.1
     assert heads.zero.interval[1] < heads.zero.base
@@ -96,7 +96,7 @@ def test_each_shape_is_told_from_its_heads(shape: str, steps: int, role: str, an
     assert role in named(found).values()
     assert not [each for each in found.heads if each.label.label == wrong and each.label.strength == "strong"]
     heads = group(found, role)
-    assert heads.share > THRESHOLDS.shared
+    assert heads.share > THRESHOLDS.strong
     assert heads.zero.base > 0.9
     assert heads.zero.value < 0.2
     assert [each for each in found.heads if each.label.label == role and each.label.strength == "strong"]

@@ -78,6 +78,14 @@ def test_chance_of_a_causal_row_is_that_of_its_length() -> None:
     assert chance == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
 
 
+def test_a_query_of_one_key_says_nothing() -> None:
+    """The first row of a causal map reads itself, whatever the head does."""
+    weights = hot(0, 0, of=2)
+    allowed = torch.ones(1, 2, 2, dtype=torch.bool).tril()
+    mass, argmax, chance, _, n = figures(weights, at(0, 1, of=2), allowed)
+    assert (mass, argmax, chance, n) == (0, 0, 0.5, 1)
+
+
 def test_several_predicted_keys_are_added_up() -> None:
     weights = torch.tensor([[[[0.5, 0.3, 0.2]]]], dtype=torch.float64)
     mass, argmax, chance, corrected, _ = figures(weights, torch.tensor([[[False, True, True]]]))
@@ -92,7 +100,8 @@ def test_padding_and_special_queries_do_not_count() -> None:
     allowed = torch.tensor([[[True, True, False]] * 3])
     counted = torch.tensor([[True, True, False]])
     alone = figures(weights[:, :, :2, :2], at(0, 1, of=2))
-    assert figures(weights, torch.eye(3, dtype=torch.bool)[None], allowed, counted) == alone
+    for third in (2, 0):  # also where a role would predict a key for it
+        assert figures(weights, at(0, 1, third, of=3), allowed, counted) == alone
     assert alone[:3] == (pytest.approx(0.85), 1, 0.5)
 
 

@@ -19,7 +19,7 @@ ROWS: list[Mutant] = [
         "predicted = predicted & allowed", "predicted = predicted.clone()", f"{METRICS}::test_a_key_that_may_not_be_read_is_not_predicted"),
     Mutant("a query of one key counts", "lens/roles/metrics.py",
         "(allowed.sum(-1) > 1)", "(allowed.sum(-1) > 0)",
-        f"{METRICS}::test_chance_of_a_causal_row_is_that_of_its_length"),
+        f"{METRICS}::test_a_query_of_one_key_says_nothing"),
     Mutant("chance is not taken off", "lens/roles/metrics.py",
         "(S - c) / (1 - c) if c < 1", "S if c < 1", f"{METRICS}::test_an_even_map_is_chance"),
     Mutant("padding queries count", "lens/roles/metrics.py",

@@ -99,16 +99,12 @@ def table(heads: Sequence[Found]) -> str:
 
 def role(found: Found) -> str:
     """What a head does, and whether only in part."""
-    said = found.label
-    shift = f" {said.shift:+d}" if said.shift else ""
-    return f"{said.label}{shift}{', in part' if said.strength == 'partial' else ''}"
+    return f"{found.label.role}{', in part' if found.label.strength == 'partial' else ''}"
 
 
 def chance(found: Found) -> str:
     """What even weights would put on the keys of its role."""
-    name = f"{found.label.label} {found.label.shift:+d}" if found.label.shift else found.label.label
-    scored = found.measured.scores.get(name)
-    return "" if scored is None or not found.label.has_role else f"{scored.chance:.2f}"
+    return f"{found.measured.scores[found.label.role].chance:.2f}" if found.label.has_role else ""
 
 
 def interval(effect: Effect) -> str:

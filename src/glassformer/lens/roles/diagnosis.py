@@ -17,7 +17,6 @@ from glassformer.lens.roles.copying import circuit, written_share
 from glassformer.lens.roles.label import Label, label
 from glassformer.lens.roles.measure import Measured, Read, group_share, measure, read
 from glassformer.lens.roles.probe import Probe
-from glassformer.lens.roles.roles import ROLES
 from glassformer.lens.roles.similar import Pair, similar
 from glassformer.lens.roles.thresholds import THRESHOLDS, Thresholds
 from glassformer.model.transformer import Transformer
@@ -49,6 +48,7 @@ class Group:
 
     block: str
     role: str
+    """As `ROLES` has it."""
     heads: tuple[Head, ...]
     share: float | None
     """Mean over queries of the largest weight that any of them puts on the role's keys."""
@@ -120,18 +120,14 @@ def copying(model: Transformer, own: Read, ids: range) -> dict[Head, dict[str, f
 
 def grouped(own: Read, found: Sequence[Found]) -> list[Group]:
     """The heads with a role, by kind of block and role."""
-    by_role: dict[tuple[str, str], list[Found]] = {}
+    by_role: dict[tuple[str, str], list[Head]] = {}
     for each in found:
         if each.label.has_role:
-            by_role.setdefault((each.head[0], each.label.label), []).append(each)
-    groups: list[Group] = []
-    for (block, role), members in by_role.items():
-        heads = tuple(each.head for each in members)
-        shifted = next(
-            name for name in ROLES if ROLES[name].family == role and ROLES[name].shift == members[0].label.shift
-        )
-        groups.append(Group(block, role, heads, group_share(own.maps, own.views[block], shifted, heads), None, None))
-    return groups
+            by_role.setdefault((each.head[0], each.label.role), []).append(each.head)
+    return [
+        Group(block, role, tuple(heads), group_share(own.maps, own.views[block], role, heads), None, None)
+        for (block, role), heads in by_role.items()
+    ]
 
 
 def with_effects(

@@ -48,6 +48,11 @@ class Label:
     n_queries: int = 0
 
     @property
+    def role(self) -> str:
+        """The name in `ROLES` of a head that has a role: the label with its shift."""
+        return f"{self.label} {self.shift:+d}" if self.shift else self.label
+
+    @property
     def has_role(self) -> bool:
         """Whether a role was recognised."""
         return self.strength in ("strong", "partial")

@@ -27,8 +27,6 @@ class Thresholds:
     """Least base figure of a model that has something to lose."""
     alike: float = 0.05
     """Divergence, in bits, up to which two heads are called similar."""
-    shared: float = 0.6
-    """Mean over queries of the largest weight that any head of a role puts there: the group has the role together."""
 
 
 THRESHOLDS = Thresholds()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.lens.effect import Effect
 from glassformer.lens.roles.probe import Probe
-from glassformer.lens.roles.roles import ROLES
+from glassformer.lens.roles.roles import ROLES, Role
 
 if TYPE_CHECKING:
     from glassformer.lens.roles.diagnosis import Diagnosis, Found, Group
@@ -102,22 +102,24 @@ def loss_of(found: Found) -> tuple[float, float]:
 def sentence(found: Found) -> str:
     """As "cross 1.3 is a reversal head: 0.97, chance 0.09; without it exact match falls from 99.8 to 3.1 % [...]"."""
     block, layer, head = found.head
-    said = found.label
-    role = ROLES[name_of(said.label, said.shift)]
-    shift = f" shifted by {said.shift:+d}" if said.shift else ""
-    some = "is in part" if said.strength == "partial" else "is"
-    line = f"{block} {layer}.{head} {some} {article(role.title)} {role.title} head{shift}: "
-    line += f"{found.measured.scores[role.name].mass:.2f}, chance {found.measured.scores[role.name].chance:.2f}"
+    role, score = ROLES[found.label.role], found.measured.scores[found.label.role]
+    some = "is in part" if found.label.strength == "partial" else "is"
+    line = f"{block} {layer}.{head} {some} {article(role.title)} {role.title} head{shifted(role)}: "
+    line += f"{score.mass:.2f}, chance {score.chance:.2f}"
     return f"{line}; {without(found.zero)}." if found.zero is not None else f"{line}."
 
 
 def together(group: Group, members: Sequence[Found]) -> str:
     """What is lost without all heads of a role."""
-    ids = [each.id for each in members]
-    role = ROLES[name_of(group.role, members[0].label.shift)]
+    ids, role = [each.id for each in members], ROLES[group.role]
     share = "" if group.share is None else f", together {group.share:.2f} of each query's attention"
     effect = "" if group.zero is None else f"; {without(group.zero, 'them')}"
-    return f"{len(ids)} {role.title} heads ({listed(ids)}){share}{effect}."
+    return f"{len(ids)} {role.title} heads{shifted(role)} ({listed(ids)}){share}{effect}."
+
+
+def shifted(role: Role) -> str:
+    """In words, how far a role reads beside its own keys."""
+    return f" shifted by {role.shift:+d}" if role.shift else ""
 
 
 def unrecognised(heads: Sequence[Found]) -> list[str]:
@@ -133,11 +135,6 @@ def unrecognised(heads: Sequence[Found]) -> list[str]:
         f"Needed, and what they do is not recognised ({metric(base)} without each, {percent(base.base)} % with all): "
         f"{listed(effects)}."
     ]
-
-
-def name_of(label: str, shift: int) -> str:
-    """A role with its shift, by the name that it has in `ROLES`."""
-    return f"{label} {shift:+d}" if shift else label
 
 
 def without(effect: Effect | None, whom: str = "it") -> str:
