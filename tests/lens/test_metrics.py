@@ -166,11 +166,11 @@ def test_confidence_leaves_the_end_out() -> None:
 
 
 def test_distance_is_key_minus_query() -> None:
-    """Query 0 reads two places on, query 1 one place back, query 2 half itself and half two back."""
-    weights = torch.tensor([[[[0, 0, 1.0], [1.0, 0, 0], [0.5, 0, 0.5]]]], dtype=torch.float64)
+    """Query 0 reads two places on, query 1 one place back, query 2 half itself and half one back."""
+    weights = torch.tensor([[[[0, 0, 1.0], [1.0, 0, 0], [0, 0.5, 0.5]]]], dtype=torch.float64)
     counted = torch.ones(1, 3, dtype=torch.bool)
-    assert float(distance(weights, counted)) == pytest.approx((2 + 1 + 1) / 3)
-    assert float(distance(weights, counted, signed=True)) == pytest.approx((2 - 1 - 1) / 3)
+    assert float(distance(weights, counted)) == pytest.approx((2 + 1 + 0.5) / 3)
+    assert float(distance(weights, counted, signed=True)) == pytest.approx((2 - 1 - 0.5) / 3)
     assert float(distance(weights, torch.tensor([[True, False, False]]))) == 2
 
 

@@ -51,6 +51,7 @@ def open_run(folder: Path | str, *, sequences: int = SEQUENCES, scored: int = SC
     """The model of a run and a probe of its own task. Errors: as `diagnose_run`."""
     recipe = load_recipe(Path(folder) / "recipe.toml")
     loaded = load_run(Path(folder), recipe)
+    loaded.model.to("cpu")  # where the probes are: they are small
     return Opened(loaded, run_probe(recipe, loaded.model, loaded.tokenizers, sequences, scored))
 
 
