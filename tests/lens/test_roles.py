@@ -11,7 +11,7 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.lens.roles.label import Figures, label
 from glassformer.lens.roles.metrics import tally
 from glassformer.lens.roles.probe import decoder_rows, drawn, induction_probe, next_of_answer, next_of_repeated
-from glassformer.lens.roles.roles import ROLES
+from glassformer.lens.roles.roles import ROLES, tallies
 from glassformer.lens.roles.thresholds import THRESHOLDS
 from glassformer.lens.roles.view import View, views
 from glassformer.train.objective import masked_token, next_token
@@ -164,6 +164,16 @@ def test_a_planted_head_is_named_in_each_shape(shape, block, role) -> None:
     assert float(score.mass[0]) == pytest.approx(0.9 + 0.1 / S)
     assert float(score.corrected[0]) == pytest.approx(0.9)
     assert float(score.argmax[0]) == 1
+
+
+def test_roles_of_repeats_are_told_of_maps_that_have_some_on_purpose() -> None:
+    """An answer repeats its source, which says nothing of a head that looks for what came before."""
+    seen = view("decoder", "decoder")
+    T = seen.queries.shape[1]
+    allowed = torch.ones(2, T, T, dtype=torch.bool).tril()
+    weights = (allowed / allowed.sum(-1, keepdim=True))[:, None]
+    assert not {"duplicate", "induction"} & {*tallies(seen, weights, allowed, repeats=False)}
+    assert {"duplicate", "induction"} < {*tallies(seen, weights, allowed, repeats=True)}
 
 
 def test_features_are_no_tokens() -> None:

@@ -49,7 +49,8 @@ def rows(batch) -> list[list[int]]:
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
 def test_a_task_is_probed_with_held_out_sources_of_all_lengths(tmp_path, layout) -> None:
     run = untrained_run(tmp_path / "run", "reverse", {**SMALL, "data.layout": layout})
-    loaded, probe = open_run(run, sequences=40)
+    opened = open_run(run)
+    loaded, probe = opened.loaded, opened.probe(sequences=40)
     words = loaded.tokenizers.source
     sources = [[each for each in row if each >= 6] for row in rows(probe.own)]
     assert probe.name == "reverse/test/distinct"
@@ -68,7 +69,7 @@ def test_a_task_is_probed_with_held_out_sources_of_all_lengths(tmp_path, layout)
 
 def test_sources_longer_than_the_symbols_repeat_some(tmp_path) -> None:
     run = untrained_run(tmp_path / "run", "copy", {**SMALL, "data.symbols": 3, "data.min_length": 5})
-    _, probe = open_run(run, sequences=10)
+    probe = open_run(run).probe(sequences=10)
     assert (probe.name, probe.control) == ("copy/test/repeats", None)
     assert "duplicate" in diagnose_run(run, sequences=10, effects=False).heads[0].measured.scores
 
@@ -130,7 +131,8 @@ def test_the_roles_of_each_checkpoint(tmp_path) -> None:
 def test_roles_that_need_repeats_are_told_from_the_control(tmp_path) -> None:
     """Their queries are those of the control: in the probe itself there is no token twice, but for the answer's."""
     run = untrained_run(tmp_path / "run", "reverse", SMALL)
-    loaded, probe = open_run(run, sequences=8)
+    opened = open_run(run)
+    loaded, probe = opened.loaded, opened.probe(sequences=8)
     found = diagnose(loaded.model, probe, effects=False).heads[0]
     own = diagnose(loaded.model, replace(probe, control=None), effects=False).heads[0]
     assert found.measured.scores["duplicate"].n_queries > 0

@@ -55,7 +55,7 @@ ROWS: list[Mutant] = [
         "follows = (view.queries[:, :, None] == view.keys[:, None, :])", f"{ROLES}::test_duplicates_and_induction"),
     Mutant("roles of repeats are told where none are", "lens/roles/roles.py",
         "if role.needs_repeats and not repeats:", "if False:",
-        f"{RUN}::test_roles_that_need_repeats_are_told_from_the_control"),
+        f"{ROLES}::test_roles_of_repeats_are_told_of_maps_that_have_some_on_purpose"),
     Mutant("a row that writes the end has a step", "lens/roles/view.py",
         "return (ids >= len(SPECIALS)) | (ids == UNK)", "return ids > 0",
         f"{ROLES}::test_cross_attention_of_the_row_that_writes_a_token"),

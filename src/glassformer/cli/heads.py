@@ -43,8 +43,9 @@ def run(arguments: Arguments) -> int:
 
     opened = open_run(folder)
     asked = None if "prune" not in options else named(options["prune"], opened)
-    print(f"Probing {folder} with {opened.probe.told}.", file=sys.stderr)
-    diagnosis = diagnose(opened.loaded.model, opened.probe)
+    probe = opened.probe()
+    print(f"Probing {folder} with {probe.told}.", file=sys.stderr)
+    diagnosis = diagnose(opened.loaded.model, probe)
     if asked is None:
         show(diagnosis, "json" in options)
         return 0

@@ -42,17 +42,21 @@ class At(NamedTuple):
 class Opened(NamedTuple):
     """A run, ready to be diagnosed."""
 
+    recipe: Recipe
     loaded: Loaded
-    """Its best checkpoint."""
-    probe: Probe
+    """Its best checkpoint, on the processor, as the probes are."""
+
+    def probe(self, sequences: int = SEQUENCES, scored: int = SCORED) -> Probe:
+        """Data of its own task."""
+        return run_probe(self.recipe, self.loaded.model, self.loaded.tokenizers, sequences, scored)
 
 
-def open_run(folder: Path | str, *, sequences: int = SEQUENCES, scored: int = SCORED) -> Opened:
-    """The model of a run and a probe of its own task. Errors: as `diagnose_run`."""
+def open_run(folder: Path | str) -> Opened:
+    """A run and its model. Errors: those of loading a run."""
     recipe = load_recipe(Path(folder) / "recipe.toml")
     loaded = load_run(Path(folder), recipe)
-    loaded.model.to("cpu")  # where the probes are: they are small
-    return Opened(loaded, run_probe(recipe, loaded.model, loaded.tokenizers, sequences, scored))
+    loaded.model.to("cpu")
+    return Opened(recipe, loaded)
 
 
 def diagnose_run(
@@ -64,8 +68,8 @@ def diagnose_run(
     such in which some do; files with their dev pairs; a decoder of running text with random tokens that come again.
     Errors: those of loading a run, and `ConfigError` for a model that reads no tokens.
     """
-    loaded, probe = open_run(folder, sequences=sequences, scored=scored)
-    return diagnose(loaded.model, probe, effects=effects)
+    opened = open_run(folder)
+    return diagnose(opened.loaded.model, opened.probe(sequences, scored), effects=effects)
 
 
 def over_checkpoints(folder: Path | str, *, sequences: int = SEQUENCES) -> Iterator[At]:
