@@ -14,18 +14,19 @@ from glassformer.decode.answer import answer
 from glassformer.foundation.errors import ConfigError
 from glassformer.lens.ablate import all_heads, mean_outputs, silence
 from glassformer.lens.blocks import place
-from glassformer.lens.effect import Scored, compare, resampled
+from glassformer.lens.effect import Scored, compare, keep, outcomes, resampled
 from glassformer.lens.importance import gradient_importance, per_sequence
 from glassformer.lens.prune import pruned
+from glassformer.lens.record import hidden
 from glassformer.lens.roles.measure import read
 from glassformer.lens.roles.similar import similar
 from glassformer.parts import Attended, attentions, watch_attention
 from glassformer.train.loop import train_steps
-from glassformer.train.objective import loss_of
+from glassformer.train.objective import Targets, loss_of
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.schedule import Schedule
-from lens.learners import IDS, LAYOUTS, backwards, probe_of, some_pairs, untrained
+from lens.learners import IDS, LAYOUTS, VOCAB, backwards, probe_of, some_pairs, untrained
 
 TOLERANCE = {"atol": 1e-12, "rtol": 0.0}
 
@@ -129,24 +130,29 @@ def test_what_cannot_be_silenced_is_named() -> None:
 
 @pytest.mark.parametrize("shape", LAYOUTS)
 def test_what_is_computed_once_changes_no_answer(shape: str) -> None:
-    """Of every head, the logits from the first silenced block on are those of a whole forward."""
+    """From the first block on that holds a silenced head, all vectors are those of a whole forward."""
     model, probe = model_of(shape), probe_of(shape, backwards, 12)
-    scored = Scored(model, probe.scored, probe.objective)
-    for head in all_heads(model)[1::4]:
-        for kind in ("zero", "resample") if head[1] else ("zero",):
-            found = scored.outcomes([head], kind)
-            with silence(model, [head], kind), torch.no_grad():
-                whole = [logits(model, batch) for batch in probe.scored]
-            exact: list[bool] = []
-            for asked, made in zip(scored.asked, whole, strict=True):
-                made = made[:, : asked.ids.shape[1]]
-                right = (made.argmax(-1) == asked.ids) | ~(
-                    torch.ones_like(asked.ids).bool() if asked.keep is None else asked.keep
-                )
-                exact += right.all(1).tolist()
-            assert found.exact.bool().tolist() == exact
-    pair = [all_heads(model)[0], all_heads(model)[-1]]
-    assert torch.isfinite(scored.outcomes(pair).places).all()
+    (batch,) = probe.scored
+    asked = probe.objective(batch)
+    kept, scored = keep(model, batch, asked), Scored(model, [batch], probe.objective)
+    every = all_heads(model)
+    for heads in ([], *([head] for head in every[::4]), [every[-1], every[0]], every[5:7]):
+        with silence(model, heads), torch.no_grad():
+            found = scored._vectors(heads, batch, asked, kept)
+            torch.testing.assert_close(found, hidden(model, batch, asked), **TOLERANCE)
+
+
+def test_an_answer_is_right_where_all_that_is_asked_is() -> None:
+    """Three rows of which the last place is not asked for: right, right but there, wrong in one of two."""
+    model = model_of("decoder")
+    with torch.no_grad():
+        model.head.weight.copy_(torch.eye(VOCAB, 16))
+    ids = torch.tensor([[6, 7, 8]] * 3)
+    said = torch.tensor([[6, 7, 8], [6, 7, 9], [6, 9, 8]])
+    asked = Targets(ids, None, ids, torch.tensor([[True, True, False]] * 3))
+    found = outcomes(model, torch.eye(16, dtype=torch.float64)[said], asked)
+    assert found.exact.tolist() == [1, 1, 0]
+    assert found.places.tolist() == [1, 1, 0.5]
 
 
 def test_exact_match_is_that_of_greedy_decoding() -> None:

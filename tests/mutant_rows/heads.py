@@ -90,7 +90,7 @@ ROWS: list[Mutant] = [
         "own(blocks[layer:], run, kept)", "own(blocks[layer + 1 :], run, kept)",
         f"{ABLATE}::test_what_is_computed_once_changes_no_answer"),
     Mutant("padding must be right", "lens/effect.py",
-        "(right | ~keep).all(1)", "right.all(1)", f"{ABLATE}::test_what_is_computed_once_changes_no_answer"),
+        "(right | ~keep).all(1)", "right.all(1)", f"{ABLATE}::test_an_answer_is_right_where_all_that_is_asked_is"),
     Mutant("the draws of the bootstrap are not paired", "lens/effect.py",
         "middle(before - after)", "middle(before - after[torch.randperm(len(after))])", f"{ABLATE}::test_bootstrap_by_hand"),
     Mutant("importance is of the batch, not of each sequence", "lens/importance.py",
