@@ -30,7 +30,7 @@ def test_the_small_matrix_has_the_eigenvalues_of_the_large_one() -> None:
 
 @pytest.mark.parametrize("shape", LAYOUTS)
 def test_the_circuit_is_that_of_the_head(shape: str) -> None:
-    model = untrained(shape, n_kv_heads=1).double().eval()
+    model = untrained(shape).double().eval()
     probe = probe_of(shape, backwards, 6)
     seen = read(model, probe.own, probe.objective)
     found = {each.block: each for each in seen.maps if each.layer == 1}
@@ -43,7 +43,7 @@ def test_the_circuit_is_that_of_the_head(shape: str) -> None:
         side = model.encoder if block in ("encoder", "cross") else model.decoder
         K = each.attention.d_head
         token = side.embedding.weight[IDS.start]
-        value = each.attention.value.weight[:K] @ token  # one value head for both
+        value = each.attention.value.weight[K : 2 * K] @ token
         expected = model.head.weight[IDS.start : IDS.stop] @ (each.attention.output.weight[:, K : 2 * K] @ value)
         torch.testing.assert_close(made.read[0] @ made.written, expected, atol=1e-12, rtol=0)
 
