@@ -15,9 +15,14 @@ if TYPE_CHECKING:  # what `_HOMES` says, in the words of type checkers and edito
     from glassformer.data.tokenizer import Tokenizer as Tokenizer
     from glassformer.decode.answer import answer as answer
     from glassformer.decode.generate import generate as generate
+    from glassformer.lens.ablate import silence as silence
     from glassformer.lens.observe import observe as observe
     from glassformer.lens.picture import heat_map as heat_map
     from glassformer.lens.picture import sharpest_head as sharpest_head
+    from glassformer.lens.plot import plot_attention as plot_attention
+    from glassformer.lens.plot import plot_positions as plot_positions
+    from glassformer.lens.roles.diagnosis import diagnose as diagnose
+    from glassformer.lens.roles.run import diagnose_run as diagnose_run
     from glassformer.lens.trace.make import trace as trace
     from glassformer.lens.trace.value import read_trace as read_trace
     from glassformer.model.config import ModelConfig as ModelConfig
@@ -48,15 +53,20 @@ __all__ = [
     "Tokenizer",
     "Transformer",
     "answer",
+    "diagnose",
+    "diagnose_run",
     "generate",
     "heat_map",
     "load",
     "observe",
+    "plot_attention",
+    "plot_positions",
     "preset",
     "read_trace",
     "recompute",
     "save",
     "sharpest_head",
+    "silence",
     "trace",
     "train_steps",
 ]
@@ -74,15 +84,20 @@ _HOMES = {
     "Tokenizer": "glassformer.data.tokenizer",
     "Transformer": "glassformer.model.transformer",
     "answer": "glassformer.decode.answer",
+    "diagnose": "glassformer.lens.roles.diagnosis",
+    "diagnose_run": "glassformer.lens.roles.run",
     "generate": "glassformer.decode.generate",
     "heat_map": "glassformer.lens.picture",
     "load": "glassformer.store.checkpoint",
     "observe": "glassformer.lens.observe",
+    "plot_attention": "glassformer.lens.plot",
+    "plot_positions": "glassformer.lens.plot",
     "preset": "glassformer.model.presets",
     "read_trace": "glassformer.lens.trace.value",
     "recompute": "glassformer.model.recompute",
     "save": "glassformer.store.checkpoint",
     "sharpest_head": "glassformer.lens.picture",
+    "silence": "glassformer.lens.ablate",
     "trace": "glassformer.lens.trace.make",
     "train_steps": "glassformer.train.loop",
 }

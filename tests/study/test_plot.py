@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from glassformer.foundation import figures
 from glassformer.foundation.errors import ConfigError
 from glassformer.study import plot
 from glassformer.study.plot import draw, faceted, lengths, names, summary
@@ -54,7 +55,7 @@ def test_without_matplotlib_the_remedy_is_told(tmp_path, monkeypatch):
             raise ImportError(name)
         return importlib.import_module(name)
 
-    monkeypatch.setattr(plot, "import_module", missing)
+    monkeypatch.setattr(figures, "import_module", missing)
     with pytest.raises(ConfigError, match=r"pip install 'glassformer\[plot\]'"):
         draw(grid(), tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,8 @@ class Arguments:
 
     target: str | None = None
     second: str | None = None
+    more: list[str] = field(default_factory=list)
+    """Further targets, of a verb that takes several."""
     options: dict[str, str] = field(default_factory=dict)
     """Flags by name; a switch that was given has the value ""."""
     lists: dict[str, list[str]] = field(default_factory=dict)
@@ -39,6 +41,9 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
         if not word.startswith("--"):
             if found.target is not None and verb.second is not None and found.second is None:
                 found.second = word
+                continue
+            if found.target is not None and verb.many:
+                found.more.append(word)
                 continue
             if verb.target is None or found.target is not None:
                 raise ConfigError(f"{word!r} is one word too many for `glassformer {name}`. {usage(name, verb)}")
@@ -92,6 +97,6 @@ def dashed(names: Iterable[str]) -> list[str]:
 def usage(name: str, verb: Verb) -> str:
     """How the verb is called, in one line."""
     target = f" {verb.target}" if verb.target else ""
-    target += f" [{verb.second}]" if verb.second else ""
+    target += f" [{verb.second}]" if verb.second else f" [{verb.target} ...]" if verb.many else ""
     settings = " [--section.key value]" if verb.sections else ""
     return f"Usage: glassformer {name}{target} [flags]{settings}"

@@ -61,7 +61,16 @@ EXAMPLES = {
         "--test data.min_length=17 --test data.max_length=32",
     ),
     "data": ("glassformer data list", "glassformer data show multi30k", "glassformer data fetch tinyshakespeare"),
-    "params": ("glassformer params runs/reverse", "glassformer params gpt2"),
+    "params": ("glassformer params runs/reverse", "glassformer params gpt2", "glassformer params gpt2 --plot gpt2.svg"),
+    "heads": (
+        "glassformer heads runs/reverse",
+        "glassformer heads runs/reverse --checkpoints",
+        "glassformer heads runs/reverse --prune unneeded --out runs/fewer",
+    ),
+    "plot": (
+        "glassformer plot runs/reverse",
+        "glassformer plot runs/a runs/b --metric loss,grad_norm --out curves.pdf",
+    ),
     "doctor": ("glassformer doctor runs/reverse", "glassformer doctor runs/reverse --json"),
     "verify": ("glassformer verify", "glassformer verify --dtype float32 --json"),
     "demo": ("glassformer demo",),

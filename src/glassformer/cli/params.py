@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run
+from glassformer.foundation.figures import check_picture
 from glassformer.model.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -15,8 +17,18 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Arguments) -> int:
-    """Print a row for each tensor, and the total; a tensor that is used in two places stands once."""
+    """Print a row for each tensor, and the total; a tensor that is used in two places stands once. Or draw them."""
+    picture = arguments.options.get("plot")
+    if picture is not None:
+        check_picture(picture)
     rows, total = counted(str(arguments.target))
+    if picture is not None:
+        from glassformer.lens.plot_parameters import plot_parameters
+
+        plot_parameters(rows, title=f"{arguments.target}: {total:,} parameters", file=picture)
+        print(f"Picture: {picture}", file=sys.stderr if "json" in arguments.options else sys.stdout)
+        if "json" not in arguments.options:
+            return 0
     if "json" in arguments.options:
         told = [{"module": row.name, "shape": row.shape, "count": row.numbers, "share": row.share} for row in rows]
         print(json.dumps({"rows": told, "total": total}))

@@ -31,6 +31,8 @@ class Verb:
     """Sections of a recipe whose settings may be given as `--section.key value`."""
     second: str | None = None
     """What may stand behind the target; none: nothing does."""
+    many: bool = False
+    """Whether several targets may be given."""
 
 
 OUT = Option("out", "FOLDER", "Run folder to make (default: runs/NAME).")
@@ -104,6 +106,18 @@ DATA_FOLDER = Option(
 PORT = Option("port", "N", "Port of the page; 0: any that is free (default: 8642, or any that is free).")
 NO_OPEN = Option("no-open", None, "Print the address and open no browser.")
 EXPORT = Option("export", "FILE", "Write the page with the run's examples as one file, and serve nothing.")
+
+CHECKPOINTS = Option("checkpoints", None, "The role of each head at each checkpoint that the run has kept.")
+PRUNE = Option(
+    "prune",
+    "HEADS",
+    "Write a run without these heads, as x.1.3,d.0.2; `unneeded`: as many as can go without a loss that shows.",
+)
+PRUNED = Option("out", "FOLDER", "With --prune: run folder to make (default: RUN-pruned).")
+PICTURE = Option("out", "FILE", "Picture to write: .png, .svg or .pdf (default: curves.png).")
+METRIC = Option("metric", "NAME", "A figure to draw, as loss or grad_norm; several with commas (default: loss, score).")
+LOG = Option("log", None, "Logarithmic axes.")
+PLOT = Option("plot", "FILE", "Draw where they are, in place of the list: .png, .svg or .pdf.")
 
 COMMON = (
     Option("help", None, "Show this help."),
@@ -230,7 +244,25 @@ VERBS: dict[str, Verb] = {
         "RUN|PRESET",
         "List every tensor of a run's model, or of a published one's shape (gpt2, bert-base, t5-small, llama-3-8b, "
         "notebook-004, ...), which takes no memory.",
-        (JSON,),
+        (PLOT, JSON),
+    ),
+    "heads": Verb(
+        "see what each attention head does, and what is lost without it",
+        "RUN",
+        "Name the role of every head of a run's best checkpoint by what it reads, beside chance: previous, current or "
+        "next token, the same token elsewhere, what came after it (induction), the source in step (diagonal) or from "
+        "its end (reversal), the token to be written (lookup), special tokens (sink). Then silence each head, and all "
+        "heads of a role, and see what is lost, with a 95 % interval. x.1.3 is head 3 of layer 1 of cross-attention, e "
+        "the encoder's, d the decoder's, all from 0. The data are of the run's own task and held out.",
+        (CHECKPOINTS, PRUNE, PRUNED, JSON),
+    ),
+    "plot": Verb(
+        "draw the learning curves of runs",
+        "RUN",
+        "Draw the figures in metrics.jsonl of one run or several: those of each step pale and smoothed, those of the "
+        "dev split as marks, the best checkpoint ringed. Needs matplotlib.",
+        (PICTURE, METRIC, LOG),
+        many=True,
     ),
     "data": Verb(
         "public data sets by name: what there is, whose it is, fetch it",

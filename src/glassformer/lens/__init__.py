@@ -1,1 +1,1 @@
-"""Floor 5: looking inside a model."""
+"""Floor 6: looking inside a model, and a run."""

@@ -22,6 +22,7 @@ class Attended(NamedTuple):
     attention: Attention
     q: Float[Tensor, "B H T K"]
     k: Float[Tensor, "B G S K"]
+    v: Float[Tensor, "B G S K"]
     mask: Mask
     scale: float
     output: Float[Tensor, "B H T K"]
@@ -57,7 +58,7 @@ def _noting(name: str, attention: Attention, note: Callable[[Attended], None]) -
     def noting(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
         output = own(q, k, v, mask, scale=scale, dropout=dropout)
         with torch.no_grad():
-            note(Attended(name, attention, q, k, mask, scale, output))
+            note(Attended(name, attention, q, k, v, mask, scale, output))
         return output
 
     return noting

@@ -8,12 +8,11 @@ the highest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.figures import matplotlib, save_figure
 from glassformer.study.grid import shown
 from glassformer.study.result import SHARES, Result
 from glassformer.study.table import short_combination, short_names
@@ -170,18 +169,5 @@ def points(axes: Any, series: dict[str, Points]) -> None:
 
 
 def save(figure: Any, path: Path) -> list[Path]:
-    """Write PATH.png and PATH.svg; the SVG keeps its text as text, and is the same for the same figures."""
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "glassformer"}
-    files = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
-    with import_module("matplotlib").rc_context(settings):
-        for file in files:
-            figure.savefig(file, dpi=120, metadata={"Date": None} if file.suffix == ".svg" else None)
-    return files
-
-
-def matplotlib(name: str) -> Any:
-    """A module of matplotlib. Errors: `ConfigError` with the remedy where it is not installed."""
-    try:
-        return import_module(f"matplotlib.{name}")
-    except ImportError:
-        raise ConfigError("Pictures need matplotlib: pip install 'glassformer[plot]', then the same command.") from None
+    """Write PATH.png and PATH.svg."""
+    return [save_figure(figure, path.with_name(f"{path.name}.{kind}")) for kind in ("png", "svg")]

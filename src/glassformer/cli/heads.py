@@ -1,0 +1,183 @@
+"""`glassformer heads RUN`: what each attention head does, and what is lost without it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.runs import check_place, existing_run, in_use, run_folder
+from glassformer.foundation.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glassformer.lens.ablate import Head
+    from glassformer.lens.effect import Effect
+    from glassformer.lens.roles import Diagnosis
+    from glassformer.lens.roles.diagnosis import Found
+    from glassformer.lens.roles.run import Opened
+
+MOST_PAIRS = 5
+UNNEEDED = "unneeded"
+
+
+def run(arguments: Arguments) -> int:
+    """Print a table and sentences; with --checkpoints roles over training; with --prune write a run without heads."""
+    folder = existing_run(str(arguments.target))
+    options = arguments.options
+    if "out" in options and "prune" not in options:
+        raise ConfigError("--out names the run that --prune writes. Add --prune HEADS, or leave it out.")
+    if "prune" in options and "checkpoints" in options:
+        raise ConfigError("--prune writes a run, --checkpoints looks back. Give one of them.")
+    if "checkpoints" in options:
+        return over_time(folder, "json" in options)
+    out = run_folder(options.get("out"), folder.with_name(f"{folder.name}-pruned"))
+    if "prune" in options:
+        check_place(out)
+        if in_use(out):
+            raise ConfigError(f"{out} exists, and --prune overwrites nothing. Choose another with --out.")
+    from glassformer.lens.roles import diagnose
+    from glassformer.lens.roles.run import open_run
+
+    opened = open_run(folder)
+    asked = None if "prune" not in options else named(options["prune"], opened)
+    probe = opened.probe()
+    print(f"Probing {folder} with {probe.told}.", file=sys.stderr)
+    diagnosis = diagnose(opened.loaded.model, probe)
+    if asked is None:
+        show(diagnosis, "json" in options)
+        return 0
+    return prune(folder, out, opened, diagnosis, asked, "json" in options)
+
+
+def show(diagnosis: Diagnosis, as_json: bool) -> None:
+    """The table, the sentences, and heads that read alike; or all of it for programs."""
+    from glassformer.lens.blocks import head_id
+
+    alike = [(head_id(*each.one), head_id(*each.other), each.divergence) for each in diagnosis.pairs]
+    if as_json:
+        told = {
+            "probe": diagnosis.probe.name,
+            "heads": diagnosis.to_json(),
+            "sentences": diagnosis.sentences,
+            "similar": alike,
+        }
+        print(json.dumps(told))
+        return
+    print(table(diagnosis.heads))
+    print(f"\n{legend(diagnosis)}\n")
+    print(*diagnosis.sentences, sep="\n")
+    if alike:
+        shown = ", ".join(f"{one} and {other} ({apart:.3f})" for one, other, apart in alike[:MOST_PAIRS])
+        more = f" and {len(alike) - MOST_PAIRS} more pairs" if len(alike) > MOST_PAIRS else ""
+        print(f"Heads that read alike (divergence in bits): {shown}{more}.")
+
+
+def table(heads: Sequence[Found]) -> str:
+    """A row for each head."""
+    rows = [("head", "role", "score", "chance", "without it", "95 %", "mean", "gradient", "verdict")]
+    for each in heads:
+        zero, mean = each.zero, each.mean
+        assert zero is not None
+        assert mean is not None
+        rows.append(
+            (
+                each.id,
+                role(each),
+                f"{each.label.score:.2f}",
+                chance(each),
+                f"{100 * zero.base:.1f} -> {100 * zero.value:.1f}",
+                interval(zero),
+                f"{100 * mean.value:.1f}",
+                f"{each.gradient or 0.0:.2f}",
+                each.verdict,
+            )
+        )
+    return aligned(rows)
+
+
+def role(found: Found) -> str:
+    """What a head does, and whether only in part."""
+    return f"{found.label.role}{', in part' if found.label.strength == 'partial' else ''}"
+
+
+def chance(found: Found) -> str:
+    """What even weights would put on the keys of its role."""
+    return f"{found.measured.scores[found.label.role].chance:.2f}" if found.label.has_role else ""
+
+
+def interval(effect: Effect) -> str:
+    """That of the figure without the head, in percent."""
+    return f"[{100 * effect.interval[0]:.1f}, {100 * effect.interval[1]:.1f}]"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def legend(diagnosis: Diagnosis) -> str:
+    """What the columns are."""
+    effect = diagnosis.heads[0].zero
+    assert effect is not None
+    return (
+        f"score: attention on the role's keys beyond chance, 1 at most. without it: {effect.metric.replace('_', ' ')} "
+        f"in percent of {effect.n} sequences, with all heads and with this one giving nothing; 95 %: its interval; "
+        "mean: the head gives its mean instead. gradient: importance by the loss's gradient, 1 at most in an attention."
+    )
+
+
+def over_time(folder: Path, as_json: bool) -> int:
+    """The roles at each checkpoint: a column a checkpoint, a row a head."""
+    from glassformer.lens.roles.run import over_checkpoints
+
+    seen = list(over_checkpoints(folder))
+    if as_json:
+        print(json.dumps({"checkpoints": [{"step": at.step, "heads": at.diagnosis.to_json()} for at in seen]}))
+        return 0
+    rows = [("head", *(f"step {at.step}" for at in seen))]
+    for heads in zip(*(at.diagnosis.heads for at in seen), strict=True):
+        rows.append((heads[0].id, *(f"{role(each)} {each.label.score:.2f}" for each in heads)))
+    print(aligned(rows))
+    return 0
+
+
+def named(text: str, opened: Opened) -> list[Head] | None:
+    """The heads that --prune names; none: those that are not needed. Errors: `ConfigError`."""
+    from glassformer.lens.ablate import all_heads
+    from glassformer.lens.blocks import head_id
+
+    if text == UNNEEDED:
+        return []
+    of = {head_id(*head): head for head in all_heads(opened.loaded.model)}
+    wrong = [name for name in text.split(",") if name not in of]
+    if wrong:
+        raise ConfigError(
+            f"--prune takes heads with commas, as in x.1.3,d.0.2, or `{UNNEEDED}`; got {wrong[0]!r}. "
+            f"This run has {', '.join(of)}."
+        )
+    return [of[name] for name in dict.fromkeys(text.split(","))]
+
+
+def prune(folder: Path, out: Path, opened: Opened, diagnosis: Diagnosis, asked: list[Head], as_json: bool) -> int:
+    """Write a run without heads, and say what that costs."""
+    from glassformer.lens.blocks import head_id
+    from glassformer.lens.prune import effect_on, spare, write_pruned
+    from glassformer.lens.roles.words import effect_as_json, without
+
+    model = opened.loaded.model
+    heads, effect = (asked, effect_on(model, diagnosis, asked)) if asked else spare(model, diagnosis)
+    ids = [head_id(*head) for head in heads]
+    if effect is None:
+        print("No head can go: without any of them the model would lose. Nothing is written.", file=sys.stderr)
+        return 0
+    written = write_pruned(folder, opened.loaded, heads, out)
+    if as_json:
+        print(json.dumps({"removed": ids, "effect": effect_as_json(effect, None), "checkpoint": str(written)}))
+        return 0
+    print(f"{len(ids)} of {len(diagnosis.heads)} heads removed: {', '.join(ids)}; {without(effect, 'them')}.")
+    print(f"Written: {out}. Score it: glassformer evaluate {out}")
+    return 0

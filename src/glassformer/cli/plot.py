@@ -1,0 +1,28 @@
+"""`glassformer plot RUN ...`: the learning curves of runs, as a picture."""
+
+from __future__ import annotations
+
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.runs import existing_run
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.figures import check_picture, save_figure
+
+USUAL = "curves.png"
+
+
+def run(arguments: Arguments) -> int:
+    """Draw one panel a figure and one colour a run, and say where."""
+    targets = [str(arguments.target), *arguments.more]
+    for target in targets:
+        if targets.count(target) > 1:
+            raise ConfigError(f"{target} is named twice. Name each run once.")
+    folders = [existing_run(target) for target in targets]
+    out = check_picture(arguments.options.get("out", USUAL))
+    from glassformer.study.curves import chosen, draw_curves, read_curves
+
+    runs = [read_curves(folder) for folder in folders]
+    asked = arguments.options.get("metric")
+    metrics = chosen(runs, [] if asked is None else asked.split(","))
+    save_figure(draw_curves(runs, metrics, log="log" in arguments.options), out)
+    print(f"Picture: {out} ({', '.join(metrics)})")
+    return 0

@@ -1,0 +1,185 @@
+"""What a model loses without some of its heads, on sequences that it can answer, with an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from glassformer.data.batch import Batch
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.lens.ablate import Head, Means, silence
+from glassformer.lens.record import hidden
+from glassformer.model.heads import SequenceHead
+from glassformer.model.stack import Stack
+from glassformer.model.transformer import Transformer
+from glassformer.train.objective import Objective, Targets
+
+DRAWS = 2000
+
+
+class Outcomes(NamedTuple):
+    """How right the answers to N sequences are."""
+
+    exact: Float[Tensor, " N"]
+    """1 where all tokens of the answer are right.
+
+    Each token is asked for behind the right ones before it. The first that is wrong comes at the same place where a
+    model goes on from its own greedy tokens, so exact match is that of greedy decoding.
+    """
+    places: Float[Tensor, " N"]
+    """Share of right tokens, in [0, 1]."""
+
+    def of(self, metric: str) -> Float[Tensor, " N"]:
+        """By the name of a metric."""
+        return self.exact if metric == "exact_match" else self.places
+
+
+class Effect(NamedTuple):
+    """A metric with all heads and without some, of the same sequences; shares in [0, 1]."""
+
+    kind: str
+    metric: str
+    base: float
+    value: float
+    interval: tuple[float, float]
+    """95 %, of `value`."""
+    drop: tuple[float, float]
+    """95 %, of base - value: the pairs are drawn together."""
+    n: int
+
+
+class Scored:
+    """Batches that a model answers again and again: blocks before the first silenced head are computed once."""
+
+    def __init__(self, model: Transformer, batches: Sequence[Batch], objective: Objective) -> None:
+        self.model, self.batches = model, list(batches)
+        self.asked = [objective(batch) for batch in batches]
+        self._kept: list[Kept] | None = None
+
+    def outcomes(self, heads: Iterable[Head] = (), kind: str = "zero", means: Means | None = None) -> Outcomes:
+        """How right the answers are without these heads."""
+        chosen = list(heads)
+        found: list[Outcomes] = []
+        with torch.no_grad():
+            if self._kept is None:
+                self._kept = [
+                    keep(self.model, batch, asked) for batch, asked in zip(self.batches, self.asked, strict=True)
+                ]
+            with silence(self.model, chosen, kind, means=means):
+                for batch, asked, kept in zip(self.batches, self.asked, self._kept, strict=True):
+                    found.append(outcomes(self.model, self._vectors(chosen, batch, asked, kept), asked))
+        return Outcomes(*(torch.cat(each) for each in zip(*found, strict=True)))
+
+    def _vectors(self, chosen: Sequence[Head], batch: Batch, asked: Targets, kept: Kept) -> Tensor:
+        """The vectors before the head, from the first block that holds a silenced head on."""
+        below = min((layer for block, layer, _ in chosen if block == "encoder"), default=None)
+        above = min((layer for block, layer, _ in chosen if block != "encoder"), default=None)
+        encoder = self.model.encoder
+        if encoder is not None and below is not None:
+            with beginning_at(encoder, below, kept.encoder[below]):
+                return hidden(self.model, batch, asked)
+        decoder = self.model.decoder
+        if decoder is not None and above is not None:
+            with beginning_at(decoder, above, kept.decoder[above]):
+                return hidden(self.model, batch, asked, kept.memory)
+        return hidden(self.model, batch, asked, kept.memory)
+
+
+class Kept(NamedTuple):
+    """What goes into each block of each stack, and an encoder's memory, of one batch."""
+
+    encoder: list[Float[Tensor, "N S D"]]
+    decoder: list[Float[Tensor, "N T D"]]
+    memory: Float[Tensor, "N S D"] | None
+
+
+def keep(model: Transformer, batch: Batch, asked: Targets) -> Kept:
+    """What a forward has on its way."""
+    kept = Kept([], [], None)
+    with listening(model.encoder, kept.encoder), listening(model.decoder, kept.decoder):
+        if model.encoder is not None and model.decoder is not None and batch.source is not None:
+            kept = kept._replace(memory=model.encode(batch.source, batch.source_keep))
+        hidden(model, batch, asked, kept.memory)
+    return kept
+
+
+@contextmanager
+def listening(stack: Stack | None, kept: list[Tensor]) -> Generator[None]:
+    """While it lasts, what goes into each block is kept."""
+    if stack is None:
+        yield
+        return
+    own = stack.through
+
+    def through(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:
+        def noted(block: nn.Module, x: Tensor) -> Tensor:
+            kept.append(x)
+            return run(block, x)
+
+        return own(blocks, noted, x)
+
+    stack.through = through
+    try:
+        yield
+    finally:
+        stack.through = own
+
+
+@contextmanager
+def beginning_at(stack: Stack, layer: int, kept: Float[Tensor, "N T D"]) -> Generator[None]:
+    """While it lasts, blocks before `layer` are left out, and this one reads what was kept."""
+    own = stack.through
+    stack.through = lambda blocks, run, _: own(blocks[layer:], run, kept)
+    try:
+        yield
+    finally:
+        stack.through = own
+
+
+def outcomes(model: Transformer, vectors: Float[Tensor, "N T D"], asked: Targets) -> Outcomes:
+    """Whether the likeliest token, or label, is the one that is asked for."""
+    if isinstance(model.head, SequenceHead):
+        right = (model.head(vectors, asked.inputs_keep).argmax(-1) == asked.ids).to(vectors.dtype)
+        return Outcomes(right, right)
+    right = model.head(vectors).argmax(-1) == asked.ids
+    keep = torch.ones_like(right) if asked.keep is None else asked.keep
+    share = (right & keep).sum(1) / keep.sum(1).clamp(min=1)
+    return Outcomes((right | ~keep).all(1).to(vectors.dtype), share.to(vectors.dtype))
+
+
+def resampled(n: int, *, draws: int = DRAWS, seed: int = 0) -> Float[Tensor, "M N"]:
+    """For each draw of n sequences with replacement, how often each was drawn, as a share (Efron 1979)."""
+    generator = torch.Generator().manual_seed(seed)
+    picked = torch.randint(n, (draws, n), generator=generator)
+    counts = torch.zeros(draws, n, dtype=torch.float64)
+    return counts.scatter_add_(1, picked, torch.ones_like(counts)) / n
+
+
+def compare(
+    base: Float[Tensor, " N"],
+    value: Float[Tensor, " N"],
+    kind: str,
+    metric: str,
+    drawn: Float[Tensor, "M N"] | None = None,
+) -> Effect:
+    """The means of both and paired bootstrap intervals: each draw takes the same sequences from both.
+
+    `drawn` are those of `resampled`. An interval of figures that are all equal, as where every answer is wrong, has no
+    width; 3/n is then a bound for the true share.
+    """
+    drawn = resampled(len(base)) if drawn is None else drawn
+    before, after = drawn @ base.double(), drawn @ value.double()
+    return Effect(
+        kind, metric, float(base.double().mean()), float(value.double().mean()), middle(after), middle(before - after),
+        len(base),
+    )  # fmt: skip
+
+
+def middle(values: Float[Tensor, " M"]) -> tuple[float, float]:
+    """From the 2.5th to the 97.5th percentile."""
+    low, high = torch.quantile(values, torch.tensor([0.025, 0.975], dtype=values.dtype)).tolist()
+    return low, high

@@ -1,0 +1,64 @@
+"""How much the loss hangs on each head, by its gradient: one backward in place of a forward for each head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from glassformer.attend import Attend, Mask
+from glassformer.data.batch import Batch
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.lens.ablate import Head, n_heads
+from glassformer.lens.blocks import place
+from glassformer.model.transformer import Transformer
+from glassformer.parts import attentions
+from glassformer.train.objective import Objective, loss_of
+
+
+def gradient_importance(model: Transformer, batches: Sequence[Batch], objective: Objective) -> dict[Head, float]:
+    """I_h = mean over x of |d L(x) / d xi_h|, where xi_h = 1 multiplies what head h gives (Michel et al. 2019, eq. 2).
+
+    The absolute value is taken for each sequence: over a whole batch opposite signs would cancel. As sequences do not
+    read each other, one backward of the summed loss has the gradient of each of them. Divided by the root of the sum
+    of squares of its attention's heads, as there: 1 at most.
+    """
+    raw = per_sequence(model, batches, objective)
+    sizes = {where: each.abs().mean(0) for where, each in raw.items()}
+    return {
+        (*where, head): float(size[head] / size.norm().clamp(min=torch.finfo(size.dtype).tiny))
+        for where, size in sizes.items()
+        for head in range(len(size))
+    }
+
+
+def per_sequence(
+    model: Transformer, batches: Sequence[Batch], objective: Objective
+) -> dict[tuple[str, int], Float[Tensor, "N H"]]:
+    """d L(x) / d xi_h of each sequence x, by attention; L is the sum of the losses of the sequence's targets."""
+    watched = {place(name): attention for name, attention in attentions(model).items()}
+    seams = {where: attention.attend for where, attention in watched.items()}
+    found: dict[tuple[str, int], list[Tensor]] = {where: [] for where in watched}
+    try:
+        for batch in batches:
+            gates = {
+                where: torch.ones(len(batch.tokens), n_heads(each), 1, 1).to(each.output.weight).requires_grad_()
+                for where, each in watched.items()
+            }
+            for where, attention in watched.items():
+                attention.attend = _gated(seams[where], gates[where])
+            loss = loss_of(model, batch, objective).objective
+            gradients = torch.autograd.grad(loss, list(gates.values()))
+            for where, gradient in zip(gates, gradients, strict=True):
+                found[where].append(gradient[:, :, 0, 0])
+    finally:
+        for where, attention in watched.items():
+            attention.attend = seams[where]
+    return {where: torch.cat(each) for where, each in found.items()}
+
+
+def _gated(own: Attend, gate: Tensor) -> Attend:
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+        return own(q, k, v, mask, scale=scale, dropout=dropout) * gate
+
+    return attend

@@ -1,0 +1,95 @@
+"""Heads removed for good: their weights are zero, so that the model computes what it does while they are silenced."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from glassformer.lens.ablate import Head, by_attention
+from glassformer.lens.effect import Effect, Scored, compare, resampled
+from glassformer.lens.roles.diagnosis import Diagnosis
+from glassformer.lens.roles.thresholds import THRESHOLDS, Thresholds
+from glassformer.model.transformer import Transformer
+from glassformer.store.checkpoint import Loaded, save
+from glassformer.store.files import write_text_atomically
+from glassformer.store.folders import step_folder
+from glassformer.store.lock import LOCK
+
+
+def pruned(model: Transformer, heads: Iterable[Head]) -> Transformer:
+    """A copy of the model without these heads: the maps into and out of each are zero.
+
+    A stack has one `n_heads` for all its layers, so the config stays and the file keeps its size; what changes is that
+    the heads give nothing, exactly. As neither side of a product of zeros has a gradient, training does not bring them
+    back. A key/value head that others share stays. Errors: `ConfigError` for a head that the model does not have.
+    """
+    smaller = copy.deepcopy(model)
+    with torch.no_grad():
+        for attention, (_, numbers) in by_attention(smaller, heads).items():
+            K, shared = attention.d_head, attention.query.out_features // attention.key.out_features
+            for number in numbers:
+                own = slice(number * K, (number + 1) * K)
+                attention.output.weight[:, own] = 0.0
+                _silence_rows(attention.query, own)
+            for group in {number // shared for number in numbers}:
+                if {group * shared + each for each in range(shared)} <= {*numbers}:
+                    _silence_rows(attention.key, slice(group * K, (group + 1) * K))
+                    _silence_rows(attention.value, slice(group * K, (group + 1) * K))
+    return smaller
+
+
+def _silence_rows(linear: torch.nn.Linear, rows: slice) -> None:
+    linear.weight[rows] = 0.0
+    if linear.bias is not None:  # pyright: ignore[reportUnnecessaryComparison]  (built with bias=False it is None)
+        linear.bias[rows] = 0.0
+
+
+class Spared(NamedTuple):
+    """Heads that a model can do without, all at once."""
+
+    heads: list[Head]
+    effect: Effect | None
+    """What is lost without all of them; none where there are none."""
+
+
+def spare(model: Transformer, diagnosis: Diagnosis, rules: Thresholds = THRESHOLDS) -> Spared:
+    """As many heads as can go together before a loss shows: the least important first, each kept if it is missed.
+
+    Important is what `gradient_importance` calls so. A loss shows where the interval of the drop does not reach down
+    to `Thresholds.needed`. Heads that can stand in for each other are judged with those gone that went before them.
+    """
+    probe = diagnosis.probe
+    scored = Scored(model, probe.scored, probe.objective)
+    base = scored.outcomes().of(probe.metric)
+    drawn = resampled(len(base))
+    gone, effect = Spared([], None)
+    for each in sorted(diagnosis.heads, key=lambda found: found.gradient or 0.0):
+        tried = [*gone, each.head]
+        without = compare(base, scored.outcomes(tried).of(probe.metric), "zero", probe.metric, drawn)
+        if without.drop[1] < rules.needed:
+            gone, effect = tried, without
+    return Spared(gone, effect)
+
+
+def effect_on(model: Transformer, diagnosis: Diagnosis, heads: Sequence[Head]) -> Effect:
+    """What is lost without these heads, all at once."""
+    probe = diagnosis.probe
+    scored = Scored(model, probe.scored, probe.objective)
+    return compare(scored.outcomes().of(probe.metric), scored.outcomes(heads).of(probe.metric), "zero", probe.metric)
+
+
+def write_pruned(run: Path, loaded: Loaded, heads: Sequence[Head], out: Path) -> Path:
+    """A run folder that holds the run's recipe and its model without these heads; returns the checkpoint.
+
+    It has no optimizer, so it is scored, used and started from, and not resumed.
+    """
+    step = int(loaded.state.get("step", 0))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / LOCK).touch()
+    write_text_atomically(out / "recipe.toml", (run / "recipe.toml").read_text("utf-8"))
+    state = {**loaded.state, "best": step}
+    return save(step_folder(out, step), pruned(loaded.model, heads), loaded.tokenizers, state=state)

@@ -1,0 +1,19 @@
+"""What each head of a model does: roles, their scores beside chance, and what is lost without a head."""
+
+from glassformer.lens.roles.diagnosis import Diagnosis, diagnose
+from glassformer.lens.roles.probe import Probe, induction_probe, pairs_probe
+from glassformer.lens.roles.roles import ROLES
+from glassformer.lens.roles.run import diagnose_run
+from glassformer.lens.roles.thresholds import THRESHOLDS, Thresholds
+
+__all__ = [
+    "ROLES",
+    "THRESHOLDS",
+    "Diagnosis",
+    "Probe",
+    "Thresholds",
+    "diagnose",
+    "diagnose_run",
+    "induction_probe",
+    "pairs_probe",
+]

@@ -1,0 +1,108 @@
+"""Whether a head writes what it reads: by its weights, and by what it did."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.lens.record import Map
+from glassformer.lens.roles.metrics import largest_key, several
+from glassformer.lens.roles.view import View
+from glassformer.model.transformer import Transformer
+from glassformer.parts import Embedding, Head, LayerNorm
+
+ROWS = 2048
+"""Tokens whose logits are computed at a time."""
+
+
+class Circuit(NamedTuple):
+    """From a token that is read to logits, through one head alone: W_E W_V W_output W_U (Elhage et al. 2021)."""
+
+    read: Float[Tensor, "V K"]
+    """W_E W_V."""
+    written: Float[Tensor, "K V"]
+    """W_output W_U."""
+
+    def eigenvalue_score(self) -> float:
+        """sum(lambda) / sum |lambda| over the eigenvalues, -1 to 1: near 1, tokens raise their own logit.
+
+        The V x V matrix has the eigenvalues of the K x K one made the other way round, and zeros.
+        """
+        values = torch.linalg.eigvals((self.written @ self.read).double())
+        return float(values.sum().real) / max(float(values.abs().sum()), 1e-300)
+
+    def diagonal_share(self) -> float:
+        """Share of tokens whose own logit is the largest of their row."""
+        hits = 0
+        for first in range(0, len(self.read), ROWS):
+            own = torch.arange(first, min(first + ROWS, len(self.read)))
+            hits += int(((self.read[own] @ self.written).argmax(-1) == own).sum())
+        return hits / len(self.read)
+
+
+def circuit(model: Transformer, found: Map, head: int, ids: range) -> Circuit | None:
+    """That of a head, over the tokens `ids`; none where what it reads, or what is answered, are no such tokens.
+
+    Norms, positions and all other layers are left out, as the papers do. An encoder whose vectors no head reads
+    answers nothing.
+    """
+    if not answers(model, found) or not isinstance(model.head, Head):
+        return None
+    crossing = found.block == "cross"
+    stack = model.encoder if crossing or found.block == "encoder" else model.decoder
+    if stack is None or not isinstance(stack.embedding, Embedding):
+        return None
+    if crossing and not model.config.one_vocabulary:
+        return None
+    attention, K = found.attention, found.attention.d_head
+    group = head * found.v.shape[1] // found.weights.shape[1]
+    values = attention.value.weight[group * K : (group + 1) * K]
+    embedded, unembedded = stack.embedding.weight[ids.start : ids.stop], model.head.weight[ids.start : ids.stop]
+    with torch.no_grad():
+        return Circuit(embedded @ values.T, found.columns[:, head].T @ unembedded.T)
+
+
+def answers(model: Transformer, found: Map) -> bool:
+    """Whether a head's output reaches the stack that answers without another stack between."""
+    return model.decoder is None or found.block != "encoder"
+
+
+def written_share(model: Transformer, found: Map, view: View) -> Float[Tensor, " H"] | None:
+    """Share of queries at which the key of the largest weight is the token that this head raises most.
+
+    What the head gives is mapped to logits directly, through the gain of the last norm (direct logit attribution,
+    after Olsson et al. 2022; which token is largest does not hang on the norm's divisor).
+    """
+    if not answers(model, found) or not isinstance(model.head, Head):
+        return None
+    asked = several(found.allowed, view.counted)
+    if not bool(asked.any()):
+        return None
+    largest = largest_key(found.weights, found.allowed)
+    read = view.keys[:, None, :].expand(*largest.shape[:2], -1).gather(-1, largest)
+    real = view.real[:, None, :].expand(*largest.shape[:2], -1).gather(-1, largest) & asked[:, None]
+    return torch.stack([_share(model, found, head, read[:, head], real[:, head]) for head in range(read.shape[1])])
+
+
+def _share(
+    model: Transformer, found: Map, head: int, read: Int[Tensor, "N T"], asked: Bool[Tensor, "N T"]
+) -> Float[Tensor, ""]:
+    if not bool(asked.any()):
+        return torch.tensor(float("nan"))
+    with torch.no_grad():
+        given = found.output[:, head][asked] @ found.columns[:, head].T
+        given = gained(model, given)
+        assert isinstance(model.head, Head)
+        likeliest = torch.cat([(rows @ model.head.weight.T).argmax(-1) for rows in given.split(ROWS)])
+    return (likeliest == read[asked]).double().mean()
+
+
+def gained(model: Transformer, vectors: Float[Tensor, "M D"]) -> Float[Tensor, "M D"]:
+    """Vectors of the stream times the gain of the last norm; of a layer norm, their mean taken off first."""
+    norm = model.reader.last_norm
+    if isinstance(norm, LayerNorm):
+        vectors = vectors - vectors.mean(-1, keepdim=True)
+    gain = getattr(norm, "weight", None)
+    return vectors if gain is None else vectors * gain

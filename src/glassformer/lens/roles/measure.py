@@ -1,0 +1,136 @@
+"""All figures of all heads on a probe: scores of roles, and what is told of a head without any role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from glassformer.data.batch import Batch
+from glassformer.data.vocabulary import EOS
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.lens.ablate import Head
+from glassformer.lens.record import Map, maps
+from glassformer.lens.roles.label import Figures
+from glassformer.lens.roles.metrics import Score, confidence, distance, entropy, tally, value_weighted
+from glassformer.lens.roles.roles import ROLES, sink, tallies
+from glassformer.lens.roles.view import View, views
+from glassformer.model.transformer import Transformer
+from glassformer.train.objective import Objective
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one head does with a probe."""
+
+    scores: Mapping[str, Figures]
+    """By role."""
+    more: Mapping[str, float]
+    """entropy (nats), entropy_norm, confidence, sink; of self-attention distance and distance_signed."""
+    by_value: Mapping[str, float]
+    """Corrected score of each role, weights times the size of what they move."""
+
+
+class Read(NamedTuple):
+    """A batch as the heads of a model read it."""
+
+    maps: list[Map]
+    views: dict[str, View]
+
+
+def read(model: Transformer, batch: Batch, objective: Objective) -> Read:
+    """The maps of a batch, and what their rows and columns stand for."""
+    asked = objective(batch)
+    return Read(maps(model, batch, asked), views(batch, asked))
+
+
+def measure(own: Read, control: Read | None) -> dict[Head, Measured]:
+    """The figures of every head.
+
+    `own` has no token twice in a sequence, so that what is found by its place is not found by what it is; `control`
+    has. Roles that need repeats are scored on the control, all others on `own`, and on the control again.
+    """
+    found: dict[Head, Measured] = {}
+    again = {(each.block, each.layer): each for each in control.maps} if control else {}
+    for each in own.maps:
+        view = own.views[each.block]
+        scores = tallied(each, view, repeats=control is None)
+        other: dict[str, Scored] = {}
+        if control is not None:
+            other = tallied(again[each.block, each.layer], control.views[each.block], repeats=True)
+        sizes = value_weighted(each.weights, each.v, each.columns)
+        moved = {name: t.score() for name, t in tallies(view, sizes, each.allowed, repeats=False).items()}
+        general = generic(each, view)
+        for head in range(each.weights.shape[1]):
+            figures = {
+                name: of_head(pooled, head, other.get(name) if name in scores and control else None)
+                for name, pooled in {**{n: s for n, s in other.items() if ROLES[n].needs_repeats}, **scores}.items()
+            }
+            by_value = {name: float(score.corrected[head]) for name, score in moved.items() if score is not None}
+            more = {name: float(values[head]) for name, values in general.items()}
+            found[each.block, each.layer, head] = Measured(figures, more, by_value)
+    return found
+
+
+class Scored(NamedTuple):
+    """A role's score of all heads of an attention, and that of each length."""
+
+    pooled: Score
+    by_length: dict[int, Score]
+
+
+def tallied(found: Map, view: View, *, repeats: bool) -> dict[str, Scored]:
+    """The scores of every role that can be told, by name."""
+    scores: dict[str, Scored] = {}
+    for name, each in tallies(view, found.weights, found.allowed, repeats=repeats).items():
+        if (pooled := each.score()) is not None:
+            scores[name] = Scored(pooled, each.by_length(view.length))
+    return scores
+
+
+def of_head(scored: Scored, head: int, control: Scored | None) -> Figures:
+    """The figures of one head."""
+    pooled, lengths = scored
+    return Figures(
+        float(pooled.mass[head]),
+        float(pooled.argmax[head]),
+        pooled.chance,
+        float(pooled.corrected[head]),
+        pooled.n_queries,
+        {n: float(score.corrected[head]) for n, score in lengths.items()},
+        None if control is None else float(control.pooled.corrected[head]),
+    )
+
+
+def generic(found: Map, view: View) -> dict[str, Float[Tensor, " H"]]:
+    """What is told of heads without any role; see `Measured.more`."""
+    weights, allowed, counted = found.weights, found.allowed, view.counted
+    nothing = weights.new_zeros(weights.shape[1])
+    at_sinks = tally(weights, sink(view), allowed, counted).score()
+    more = {
+        "entropy": entropy(weights, allowed, counted),
+        "entropy_norm": entropy(weights, allowed, counted, normalised=True),
+        "confidence": confidence(weights, allowed, counted, view.keys == EOS),
+        "sink": nothing if at_sinks is None else at_sinks.mass,
+    }
+    if not view.crossing:
+        more["distance"] = distance(weights, counted)
+        more["distance_signed"] = distance(weights, counted, signed=True)
+    return more
+
+
+def group_share(found: Sequence[Map], view: View, role: str, heads: Sequence[Head]) -> float | None:
+    """Mean over queries of the largest weight that any of these heads puts on a role's keys; none: no query asks.
+
+    Two heads that share a role out, each at half of the queries, have it together.
+    """
+    predicted = ROLES[role].predict(view)
+    own = [(each, head) for each in found for block, layer, head in heads if (block, layer) == (each.block, each.layer)]
+    if predicted is None or not own:
+        return None
+    asked = own[0][0].allowed.sum(-1).gt(1) & view.counted & (predicted & own[0][0].allowed).any(-1)
+    masses = [(each.weights[:, head] * predicted).sum(-1) for each, head in own]
+    best = masses[0]
+    for mass in masses[1:]:
+        best = best.maximum(mass)
+    return float(best[asked].mean()) if bool(asked.any()) else None

@@ -1,0 +1,168 @@
+"""The roles that a head may have: for each, the keys that it predicts for a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from glassformer.data.vocabulary import EOS
+from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.lens.roles.metrics import Tally, largest_key, tally
+from glassformer.lens.roles.view import ABSENT, View
+
+Predict = Callable[[View], Bool[Tensor, "N T S"] | None]
+"""P(i) as a mask; none where the role cannot be had in such an attention."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """One thing that a head may do."""
+
+    name: str
+    """As a table shows it."""
+    what: str
+    """What a query reads, in words."""
+    predict: Predict
+    needs_repeats: bool = False
+    """Whether it can be told only where tokens come again."""
+    shift: int = 0
+    """Keys to the right of the role's own."""
+
+    @property
+    def title(self) -> str:
+        """As a head of it is called."""
+        return TITLES.get(self.family, self.family)
+
+    @property
+    def family(self) -> str:
+        """The name without its shift."""
+        return self.name.split(" ")[0] if self.shift else self.name
+
+
+def offset(by: int) -> Predict:
+    """{i + by}: key minus query, so -1 is the previous token (Clark et al. 2019, section 3.1)."""
+
+    def predict(view: View) -> Tensor | None:
+        if view.crossing:
+            return None
+        T = view.queries.shape[1]
+        places = torch.arange(T, device=view.queries.device)
+        return (places == places[:, None] + by).expand(len(view.queries), T, T)
+
+    return predict
+
+
+def sink(view: View) -> Bool[Tensor, "N T S"]:
+    """The special tokens, or the first: where a head looks that has nothing to do (Clark et al. 2019, section 3.2)."""
+    return everywhere(view, view.sinks)
+
+
+def end(view: View) -> Bool[Tensor, "N T S"]:
+    """<eos>, whose place tells how long the sequence is."""
+    return everywhere(view, view.keys == EOS)
+
+
+def everywhere(view: View, keys: Bool[Tensor, "N S"]) -> Bool[Tensor, "N T S"]:
+    """The same keys for every query."""
+    return keys[:, None, :].expand(*view.queries.shape, keys.shape[1])
+
+
+def duplicate(view: View) -> Bool[Tensor, "N T S"] | None:
+    """{j != i: x_j = x_i}: the same token elsewhere; of a causal head, before."""
+    if view.crossing:
+        return None
+    same = view.queries[:, :, None] == view.keys[:, None, :]
+    elsewhere = ~torch.eye(same.shape[-1], dtype=torch.bool, device=same.device)
+    return same & elsewhere & view.real[:, None, :]
+
+
+def induction(view: View) -> Bool[Tensor, "N T S"] | None:
+    """{j <= i: x_(j-1) = x_i}: what came after the same token before (Olsson et al. 2022, prefix matching)."""
+    if view.crossing:
+        return None
+    S = view.keys.shape[1]
+    follows = torch.zeros(*view.queries.shape, S, dtype=torch.bool, device=view.keys.device)
+    follows[:, :, 1:] = (view.queries[:, :, None] == view.keys[:, None, :-1]) & view.real[:, None, :-1]
+    before = torch.ones(S, S, dtype=torch.bool, device=view.keys.device).tril()
+    return follows & before & view.real[:, None, :]
+
+
+def diagonal(shift: int = 0) -> Predict:
+    """{s + t + shift}: step t of the answer reads token t of the source, behind s special ones."""
+
+    def predict(view: View) -> Tensor | None:
+        return None if view.outputs is None else at_rank(view, view.step + shift)
+
+    return predict
+
+
+def reversal(shift: int = 0) -> Predict:
+    """{s + n-1-t + shift}: step t reads the t-th token from the end of the n that the source has.
+
+    In a stack that answers in place the query at place i has step i - s, and reads 2s + n-1-i.
+    """
+
+    def predict(view: View) -> Tensor:
+        return at_rank(view, view.length[:, None] - 1 - view.step + shift)
+
+    return predict
+
+
+def at_rank(view: View, ranks: Int[Tensor, "N T"]) -> Bool[Tensor, "N T S"]:
+    """For each query that writes, the token of the source at a rank."""
+    found = (view.rank[:, None, :] == ranks[:, :, None]) & (view.rank != ABSENT)[:, None, :]
+    return found & (view.step != ABSENT)[:, :, None]
+
+
+def lookup(view: View) -> Bool[Tensor, "N T S"] | None:
+    """{j: x_j = the token to be written}: found by what it is, as in sorting, not by its place."""
+    if view.outputs is None:
+        return None
+    found = (view.outputs[:, :, None] == view.keys[:, None, :]) & (view.rank != ABSENT)[:, None, :]
+    return found & (view.step != ABSENT)[:, :, None]
+
+
+TITLES = {
+    **{name: f"{name}-token" for name in ("previous", "current", "next", "duplicate")},
+    "eos": "end-of-sequence",
+}
+OFFSETS = {-1: "previous", 0: "current", 1: "next"}
+SHIFTS = (0, -1, 1)
+EVERY: tuple[Role, ...] = (
+    *(
+        Role(OFFSETS.get(by, f"offset {by:+d}"), f"the token at {by:+d}" if by else "its own token", offset(by))
+        for by in (-1, 0, 1, -2, 2, -3, 3)
+    ),
+    Role("eos", "the end of the sequence", end),
+    Role("sink", "special tokens, or the first", sink),
+    Role("duplicate", "the same token elsewhere", duplicate, needs_repeats=True),
+    Role("induction", "what came after the same token before", induction, needs_repeats=True),
+    *(
+        Role(f"{name} {c:+d}" if c else name, what + (f", {c:+d} keys" if c else ""), make(c), shift=c)
+        for name, what, make in (
+            ("reversal", "the source from its end", reversal),
+            ("diagonal", "the source in step", diagonal),
+        )
+        for c in SHIFTS
+    ),
+    Role("lookup", "the token that is to be written", lookup),
+)
+"""In the order in which equal scores are decided: of roles that predict the same keys the first is taken."""
+ROLES: dict[str, Role] = {role.name: role for role in EVERY}
+
+
+def tallies(
+    view: View, weights: Float[Tensor, "N H T S"], allowed: Bool[Tensor, "N T S"], *, repeats: bool
+) -> dict[str, Tally]:
+    """Every role that can be told from these maps, by name; `repeats` says whether tokens come again in them."""
+    found: dict[str, Tally] = {}
+    largest = largest_key(weights, allowed)
+    for name, role in ROLES.items():
+        if role.needs_repeats and not repeats:
+            continue
+        predicted = role.predict(view)
+        if predicted is not None and bool((predicted & allowed).any()):
+            found[name] = tally(weights, predicted, allowed, view.counted, largest)
+    return found

@@ -1,0 +1,141 @@
+"""The heads of a run: its model, a probe made of its own task, and its checkpoints one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from glassformer.data.config import EQUAL_LENGTHS, LABEL, TEXT
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.vocabulary import BOS, SPECIALS
+from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.lens.roles.diagnosis import Diagnosis, diagnose
+from glassformer.lens.roles.probe import Probe, induction_probe, pairs_probe
+from glassformer.lens.roles.sources import collated, held_out, real_pairs, windows
+from glassformer.model.outputs import Lm
+from glassformer.model.transformer import Transformer
+from glassformer.store.checkpoint import Loaded, load
+from glassformer.store.folders import checkpoints
+from glassformer.train.build import as_recipe, objective_of
+from glassformer.train.objective import next_token
+from glassformer.train.pairs_data import PairsSplit
+from glassformer.train.prepare import prepare_split
+from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.text_data import TextSplit
+from glassformer.train.use import load_run
+
+SEQUENCES, SCORED = 400, 1000
+"""In which roles are scored, and which are answered with each head and without."""
+LONGEST_HALF = 24
+"""Tokens of the induction probe that come again."""
+
+
+class At(NamedTuple):
+    """The heads at one checkpoint."""
+
+    step: int
+    diagnosis: Diagnosis
+
+
+class Opened(NamedTuple):
+    """A run, ready to be diagnosed."""
+
+    recipe: Recipe
+    loaded: Loaded
+    """Its best checkpoint, on the processor, as the probes are."""
+
+    def probe(self, sequences: int = SEQUENCES, scored: int = SCORED) -> Probe:
+        """Data of its own task."""
+        return run_probe(self.recipe, self.loaded.model, self.loaded.tokenizers, sequences, scored)
+
+
+def open_run(folder: Path | str) -> Opened:
+    """A run and its model. Errors: those of loading a run."""
+    recipe = load_recipe(Path(folder) / "recipe.toml")
+    loaded = load_run(Path(folder), recipe)
+    loaded.model.to("cpu")
+    return Opened(recipe, loaded)
+
+
+def diagnose_run(
+    folder: Path | str, *, sequences: int = SEQUENCES, scored: int = SCORED, effects: bool = True
+) -> Diagnosis:
+    """Diagnose the heads of a run's best checkpoint with data of its own task that it was not trained on.
+
+    A task that makes its pairs is probed with held-out sources in which no symbol comes twice, and as a control with
+    such in which some do; files with their dev pairs; a decoder of running text with random tokens that come again.
+    Errors: those of loading a run, and `ConfigError` for a model that reads no tokens.
+    """
+    opened = open_run(folder)
+    return diagnose(opened.loaded.model, opened.probe(sequences, scored), effects=effects)
+
+
+def over_checkpoints(folder: Path | str, *, sequences: int = SEQUENCES) -> Iterator[At]:
+    """The heads at each checkpoint that the run has kept, from the first on, without what is lost when they are gone.
+
+    Errors: `CheckpointError` where one is damaged.
+    """
+    run = Path(folder)
+    recipe = load_recipe(run / "recipe.toml")
+    found = checkpoints(run)
+    if not found:
+        raise CheckpointError(f"{run} has no checkpoint. Train first, or give another folder.")
+    probe: Probe | None = None
+    for step, each in found.items():
+        loaded: Loaded = load(each)
+        model = as_recipe(loaded.model, recipe)
+        probe = probe or run_probe(recipe, model, loaded.tokenizers, sequences, 1)
+        yield At(step, diagnose(model, probe, effects=False))
+
+
+def run_probe(
+    recipe: Recipe, model: Transformer, tokenizers: Tokenizers, sequences: int = SEQUENCES, scored: int = SCORED
+) -> Probe:
+    """The probe that fits a run's task."""
+    if recipe.data.task == TEXT:
+        return text_probe(recipe, model, tokenizers, sequences, scored)
+    if not isinstance(model.config.head, Lm) and recipe.data.layout != LABEL:
+        raise ConfigError("Heads are diagnosed by tokens or labels that are answered; this model answers neither.")
+    return task_probe(recipe, model, tokenizers, sequences, scored)
+
+
+def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, sequences: int, scored: int) -> Probe:
+    """Of pairs, of a task or of files, or of labelled text."""
+    data, task = recipe.data, recipe.data.task
+    seed = recipe.training.seed
+    collate = collated(data.layout)
+    ids = range(len(SPECIALS), tokenizers.target.vocab_size)
+    metric = "accuracy" if data.layout == LABEL else "exact_match" if task in EQUAL_LENGTHS else "token_accuracy"
+    if task in EQUAL_LENGTHS:
+        asked = prepare_split(
+            replace(recipe, data=replace(data, test_size=min(scored, data.test_size))), tokenizers, "test"
+        )
+        assert isinstance(asked, PairsSplit)
+        own = held_out(data, tokenizers, sequences, seed, repeats=False)
+        control = held_out(data, tokenizers, sequences, seed, repeats=True)
+        name = f"{task}/test/distinct" if own else f"{task}/test/repeats"
+        answered = real_pairs(asked.encoded, scored)
+        own, control = (own, control) if own else (control, [])
+    else:
+        split = prepare_split(recipe, tokenizers, "dev")
+        assert isinstance(split, PairsSplit)
+        answered = real_pairs(split.encoded, scored)
+        own, control, name = real_pairs(split.encoded, sequences, model), [], f"{task}/dev"
+    return pairs_probe(name, own, control, answered, collate, objective_of(model, recipe), ids, metric=metric)
+
+
+def text_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, sequences: int, scored: int) -> Probe:
+    """Of running text: a decoder reads random tokens twice, other models windows of the dev text; these are scored."""
+    split = prepare_split(recipe, tokenizers, "dev")
+    assert isinstance(split, TextSplit)
+    asked = windows(recipe, split, tokenizers, scored, model)
+    objective = objective_of(model, recipe)
+    ids = range(len(SPECIALS), tokenizers.target.vocab_size)
+    if recipe.data.layout != "decoder":
+        return Probe(f"{split.name}/dev", asked[0], None, asked, objective, "token_accuracy", ids)
+    most = min(LONGEST_HALF, (recipe.data.window - 1) // 2, len(ids))
+    lengths = sorted({max(2, most * part // 3) for part in (1, 2, 3)})
+    made = induction_probe(ids, lengths, sequences, begin=BOS if recipe.data.documents else None)
+    return replace(made, scored=asked, objective=next_token if recipe.data.objective == "next_token" else objective)

@@ -1,0 +1,99 @@
+"""`glassformer heads`: the table, the roles over training, and a run without some of its heads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from glassformer import load
+from glassformer.lens.ablate import silence
+from lens.test_roles_of_a_run import SMALL, untrained_run
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    return untrained_run(tmp_path_factory.mktemp("heads") / "tiny", "reverse", SMALL, steps=(1, 2))
+
+
+@pytest.fixture
+def tiny(made: Path) -> str:
+    """A run in the working folder of the test."""
+    shutil.copytree(made, "runs/tiny")
+    return "runs/tiny"
+
+
+def test_the_table(run, tiny) -> None:
+    answer = run("heads", tiny)
+    assert (answer.code, answer.err.count("\n")) == (0, 1)
+    assert "reverse/test/distinct" in answer.err
+    lines = answer.out.splitlines()
+    assert lines[0].split()[:5] == ["head", "role", "score", "chance", "without"]
+    assert [line.split()[0] for line in lines[1:7]] == ["e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"]
+    assert all("nothing to lose" in line for line in lines[1:7])
+    assert "No head has a role that is known here." in lines
+
+
+def test_for_programs(run, tiny) -> None:
+    told = json.loads(run("heads", tiny, "--json").out)
+    assert [head["id"] for head in told["heads"]] == ["e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"]
+    assert told["heads"][0]["ablation"]["n"] == 30
+    assert {*told} == {"probe", "heads", "sentences", "similar"}
+
+
+def test_roles_over_checkpoints(run, tiny) -> None:
+    lines = run("heads", tiny, "--checkpoints").out.splitlines()
+    assert lines[0].split() == ["head", "step", "1", "step", "2"]
+    assert len(lines) == 7
+    told = json.loads(run("heads", tiny, "--checkpoints", "--json").out)
+    assert [each["step"] for each in told["checkpoints"]] == [1, 2]
+
+
+def test_a_pruned_run_is_the_run_with_these_heads_silenced(run, tiny) -> None:
+    answer = run("heads", tiny, "--prune", "x.0.1,e.0.0")
+    assert answer.code == 0
+    assert "2 of 6 heads removed: x.0.1, e.0.0; without them" in answer.out
+    pruned, whole = load("runs/tiny-pruned"), load(tiny)
+    assert pruned.state["best"] == 2
+    import torch
+
+    tokens, source = torch.tensor([[1, 7, 8]]), torch.tensor([[6, 7, 2]])
+    with silence(whole.model, [("cross", 0, 1), ("encoder", 0, 0)]):
+        masked = whole.model(tokens, source=source)
+    torch.testing.assert_close(pruned.model(tokens, source=source), masked, atol=1e-6, rtol=0)
+    assert not torch.equal(whole.model(tokens, source=source), masked)
+    assert run("params", "runs/tiny-pruned").code == 0
+    again = run("heads", tiny, "--prune", "x.0.1")
+    assert (again.code, "overwrites nothing" in again.err) == (2, True)
+
+
+def test_what_can_go_without_a_loss_goes(run, tiny) -> None:
+    """An untrained model has nothing to lose, so that all of its heads can go."""
+    answer = run("heads", tiny, "--prune", "unneeded", "--out", "runs/none", "--json")
+    told = json.loads(answer.out)
+    assert {*told["removed"]} == {"e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"}
+    assert told["effect"]["drop95"][1] < 0.01
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--prune", "x.9.9"), "got 'x.9.9'. This run has e.0.0, e.0.1"),
+        (("--prune", ""), "got ''"),
+        (("--out", "elsewhere"), "Add --prune HEADS"),
+        (("--prune", "x.0.0", "--checkpoints"), "Give one of them"),
+        (("--prnue", "x.0.0"), "--prune"),
+    ],
+    ids=str,
+)
+def test_mistakes(run, tiny, words, message) -> None:
+    answer = run("heads", tiny, *words)
+    assert (answer.code, message in answer.err) == (2, True), answer.err
+    assert not Path("runs/tiny-pruned").exists()
+
+
+def test_a_folder_that_is_no_run(run) -> None:
+    answer = run("heads", "nowhere")
+    assert (answer.code, "nowhere is not a run folder" in answer.err) == (2, True)

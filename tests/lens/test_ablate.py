@@ -1,0 +1,293 @@
+"""Silencing heads, what that costs, importance by gradient, and pruning for good."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from glassformer import Transformer, observe
+from glassformer.data.vocabulary import EOS
+from glassformer.decode.answer import answer
+from glassformer.foundation.errors import ConfigError
+from glassformer.lens.ablate import all_heads, mean_outputs, silence
+from glassformer.lens.blocks import place
+from glassformer.lens.effect import Scored, compare, keep, outcomes, resampled
+from glassformer.lens.importance import gradient_importance, per_sequence
+from glassformer.lens.prune import pruned
+from glassformer.lens.record import hidden
+from glassformer.lens.roles.measure import read
+from glassformer.lens.roles.similar import similar
+from glassformer.parts import Attended, attentions, watch_attention
+from glassformer.train.loop import train_steps
+from glassformer.train.objective import Targets, loss_of
+from glassformer.train.optimizer import build_optimizer
+from glassformer.train.optimizer_config import OptimizerConfig
+from glassformer.train.schedule import Schedule
+from lens.learners import IDS, LAYOUTS, VOCAB, backwards, probe_of, some_pairs, untrained
+
+TOLERANCE = {"atol": 1e-12, "rtol": 0.0}
+
+
+def model_of(shape: str, **settings: object) -> Transformer:
+    return untrained(shape, d_model=16, n_heads=4, **settings).double().eval()
+
+
+def batch_of(shape: str, n: int = 6, *, equal: bool = False):
+    draw = random.Random(2)
+    pairs = some_pairs(draw, n, backwards, repeats=True)
+    if equal:
+        pairs = [(source, source[::-1]) for source in (draw.choices(IDS, k=5) for _ in range(n))]
+    return LAYOUTS[shape][0](pairs)
+
+
+def logits(model: Transformer, batch) -> torch.Tensor:
+    return model(batch.tokens, keep=batch.keep, source=batch.source, source_keep=batch.source_keep)
+
+
+def outputs(model: Transformer, batch) -> dict[tuple[str, int], torch.Tensor]:
+    found: dict[tuple[str, int], torch.Tensor] = {}
+
+    def note(call: Attended) -> None:
+        found[place(call.name)] = call.output
+
+    with watch_attention(model, note), torch.no_grad():
+        logits(model, batch)
+    return found
+
+
+@pytest.mark.parametrize("shape", LAYOUTS)
+def test_a_silenced_head_gives_nothing_and_the_others_what_they_gave(shape: str) -> None:
+    """In the first layer of each attention, whose input is as before."""
+    model, batch = model_of(shape), batch_of(shape)
+    before, block = outputs(model, batch), "decoder" if "decoder" in shape else "encoder"
+    with silence(model, [(block, 0, 2)]):
+        after = outputs(model, batch)
+    assert not bool(after[block, 0][:, 2].any())
+    rest = [0, 1, 3]
+    assert torch.equal(after[block, 0][:, rest], before[block, 0][:, rest])
+    assert not torch.equal(after[block, 1], before[block, 1])
+
+
+def test_the_model_is_as_before_also_after_an_exception() -> None:
+    model, batch = model_of("encoder-decoder"), batch_of("encoder-decoder")
+    seams = {name: each.attend for name, each in attentions(model).items()}
+    before = logits(model, batch)
+    with pytest.raises(RuntimeError, match="halfway"), silence(model, all_heads(model)):
+        raise RuntimeError("halfway")
+    assert {name: each.attend for name, each in attentions(model).items()} == seams
+    assert torch.equal(logits(model, batch), before)
+
+
+def test_silenced_heads_are_observed_as_they_are() -> None:
+    model, batch = model_of("decoder"), batch_of("decoder")
+    with silence(model, [("decoder", 1, 0)]), observe(model) as seen:
+        logits(model, batch)
+    assert {*seen} == {"decoder.blocks.0.self_attention", "decoder.blocks.1.self_attention"}
+
+
+def test_the_mean_is_that_of_the_counted_queries() -> None:
+    model, batch = model_of("decoder"), batch_of("decoder")
+    given = outputs(model, batch)["decoder", 0]
+    counted = batch.keep
+    means = mean_outputs([(("decoder", 0), given, counted)])
+    by_hand = torch.stack([given[:, head][counted].mean(0) for head in range(4)])
+    torch.testing.assert_close(means["decoder", 0], by_hand, **TOLERANCE)
+    with silence(model, [("decoder", 0, 3)], "mean", means=means):
+        after = outputs(model, batch)["decoder", 0]
+    assert torch.equal(after[:, 3], by_hand[3].expand_as(after[:, 3])) or torch.allclose(after[:, 3], by_hand[3])
+    assert torch.equal(after[:, :3], given[:, :3])
+
+
+def test_a_resample_is_the_same_place_of_another_sequence() -> None:
+    model, batch = model_of("decoder"), batch_of("decoder", equal=True)
+    before = outputs(model, batch)["decoder", 0]
+    with silence(model, [("decoder", 0, 1)], "resample", seed=3):
+        after = outputs(model, batch)["decoder", 0]
+    came_from = [[row for row in range(6) if torch.equal(after[to, 1], before[row, 1])] for to in range(6)]
+    assert all(len(each) == 1 for each in came_from)
+    assert {each[0] for each in came_from} == {*range(6)}
+    assert all(each[0] != to for to, each in enumerate(came_from))
+
+
+def test_what_cannot_be_silenced_is_named() -> None:
+    model = model_of("encoder-decoder")
+    with (
+        pytest.raises(ConfigError, match=r"\('cross', 2, 0\).*e.0.0 to e.1.3, d.0.0 to d.1.3, x.0.0 to x.1.3"),
+        silence(model, [("cross", 2, 0)]),
+    ):
+        pass
+    with pytest.raises(ConfigError, match="'median'"), silence(model, [], "median"):
+        pass
+    with pytest.raises(ConfigError, match="means=None"), silence(model, [("cross", 0, 0)], "mean"):
+        pass
+
+
+# --- what is lost
+
+
+@pytest.mark.parametrize("shape", LAYOUTS)
+def test_what_is_computed_once_changes_no_answer(shape: str) -> None:
+    """From the first block on that holds a silenced head, all vectors are those of a whole forward."""
+    model, probe = model_of(shape), probe_of(shape, backwards, 12)
+    (batch,) = probe.scored
+    asked = probe.objective(batch)
+    kept, scored = keep(model, batch, asked), Scored(model, [batch], probe.objective)
+    every = all_heads(model)
+    for heads in ([], *([head] for head in every[::4]), [every[-1], every[0]], every[5:7]):
+        with silence(model, heads), torch.no_grad():
+            found = scored._vectors(heads, batch, asked, kept)
+            torch.testing.assert_close(found, hidden(model, batch, asked), **TOLERANCE)
+
+
+def test_an_answer_is_right_where_all_that_is_asked_is() -> None:
+    """Three rows of which the last place is not asked for: right, right but there, wrong in one of two."""
+    model = model_of("decoder")
+    with torch.no_grad():
+        model.head.weight.copy_(torch.eye(VOCAB, 16))
+    ids = torch.tensor([[6, 7, 8]] * 3)
+    said = torch.tensor([[6, 7, 8], [6, 7, 9], [6, 9, 8]])
+    asked = Targets(ids, None, ids, torch.tensor([[True, True, False]] * 3))
+    found = outcomes(model, torch.eye(16, dtype=torch.float64)[said], asked)
+    assert found.exact.tolist() == [1, 1, 0]
+    assert found.places.tolist() == [1, 1, 0.5]
+
+
+def test_exact_match_is_that_of_greedy_decoding() -> None:
+    """The first wrong token comes at the same place, whether the right ones before it are given or its own."""
+    model = model_of("encoder-decoder")
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.xavier_uniform_(parameter, gain=2.0)
+    with torch.no_grad():
+        model.decoder.embedding.weight[EOS] *= 5  # so that some answers end
+    draw = random.Random(4)
+    sources = [draw.choices(IDS, k=3) for _ in range(60)]
+    targets = [each.ids for each in answer(model, sources, max_new_tokens=8)]
+    pairs = [
+        (source, target if place % 2 else [*target[:-1], IDS.start])
+        for place, (source, target) in enumerate(zip(sources, targets, strict=True))
+        if target
+    ]
+    found = Scored(model, [LAYOUTS["encoder-decoder"][0](pairs)], LAYOUTS["encoder-decoder"][1]).outcomes()
+    written = [each.ids for each in answer(model, [source for source, _ in pairs], max_new_tokens=8)]
+    ends = [each.complete for each in answer(model, [source for source, _ in pairs], max_new_tokens=8)]
+    expected = [own == target and end for (_, target), own, end in zip(pairs, written, ends, strict=True)]
+    assert found.exact.bool().tolist() == expected
+    assert {*expected} == {True, False}
+
+
+def test_bootstrap_by_hand() -> None:
+    """Draws of equal figures have no width; pairs are drawn together, so a constant loss has no spread."""
+    base, value = torch.tensor([1.0, 0.0, 1.0, 0.0] * 25), torch.tensor([1.0, 0.0, 1.0, 0.0] * 25)
+    same = compare(base, value, "zero", "exact_match")
+    assert same.drop == (0, 0)
+    assert same.interval[0] < 0.5 < same.interval[1]
+    spread = (0.25 / 100) ** 0.5 * 1.96  # of a mean of 100 coins
+    assert same.interval == pytest.approx((0.5 - spread, 0.5 + spread), abs=0.02)
+    none = compare(base, torch.zeros(100), "zero", "exact_match")
+    assert (none.value, none.interval, none.n) == (0, (0, 0), 100)
+    assert compare(base, torch.zeros(100), "zero", "exact_match") == none, "the draws are those of a seed"
+    assert torch.equal(resampled(7).sum(1).round(decimals=9), torch.ones(2000, dtype=torch.float64))
+
+
+# --- importance
+
+
+@pytest.mark.parametrize("shape", LAYOUTS)
+def test_gradient_importance_is_taken_sequence_by_sequence(shape: str) -> None:
+    model, batch = model_of(shape), batch_of(shape)
+    objective = LAYOUTS[shape][1]
+    whole = per_sequence(model, [batch], objective)
+    for row, part in enumerate(batch.split(len(batch.tokens))):
+        for where, alone in per_sequence(model, [part], objective).items():
+            torch.testing.assert_close(alone[0], whole[where][row], **TOLERANCE)
+
+
+def test_the_gradient_is_what_a_small_gate_changes() -> None:
+    model, batch = model_of("encoder-decoder"), batch_of("encoder-decoder")
+    objective = LAYOUTS["encoder-decoder"][1]
+    gradient = per_sequence(model, [batch], objective)["cross", 1][:, 2].sum()
+    attention = attentions(model)["decoder.blocks.1.cross_attention"]
+    losses = []
+    for gate in (1 - 1e-6, 1 + 1e-6):
+        own = attention.attend
+        attention.attend = lambda *a, own=own, gate=gate, **k: (
+            own(*a, **k) * torch.tensor([1.0, 1, gate, 1], dtype=torch.float64)[:, None, None]
+        )
+        with torch.no_grad():
+            losses.append(float(loss_of(model, batch, objective).objective))
+        attention.attend = own
+    assert float(gradient) == pytest.approx((losses[1] - losses[0]) / 2e-6, rel=1e-5)
+
+
+def test_importance_has_length_one_in_each_attention() -> None:
+    model, batch = model_of("encoder-decoder"), batch_of("encoder-decoder")
+    found = gradient_importance(model, [batch], LAYOUTS["encoder-decoder"][1])
+    assert {*found} == {*all_heads(model)}
+    for block in ("encoder", "decoder", "cross"):
+        assert sum(found[block, 1, head] ** 2 for head in range(4)) == pytest.approx(1)
+    assert all(each > 0 for each in found.values())
+
+
+# --- heads that are alike
+
+
+def test_copies_of_a_head_are_the_most_alike() -> None:
+    model, batch = model_of("encoder"), batch_of("encoder")
+    attention = attentions(model)["encoder.blocks.0.self_attention"]
+    with torch.no_grad():
+        for linear in (attention.query, attention.key):
+            linear.weight[12:16] = linear.weight[4:8]
+    seen = read(model, batch, LAYOUTS["encoder"][1])
+    pairs = similar(seen.maps, {"encoder": seen.views["encoder"]})
+    assert (pairs[0].one, pairs[0].other) == (("encoder", 0, 1), ("encoder", 0, 3))
+    assert pairs[0].divergence == pytest.approx(0, abs=1e-12)
+    assert pairs[1].divergence > 1e-4
+    assert len(pairs) == 8 * 7 / 2
+
+
+# --- pruning
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_kv_heads": 2}, {"positions": "shaw"}, {"bias": False}], ids=str)
+@pytest.mark.parametrize("shape", LAYOUTS)
+def test_a_pruned_model_is_the_masked_one(shape: str, settings: dict[str, object]) -> None:
+    model, batch = model_of(shape, **settings), batch_of(shape)
+    for heads in ([all_heads(model)[1]], all_heads(model)[::3], all_heads(model)[:2]):
+        before = {name: each.clone() for name, each in model.state_dict().items()}
+        with silence(model, heads):
+            masked = logits(model, batch)
+        torch.testing.assert_close(logits(pruned(model, heads), batch), masked, **TOLERANCE)
+        assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items()), "a copy is pruned"
+
+
+def test_a_key_value_head_stays_while_others_share_it() -> None:
+    model = model_of("decoder", n_kv_heads=2)
+    smaller = attentions(pruned(model, [("decoder", 0, 0)]))["decoder.blocks.0.self_attention"]
+    assert bool(smaller.value.weight[:4].any())
+    gone = attentions(pruned(model, [("decoder", 0, 0), ("decoder", 0, 1)]))["decoder.blocks.0.self_attention"]
+    assert not bool(gone.value.weight[:4].any())
+    assert bool(gone.value.weight[4:].any())
+
+
+@pytest.mark.parametrize("name", ["muon", "adamw"])
+def test_training_does_not_bring_a_pruned_head_back(name: str) -> None:
+    heads = [("decoder", 0, 0), ("cross", 1, 3)]
+    model = pruned(model_of("encoder-decoder"), heads)
+    batch = batch_of("encoder-decoder")
+
+    def batches() -> Iterator[object]:
+        while True:
+            yield batch
+
+    optimizer = build_optimizer(model, OptimizerConfig(name=name), learning_rate=1e-2)
+    for _ in train_steps(model, batches(), optimizer, Schedule("constant", 1e-2, 3)):
+        pass
+    model.eval()
+    after = logits(model, batch)
+    with silence(model, heads):
+        torch.testing.assert_close(logits(model, batch), after, **TOLERANCE)
