@@ -75,7 +75,7 @@ def test_the_heads_are_found_out_once(trained, monkeypatch):
             return [{"id": "x.0.1", "block": "cross", "layer": 0, "head": 1}]
 
     asked = []
-    monkeypatch.setattr("glassformer.lens.server.run.diagnosed", lambda run: asked.append(run) or Diagnosis())
+    monkeypatch.setattr("glassformer.lens.server.run.diagnose_run", lambda run: asked.append(run) or Diagnosis())
     (trained / HEADS).unlink(missing_ok=True)
     subject = subject_of(trained)
     assert subject.sentences == ["It reverses."]

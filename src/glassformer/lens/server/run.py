@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,9 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.vocabulary import BOS, SPECIALS
 from glassformer.decode.answer import answer
 from glassformer.foundation.errors import GlassformerError
-from glassformer.lens.server.subject import Example, Silence, Subject
+from glassformer.lens.ablate import silence
+from glassformer.lens.roles.run import diagnose_run
+from glassformer.lens.server.subject import Example, Subject
 from glassformer.lens.trace.make import weights_sha256
 from glassformer.lens.trace.reading import Layout
 from glassformer.store.checkpoint import Loaded
@@ -61,7 +62,7 @@ def subject_of(run: Path, told: Told = lambda _: None) -> Subject:
         run / "metrics.jsonl",
         heads,
         sentences,
-        cast("Silence | None", optional("glassformer.lens.ablate", "silence")),
+        silence,
         scorer(recipe, loaded, split),
     )
 
@@ -112,11 +113,9 @@ def heads_of(run: Path, loaded: Loaded, told: Told) -> tuple[list[dict[str, Any]
         return kept.get("heads", []), kept.get("sentences", [])
     told("Finding out what each head does, once for these weights.")
     try:
-        found = diagnosed(run)
+        found = diagnose_run(run)
     except GlassformerError as reason:
         told(f"What the heads do cannot be found out: {reason}")
-        return [], []
-    if found is None:
         return [], []
     heads, sentences = found.to_json(), list(found.sentences)
     record = {"weights_sha256": digest, "heads": heads, "sentences": sentences}
@@ -125,17 +124,3 @@ def heads_of(run: Path, loaded: Loaded, told: Told) -> tuple[list[dict[str, Any]
     except (OSError, GlassformerError) as reason:  # a run that only may be read is looked into all the same
         told(f"What was found out is not kept: {reason}")
     return heads, sentences
-
-
-def diagnosed(run: Path) -> Any:
-    """What is found out about the heads of a run; none where nothing can find out."""
-    diagnose_run = optional("glassformer.lens.roles", "diagnose_run")
-    return None if diagnose_run is None else diagnose_run(run)
-
-
-def optional(module: str, name: str) -> Any:
-    """A part of the library that may not be there."""
-    try:
-        return getattr(import_module(module), name, None)
-    except ModuleNotFoundError:
-        return None
