@@ -100,8 +100,8 @@ def test_mode_follows_the_umask(tmp_path):
     [
         (errno.ENOSPC, ResourceError, r"the disk is full .*Needed: 3 bytes; free: [\d,]+ bytes.*Make room"),
         (errno.EDQUOT, ResourceError, "quota is used up"),
-        (errno.EFBIG, ResourceError, "may not grow so large"),
-        (errno.EROFS, CheckpointError, "Read-only file system.*choose another"),
+        (errno.EFBIG, ResourceError, r"may not grow so large.*Raise the limit.*ulimit -f"),
+        (errno.EROFS, CheckpointError, "Read-only file system.*or use one that is"),
         (errno.EACCES, CheckpointError, "Permission denied.*yours to write"),
         (errno.EIO, CheckpointError, "Input/output error"),
     ],

@@ -36,7 +36,8 @@ def test_changed_setting_is_refused_with_both_values(whole, tmp_path, name, valu
     with pytest.raises(CheckpointError, match="trained with other settings") as caught:
         resume(run, asked={name: value})
     assert told in str(caught.value)
-    assert f"--allow-change {name}." in str(caught.value)
+    typed = "" if value is None else f" --{name.replace('_', '-')} {value}"
+    assert f"--allow-change {name}{typed}." in str(caught.value)
     assert (run / "recipe.toml").read_bytes() == before
     (run / "recipe.toml").write_text(dumps_recipe(recipe(checkpoint__every=1, **{name.replace(".", "__"): value})))
     with pytest.raises(CheckpointError, match="trained with other settings"):  # edited by hand, it is the same
@@ -48,9 +49,19 @@ def test_several_changes_are_told_together(whole, tmp_path):
     asked = {"training.steps": 24, "training.clip": 0.5}
     with pytest.raises(CheckpointError, match=r"training\.steps 12 -> 24; training\.clip 1\.0 -> 0\.5\. Put") as caught:
         resume(run, asked=asked)
-    assert "--allow-change training.steps --allow-change training.clip." in str(caught.value)
+    words = "--allow-change training.steps --allow-change training.clip --training.steps 24 --training.clip 0.5."
+    assert words in str(caught.value)
     with pytest.raises(CheckpointError, match=r"has now: training\.clip 1\.0 -> 0\.5\. Put"):
         resume(run, ["training.steps"], asked)
+
+
+def test_an_end_that_lies_behind_is_refused(whole, tmp_path):
+    run = killed_after(whole, 3, tmp_path / "run")
+    before = (run / "recipe.toml").read_bytes()
+    with pytest.raises(ConfigError, match=r"has taken 3 steps already; got 2\. Ask for at least 3"):
+        resume(run, ["training.steps"], {"training.steps": 2})
+    assert (run / "recipe.toml").read_bytes() == before
+    assert resume(run, ["training.steps"], {"training.steps": 3}).step == 3
 
 
 def test_allowed_change_is_made_and_kept(whole, tmp_path):
@@ -106,9 +117,10 @@ def test_permission_that_nothing_needs_is_refused(whole, tmp_path):
         resume(run, ["training.step"])
 
 
-def test_before_the_first_checkpoint_anything_may_change(tmp_path):
+def test_before_the_first_checkpoint_a_model_of_another_size_may_be_asked_for(tmp_path):
     start(recipe(), tmp_path / "run")
-    session = resume(tmp_path / "run", asked={"model.d_ff": 16, "training.steps": 2})
+    asked = {"model.d_ff": 16, "training.steps": 2}
+    session = resume(tmp_path / "run", [*asked], asked)
     assert (session.model.config.stack.d_ff, session.step) == (16, 0)
     assert load_recipe(tmp_path / "run" / "recipe.toml").training.steps == 2
 

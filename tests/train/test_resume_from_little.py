@@ -8,9 +8,11 @@ import shutil
 import pytest
 import torch
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import checkpoints, step_folder
+from glassformer.train import session as session_of
+from glassformer.train.recipe import load_recipe
 from glassformer.train.session import resume
 from train.examples import assert_same_end, follow, killed_after
 
@@ -30,6 +32,49 @@ def test_killed_before_the_first_checkpoint(whole, tmp_path, step):
     assert "there is no checkpoint yet, so training begins at step 0" in session.notes
     follow(session)
     assert_same_end(run, whole)
+
+
+def without_checkpoint(whole, run):
+    shutil.copytree(whole, run)
+    shutil.rmtree(run / "checkpoints")
+    return run
+
+
+def test_before_the_first_checkpoint_changes_are_allowed_by_name_too(whole, tmp_path):
+    run = without_checkpoint(whole, tmp_path / "run")
+    asked = {"training.learning_rate": 0.5}
+    with pytest.raises(CheckpointError, match=r"trained with other settings.*--training\.learning-rate 0\.5"):
+        resume(run, asked=asked)
+    with pytest.raises(ConfigError, match="it is the same as in the run so far"):
+        resume(run, ["training.seed"])
+    with pytest.raises(CheckpointError, match="keeps the vocabulary"):
+        resume(run, ["tokenizer.min_count"], {"tokenizer.min_count": 7})
+    assert (run / "recipe.toml").read_bytes() == (whole / "recipe.toml").read_bytes()
+    session = resume(run, ["training.learning_rate"], asked)
+    assert any(note.startswith("changed, as allowed: training.learning_rate") for note in session.notes)
+    assert load_recipe(run / "recipe.toml").training.learning_rate == 0.5
+
+
+def test_a_resume_that_fails_leaves_the_recipe(whole, tmp_path, monkeypatch):
+    run = without_checkpoint(whole, tmp_path / "run")
+
+    def fails(_):
+        raise DataError("no such file")
+
+    monkeypatch.setattr(session_of, "begin", fails)
+    with pytest.raises(DataError):
+        resume(run, ["training.learning_rate"], {"training.learning_rate": 0.5})
+    assert (run / "recipe.toml").read_bytes() == (whole / "recipe.toml").read_bytes()
+
+
+def test_what_is_of_no_use_for_a_new_beginning_is_told(whole, tmp_path):
+    run = without_checkpoint(whole, tmp_path / "run")
+    (run / "checkpoints" / "kept-by-hand").mkdir(parents=True)
+    notes = resume(run).notes
+    assert any(note.startswith("left alone: kept-by-hand in ") for note in notes)
+    assert any(
+        re.fullmatch(r"dropped: [1-9]\d* lines of metrics\.jsonl, of steps that are taken again", n) for n in notes
+    )
 
 
 def test_run_whose_checkpoints_are_all_damaged_is_refused(whole, tmp_path):

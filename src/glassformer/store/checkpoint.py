@@ -135,7 +135,7 @@ def nothing_found(folder: Path, names: list[str], found: Found) -> str:
     pickle = next((name for name in names if name.endswith(PICKLES)), None)
     advice = "Train first, or give another folder."
     if CONFIG in names:
-        advice = "It looks like a Hugging Face folder; bring it in with `glassformer import`."
+        advice = "It looks like a Hugging Face folder; only a folder that glassformer saved is read here."
     elif pickle is not None:
         advice = f"{shown(pickle)} is a pickle, which can run code when it is read and so never is."
     return f"{folder} is neither a checkpoint (it has no {MANIFEST}) nor a run that has one. {advice}"

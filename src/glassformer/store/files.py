@@ -22,6 +22,8 @@ FULL = {
     errno.EFBIG: "files may not grow so large here",
 }
 """What a system says when there is no room."""
+ROOM = {errno.EFBIG: "Raise the limit on the size of a file (`ulimit -f`)."}
+"""What helps where free space does not."""
 
 
 def write_text_atomically(path: Path, text: str) -> None:
@@ -110,7 +112,7 @@ def explained(path: Path, needed: int) -> Generator[None, None, None]:
             raise ResourceError(no_room(path, needed, error)) from error
         raise CheckpointError(
             f"{path} cannot be written: {error.strerror or error}. Nothing that was complete is lost. "
-            "Check that the folder is yours to write and not read-only, or choose another one."
+            "Check that the folder is yours to write and not read-only, or use one that is."
         ) from error
 
 
@@ -121,7 +123,7 @@ def no_room(path: Path, needed: int, error: OSError) -> str:
     return (
         f"{path} cannot be written: {FULL[error.errno or errno.ENOSPC]} ({error.strerror}). "
         f"Needed: {needed:,} bytes; free: {room}. Nothing that was complete is lost. "
-        "Make room, or keep fewer checkpoints (--checkpoint.keep)."
+        f"{ROOM.get(error.errno or 0, 'Make room, or keep fewer checkpoints (--checkpoint.keep).')}"
     )
 
 

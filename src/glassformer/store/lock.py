@@ -79,5 +79,5 @@ def in_training(run: Path) -> str:
     """The message for a run that is taken."""
     return (
         f"Only one process at a time may train a run; {run} is being trained already. Wait for that process to end, or "
-        "stop it (Ctrl-C or SIGTERM lets it save first); or train in another folder with --out."
+        "stop it (Ctrl-C or SIGTERM lets it save first); or train anew in another folder: glassformer train ... --out."
     )

@@ -73,16 +73,23 @@ def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:
         )
 
 
-def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str]) -> None:
-    """Refuse settings that differ and were not allowed to, each with both values. Errors: `CheckpointError`."""
+def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str], asked: Collection[str] = ()) -> None:
+    """Refuse settings that differ and were not allowed to, each with both values. Errors: `CheckpointError`.
+
+    `asked`: those of them that the command line gave, which stand in no file.
+    """
     differing = [each for each in found if each.name not in (*FILES, *SAME_BITS)]
     refused = [each for each in differing if each.name not in allowed]
     if refused:
-        words = " ".join(f"--allow-change {each.name}" for each in differing)
+        typed = [each for each in differing if each.name in asked and each.new is not None]
+        words = " ".join(
+            [f"--allow-change {each.name}" for each in differing]
+            + [f"--{each.name.replace('_', '-')} {shlex.quote(str(each.new))}" for each in typed]
+        )
         raise CheckpointError(
             f"{run} was trained with other settings than {run / 'recipe.toml'} or the command line has now: "
-            f"{'; '.join(map(str, refused))}. Put them back; or, where it is meant, allow them by name, with the same "
-            f"words as now: glassformer resume {shlex.quote(str(run))} {words}."
+            f"{'; '.join(map(str, refused))}. Put them back; or, where it is meant, allow them by name: "
+            f"glassformer resume {shlex.quote(str(run))} {words}."
         )
 
 
@@ -94,6 +101,15 @@ def refuse_useless(allowed: Iterable[str], found: Iterable[Change], others: Coll
             raise ConfigError(
                 f"--allow-change {name}: it is the same as in the run so far. Leave it out, or give the new value too."
             )
+
+
+def refuse_fewer_steps(run: Path, recipe: Recipe, step: int) -> None:
+    """Refuse an end that lies behind. Errors: `ConfigError`."""
+    if recipe.training.steps < step:
+        raise ConfigError(
+            f"A run ends at training.steps, and {run} has taken {step} steps already; got {recipe.training.steps}. "
+            f"Ask for at least {step}, or evaluate the run as it is: glassformer evaluate {shlex.quote(str(run))}."
+        )
 
 
 def data_follow(found: Iterable[Change]) -> bool:

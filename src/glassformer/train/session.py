@@ -26,6 +26,7 @@ from glassformer.train.changes import (
     data_follow,
     other_data,
     refuse_changes,
+    refuse_fewer_steps,
     refuse_other_vocabulary,
     refuse_unknown,
     refuse_useless,
@@ -38,6 +39,7 @@ from glassformer.train.optimizer import load_optimizer_state
 from glassformer.train.precision import choose_precision
 from glassformer.train.prepare import model_config, prepare
 from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe, override
+from glassformer.train.records import dated_lines
 from glassformer.train.resumable import Best, Standing, refuse_other_model, standing
 from glassformer.train.run_data import RunData
 from glassformer.train.running import Session
@@ -79,8 +81,8 @@ def resume(
     anew. Errors: `CheckpointError` where all checkpoints are damaged, and where recipe, data or model changed and were
     not allowed to.
     """
-    recipe = load_recipe(run / "recipe.toml")
-    recipe = anchored(override(recipe, asked)) if asked else recipe
+    own = load_recipe(run / "recipe.toml")
+    recipe = anchored(override(own, asked)) if asked else own
     refuse_unknown(allowed, recipe)
     with _locked(run, ranks) as lock:  # before anything is read that another process might be writing
         ranks.barrier()
@@ -88,12 +90,17 @@ def resume(
         found = newest(run)
         as_before = f"arithmetic: {recipe.training.precision}, as in the run so far"
         if found.folder is None and not found.skipped:
-            if asked and ranks.first:
-                write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
+            changed = changes(settings_by_name(own), recipe)
+            refuse_other_vocabulary(run, changed)
+            refuse_changes(run, changed, allowed, asked or ())
+            refuse_useless(allowed, changed, ())
             prepared, model, began = begin(recipe)
             model = model.to(device)
             _refuse_other_view(prepared, 0, ranks)
-            notes = ["there is no checkpoint yet, so training begins at step 0", *notes, as_before, *began]
+            if changed and ranks.first:
+                write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
+            began = [*began, *(f"changed, as allowed: {each}" for each in changed)]
+            notes = [*_from_nothing(run), *notes, as_before, *began]
             notes += [*chosen(model, prepared), *_unlocked(lock)]
             now, model = _standing(prepared), _cut(model, recipe, ranks)
             return Session(run, prepared, model, notes, lock, now, ranks=ranks)
@@ -104,13 +111,14 @@ def resume(
                 "Start over with `glassformer train ... --overwrite`."
             )
         notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
-        return _again(recipe, found.folder, allowed, [*notes, as_before], device, lock, ranks)
+        return _again(recipe, found.folder, allowed, asked or (), [*notes, as_before], device, lock, ranks)
 
 
 def _again(
     recipe: Recipe,
     folder: Path,
     allowed: Collection[str],
+    asked: Collection[str],
     notes: list[str],
     device: torch.device,
     lock: RunLock,
@@ -124,7 +132,8 @@ def _again(
     refuse_other_vocabulary(run, changed)
     may_change = any(each.name.startswith("model.") for each in changed)
     model = as_recipe(_model(run, loaded, recipe, may_change), recipe)
-    refuse_changes(run, changed, allowed)
+    refuse_changes(run, changed, allowed, asked)
+    refuse_fewer_steps(run, recipe, so_far.step)
     prepared = prepare(recipe, loaded.tokenizers)
     now = _standing(prepared)
     others = other_data(run, so_far, now, prepared, follows=data_follow(changed), allowed=allowed)
@@ -143,6 +152,17 @@ def _again(
         write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
     ranks.barrier()  # before the first process saves, all have read
     return session
+
+
+def _from_nothing(run: Path) -> list[str]:
+    """Lines for the user: that training begins anew, and what lies there from before that is of no use for it."""
+    folder = run / "checkpoints"
+    others = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+    dropped = sum(step > 0 for step, _ in dated_lines(run / "metrics.jsonl"))
+    lines = ["there is no checkpoint yet, so training begins at step 0"]
+    lines += [f"left alone: {', '.join(others[:5])} in {folder}, which no checkpoint is called"] if others else []
+    lines += [f"dropped: {dropped} lines of metrics.jsonl, of steps that are taken again"] if dropped else []
+    return lines
 
 
 def _standing(prepared: RunData) -> Standing:
