@@ -138,7 +138,7 @@ def _again(
     saved = parts_of(load_optimizer(folder, device=device), model)
     if session.average:
         saved = session.average.restore(saved)
-    load_optimizer_state(session.optimizer, model, saved)
+    load_optimizer_state(session.optimizer, model, saved, unused=now.updates == 0)
     if changed and ranks.first:
         write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
     ranks.barrier()  # before the first process saves, all have read
