@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from glassformer.data.dataset import Tokenizers
 from glassformer.foundation.errors import DivergedError
 from glassformer.model.transformer import Transformer
-from glassformer.store.files import sync_file, write_new
+from glassformer.store.files import explained, sync_file, write_new
 from glassformer.store.folders import MODEL, OPTIMIZER
 from glassformer.store.manifest import write_manifest
 from glassformer.store.snapshot import Moments, flattened, refuse_foreign, texts_of
 from glassformer.store.staging import staged_folder
-from glassformer.store.tensors import room_for
+from glassformer.store.tensors import room_for, write_tensors
 from glassformer.store.weights import unique_weights
 from glassformer.train.distributed import Ranks
 from glassformer.train.team import is_sharded
@@ -99,15 +99,18 @@ def save_sharded(
     optimizer: Moments,
     state: Mapping[str, object],
 ) -> Path:
-    """As `store.checkpoint.save`, of a model that is cut: all processes call it together."""
+    """As `store.checkpoint.save`, of a model that is cut: all processes call it together.
+
+    Errors: `ResourceError` for a full disk, `CheckpointError` for a folder that cannot be written, in all processes.
+    """
     tensors = {MODEL: unique_weights(model), OPTIMIZER: flattened(optimizer, model)}
     for what, named in tensors.items():
         refuse_non_finite(what, named, ranks)
-    with ExitStack() as stack:
+    needed = 2 * sum(room_for(named) for named in tensors.values())  # the parts, and beside them the whole
+    with explained(folder, needed), ExitStack() as stack:
         staging = ""
         if ranks.first:
             refuse_foreign(folder)
-            needed = 2 * sum(room_for(named) for named in tensors.values())  # the parts, and beside them the whole
             staging = str(stack.enter_context(staged_folder(folder, needed)))
         place = Path(ranks.text_of_first(staging))
         for name, named in tensors.items():
@@ -121,14 +124,26 @@ def save_sharded(
 
 
 def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
-    """Make the safetensors file `path` of tensors of which each process has a part, and wait until the disk has it."""
+    """Make the safetensors file `path` of tensors of which each process has a part, and wait until the disk has it.
+
+    Errors: `OSError` of the system, whichever process it met.
+    """
+    from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.state_dict_saver import save
 
+    if not tensors:  # as of an optimizer before its first update; torch cannot join nothing
+        if ranks.first:
+            write_tensors(path, tensors)
+        return
     parts, one_file = path.with_suffix(".parts"), dict.fromkeys(sorted(tensors), 1)
     # Told the names, torch lays them out in this order; else in one that differs between a run and its resume.
     writer = HuggingFaceStorageWriter(str(parts), one_file, save_distributed=True, enable_consolidation=True)
-    save(dict(tensors), storage_writer=writer)
+    try:
+        save(dict(tensors), storage_writer=writer)
+    except CheckpointException as error:  # which is no Exception, and holds each process's own
+        met = [each for each, _ in error.failures.values()]
+        raise next((each for each in met if isinstance(each, OSError)), met[0]) from error
     if ranks.first:
         write_scalars(parts / JOINED, {name: each for name, each in tensors.items() if each.ndim == 0})
         (parts / JOINED).rename(path)
