@@ -26,6 +26,7 @@ from glassformer.train.changes import (
     data_follow,
     other_data,
     refuse_changes,
+    refuse_other_recipe,
     refuse_other_vocabulary,
     refuse_unknown,
     refuse_useless,
@@ -51,6 +52,7 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
 
     Errors: those of reading the data and the recipe.
     """
+    refuse_other_recipe(recipe, ranks)
     device, threads, notes = _runtime(recipe, ranks)
     prepared, model, began = begin(recipe)
     model = model.to(device)
@@ -83,7 +85,7 @@ def resume(
     recipe = anchored(override(recipe, asked)) if asked else recipe
     refuse_unknown(allowed, recipe)
     with _locked(run, ranks) as lock:  # before anything is read that another process might be writing
-        ranks.barrier()
+        refuse_other_recipe(recipe, ranks)
         device, _, notes = _runtime(recipe, ranks)
         found = newest(run)
         as_before = f"arithmetic: {recipe.training.precision}, as in the run so far"
