@@ -144,7 +144,8 @@ class Session:
     def _after_step(self) -> Generator[Event, None, str | None]:
         """An evaluation and a checkpoint, where they are due; why training ends here, None where it goes on."""
         evaluated = None
-        if self.evaluation_due:
+        # Several processes share an evaluation's batches and go on to its end, so a signal before it is heeded before.
+        if self.evaluation_due and not self.ranks.any(self._interrupted):
             with suppress(StoppedInEvaluationError):  # it is then still due, and the checkpoint says so
                 evaluated = self.evaluate()
         if evaluated:
