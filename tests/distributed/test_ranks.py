@@ -108,11 +108,19 @@ def test_processes_share_the_batches_of_one():
     assert shares == [[[1, 4], [6]], [[2, 5]], [[0, 3]]]
 
 
-def test_all_stop_where_one_diverges(together):
-    told = read(together, "diverged.0.json")
-    assert "at step 1" in told
-    assert "The weights were not updated" in told
-    assert "at step 1" in read(together, "diverged.1.json")
+@pytest.mark.parametrize("kind", ["whole", "cut"])
+def test_all_stop_where_one_diverges(together, kind):
+    """The gradient is not finite in the second process alone; before the update of both they end, or leave it out."""
+    for number in range(2):
+        told = read(together, f"diverged.{number}.json")
+        [[why, unmoved]] = told[f"{kind}-0"]
+        assert "at step 1" in why
+        assert "The weights were not updated" in why
+        assert unmoved
+        (why, unmoved), (well, at_first) = told[f"{kind}-1"]
+        assert "at step 1" in why
+        assert unmoved
+        assert (well, at_first) == ("", False)
 
 
 @pytest.mark.parametrize("name", ["run", "run-sharded-averaged"])
