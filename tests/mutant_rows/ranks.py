@@ -54,6 +54,8 @@ ROWS: list[Mutant] = [
     Mutant("weights are spoiled where a process looks alone", "train/team.py",
         "return self.ranks.any(first_bad_weight(self.model) is not None)", "return first_bad_weight(self.model) is not None",
         "tests/train/test_team.py::test_weights_that_another_process_has_spoiled_are_spoiled"),
+    Mutant("processors are given norms of two precisions", "train/sharded.py",
+        ' and device == "cuda" else None', " else None", f"{RANKS}::test_a_cut_model_in_bfloat16_learns_and_resumes_as_in_float32"),
     Mutant("a cut checkpoint is laid out as it comes", "train/sharded.py",
         'path.with_suffix(".parts"), dict.fromkeys(sorted(tensors), 1)', 'path.with_suffix(".parts"), None',
         f"{RANKS}::test_checkpoints_of_parts_are_those_of_the_whole"),

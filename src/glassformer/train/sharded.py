@@ -40,14 +40,16 @@ JOINED = "model-00001-of-00001.safetensors"
 def cut(model: Transformer, ranks: Ranks, precision: str) -> Transformer:
     """The same model, each weight of which is from now on cut over the processes; make its optimizer afterwards.
 
-    Under bfloat16 the blocks' weights travel as bfloat16, and gradients are added up in float32; embedding, head and
-    last norm stay float32, and so does the residual stream.
+    Under bfloat16 on CUDA the blocks' weights travel as bfloat16, and gradients are added up in float32; embedding,
+    head and last norm stay float32, and so does the residual stream.
     """
     from torch.distributed.device_mesh import init_device_mesh  # here, as a run that is not cut needs none of it
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
-    mesh = init_device_mesh(next(model.parameters()).device.type, (ranks.count,))
-    narrow = torch.bfloat16 if precision == "bfloat16" else None
+    device = next(model.parameters()).device.type
+    mesh = init_device_mesh(device, (ranks.count,))
+    # Processors have no norm of float32 by narrow weights, which autocast widens on CUDA alone.
+    narrow = torch.bfloat16 if precision == "bfloat16" and device == "cuda" else None
     policy = MixedPrecisionPolicy(param_dtype=narrow, reduce_dtype=narrow and torch.float32, cast_forward_inputs=False)
     for stack in (model.encoder, model.decoder):
         for block in () if stack is None else stack.blocks:
