@@ -64,7 +64,7 @@ def enough_beside(what: str, helps: str, saver: Saver, step: int) -> Generator[N
     try:
         yield
     except Exception as error:
-        if isinstance(error, GlassformerError) or not is_out_of_memory(error):
+        if not is_out_of_memory(error) or isinstance(error, GlassformerError):
             raise
         saver.close()
         told = f"Memory ran out after step {step}, in {what} ({in_a_line(error)}). {left(saver.run, helps)}"
