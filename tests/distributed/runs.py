@@ -103,6 +103,14 @@ def run_sharded_through(ranks: Ranks, out: Path) -> None:
     begun("run-sharded", ranks, out, None, distributed__shard=True)
 
 
+def run_narrow(ranks: Ranks, out: Path) -> None:
+    """A cut model in bfloat16, to its end and stopped on the way; that one goes on."""
+    narrow = {"distributed__shard": True, "training__precision": "bfloat16"}
+    begun("narrow-through", ranks, out, None, **narrow)
+    begun("narrow", ranks, out, 5, **narrow)
+    followed(resume(run_of(out, "narrow"), ranks=ranks), ranks)
+
+
 def text(ranks: Ranks, out: Path) -> None:
     """A run on running text, to its end; each process makes the token file, or finds that of the other."""
     session = start(text_recipe(out / "book.txt", model__dropout=0.0), run_of(out, "text"), ranks)
@@ -135,5 +143,6 @@ def three_more(ranks: Ranks, out: Path) -> None:
 
 TASKS = (
     *(run, run_averaged, run_undropped, run_sharded, run_sharded_averaged, run_through, run_sharded_through),
+    run_narrow,
     *(text, go_on, look, three_more),
 )

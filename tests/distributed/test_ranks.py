@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from distributed import work as tasks
@@ -27,7 +28,19 @@ def together(tmp_path_factory):
     """What two processes leave that do all the tasks, one after the other."""
     folder = tmp_path_factory.mktemp("two")
     book(folder)
-    work(2, folder, "talk", "scores", "gradients", "diverged", "run", "run_averaged", "run_sharded_averaged", "text")
+    work(
+        2,
+        folder,
+        "talk",
+        "scores",
+        "gradients",
+        "diverged",
+        "run",
+        "run_averaged",
+        "run_sharded_averaged",
+        "run_narrow",
+        "text",
+    )
     return folder
 
 
@@ -108,11 +121,19 @@ def test_processes_share_the_batches_of_one():
     assert shares == [[[1, 4], [6]], [[2, 5]], [[0, 3]]]
 
 
-def test_all_stop_where_one_diverges(together):
-    told = read(together, "diverged.0.json")
-    assert "at step 1" in told
-    assert "The weights were not updated" in told
-    assert "at step 1" in read(together, "diverged.1.json")
+@pytest.mark.parametrize("kind", ["whole", "cut"])
+def test_all_stop_where_one_diverges(together, kind):
+    """The gradient is not finite in the second process alone; before the update of both they end, or leave it out."""
+    for number in range(2):
+        told = read(together, f"diverged.{number}.json")
+        [[why, unmoved]] = told[f"{kind}-0"]
+        assert "at step 1" in why
+        assert "The weights were not updated" in why
+        assert unmoved
+        (why, unmoved), (well, at_first) = told[f"{kind}-1"]
+        assert "at step 1" in why
+        assert unmoved
+        assert (well, at_first) == ("", False)
 
 
 @pytest.mark.parametrize("name", ["run", "run-sharded-averaged"])
@@ -124,6 +145,23 @@ def test_a_signal_to_one_stops_all_after_the_same_step(together, name):
     assert load(step_folder(together / name, 5)).state["step"] == 5
 
 
+def losses(run: Path) -> list[float]:
+    """Of the first five steps."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines if line["kind"] == "train"][:5]
+
+
+def test_a_cut_model_in_bfloat16_learns_and_resumes_as_in_float32(together):
+    """Near float32, but not the same; its weights and moments stay float32; stopped, it ends with the same bits."""
+    ours, wide = losses(together / "narrow"), losses(together / "run-sharded-averaged")
+    assert ours == pytest.approx(wide, rel=0.02)
+    assert ours != pytest.approx(wide, rel=1e-6)
+    for file in ("model.safetensors", "optimizer.safetensors"):
+        kept = load_file(step_folder(together / "narrow", STEPS) / file)
+        assert {each.dtype for each in kept.values()} == {torch.float32}
+    assert_same_end(together / "narrow", together / "narrow-through")
+
+
 def test_checkpoints_of_parts_are_those_of_the_whole(together):
     """Names, shapes and numbers, also those without a dimension; the average, and beside it the last weights.
 
@@ -131,7 +169,7 @@ def test_checkpoints_of_parts_are_those_of_the_whole(together):
     """
     cut, uncut = (step_folder(together / name, 5) for name in ("run-sharded-averaged", "run-averaged"))
     for file in ("model.safetensors", "optimizer.safetensors"):
-        assert_close(that_matter(load_file(cut / file)), that_matter(load_file(uncut / file)), 1e-5)
+        assert_close(that_matter(load_file(cut / file)), that_matter(load_file(uncut / file)), 1e-6)
         assert (names := laid_out(cut / file)) == sorted(names)
     assert {path.name for path in cut.iterdir()} == {path.name for path in uncut.iterdir()}
 

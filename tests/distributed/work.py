@@ -107,28 +107,44 @@ def gradients(ranks: Ranks, out: Path) -> None:
 
 
 def diverged(ranks: Ranks, out: Path) -> None:
-    """A gradient that is not finite in the last process alone."""
-    network = model()
+    """A gradient that is not finite in the last process alone, in the first update: refused, or left out."""
+    told = {
+        f"{'cut' if shard else 'whole'}-{skip}": struck(ranks, shard, skip)
+        for shard in (False, True)
+        for skip in (0, 1)
+    }
+    write_text_atomically(out / f"diverged.{ranks.number}.json", json.dumps(told))
 
-    def poisoned(given):
-        asked = objective_for(network)(given)
-        if ranks.number == ranks.count - 1 and torch.is_grad_enabled():
-            next(network.parameters()).data[5:] = math.nan
-        return asked
 
+def struck(ranks: Ranks, shard: bool, skip: int) -> list[object]:
+    """What each step said, or why there was none, and whether the weights were then those of the beginning."""
+    network = cut(model(), ranks, "float32") if shard else model()
+    before, found = weights_of(network), []
+
+    def poisoned(module, given, output):
+        if not found and output.requires_grad and ranks.number == ranks.count - 1:
+            output.register_hook(lambda gradient: gradient * math.nan)
+
+    def unmoved() -> bool:
+        now = weights_of(network)
+        return all(torch.equal(each, now[name]) for name, each in before.items())
+
+    assert network.decoder is not None
+    network.decoder.norm.register_forward_hook(poisoned)
     steps = train_steps(
         network,
-        [batch("encoder-decoder", UNEVEN)] * 3,
+        [batch("encoder-decoder", UNEVEN)] * 2,
         torch.optim.SGD(network.parameters(), lr=1.0),
-        Schedule("constant", 0.1, 3),
-        objective=poisoned,
+        Schedule("constant", 0.1, 2),
+        skip_nonfinite=skip,
         ranks=ranks,
     )
     try:
-        told = str(list(steps))
+        for each in steps:
+            found.append([each.skipped, unmoved()])
     except DivergedError as error:
-        told = str(error)
-    write_text_atomically(out / f"diverged.{ranks.number}.json", json.dumps(told))
+        found.append([str(error), unmoved()])
+    return found
 
 
 SCORED = {

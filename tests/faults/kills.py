@@ -25,6 +25,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from glassformer.store.folders import check, checkpoints, newest
+from glassformer.store.snapshot import write_snapshot
 from glassformer.train.recipe import Recipe
 from glassformer.train.session import resume, start
 from store.faults import CRASHES, trapped
@@ -53,6 +54,8 @@ class Outcome(NamedTuple):
     repeated: int
     """Steps that were done twice."""
     same: bool
+    saving: bool
+    """It was killed while a checkpoint was being written, in whichever thread."""
 
 
 def short(background: bool) -> Recipe:
@@ -105,11 +108,32 @@ def moments(kills: int, limits: dict[tuple[str, bool], int]) -> Iterator[Moment]
         yield Moment(kind, at, CRASHES[number // 2 % 3], background)
 
 
-def train_and_die(run: Path, moment: Moment) -> int:
-    """Train in a forked process until the moment. Returns what `os.waitpid` says of its end."""
+def saving() -> bool:
+    """Whether a thread of this process is writing a checkpoint."""
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            if frame.f_code is write_snapshot.__code__:
+                return True
+            frame = frame.f_back
+    return False
+
+
+def train_and_die(run: Path, moment: Moment) -> tuple[int, bool]:
+    """Train in a forked process until the moment. What `os.waitpid` says of its end, and whether it was `saving`."""
+    ours, theirs = os.pipe()
     child = os.fork()
     if child:
-        return os.waitpid(child, 0)[1]
+        os.close(theirs)
+        status = os.waitpid(child, 0)[1]
+        with os.fdopen(ours, "rb") as told:
+            return status, bool(told.read())
+    kill = os.kill
+
+    def tell_and_kill(process: int, number: int) -> None:
+        os.write(theirs, b"x" * saving())
+        kill(process, number)
+
+    os.kill = tell_and_kill
     try:
         if moment.kind == "disk":
             with trapped(moment.at, moment.how, kills=True):
@@ -130,7 +154,8 @@ def train_and_die(run: Path, moment: Moment) -> int:
 
 def outcome(run: Path, moment: Moment, whole: Path) -> Outcome:
     """Kill, look at what is left, resume, compare."""
-    killed = os.WIFSIGNALED(train_and_die(run, moment))
+    status, in_save = train_and_die(run, moment)
+    killed = os.WIFSIGNALED(status)
     said = (run / "log.txt").read_text() if (run / "log.txt").exists() else ""
     told = [int(line.split("step-")[-1]) for line in said.splitlines() if ": saved " in line]
     found = newest(run) if run.exists() else None
@@ -148,8 +173,8 @@ def outcome(run: Path, moment: Moment, whole: Path) -> Outcome:
     try:
         assert_same_end(run, whole)
     except AssertionError:
-        return Outcome(moment, killed, lost, max(0, done - last), False)
-    return Outcome(moment, killed, lost, max(0, done - last), True)
+        return Outcome(moment, killed, lost, max(0, done - last), False, in_save)
+    return Outcome(moment, killed, lost, max(0, done - last), True, in_save)
 
 
 def trained(run: Path) -> int:
@@ -178,12 +203,13 @@ def main() -> int:
     for each in found:
         if each.lost or not each.same:
             print(each)
-    on_disk = sum(each.moment.kind == "disk" for each in found)
+    waited, beside = ([each.repeated for each in found if each.moment.background is b] for b in (False, True))
     print(
         f"{sum(each.same for each in found)} of {len(found)} runs ended with the bits of one that was not killed; "
-        f"{sum(each.killed for each in found)} were killed before their end, {on_disk} of them at a call to the disk; "
-        f"{sum(each.lost for each in found)} lost a complete checkpoint; at most "
-        f"{max(each.repeated for each in found)} steps were repeated"
+        f"{sum(each.killed for each in found)} were killed before their end, {sum(each.saving for each in found)} of "
+        f"them inside a save; {sum(each.lost for each in found)} lost a complete checkpoint; at most "
+        f"{max(waited, default=0)} steps were repeated where training waits for a save, "
+        f"{max(beside, default=0)} where it does not"
     )
     return 0 if all(each.same and not each.lost for each in found) else 3
 

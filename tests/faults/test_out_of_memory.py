@@ -12,6 +12,7 @@ import torch
 
 from glassformer.foundation.errors import ResourceError
 from glassformer.store.folders import newest
+from glassformer.store.snapshot import Snapshot
 from glassformer.train import team
 from glassformer.train.session import resume, start
 from train.examples import final, follow, recipe
@@ -62,6 +63,34 @@ def test_before_the_first_checkpoint(tmp_path, monkeypatch):
     plant(monkeypatch, MemoryError(), forward=1)
     with pytest.raises(ResourceError, match=r"in step 1, .*no checkpoint yet"):
         follow(start(recipe(), tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("evaluate", "step 8, in an evaluation .*resume .* --decode.batch-size 64 --allow-change decode.batch_size"),
+        ("copied", "step 9, in a checkpoint .*resume .* --checkpoint.no-background"),
+    ],
+    ids=["evaluation", "checkpoint"],
+)
+def test_beside_a_step(tmp_path, monkeypatch, where, told):
+    asked = recipe(checkpoint__every=3, checkpoint__background=True, decode__batch_size=128)
+    session = start(asked, tmp_path / "run")
+    owner, last = (type(session.prepared), 8) if where == "evaluate" else (Snapshot, 9)
+    own = getattr(owner, where)
+
+    def failing(*given, **more):
+        if session.step == last:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore lines")
+        return own(*given, **more)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(owner, where, failing)
+        with pytest.raises(ResourceError, match=told) as caught:
+            follow(session)
+    assert f"step-{6 if last == 8 else 8:09}, is intact" in str(caught.value)
+    changed = {"decode.batch_size": 64} if where == "evaluate" else {"checkpoint.background": False}
+    follow(resume(tmp_path / "run", allowed=["decode.batch_size"] if where == "evaluate" else [], asked=changed))
 
 
 def test_another_error_stays_what_it_is(tmp_path, monkeypatch):

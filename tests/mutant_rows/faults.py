@@ -63,6 +63,10 @@ ROWS: list[Mutant] = [
     # what is not finite
     Mutant("the budget begins anew after a stop", "train/running.py",
         "training.skip_nonfinite - self.skipped)", "training.skip_nonfinite)", f"{SKIP}::test_budget_is_of_the_whole_run"),
+    Mutant("memory that runs out in an evaluation is that of any command", "train/running.py",
+        'with stopped, self._enough("an evaluation", half_batch(self.recipe)):', "with stopped:", "tests/faults/test_out_of_memory.py::test_beside_a_step"),
+    Mutant("a run without an update so far cannot go on", "train/optimizer.py",
+        "if unused and not any(saved.values()):", "if False:", f"{SKIP}::test_stopped_before_the_first_update_that_was_made"),
     Mutant("weights that are not finite are skipped", "train/loop.py",
         " or team.is_spoiled():", ":",
         f"{SKIP}::test_weights_that_are_not_finite_are_no_matter_of_a_batch"),

@@ -221,7 +221,7 @@ ROWS: list[Mutant] = [
         "if split.skipped:", "if False:", f"{PREPARE}::test_empty_pairs_are_refused_or_counted"),
     # resuming
     Mutant("the optimizer begins anew after a stop", "train/session.py",
-        'load_optimizer_state(session.optimizer, model, saved)', 'pass',
+        'load_optimizer_state(session.optimizer, model, saved, unused=now.updates == 0)', 'pass',
         f"{RESUME}::test_killed_after_any_step"),
     Mutant("updates are counted anew after a stop", "train/running.py",
         "start=self.step,", "start=0,", f"{RESUME}::test_killed_after_any_step"),

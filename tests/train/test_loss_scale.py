@@ -9,6 +9,7 @@ import torch
 
 from glassformer import Schedule, train_steps
 from glassformer.foundation.errors import DivergedError
+from glassformer.store.checkpoint import load
 from glassformer.train.events import Overflowed
 from glassformer.train.loss_scale import MOST_SKIPPED, LossScale
 from glassformer.train.optimizer import build_optimizer
@@ -92,3 +93,15 @@ def test_a_run_resumes_to_the_same_bits(tmp_path):
     assert_same_end(tmp_path / "cut", tmp_path / "whole")
     overflows = [each for each in events if isinstance(each, Overflowed)]
     assert [each.so_far for each in overflows] == list(range(1, len(overflows) + 1))
+
+
+def test_a_run_that_has_only_overflowed_resumes_to_the_same_bits(tmp_path):
+    wanted = recipe(training__precision="float16")
+    sessions = [start(wanted, tmp_path / name) for name in ("whole", "cut")]
+    for each in sessions:
+        each.loss_scale.load(each.loss_scale.state() | {"scale": 2.0**26})
+    follow(sessions[0])
+    follow(sessions[1], stop_after=1)
+    assert load(tmp_path / "cut").state["loss_scale"]["skipped"] == 1
+    follow(resume(tmp_path / "cut"))
+    assert_same_end(tmp_path / "cut", tmp_path / "whole")

@@ -129,6 +129,14 @@ def test_state_of_another_model_is_refused():
         load_optimizer_state(built(one), one, state)
 
 
+def test_no_state_is_good_of_an_optimizer_that_made_no_update():
+    network = model()
+    for empty in ({}, {name: {} for name, _ in network.named_parameters()}):
+        load_optimizer_state(built(network), network, empty, unused=True)
+        with pytest.raises(CheckpointError, match="saved optimizer must"):
+            load_optimizer_state(built(network), network, empty)
+
+
 def test_every_optimizer_has_its_settings():
     assert sorted(OPTIMIZERS) == sorted(USES)
 

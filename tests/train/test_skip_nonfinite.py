@@ -12,7 +12,7 @@ from glassformer.foundation.errors import DivergedError
 from glassformer.store.checkpoint import load
 from glassformer.train.events import Finished, Progress, Skipped
 from glassformer.train.session import Session, resume, start
-from train.examples import assert_same, follow, recipe, texts, weights
+from train.examples import assert_same, assert_same_end, follow, recipe, texts, weights
 
 
 def spoiled(session: Session, *steps: int) -> Session:
@@ -91,3 +91,13 @@ def test_skipped_run_resumes_to_the_same_bits(tmp_path):
     session = spoiled(resume(tmp_path / "run"), 3, 7)
     follow(session)
     assert_same(weights(session.model), weights(load(tmp_path / "whole" / "checkpoints" / "step-000000012").model))
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9], ids=["last", "average"])
+def test_stopped_before_the_first_update_that_was_made(tmp_path, average):
+    """The optimizer has kept nothing yet, which is no fault of the checkpoint."""
+    asked = recipe(training__skip_nonfinite=2, optimizer__average=average)
+    follow(spoiled(start(asked, tmp_path / "whole"), 1, 2))
+    follow(spoiled(start(asked, tmp_path / "run"), 1, 2), stop_after=1)
+    follow(spoiled(resume(tmp_path / "run"), 1, 2))
+    assert_same_end(tmp_path / "run", tmp_path / "whole")

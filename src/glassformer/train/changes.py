@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 from glassformer.data.config import SPLITS, TEXTS
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.registry import suggestion
+from glassformer.train.distributed import Ranks
 from glassformer.train.recipe import Recipe, settings_of, written
 from glassformer.train.resumable import Standing
 from glassformer.train.run_data import RunData
@@ -53,6 +55,21 @@ def changes(before: Mapping[str, Any], recipe: Recipe) -> list[Change]:
     now = settings_by_name(recipe).items()
     found = (Change(name, before.get(name, defaults[name]), value) for name, value in now)
     return [each for each in found if each.old != each.new]
+
+
+def refuse_other_recipe(recipe: Recipe, ranks: Ranks) -> None:
+    """Refuse processes of one run that were given different settings, naming the section.
+
+    Before anything that hangs on the recipe: by its evaluations and saves they count what they tell each other.
+    """
+    sections: dict[str, list[str]] = {}
+    for name in settings_of(recipe):
+        section, key = name.split(".")
+        if name not in FILES:  # whose content is compared
+            sections.setdefault(section, []).append(f"{key} = {getattr(getattr(recipe, section), key)!r}")
+    for section, settings in sections.items():
+        digest = hashlib.blake2b("\n".join(settings).encode(), digest_size=6).digest()
+        ranks.refuse_difference(f"[{section}] of the recipe", int.from_bytes(digest, "little"))
 
 
 def refuse_unknown(allowed: Iterable[str], recipe: Recipe) -> None:

@@ -95,8 +95,8 @@ class Ranks:
         wrong = self.largest(self.number if value != of_first else -1)
         if wrong >= 0:
             raise ConfigError(
-                f"The processes of a run must see the same files, but {what} of process {int(wrong)} differs from "
-                "that of process 0. Give every machine the same data and the same run folder."
+                f"The processes of a run must have the same settings and see the same files, but {what} of process "
+                f"{int(wrong)} differs from that of process 0. Give all of them the same command, data and run folder."
             )
 
     def _reduced(self, value: float | int, operation: dist.ReduceOp.RedOpType) -> float:

@@ -79,7 +79,7 @@ class Update:
             piece._replace(batch=piece.batch.to(device)) for piece in pieces_of(batch, self.accumulate, team.ranks)
         ]
         with recomputed(model, self.recompute):
-            team.rehearse(pieces[0].batch)
+            team.rehearse(pieces[0].batch, compute_in(self.precision, device))
         for piece in pieces:
             with seeded(self.seed, number, piece.number, device=device), team.exchanging(piece is pieces[-1]):
                 with compute_in(self.precision, device), recomputed(model, self.recompute):

@@ -103,8 +103,15 @@ def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> Named
     return {names[id(parameter)]: dict(state) for parameter, state in optimizer.state.items()}
 
 
-def load_optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module, saved: NamedState) -> None:
-    """Puts saved tensors back. Errors: `CheckpointError` where names or shapes are not the model's."""
+def load_optimizer_state(
+    optimizer: torch.optim.Optimizer, model: nn.Module, saved: NamedState, *, unused: bool = False
+) -> None:
+    """Puts saved tensors back. `unused`: it has made no update so far, so that it may have kept nothing yet.
+
+    Errors: `CheckpointError` where names or shapes are not the model's.
+    """
+    if unused and not any(saved.values()):
+        return
     parameters = dict(model.named_parameters())
     if missing := sorted(parameters.keys() ^ saved.keys()):
         raise CheckpointError(

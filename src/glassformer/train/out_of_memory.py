@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import traceback
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,12 @@ from glassformer.train.memory import estimate, heap_notes, kept_beside
 from glassformer.train.objective import Objective
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import RunData
+from glassformer.train.saving import Saver
 from glassformer.train.team import is_sharded
 from glassformer.train.wording import bytes_text
+
+ANY = "--training.recompute 1; any other must be allowed by name, as with --allow-change training.accumulate"
+"""What is named where no setting in particular helps."""
 
 
 def memory_ran_out(
@@ -38,7 +43,7 @@ def memory_ran_out(
     """
     if isinstance(error, GlassformerError) or not is_out_of_memory(error):
         return error
-    what = (str(error) or "no more to be had").splitlines()[0][:200]
+    what = in_a_line(error)
     traceback.clear_frames(error.__traceback__)
     optimizer.zero_grad(set_to_none=True)
     batch = next(prepared.batches(step))[1]
@@ -48,6 +53,32 @@ def memory_ran_out(
     return ResourceError(
         f"Memory ran out in step {step + 1}, in a batch of {batch.n_tokens:,} tokens ({what}). {helps} {left(run)}"
     )
+
+
+@contextmanager
+def enough_beside(what: str, helps: str, saver: Saver, step: int) -> Generator[None]:
+    """Around what is done between two steps; `helps`: words for `resume` with which it takes less.
+
+    Errors: `ResourceError` where memory runs out, saying what there still is once the save under way is done.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error) or isinstance(error, GlassformerError):
+            raise
+        saver.close()
+        told = f"Memory ran out after step {step}, in {what} ({in_a_line(error)}). {left(saver.run, helps)}"
+        raise ResourceError(told) from None
+
+
+def half_batch(recipe: Recipe) -> str:
+    """Words with which an evaluation takes about half the memory."""
+    return f"--decode.batch-size {max(1, recipe.decode.batch_size // 2)} --allow-change decode.batch_size"
+
+
+def in_a_line(error: Exception) -> str:
+    """What an error of memory says."""
+    return (str(error) or "no more to be had").splitlines()[0][:200]
 
 
 def remedies(
@@ -84,13 +115,13 @@ def remedies(
     )
 
 
-def left(run: Path) -> str:
+def left(run: Path, helps: str = ANY) -> str:
     """What there still is, and what to type next."""
     kept = newest(run).folder
     if kept is None:
-        return "Nothing is lost: there is no checkpoint yet. Train anew with the setting, and --overwrite."
+        words = "the setting" if helps == ANY else helps.partition(" --allow-change")[0]
+        return f"Nothing is lost: there is no checkpoint yet. Train anew with {words}, and --overwrite."
     return (
         f"Nothing is lost: the last checkpoint, {kept}, is intact. Go on from it with the setting changed, as in "
-        f"glassformer resume {shlex.quote(str(run))} --training.recompute 1; any other must be allowed by name, as "
-        "with --allow-change training.accumulate."
+        f"glassformer resume {shlex.quote(str(run))} {helps}."
     )

@@ -41,6 +41,11 @@ class Standing(NamedTuple):
     loss_scale: dict[str, float] | None = None
     """That of `LossScale`, in float16."""
 
+    @property
+    def updates(self) -> int:
+        """Of the steps so far, those whose update was made and not left out."""
+        return self.step - self.skipped - int((self.loss_scale or {}).get("skipped", 0))
+
     def to_state(self) -> dict[str, Any]:
         """Plain values, for `save`."""
         scaled = {} if self.loss_scale is None else {"loss_scale": self.loss_scale}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from glassformer.data.batch import Batch
@@ -29,7 +29,7 @@ from glassformer.train.events import (
 )
 from glassformer.train.loop import StepReport, compute_in, train_steps
 from glassformer.train.loss_scale import LossScale
-from glassformer.train.out_of_memory import memory_ran_out
+from glassformer.train.out_of_memory import ANY, enough_beside, half_batch, memory_ran_out
 from glassformer.train.resumable import Best, Standing
 from glassformer.train.run_data import RunData
 from glassformer.train.savers import saver_of
@@ -144,8 +144,10 @@ class Session:
     def _after_step(self) -> Generator[Event, None, str | None]:
         """An evaluation and a checkpoint, where they are due; why training ends here, None where it goes on."""
         evaluated = None
-        if self.evaluation_due:
-            with suppress(StoppedInEvaluationError):  # it is then still due, and the checkpoint says so
+        # Several processes share an evaluation's batches and go on to its end, so a signal before it is heeded before.
+        if self.evaluation_due and not self.ranks.any(self._interrupted):
+            stopped = suppress(StoppedInEvaluationError)  # it is then still due, and the checkpoint says so
+            with stopped, self._enough("an evaluation", half_batch(self.recipe)):
                 evaluated = self.evaluate()
         if evaluated:
             self.evaluation_due = False
@@ -154,6 +156,9 @@ class Session:
         if ended or (evaluated and evaluated.is_best) or self._is_due():
             yield from self._save()
         return ended
+
+    def _enough(self, what: str, helps: str) -> AbstractContextManager[None]:
+        return enough_beside(what, helps, self.saver, self.step)
 
     def evaluate(self) -> Evaluated:
         """Scores the dev split, and remembers the score if it is the best so far."""
@@ -254,15 +259,15 @@ class Session:
 
     def _save(self) -> Iterator[Event]:
         scale = self.loss_scale.state() if self.loss_scale else None
-        yield from self.saver.save(
-            self.so_far._replace(
-                step=self.step,
-                best=self.best,
-                skipped=self.skipped,
-                evaluation_due=self.evaluation_due,
-                loss_scale=scale,
-            )
+        now = self.so_far._replace(
+            step=self.step,
+            best=self.best,
+            skipped=self.skipped,
+            evaluation_due=self.evaluation_due,
+            loss_scale=scale,
         )
+        with self._enough("a checkpoint", "--checkpoint.no-background" if self.recipe.checkpoint.background else ANY):
+            yield from self.saver.save(now)
 
 
 def rank(metrics: dict[str, Metric], name: str) -> tuple[float, float]:

@@ -27,6 +27,7 @@ from glassformer.train.changes import (
     other_data,
     refuse_changes,
     refuse_fewer_steps,
+    refuse_other_recipe,
     refuse_other_vocabulary,
     refuse_unknown,
     refuse_useless,
@@ -53,6 +54,7 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
 
     Errors: those of reading the data and the recipe.
     """
+    refuse_other_recipe(recipe, ranks)
     device, threads, notes = _runtime(recipe, ranks)
     prepared, model, began = begin(recipe)
     model = model.to(device)
@@ -85,7 +87,7 @@ def resume(
     recipe = anchored(override(own, asked)) if asked else own
     refuse_unknown(allowed, recipe)
     with _locked(run, ranks) as lock:  # before anything is read that another process might be writing
-        ranks.barrier()
+        refuse_other_recipe(recipe, ranks)
         device, _, notes = _runtime(recipe, ranks)
         found = newest(run)
         as_before = f"arithmetic: {recipe.training.precision}, as in the run so far"
@@ -147,7 +149,7 @@ def _again(
     saved = parts_of(load_optimizer(folder, device=device), model)
     if session.average:
         saved = session.average.restore(saved)
-    load_optimizer_state(session.optimizer, model, saved)
+    load_optimizer_state(session.optimizer, model, saved, unused=now.updates == 0)
     if changed and ranks.first:
         write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
     ranks.barrier()  # before the first process saves, all have read

@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from glassformer.data.dataset import Tokenizers
 from glassformer.foundation.errors import DivergedError
 from glassformer.model.transformer import Transformer
-from glassformer.store.files import sync_file, write_new
+from glassformer.store.files import explained, sync_file, write_new
 from glassformer.store.folders import MODEL, OPTIMIZER
 from glassformer.store.manifest import write_manifest
 from glassformer.store.snapshot import Moments, flattened, refuse_foreign, texts_of
 from glassformer.store.staging import staged_folder
-from glassformer.store.tensors import room_for
+from glassformer.store.tensors import room_for, write_tensors
 from glassformer.store.weights import unique_weights
 from glassformer.train.distributed import Ranks
 from glassformer.train.team import is_sharded
@@ -40,14 +40,16 @@ JOINED = "model-00001-of-00001.safetensors"
 def cut(model: Transformer, ranks: Ranks, precision: str) -> Transformer:
     """The same model, each weight of which is from now on cut over the processes; make its optimizer afterwards.
 
-    Under bfloat16 the blocks' weights travel as bfloat16, and gradients are added up in float32; embedding, head and
-    last norm stay float32, and so does the residual stream.
+    Under bfloat16 on CUDA the blocks' weights travel as bfloat16, and gradients are added up in float32; embedding,
+    head and last norm stay float32, and so does the residual stream.
     """
     from torch.distributed.device_mesh import init_device_mesh  # here, as a run that is not cut needs none of it
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
-    mesh = init_device_mesh(next(model.parameters()).device.type, (ranks.count,))
-    narrow = torch.bfloat16 if precision == "bfloat16" else None
+    device = next(model.parameters()).device.type
+    mesh = init_device_mesh(device, (ranks.count,))
+    # Processors have no norm of float32 by narrow weights, which autocast widens on CUDA alone.
+    narrow = torch.bfloat16 if precision == "bfloat16" and device == "cuda" else None
     policy = MixedPrecisionPolicy(param_dtype=narrow, reduce_dtype=narrow and torch.float32, cast_forward_inputs=False)
     for stack in (model.encoder, model.decoder):
         for block in () if stack is None else stack.blocks:
@@ -99,15 +101,18 @@ def save_sharded(
     optimizer: Moments,
     state: Mapping[str, object],
 ) -> Path:
-    """As `store.checkpoint.save`, of a model that is cut: all processes call it together."""
+    """As `store.checkpoint.save`, of a model that is cut: all processes call it together.
+
+    Errors: `ResourceError` for a full disk, `CheckpointError` for a folder that cannot be written, in all processes.
+    """
     tensors = {MODEL: unique_weights(model), OPTIMIZER: flattened(optimizer, model)}
     for what, named in tensors.items():
         refuse_non_finite(what, named, ranks)
-    with ExitStack() as stack:
+    needed = 2 * sum(room_for(named) for named in tensors.values())  # the parts, and beside them the whole
+    with explained(folder, needed), ExitStack() as stack:
         staging = ""
         if ranks.first:
             refuse_foreign(folder)
-            needed = 2 * sum(room_for(named) for named in tensors.values())  # the parts, and beside them the whole
             staging = str(stack.enter_context(staged_folder(folder, needed)))
         place = Path(ranks.text_of_first(staging))
         for name, named in tensors.items():
@@ -121,14 +126,26 @@ def save_sharded(
 
 
 def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
-    """Make the safetensors file `path` of tensors of which each process has a part, and wait until the disk has it."""
+    """Make the safetensors file `path` of tensors of which each process has a part, and wait until the disk has it.
+
+    Errors: `OSError` of the system, whichever process it met.
+    """
+    from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.state_dict_saver import save
 
+    if not tensors:  # as of an optimizer before its first update; torch cannot join nothing
+        if ranks.first:
+            write_tensors(path, tensors)
+        return
     parts, one_file = path.with_suffix(".parts"), dict.fromkeys(sorted(tensors), 1)
     # Told the names, torch lays them out in this order; else in one that differs between a run and its resume.
     writer = HuggingFaceStorageWriter(str(parts), one_file, save_distributed=True, enable_consolidation=True)
-    save(dict(tensors), storage_writer=writer)
+    try:
+        save(dict(tensors), storage_writer=writer)
+    except CheckpointException as error:  # which is no Exception, and holds each process's own
+        met = [each for each, _ in error.failures.values()]
+        raise next((each for each in met if isinstance(each, OSError)), met[0]) from error
     if ranks.first:
         write_scalars(parts / JOINED, {name: each for name, each in tensors.items() if each.ndim == 0})
         (parts / JOINED).rename(path)

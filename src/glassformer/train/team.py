@@ -68,8 +68,8 @@ class Team:
         """The loss of one piece, as sums over its targets."""
         return loss_of(self.model, batch, self.objective, label_smoothing=self.label_smoothing)
 
-    def rehearse(self, batch: Batch) -> None:
-        """Once, before the first piece of the first batch."""
+    def rehearse(self, batch: Batch, arithmetic: contextlib.AbstractContextManager[object]) -> None:
+        """Once, before the first piece of the first batch, in the arithmetic of its forward."""
 
     def exchanging(self, last: bool) -> contextlib.AbstractContextManager[object]:
         """Around forward and backward of a piece: after that of the last one all processes have the sums."""
@@ -80,8 +80,8 @@ class Team:
         return nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
 
     def is_spoiled(self) -> bool:
-        """Whether a weight is not finite, on each process the same."""
-        return first_bad_weight(self.model) is not None
+        """Whether a weight is not finite, in any process."""
+        return self.ranks.any(first_bad_weight(self.model) is not None)
 
     def diverged(self, batch: Batch, accumulate: int, *, step: int, loss: float, grad_norm: float) -> DivergedError:
         """Why the loss or the gradient of this batch is not finite: every process looks, and finds the same."""
@@ -122,7 +122,7 @@ class Replicas(Team):
         """The loss of one piece, whose backward takes part in the exchange."""
         return self.wrapped(batch)
 
-    def rehearse(self, batch: Batch) -> None:
+    def rehearse(self, batch: Batch, arithmetic: contextlib.AbstractContextManager[object]) -> None:
         """Let the wrapper see one backward, after which it lays out its buckets anew, in the order of the gradients.
 
         More than two numbers add up to other last bits in another layout: the first step after a resume would differ
@@ -132,7 +132,9 @@ class Replicas(Team):
             return
         device = next(self.model.parameters()).device
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            (self.wrapped(batch).objective / math.inf).backward()
+            with arithmetic:  # in another one it would take memory that no step takes
+                objective = self.wrapped(batch).objective
+            (objective / math.inf).backward()
         self.model.zero_grad(set_to_none=True)
         self.rehearsed = True
 
