@@ -12,13 +12,14 @@ from threading import current_thread, main_thread
 import pytest
 import torch
 
-from glassformer.foundation.errors import ResourceError
+from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.store.folders import checkpoints, newest, step_folder
 from glassformer.store.snapshot import take_snapshot, write_snapshot
 from glassformer.train import saving
 from glassformer.train.evaluate import Scores
 from glassformer.train.events import Evaluated, Finished, Progress, Saved, Stopped, Unsaved
+from glassformer.train.report import Reporter
 from glassformer.train.session import resume, start
 from store import examples
 from train.examples import assert_same, assert_same_end, follow, recipe, weights
@@ -225,6 +226,24 @@ def test_folder_that_was_deleted_is_made_anew(tmp_path):
     assert list(checkpoints(run))[-1] == 12
     assert "recipe.toml was gone" in notes[0]
     assert isinstance(follow(resume(run))[-1], Finished)
+
+
+def test_another_run_in_the_folder_is_left_alone(tmp_path):
+    """A run was deleted in training and another began in its place: the first ends, and changes no byte of it."""
+    run, settings = tmp_path / "run", {"checkpoint__every": 2, "checkpoint__keep": 1}
+    first = start(recipe(**settings), run)
+    with pytest.raises(CheckpointError, match="another run lies there now"), Reporter(run) as report:
+        for event in first.train():
+            report(event)
+            if isinstance(event, Progress) and event.step == 3:
+                shutil.rmtree(run)
+                follow(start(recipe(**settings, training__seed=9), run))
+                before = everything(run)
+    assert everything(run) == before
+
+
+def everything(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_read_only_folder_is_told(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.store.files import write_text_atomically
+from glassformer.store.lock import RunLock, lock_on
 from glassformer.train.curves import FOLDER, Curves
 from glassformer.train.events import Evaluated, Overflowed, Progress
 from glassformer.train.lines import Lines
@@ -29,7 +30,9 @@ class Records:
         self.curves: Curves | None = None
         self.files: dict[str, Lines] = {}
         self.samples: dict[Path, str] = {}
-        """Those that the disk had no room for."""
+        """Those that the disk did not take."""
+        self.lock: RunLock | None = None
+        """By which this process trains the run, if it does."""
 
     def open(self, step: int) -> None:
         """Begin to write after `step` steps: what an interrupted run wrote beyond them is dropped first.
@@ -37,15 +40,16 @@ class Records:
         Errors: those of `refuse_unusable`, before anything is changed.
         """
         refuse_unusable(self.run)
+        self.lock = lock_on(self.run)
         for name in FIGURES:
             drop_beyond(self.run / name, step)
         for path in (self.run / "samples").glob("step-*.txt"):
             if path.stem[5:].isdecimal() and int(path.stem[5:]) > step:
                 path.unlink()
         for name in (*FIGURES, "log.txt"):
-            self.files[name] = Lines(self.run / name)
+            self.files[name] = Lines(self.run / name, self.lock)
         if self.track:
-            self.curves = Curves(self.run, step)
+            self.curves = Curves(self.run, step, self.lock)
             self.files[FOLDER] = self.curves.file
 
     def step(self, event: Progress) -> None:
@@ -75,16 +79,19 @@ class Records:
             self.curves.evaluation(event)
 
     def write_samples(self) -> None:
-        """Those that are not on the disk yet, as far as there is room."""
-        with suppress(ResourceError):
+        """Those that are not on the disk yet, as far as it takes them; none in a folder that is not the run's."""
+        if self.lock and not self.lock.in_place():
+            return
+        with suppress(CheckpointError, ResourceError):
             for path, text in list(self.samples.items()):
                 write_text_atomically(path, text)
                 del self.samples[path]
 
     @property
     def unwritten(self) -> list[str]:
-        """The files that are behind, as the disk has no room for them."""
-        return [name for name, file in self.files.items() if file.kept] + [path.name for path in self.samples]
+        """The files that are behind, as the disk does not take them, and why if it is known."""
+        lines = [f"{name} ({file.reason})" for name, file in self.files.items() if file.kept]
+        return lines + [path.name for path in self.samples]
 
     def log(self, text: str) -> None:
         """One message with the time of day."""

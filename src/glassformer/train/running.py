@@ -80,7 +80,7 @@ class Session:
             self.loss_scale.load(so_far.loss_scale)
         memory = self.recipe.optimizer.average
         self.average = Average(model, memory) if memory else None
-        self.saver = saver_of(run, prepared, model, self.optimizer, self.best.step, self.average, ranks)
+        self.saver = saver_of(lock, prepared, model, self.optimizer, self.best.step, self.average, ranks)
         self.epoch = 0
         self._interrupted = False
 

@@ -14,6 +14,7 @@ from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.model.transformer import Transformer
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest, rotate, step_folder
+from glassformer.store.lock import RunLock
 from glassformer.store.snapshot import Snapshot, take_snapshot, write_snapshot
 from glassformer.train.average import Average, averaged, merged
 from glassformer.train.events import Saved, Unsaved
@@ -37,19 +38,21 @@ class Saver:
 
     A save that fails for want of room or of a folder ends nothing: it is told once, and what is due next is another
     try. The best one is not made up for by the next, so it is kept in memory until the disk takes it; and until then
-    the one that was best before it stays. Errors of other kinds come out of the next call.
+    the one that was best before it stays. Errors of other kinds come out of the next call, and so does that of a folder
+    in which another run lies by now (`RunLock.refuse_replaced`): nothing is written there.
     """
 
     def __init__(
         self,
-        run: Path,
+        lock: RunLock,
         prepared: RunData,
         model: Transformer,
         optimizer: torch.optim.Optimizer,
         best: int | None,
         average: Average | None = None,
     ) -> None:
-        self.run = run
+        self.run = lock.run
+        self.lock = lock
         self.prepared = prepared
         self.model = model
         self.optimizer = optimizer
@@ -131,7 +134,9 @@ class Saver:
 
     def _write(self, job: Job) -> None:
         folder = step_folder(self.run, job.step)
+        self.lock.refuse_replaced()
         try:
+            self.lock.take()
             notes = self._recipe_again()
             write_snapshot(folder, job.snapshot)
         except (CheckpointError, ResourceError) as error:
