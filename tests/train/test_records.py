@@ -35,8 +35,30 @@ def test_damaged_line_is_named_and_nothing_is_dropped(tmp_path, line, name):
     path.write_bytes(content)
     (tmp_path / "metrics.jsonl").touch()
     with pytest.raises(CheckpointError, match=rf"{name}:2: a line is a JSON object with a step, .*move the file away"):
-        report(tmp_path, io.StringIO(), *events(2, 3))
+        report(tmp_path, io.StringIO(), *events(3, 4))
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("junk", ["\x00" * 50 + '{"step": 3}\n', "\x00\n", '"step": 3}\n{"step": 3}\n'])
+@pytest.mark.parametrize(
+    ("before", "step"), [('{"step": 1}\n{"step": 2}\n', 2), ('{"step": 1}\n{"step": 2}\n', 1), ("", 0)]
+)
+def test_what_a_power_cut_left_beyond_the_checkpoint_is_dropped(tmp_path, junk, before, step):
+    """With the good lines behind it: those of steps that are going to be trained again."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(before + junk + '{"step": 4}\n')
+    drop_beyond(path, step)
+    assert path.read_text() == before[: step * len('{"step": 1}\n')]
+
+
+def test_damage_that_may_have_been_of_kept_steps_is_refused(tmp_path):
+    """The file ends before the step of the checkpoint, or goes back behind the damage."""
+    path = tmp_path / "metrics.jsonl"
+    for content in ('{"step": 1}\n\x00\n', '{"step": 2}\n\x00\n{"step": 2, "kind": "dev"}\n'):
+        path.write_text(content)
+        with pytest.raises(CheckpointError, match=r"jsonl:2: a line is"):
+            drop_beyond(path, 2)
+        assert path.read_text() == content
 
 
 @pytest.mark.parametrize(

@@ -232,14 +232,20 @@ def test_another_run_in_the_folder_is_left_alone(tmp_path):
     """A run was deleted in training and another began in its place: the first ends, and changes no byte of it."""
     run, settings = tmp_path / "run", {"checkpoint__every": 2, "checkpoint__keep": 1}
     first = start(recipe(**settings), run)
-    with pytest.raises(CheckpointError, match="another run lies there now"), Reporter(run) as report:
-        for event in first.train():
-            report(event)
-            if isinstance(event, Progress) and event.step == 3:
-                shutil.rmtree(run)
-                follow(start(recipe(**settings, training__seed=9), run))
-                before = everything(run)
-    assert everything(run) == before
+    before = []
+
+    def trained() -> None:
+        with Reporter(run) as report:
+            for event in first.train():
+                report(event)
+                if isinstance(event, Progress) and event.step == 3:
+                    shutil.rmtree(run)
+                    follow(start(recipe(**settings, training__seed=9), run))
+                    before.append(everything(run))
+
+    with pytest.raises(CheckpointError, match="another run lies there now"):
+        trained()
+    assert [everything(run)] == before
 
 
 def everything(folder: Path) -> dict[Path, bytes]:
@@ -255,6 +261,22 @@ def test_read_only_folder_is_told(tmp_path, monkeypatch):
     with pytest.raises(ResourceError, match="Read-only file system"):
         list(session.train())
     assert examples.names(tmp_path / "run" / "checkpoints") == []
+
+
+def test_figures_are_on_the_disk_before_the_checkpoint(tmp_path, monkeypatch):
+    """Else a power cut could take those of steps that are never trained again."""
+    order, run = [], tmp_path / "run"
+    monkeypatch.setattr("glassformer.train.records.sync_file", lambda path: order.append(path.name))
+
+    def write(folder: Path, snapshot):
+        assert f'"step": {int(folder.name[5:])},' in (run / "metrics.jsonl").read_text()
+        order.append(folder.name)
+        return write_snapshot(folder, snapshot)
+
+    monkeypatch.setattr(saving, "write_snapshot", write)
+    follow(start(recipe(checkpoint__every=6, training__evaluate_every=0), run))
+    each = ["metrics.jsonl", "timing.jsonl"]
+    assert order == [*each, "step-000000006", *each, "step-000000012"]
 
 
 @pytest.mark.parametrize(("every", "left"), [(0, [12]), (4, [4, 8, 12]), (5, [5, 10, 12]), (3, [3, 6, 9, 12])])

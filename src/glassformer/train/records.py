@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from glassformer.foundation.errors import CheckpointError, ResourceError
-from glassformer.store.files import write_text_atomically
+from glassformer.store.files import explained, sync_file, write_text_atomically
 from glassformer.store.lock import RunLock, lock_on
 from glassformer.train.curves import FOLDER, Curves
 from glassformer.train.events import Evaluated, Overflowed, Progress
@@ -39,7 +39,7 @@ class Records:
 
         Errors: those of `refuse_unusable`, before anything is changed.
         """
-        refuse_unusable(self.run)
+        refuse_unusable(self.run, step)
         self.lock = lock_on(self.run)
         for name in FIGURES:
             drop_beyond(self.run / name, step)
@@ -115,8 +115,8 @@ class Records:
             file.file.close()
 
 
-def refuse_unusable(run: Path) -> None:
-    """Refuse a run folder in which the history cannot be gone on with. Errors: `CheckpointError` naming the line."""
+def refuse_unusable(run: Path, step: int) -> None:
+    """Refuse a run folder in which the history up to `step` cannot be gone on with. Errors: `CheckpointError`."""
     for name in (*FIGURES, "log.txt"):
         if (path := run / name).exists() and not path.is_file():
             raise CheckpointError(f"{path} must be a file, to which a run adds lines, but is none. Move it away.")
@@ -124,39 +124,58 @@ def refuse_unusable(run: Path) -> None:
         if (path := run / name).exists() and not path.is_dir():
             raise CheckpointError(f"{path} must be a folder, in which a run writes, but is none. Move it away.")
     for name in FIGURES:
-        dated_lines(run / name)
+        dated_lines(run / name, step)
+
+
+def sync_figures(run: Path) -> None:
+    """Wait until the disk has the figures so far, so that no power cut takes those of steps that a checkpoint has.
+
+    Errors: those of `explained`.
+    """
+    for name in FIGURES:
+        path = (run / name).resolve()
+        with explained(path, 0), suppress(FileNotFoundError):
+            sync_file(path)
 
 
 def drop_beyond(path: Path, step: int) -> None:
     """Keep the lines of a .jsonl file up to `step`; a last line that a kill cut short goes too."""
     if not path.exists():
         return
-    after = "".join(line for of_step, line in dated_lines(path) if of_step <= step)
+    after = "".join(dated_lines(path, step))
     if after.encode() != path.read_bytes():
         write_text_atomically(path, after)
 
 
-def dated_lines(path: Path) -> list[tuple[int, str]]:
-    """The whole lines of a .jsonl file, each with its step. The last may be half a line, which is left out.
+def dated_lines(path: Path, step: int) -> list[str]:
+    """The whole lines of a .jsonl file that are of steps up to `step`, of which the disk had all (`sync_figures`).
 
-    Errors: `CheckpointError` for another line without a step: no kill leaves such a one.
+    Beyond them may lie what a kill or a power cut leaves: half a line, or NULs, and whole lines behind.
+    Errors: `CheckpointError` for a line without a step before the last of them.
     """
     if not path.exists():
         return []
-    *whole, _ = path.read_bytes().split(b"\n")
-    found: list[tuple[int, str]] = []
-    for number, line in enumerate(whole, start=1):
-        try:
-            match json.loads(line):
-                case {"step": int(step)}:
-                    found.append((step, line.decode() + "\n"))
-                    continue
-                case _:
-                    pass
-        except (ValueError, RecursionError):
-            pass
+    lines = path.read_bytes().split(b"\n")[:-1]
+    steps = [step_of(line) for line in lines]
+    damaged = steps.index(None) if None in steps else len(lines)
+    before, behind = steps[:damaged], steps[damaged:]
+    reached = step in (0, *before) or any(each is not None and each > step for each in before)
+    if behind and (not reached or any(each is not None and each <= step for each in behind)):
         raise CheckpointError(
-            f"{path}:{number}: a line is a JSON object with a step, but this one is {line[:60]!r}. Mend the line or "
-            "take it out, or move the file away to go on without the figures so far."
+            f"{path}:{damaged + 1}: a line is a JSON object with a step, but this one is {lines[damaged][:60]!r}. Mend "
+            "the line or take it out, or move the file away to go on without the figures so far."
         )
-    return found
+    kept = zip(before, lines[:damaged], strict=True)
+    return [line.decode() + "\n" for of_step, line in kept if of_step is not None and of_step <= step]
+
+
+def step_of(line: bytes) -> int | None:
+    """The step that a line of figures is of; none where it is no such line."""
+    try:
+        match json.loads(line):
+            case {"step": int(step)}:
+                return step
+            case _:
+                return None
+    except (ValueError, RecursionError):
+        return None

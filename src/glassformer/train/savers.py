@@ -13,6 +13,7 @@ from glassformer.train.average import Average, averaged, merged
 from glassformer.train.distributed import Ranks
 from glassformer.train.events import Saved, Unsaved
 from glassformer.train.optimizer import optimizer_state
+from glassformer.train.records import sync_figures
 from glassformer.train.resumable import Standing
 from glassformer.train.run_data import RunData
 from glassformer.train.saving import Saver
@@ -46,6 +47,8 @@ class ShardedSaver(Saver):
         if self.ranks.first:
             self.lock.take()
         notes = self._recipe_again() if self.ranks.first else ()
+        if self.ranks.first:
+            sync_figures(self.run)
         kept, tokenizers = optimizer_state(self.optimizer, self.model), self.prepared.tokenizers
         if self.average:
             kept = merged(kept, self.average.state())

@@ -20,6 +20,7 @@ from glassformer.train.average import Average, averaged, merged
 from glassformer.train.events import Saved, Unsaved
 from glassformer.train.optimizer import optimizer_state
 from glassformer.train.recipe import dumps_recipe
+from glassformer.train.records import sync_figures
 from glassformer.train.resumable import Standing
 from glassformer.train.run_data import RunData
 
@@ -138,6 +139,7 @@ class Saver:
         try:
             self.lock.take()
             notes = self._recipe_again()
+            sync_figures(self.run)
             write_snapshot(folder, job.snapshot)
         except (CheckpointError, ResourceError) as error:
             if self.failure is None:
