@@ -45,7 +45,7 @@ ROWS: list[Mutant] = [
         "skipped.append(Skipped(folder, str(error)))", "continue",
         f"{FOLDERS}::test_damaged_ones_are_passed_over_and_named"),
     Mutant("the last whole checkpoint is deleted", "store/folders.py",
-        "if step not in kept and folder != complete)", "if step not in kept)", f"{FOLDERS}::test_rotation_of_few"),
+        "if step not in kept and folder != complete)", "if step not in kept)", f"{FOLDERS}::test_the_one_that_was_just_saved_stays"),
     Mutant("a deleted checkpoint keeps its name while it shrinks", "store/folders.py",
         "    folder.rename(doomed)\n    shutil.rmtree(doomed)", "    shutil.rmtree(folder)",
         f"{FOLDERS}::test_delete_that_stops_half_way_leaves_no_half"),

@@ -286,6 +286,18 @@ def test_every_kth_is_kept(tmp_path, every, left):
     assert list(checkpoints(tmp_path / "run")) == left
 
 
+def test_checkpoints_that_a_resume_passed_over_are_not_counted(tmp_path):
+    run, settings = tmp_path / "run", {"training__evaluate_every": 0, "checkpoint__every": 2, "checkpoint__keep": 2}
+    follow(start(recipe(**settings), run), stop_after=8)
+    (step_folder(run, 8) / "model.safetensors").write_bytes(b"")
+    left = [
+        list(checkpoints(run))
+        for event in resume(run, asked={"checkpoint.every": 3}).train()
+        if isinstance(event, Saved)
+    ]
+    assert left == [[6, 8, 9], [9, 12]]
+
+
 def test_what_cannot_be_deleted_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("glassformer.store.folders.delete", refuse_to_delete)
     events = follow(

@@ -60,6 +60,8 @@ class Saver:
         self.average = average
         self.kept_best = best
         """Step of the newest checkpoint on disk that was the best when it was saved."""
+        self.damaged: set[Path] = set()
+        """Checkpoints that a resume passed over: not counted among those that are kept."""
         self.failure: Unsaved | None = None
         """Of the newest save, where it failed."""
         self.owed: Job | None = None
@@ -164,8 +166,16 @@ class Saver:
     def _rotate(self, complete: Path) -> tuple[str, ...]:
         """Delete what need not be kept; why something that should have gone did not."""
         settings = self.prepared.recipe.checkpoint
+        self.damaged.discard(complete)
         try:
-            rotated = rotate(self.run, settings.keep, self.kept_best, keep_every=settings.keep_every, complete=complete)
+            rotated = rotate(
+                self.run,
+                settings.keep,
+                self.kept_best,
+                keep_every=settings.keep_every,
+                complete=complete,
+                damaged=self.damaged,
+            )
         except CheckpointError as error:
             return (str(error),)
         return tuple(each.reason for each in rotated.failed)

@@ -104,7 +104,9 @@ def resume(
                 "Start over with `glassformer train ... --overwrite`."
             )
         notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
-        return _again(recipe, found.folder, allowed, [*notes, as_before], device, lock, ranks)
+        session = _again(recipe, found.folder, allowed, [*notes, as_before], device, lock, ranks)
+        session.saver.damaged = {each.folder for each in found.skipped}
+        return session
 
 
 def _again(
