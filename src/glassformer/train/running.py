@@ -123,6 +123,7 @@ class Session:
         """All that is left to do; why it ended, None where there was nothing."""
         if self.save_first:
             yield from self._save()
+            yield from self.saver.wait()  # before the first step, as until then the change must be named again
         if self.evaluation_due and (ended := (yield from self._after_step())):
             return ended
         for report in self._updates():

@@ -134,6 +134,8 @@ def _again(
     _refuse_other_view(prepared, so_far.step, ranks)
     now = so_far._replace(data=now.data, sides=now.sides, recipe=now.recipe)
     notes = [*notes, *(f"changed, as allowed: {each}" for each in (*changed, *others))]
+    if changed or others:
+        notes.append("a kill before the checkpoint of this change is saved: give the same words again")
     notes += [*chosen(model, prepared), *_unlocked(lock)]
     model = _cut(model, recipe, ranks)
     session = Session(run, prepared, model, notes, lock, now, save_first=bool(changed or others), ranks=ranks)
