@@ -39,7 +39,11 @@ def test_damaged_line_is_named_and_nothing_is_dropped(tmp_path, line, name):
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("junk", ["\x00" * 50 + '{"step": 3}\n', "\x00\n", '"step": 3}\n{"step": 3}\n'])
+@pytest.mark.parametrize(
+    "junk",
+    ["\x00" * 50 + '{"step": 3}\n', "\x00\n", '"step": 3}\n{"step": 3}\n'],
+    ids=["nuls before a line", "nuls", "half a line"],
+)
 @pytest.mark.parametrize(
     ("before", "step"), [('{"step": 1}\n{"step": 2}\n', 2), ('{"step": 1}\n{"step": 2}\n', 1), ("", 0)]
 )
