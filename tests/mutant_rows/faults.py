@@ -38,7 +38,7 @@ ROWS: list[Mutant] = [
     Mutant("a deleted recipe stays away", "train/saving.py",
         "if path.exists():", "if True:", f"{SAVING}::test_folder_that_was_deleted_is_made_anew"),
     Mutant("each k-th checkpoint goes", "store/folders.py",
-        "if keep_every and step % keep_every == 0", "if False", f"{FOLDERS}::test_rotation"),
+        " or (keep_every and step % keep_every == 0)", "", f"{FOLDERS}::test_rotation"),
     Mutant("figures that find no room are lost", "train/lines.py",
         "error.strerror or str(error)\n", 'error.strerror or str(error)\n            self.kept = b""\n',
         "tests/train/test_records.py::test_figures_wait_for_room"),
