@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from glassformer.cli.runs import CONTENT, check_room, existing_run, free_name
+from glassformer.cli.runs import CONTENT, check_room, existing_run, free_name, room_for
 from glassformer.foundation.errors import CheckpointError, DataError
-from glassformer.store.lock import RunLock
+from glassformer.store.leftovers import beside
+from glassformer.store.lock import RunLock, refuse_in_training
 
 
 def a_run(path: Path) -> Path:
@@ -131,6 +134,68 @@ def test_overwrite_that_fails_gives_the_old_run_back(run, session, failure):
     assert session.calls
     assert everything(Path("runs")) == before
     assert (old / "checkpoints").is_dir()
+
+
+def test_run_that_is_replaced_is_locked(tmp_path):
+    """From before it is put aside until the new one stands; one that a process trains in by then stays."""
+    out = a_run(tmp_path / "x")
+    with room_for(out):
+        with pytest.raises(CheckpointError, match="is being trained already"):
+            refuse_in_training(beside(out, "old"))
+        a_run(out)
+    lock = RunLock(out)
+    lock.take()
+    before = everything(tmp_path)
+    with pytest.raises(CheckpointError, match="is being trained already"), room_for(out):
+        pass
+    assert everything(tmp_path) == before
+
+
+DEAD = ".old-reverse-999999"
+
+
+def test_overwrite_that_was_killed_gives_the_old_run_back(run, session):
+    """To whoever asks for it, as --overwrite that fails does; and it is said."""
+    for ask in (lambda: existing_run("runs/reverse"), lambda: run("train", "reverse").code == 2):
+        before = everything(a_run(Path("runs/reverse")))
+        Path("runs/reverse").rename(Path("runs", DEAD))
+        assert ask()
+        assert everything(Path("runs/reverse")) == before
+        assert [path.name for path in Path("runs").iterdir()] == ["reverse"]
+        shutil.rmtree("runs/reverse")
+    assert session.calls == []
+
+
+def test_what_was_put_back_is_told(capsys):
+    a_run(Path("runs", DEAD))
+    existing_run("runs/reverse")
+    assert "the old run is back" in capsys.readouterr().err
+
+
+def test_run_that_is_being_replaced_is_nobodys(refused, session):
+    a_run(Path(f"runs/.old-reverse-{os.getppid()}"))
+    before = everything(Path())
+    for words in (("resume", "runs/reverse"), ("train", "reverse"), ("train", "reverse", "--overwrite")):
+        assert f"process {os.getppid()} was told to --overwrite it" in refused(*words)
+    assert everything(Path()) == before
+
+
+def test_beginning_in_the_place_of_an_old_run_is_in_the_way(refused, session):
+    a_run(Path("runs", DEAD))
+    Path("runs/reverse").mkdir()
+    Path("runs/reverse/run.lock").touch()
+    before = everything(Path())
+    assert "Delete runs/reverse" in refused("train", "reverse")
+    assert everything(Path()) == before
+
+
+def test_what_an_overwrite_left_goes_with_the_next(run, session):
+    """Both that of one killed before it deleted the old run, and of one killed as it did."""
+    a_run(Path("runs/reverse"))
+    a_run(Path("runs", DEAD))
+    Path("runs/.tmp-reverse-999998").mkdir()
+    assert run("train", "reverse", "--overwrite").code == 0
+    assert [path.name for path in Path("runs").iterdir()] == ["reverse"]
 
 
 def test_leftovers_of_a_beginning_that_was_killed_are_in_nobodys_way(refused, session, tmp_path):

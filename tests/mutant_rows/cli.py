@@ -32,7 +32,7 @@ ROWS: list[Mutant] = [
     Mutant("--overwrite deletes a run in training", "cli/runs.py",
         "    refuse_in_training(out)\n", "", f"{RUNS}::test_run_in_training_is_not_overwritten"),
     Mutant("the old run is lost when the new one fails", "cli/runs.py",
-        "        aside.rename(out)\n        raise", "        raise",
+        "            aside.rename(out)\n            raise", "            raise",
         f"{RUNS}::test_overwrite_that_fails_gives_the_old_run_back"),
     Mutant("the second signal is waited out too", "cli/follow.py",
         "if self.run is None or (self.number is not None and self.place.count == 1):", "if self.run is None:",

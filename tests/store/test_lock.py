@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store import lock as module
-from glassformer.store.lock import LOCK, RunLock, refuse_in_training
+from glassformer.store.lock import LOCK, RunLock, lock_on, refuse_in_training
 
 TAKEN = r"Only one process at a time may train a run; .*run is being trained already\. Wait .* --out"
 
@@ -92,6 +93,37 @@ def test_link_in_its_place_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"run\.lock cannot be written"):
         taken(tmp_path)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_lock_follows_the_folder(tmp_path):
+    """Deleted: it is taken in a new one. Replaced by another run: nothing is written there, in training or not."""
+    run = tmp_path / "run"
+    first = taken(run)
+    shutil.rmtree(run)
+    assert not first.in_place()
+    first.take()
+    assert first.in_place()
+    shutil.rmtree(run)
+    second = taken(run)
+    assert (first.in_place(), lock_on(run)) == (False, second)
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="was deleted in training, and another run lies there now"):
+            first.take()
+        second.release()
+
+
+def test_lock_of_a_file_that_is_deleted_as_it_is_taken(tmp_path, monkeypatch):
+    """Between open and flock, as by --overwrite of another process."""
+    run, flock, once = tmp_path / "run", module.locked, [1]
+
+    def locked(handle: int) -> bool:
+        if once:
+            once.clear()
+            shutil.rmtree(run)
+        return flock(handle)
+
+    monkeypatch.setattr(module, "locked", locked)
+    assert taken(run).in_place()
 
 
 @pytest.mark.parametrize("system", ["without fcntl", "without locks"])

@@ -80,6 +80,21 @@ def test_allowed_change_is_made_and_kept(whole, tmp_path):
     assert finished.step == 14
 
 
+def test_change_is_on_the_disk_before_the_first_step(whole, tmp_path):
+    """Also where checkpoints are written in the background; killed before that, the same words do it again."""
+    run = killed_after(whole, 3, tmp_path / "run")
+    asked = {"training.steps": 14, "checkpoint.background": True}
+    resume(run, ["training.steps"], asked).lock.release()  # as a kill does
+    with pytest.raises(CheckpointError, match=r"training\.steps 12 -> 14.*--allow-change training\.steps"):
+        resume(run)
+    session = resume(run, ["training.steps"], asked)
+    assert any("give the same words again" in note for note in session.notes)
+    events = session.train()
+    assert (type(next(events)), type(next(events))) == (Started, Saved)
+    events.close()
+    assert resume(run).recipe.training.steps == 14
+
+
 def test_dropout_may_change_where_it_is_named(whole, tmp_path):
     run = killed_after(whole, 3, tmp_path / "run")
     session = resume(run, ["model.dropout"], {"model.dropout": 0.0})

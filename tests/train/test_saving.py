@@ -12,13 +12,14 @@ from threading import current_thread, main_thread
 import pytest
 import torch
 
-from glassformer.foundation.errors import ResourceError
+from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.store.folders import checkpoints, newest, step_folder
 from glassformer.store.snapshot import take_snapshot, write_snapshot
 from glassformer.train import saving
 from glassformer.train.evaluate import Scores
 from glassformer.train.events import Evaluated, Finished, Progress, Saved, Stopped, Unsaved
+from glassformer.train.report import Reporter
 from glassformer.train.session import resume, start
 from store import examples
 from train.examples import assert_same, assert_same_end, follow, recipe, weights
@@ -227,6 +228,30 @@ def test_folder_that_was_deleted_is_made_anew(tmp_path):
     assert isinstance(follow(resume(run))[-1], Finished)
 
 
+def test_another_run_in_the_folder_is_left_alone(tmp_path):
+    """A run was deleted in training and another began in its place: the first ends, and changes no byte of it."""
+    run, settings = tmp_path / "run", {"checkpoint__every": 2, "checkpoint__keep": 1}
+    first = start(recipe(**settings), run)
+    before = []
+
+    def trained() -> None:
+        with Reporter(run) as report:
+            for event in first.train():
+                report(event)
+                if isinstance(event, Progress) and event.step == 3:
+                    shutil.rmtree(run)
+                    follow(start(recipe(**settings, training__seed=9), run))
+                    before.append(everything(run))
+
+    with pytest.raises(CheckpointError, match="another run lies there now"):
+        trained()
+    assert [everything(run)] == before
+
+
+def everything(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_read_only_folder_is_told(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -238,11 +263,39 @@ def test_read_only_folder_is_told(tmp_path, monkeypatch):
     assert examples.names(tmp_path / "run" / "checkpoints") == []
 
 
+def test_figures_are_on_the_disk_before_the_checkpoint(tmp_path, monkeypatch):
+    """Else a power cut could take those of steps that are never trained again."""
+    order, run = [], tmp_path / "run"
+    monkeypatch.setattr("glassformer.train.records.sync_file", lambda path: order.append(path.name))
+
+    def write(folder: Path, snapshot):
+        assert f'"step": {int(folder.name[5:])},' in (run / "metrics.jsonl").read_text()
+        order.append(folder.name)
+        return write_snapshot(folder, snapshot)
+
+    monkeypatch.setattr(saving, "write_snapshot", write)
+    follow(start(recipe(checkpoint__every=6, training__evaluate_every=0), run))
+    each = ["metrics.jsonl", "timing.jsonl"]
+    assert order == [*each, "step-000000006", *each, "step-000000012"]
+
+
 @pytest.mark.parametrize(("every", "left"), [(0, [12]), (4, [4, 8, 12]), (5, [5, 10, 12]), (3, [3, 6, 9, 12])])
 def test_every_kth_is_kept(tmp_path, every, left):
     settings = {"training__evaluate_every": 0, "checkpoint__keep": 1, "checkpoint__keep_every": every}
     follow(start(recipe(**settings, checkpoint__every=1), tmp_path / "run"))
     assert list(checkpoints(tmp_path / "run")) == left
+
+
+def test_checkpoints_that_a_resume_passed_over_are_not_counted(tmp_path):
+    run, settings = tmp_path / "run", {"training__evaluate_every": 0, "checkpoint__every": 2, "checkpoint__keep": 2}
+    follow(start(recipe(**settings), run), stop_after=8)
+    (step_folder(run, 8) / "model.safetensors").write_bytes(b"")
+    left = [
+        list(checkpoints(run))
+        for event in resume(run, asked={"checkpoint.every": 3}).train()
+        if isinstance(event, Saved)
+    ]
+    assert left == [[6, 8, 9], [9, 12]]
 
 
 def test_what_cannot_be_deleted_is_told(tmp_path, monkeypatch):

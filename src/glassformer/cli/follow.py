@@ -119,8 +119,8 @@ def follow(
                 report.say(f"Go on with: glassformer resume {shlex.quote(str(folder))}")
     if isinstance(report, Reporter) and (unwritten := report.records.unwritten):
         raise ResourceError(
-            f"The disk has no room for the last lines of {', '.join(unwritten)} in {folder}, which are lost; the "
-            "checkpoints are whole. Make room before the next run."
+            f"What came last could not be written in {folder}, and is lost: {', '.join(unwritten)}. The checkpoints "
+            "are whole. Make room, or the folder writable, before the next run."
         )
     return 0 if finished else 128 + (number or signal.SIGINT)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.foundation.launched import launched
+from glassformer.store.folders import checkpoints
 from glassformer.train.recipe import override
 from glassformer.train.records import refuse_unusable
 
@@ -12,7 +13,8 @@ from glassformer.train.records import refuse_unusable
 def run(arguments: Arguments) -> int:
     """Continue from the newest intact checkpoint, to the same end as if nothing had happened."""
     folder = existing_run(str(arguments.target))
-    refuse_unusable(folder)  # before the data are prepared, which may take minutes
+    # Before the data are prepared, which may take minutes; the oldest, as which are damaged is not known yet.
+    refuse_unusable(folder, min(checkpoints(folder), default=0))
     place, recipe = launched(), override(recipe_of(folder), arguments.changes)
     from glassformer.cli.follow import (  # after the check, as importing torch takes a second
         Signals,

@@ -6,8 +6,9 @@ import os
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Collection, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from glassformer.cli.arguments import Arguments
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.registry import suggestion
 from glassformer.store.folders import OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STEP
-from glassformer.store.leftovers import LEFTOVER, absolute, beside, leftovers
-from glassformer.store.lock import LOCK, refuse_in_training
+from glassformer.store.leftovers import LEFTOVER, absolute, alive, beside, leftovers
+from glassformer.store.lock import LOCK, RunLock, refuse_in_training
 from glassformer.store.manifest import MANIFEST
 from glassformer.train.recipe import Recipe, load_recipe
 
@@ -52,6 +53,9 @@ def existing_run(target: str, presets: Collection[str] = ()) -> Path:
     `presets` are what the verb takes as well; who calls has looked, and the target is none of them.
     """
     path = Path(target)
+    if (path / "recipe.toml").is_file():
+        return path
+    put_back(path)
     if (path / "recipe.toml").is_file():
         return path
     what = "has no recipe.toml" if path.is_dir() else "is a file" if path.exists() else "does not exist"
@@ -97,9 +101,10 @@ def run_folder(asked: str | None, usual: Path) -> Path:
 def check_room(out: Path, overwrite: bool) -> None:
     """Refuse a folder that cannot be made, or is in use; with `overwrite` one that is no run, or in training.
 
-    Errors: `CheckpointError`, before anything is read or written.
+    Errors: `CheckpointError`, before anything is read or written; those of `put_back`.
     """
     check_place(out)
+    put_back(out)
     if not in_use(out):
         return
     if not overwrite:
@@ -145,20 +150,66 @@ def room_for(out: Path) -> Generator[None]:
     """Create a run folder inside the `with`; one that is there, and passed `check_room`, is replaced.
 
     The old one is put aside first and deleted only when the new one stands, so that a mistake in the new recipe does
-    not cost the old run.
+    not cost the old run. All the while it is locked, so that nobody goes on with it. Errors: `CheckpointError` where
+    somebody does.
     """
     if not in_use(out):
         yield
         return
-    aside = beside(out, "old")
-    out.rename(aside)
+    lock = RunLock(out)
+    lock.take()
+    if not lock.works:  # on Windows a folder with an open file cannot be renamed
+        lock.release()
     try:
-        yield
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
-        aside.rename(out)
-        raise
-    shutil.rmtree(aside)
+        aside = beside(out, "old")
+        out.rename(aside)
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(out, ignore_errors=True)
+            aside.rename(out)
+            raise
+        remove_replaced(out)
+    finally:
+        lock.release()
+
+
+def remove_replaced(out: Path) -> None:
+    """Delete what was put aside for the run that stands, by this process or by one that died since.
+
+    What is half deleted is never put back: it is no "old" one any more.
+    """
+    for each in leftovers(out.parent):
+        if each.home == out and each.path.is_dir() and not alive(each.pid):
+            doomed = beside(out, "tmp") if each.kind == "old" else each.path
+            each.path.rename(doomed)
+            shutil.rmtree(doomed)
+
+
+def put_back(run: Path) -> None:
+    """Where a process died as it replaced a run, put the old one in its place again, and say so.
+
+    Errors: `CheckpointError` where the process lives, or its new run had just begun to be.
+    """
+    with suppress(PermissionError):
+        asides = (each for each in leftovers(run.parent) if each.kind == "old" and each.home == run)
+        aside = next((each for each in asides if not not_a_run(each.path)), None)
+        if aside is None or in_use(run):
+            return
+        if alive(aside.pid):
+            raise CheckpointError(
+                f"{run} is being replaced by another run: process {aside.pid} was told to --overwrite it. Wait until "
+                "that one trains, or stop it, which gives the old run back."
+            )
+        if os.path.lexists(run):
+            raise CheckpointError(
+                f"A run that is replaced must be put back where the new one was killed as it began, but {run} is in "
+                f"the way of {aside.path}. Delete {run}, in which there is nothing yet, and type the same again."
+            )
+        with suppress(FileNotFoundError):  # another process of the same command was faster
+            aside.path.rename(run)
+            text = f"{run} was to be replaced, but the process that began to was killed: the old run is back."
+            print(f"glassformer: {text}", file=sys.stderr)
 
 
 def in_use(out: Path) -> bool:

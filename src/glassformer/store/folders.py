@@ -143,23 +143,27 @@ def rotate(
     best: int | None = None,
     *,
     keep_every: int = 0,
-    spare: Collection[int] = (),
     complete: Path | None = None,
+    damaged: Collection[Path] = (),
 ) -> Rotated:
     """Delete all but the newest `keep_last` checkpoints; call it after a save has succeeded.
 
-    Never deleted: the one of step `best`, those of every `keep_every`-th step (0: of none), those of the steps in
-    `spare`, and the newest complete one, so that something to load is left whatever else is damaged. Where nothing is
-    complete, nothing is deleted. `complete`: the checkpoint that was saved a moment ago, which then need not be read to
-    know that it is.
+    Never deleted: the one of step `best`, those of every `keep_every`-th step (0: of none), and the newest complete
+    one, so that something to load is left whatever else is damaged. Where nothing is complete, nothing is deleted.
+    `complete`: the checkpoint that was saved a moment ago, which then need not be read to know that it is. `damaged`:
+    those that are known to be; they do not count, and go when they are older than all that do.
     """
     if keep_last < 1:
         raise ConfigError(f"The number of checkpoints to keep must be at least 1; got {keep_last}. Try 1.")
-    found, complete = checkpoints(run_folder), complete or newest(run_folder).folder
+    found = checkpoints(run_folder)
+    if complete is None:
+        complete, skipped = newest(run_folder)
+        damaged = {*damaged, *(each.folder for each in skipped)}
     if complete is None:
         return Rotated((), ())
-    kept = {*list(found)[-keep_last:], *spare} | ({best} if best is not None else set())
-    kept |= {step for step in found if keep_every and step % keep_every == 0}
+    counted = [step for step, folder in found.items() if folder not in damaged]
+    oldest = min(counted[-keep_last:], default=0)
+    kept = {step for step in found if step >= oldest or step == best or (keep_every and step % keep_every == 0)}
     deleted: list[Path] = []
     failed: list[Skipped] = []
     for folder in (folder for step, folder in found.items() if step not in kept and folder != complete):

@@ -6,6 +6,7 @@ import os
 import weakref
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.files import explained, make_folder
@@ -22,32 +23,79 @@ LOCK = "run.lock"
 class RunLock:
     """The right to write in a run folder; ended by `release`, by the end of this object or by that of the process.
 
-    Where the system or the file system has no such locks, `works` is False and nobody is kept out.
+    Where the system or the file system has no such locks, `works` is False and nobody is kept out. The lock is on a
+    file, and a folder may be deleted or replaced while that file is open: `in_place` tells.
     """
 
     def __init__(self, run: Path) -> None:
         self.run = run
         self.works = True
         self._close: weakref.finalize[[int], RunLock] | None = None
+        self._file: tuple[int, int] | None = None
+        """Device and number of the file that was locked."""
 
     def take(self) -> None:
-        """Take the lock, unless it is ours already. Errors: `CheckpointError` where another has it."""
-        if self._close is not None and self._close.alive:
+        """Take the lock, unless it is ours already; where the folder was deleted since, take that of a new one.
+
+        Errors: `CheckpointError` where another has it; those of `refuse_replaced`.
+        """
+        if self.held and self.in_place():
             return
+        self.refuse_replaced()
         with explained(self.run / LOCK, 0):
             make_folder(self.run)
             handle = os.open(self.run / LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        self._close = weakref.finalize(self, os.close, handle)
         try:
             self.works = locked(handle)
         except BlockingIOError:
-            self.release()
+            os.close(handle)
             raise CheckpointError(in_training(self.run)) from None
+        self.release()
+        self._close = weakref.finalize(self, os.close, handle)
+        self._file = identity(os.fstat(handle))
+        locks.add(self)
+        if not self.in_place():  # deleted by another after it was opened, and before it was locked
+            self.release()
+            self.take()
 
     def release(self) -> None:
         """Let others train the run."""
         if self._close is not None:
             self._close()
+
+    def in_place(self) -> bool:
+        """Whether the file that was locked is the one in the run folder: neither deleted nor replaced."""
+        try:
+            return identity(os.lstat(self.run / LOCK)) == self._file
+        except OSError:
+            return False
+
+    def refuse_replaced(self) -> None:
+        """Errors: `CheckpointError` where another run lies where the locked one was."""
+        if self.held and not self.in_place() and os.path.lexists(self.run / LOCK):
+            raise CheckpointError(
+                f"A run writes in its own folder only; {self.run} was deleted in training, and another run lies there "
+                "now. This one ends, and nothing of the other was touched. Train in another folder with --out."
+            )
+
+    @property
+    def held(self) -> bool:
+        """Whether it was taken and not ended."""
+        return self._close is not None and self._close.alive
+
+
+locks: WeakSet[RunLock] = WeakSet()
+"""Those that this process took."""
+
+
+def lock_on(run: Path) -> RunLock | None:
+    """The lock by which this process trains in a run folder; none where it does not."""
+    return next((lock for lock in locks if lock.run == run and lock.held and lock.in_place()), None)
+
+
+def identity(status: os.stat_result) -> tuple[int, int]:
+    """What tells two files apart, whatever their names."""
+    return status.st_dev, status.st_ino
 
 
 def locked(handle: int) -> bool:

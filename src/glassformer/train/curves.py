@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.foundation.errors import ConfigError
+from glassformer.store.lock import RunLock
 from glassformer.train.events import Evaluated, Metric, Overflowed, Progress
 from glassformer.train.lines import Lines
 from glassformer.train.wording import sample_text
@@ -33,15 +34,16 @@ class Curves:
 
     A file begins with the word that the run starts anew after `step` steps: of what an earlier file says of later ones
     TensorBoard then shows nothing. Each event reaches the system as it is written, so that a kill loses none, and
-    what the disk has no room for waits in memory, as with the lines of `metrics.jsonl`.
+    what the disk does not take waits in memory, as with the lines of `metrics.jsonl`.
     """
 
-    def __init__(self, run: Path, step: int) -> None:
+    def __init__(self, run: Path, step: int, lock: RunLock | None = None) -> None:
+        """`lock`: see `Lines`."""
         folder = run / FOLDER
         folder.mkdir(exist_ok=True)
         numbers = (path.name.removeprefix(NAME) for path in folder.iterdir())
         number = 1 + max((int(each) for each in numbers if each.isdecimal()), default=0)
-        self.file = Lines(folder / f"{NAME}{number:06d}")
+        self.file = Lines(folder / f"{NAME}{number:06d}", lock)
         self._proto: Any = import_module("tensorboard.compat.proto.event_pb2")
         self._summary: Any = import_module("torch.utils.tensorboard.summary")
         self._records: Any = import_module("tensorboard.summary.writer.record_writer").RecordWriter(Binary(self.file))

@@ -1,4 +1,4 @@
-"""A file that grows as a run goes on: nothing of it is lost in a kill, and a full disk only delays it."""
+"""A file that grows as a run goes on: nothing of it is lost in a kill, and a disk that takes nothing only delays it."""
 
 from __future__ import annotations
 
@@ -6,36 +6,42 @@ import os
 from pathlib import Path
 
 from glassformer.store.files import FULL
+from glassformer.store.lock import RunLock
 
 
 class Lines:
-    """A file that grows by lines. What the disk has no room for is kept in memory, and goes first when it has."""
+    """A file that grows by lines. What the disk does not take is kept in memory, and goes first when it does."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock: RunLock | None = None) -> None:
+        """`lock`: of the run; a file that was deleted begins anew only where the folder is still that of the run."""
         self.path = path
+        self.lock = lock
         self.kept = b""
+        self.reason = ""
+        """Why something is kept, if it is."""
         # unbuffered: each line reaches the system as it is written, so that a killed process loses none
         self.file = path.open("ab", buffering=0)
 
     def write(self, text: str) -> None:
-        """Add lines. Errors: `OSError` of the system, but for want of room."""
+        """Add lines."""
         self.add(text.encode())
 
     def add(self, data: bytes) -> None:
-        """Add bytes. Errors: the same."""
+        """Add bytes."""
         self.kept += data
         self.flush()
 
     def flush(self) -> None:
-        """Write what is kept, as far as there is room; a file that someone deleted begins anew, where its folder is."""
+        """Write what is kept, as far as the disk takes it; a file that someone deleted begins anew."""
         try:
             if os.fstat(self.file.fileno()).st_nlink == 0:
-                if not self.path.parent.is_dir():
+                if not self.path.parent.is_dir() or (self.lock and not self.lock.in_place()):
+                    self.reason = "its folder was deleted"
                     return
+                begun = self.path.open("ab", buffering=0)
                 self.file.close()
-                self.file = self.path.open("ab", buffering=0)
+                self.file = begun
             while self.kept:
                 self.kept = self.kept[self.file.write(self.kept) :]
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
+        except OSError as error:  # a read-only folder ends a run no more than a full one
+            self.reason = FULL.get(error.errno or 0) or error.strerror or str(error)

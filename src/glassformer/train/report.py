@@ -55,7 +55,7 @@ class Reporter:
         self.bar: progress.Progress | None = None
         self.first: Progress | None = None
         self.behind = False
-        """Whether there is no room on the disk for the figures, and it was said."""
+        """Whether the disk does not take the figures, and it was said."""
 
     def __enter__(self) -> Reporter:
         return self
@@ -114,11 +114,14 @@ class Reporter:
                 self.say(f"done: step {event.step} after {duration(event.seconds)}{best}")
 
     def tell_of_unwritten(self) -> None:
-        """Once, where the disk has no room for the figures."""
-        behind = bool(self.records.unwritten)
+        """Once, where the disk does not take the figures."""
+        behind = self.records.unwritten
         if behind and not self.behind:
-            self.say(f"{self.records.run}: no room for figures on the disk; they are kept in memory until there is")
-        self.behind = behind
+            self.say(
+                f"{self.records.run}: cannot be written now: {', '.join(behind)}. Training goes on, and keeps what "
+                "belongs there in memory until it can"
+            )
+        self.behind = bool(behind)
 
     def say(self, text: str) -> None:
         """One message, above the moving line if there is one, and into `log.txt`."""

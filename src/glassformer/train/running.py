@@ -80,7 +80,7 @@ class Session:
             self.loss_scale.load(so_far.loss_scale)
         memory = self.recipe.optimizer.average
         self.average = Average(model, memory) if memory else None
-        self.saver = saver_of(run, prepared, model, self.optimizer, self.best.step, self.average, ranks)
+        self.saver = saver_of(lock, prepared, model, self.optimizer, self.best.step, self.average, ranks)
         self.epoch = 0
         self._interrupted = False
 
@@ -123,6 +123,7 @@ class Session:
         """All that is left to do; why it ended, None where there was nothing."""
         if self.save_first:
             yield from self._save()
+            yield from self.saver.wait()  # before the first step, as until then the change must be named again
         if self.evaluation_due and (ended := (yield from self._after_step())):
             return ended
         for report in self._updates():

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 
 from glassformer.model.transformer import Transformer
 from glassformer.store.folders import step_folder
+from glassformer.store.lock import RunLock
 from glassformer.train.average import Average, averaged, merged
 from glassformer.train.distributed import Ranks
 from glassformer.train.events import Saved, Unsaved
 from glassformer.train.optimizer import optimizer_state
+from glassformer.train.records import sync_figures
 from glassformer.train.resumable import Standing
 from glassformer.train.run_data import RunData
 from glassformer.train.saving import Saver
@@ -28,7 +29,7 @@ class ShardedSaver(Saver):
 
     def __init__(
         self,
-        run: Path,
+        lock: RunLock,
         prepared: RunData,
         model: Transformer,
         optimizer: torch.optim.Optimizer,
@@ -36,14 +37,18 @@ class ShardedSaver(Saver):
         average: Average | None,
         ranks: Ranks,
     ) -> None:
-        super().__init__(run, prepared, model, optimizer, best, average)
+        super().__init__(lock, prepared, model, optimizer, best, average)
         self.ranks = ranks
 
     def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
         """A checkpoint of the run as it stands; the first process deletes the older ones."""
         folder = step_folder(self.run, standing.step)
         put_back(self.model)
+        if self.ranks.first:
+            self.lock.take()
         notes = self._recipe_again() if self.ranks.first else ()
+        if self.ranks.first:
+            sync_figures(self.run)
         kept, tokenizers = optimizer_state(self.optimizer, self.model), self.prepared.tokenizers
         if self.average:
             kept = merged(kept, self.average.state())
@@ -65,7 +70,7 @@ class Bystander(Saver):
 
 
 def saver_of(
-    run: Path,
+    lock: RunLock,
     prepared: RunData,
     model: Transformer,
     optimizer: torch.optim.Optimizer,
@@ -75,5 +80,5 @@ def saver_of(
 ) -> Saver:
     """Who writes the checkpoints of a run, seen from this process."""
     if is_sharded(next(model.parameters())):
-        return ShardedSaver(run, prepared, model, optimizer, best, average, ranks)
-    return (Saver if ranks.first else Bystander)(run, prepared, model, optimizer, best, average)
+        return ShardedSaver(lock, prepared, model, optimizer, best, average, ranks)
+    return (Saver if ranks.first else Bystander)(lock, prepared, model, optimizer, best, average)

@@ -14,11 +14,13 @@ from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.model.transformer import Transformer
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest, rotate, step_folder
+from glassformer.store.lock import RunLock
 from glassformer.store.snapshot import Snapshot, take_snapshot, write_snapshot
 from glassformer.train.average import Average, averaged, merged
 from glassformer.train.events import Saved, Unsaved
 from glassformer.train.optimizer import optimizer_state
 from glassformer.train.recipe import dumps_recipe
+from glassformer.train.records import sync_figures
 from glassformer.train.resumable import Standing
 from glassformer.train.run_data import RunData
 
@@ -37,25 +39,29 @@ class Saver:
 
     A save that fails for want of room or of a folder ends nothing: it is told once, and what is due next is another
     try. The best one is not made up for by the next, so it is kept in memory until the disk takes it; and until then
-    the one that was best before it stays. Errors of other kinds come out of the next call.
+    the one that was best before it stays. Errors of other kinds come out of the next call, and so does that of a folder
+    in which another run lies by now (`RunLock.refuse_replaced`): nothing is written there.
     """
 
     def __init__(
         self,
-        run: Path,
+        lock: RunLock,
         prepared: RunData,
         model: Transformer,
         optimizer: torch.optim.Optimizer,
         best: int | None,
         average: Average | None = None,
     ) -> None:
-        self.run = run
+        self.run = lock.run
+        self.lock = lock
         self.prepared = prepared
         self.model = model
         self.optimizer = optimizer
         self.average = average
         self.kept_best = best
         """Step of the newest checkpoint on disk that was the best when it was saved."""
+        self.damaged: set[Path] = set()
+        """Checkpoints that a resume passed over: not counted among those that are kept."""
         self.failure: Unsaved | None = None
         """Of the newest save, where it failed."""
         self.owed: Job | None = None
@@ -131,8 +137,11 @@ class Saver:
 
     def _write(self, job: Job) -> None:
         folder = step_folder(self.run, job.step)
+        self.lock.refuse_replaced()
         try:
+            self.lock.take()
             notes = self._recipe_again()
+            sync_figures(self.run)
             write_snapshot(folder, job.snapshot)
         except (CheckpointError, ResourceError) as error:
             if self.failure is None:
@@ -157,8 +166,16 @@ class Saver:
     def _rotate(self, complete: Path) -> tuple[str, ...]:
         """Delete what need not be kept; why something that should have gone did not."""
         settings = self.prepared.recipe.checkpoint
+        self.damaged.discard(complete)
         try:
-            rotated = rotate(self.run, settings.keep, self.kept_best, keep_every=settings.keep_every, complete=complete)
+            rotated = rotate(
+                self.run,
+                settings.keep,
+                self.kept_best,
+                keep_every=settings.keep_every,
+                complete=complete,
+                damaged=self.damaged,
+            )
         except CheckpointError as error:
             return (str(error),)
         return tuple(each.reason for each in rotated.failed)

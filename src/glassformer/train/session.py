@@ -40,7 +40,7 @@ from glassformer.train.optimizer import load_optimizer_state
 from glassformer.train.precision import choose_precision
 from glassformer.train.prepare import model_config, prepare
 from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe, override
-from glassformer.train.records import dated_lines
+from glassformer.train.records import step_of
 from glassformer.train.resumable import Best, Standing, refuse_other_model, standing
 from glassformer.train.run_data import RunData
 from glassformer.train.running import Session
@@ -113,7 +113,9 @@ def resume(
                 "Start over with `glassformer train ... --overwrite`."
             )
         notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
-        return _again(recipe, found.folder, allowed, asked or (), [*notes, as_before], device, lock, ranks)
+        session = _again(recipe, found.folder, allowed, asked or (), [*notes, as_before], device, lock, ranks)
+        session.saver.damaged = {each.folder for each in found.skipped}
+        return session
 
 
 def _again(
@@ -143,6 +145,8 @@ def _again(
     _refuse_other_view(prepared, so_far.step, ranks)
     now = so_far._replace(data=now.data, sides=now.sides, recipe=now.recipe)
     notes = [*notes, *(f"changed, as allowed: {each}" for each in (*changed, *others))]
+    if changed or others:
+        notes.append("a kill before the checkpoint of this change is saved: give the same words again")
     notes += [*chosen(model, prepared), *_unlocked(lock)]
     model = _cut(model, recipe, ranks)
     session = Session(run, prepared, model, notes, lock, now, save_first=bool(changed or others), ranks=ranks)
@@ -160,7 +164,9 @@ def _from_nothing(run: Path) -> list[str]:
     """Lines for the user: that training begins anew, and what lies there from before that is of no use for it."""
     folder = run / "checkpoints"
     others = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
-    dropped = sum(step > 0 for step, _ in dated_lines(run / "metrics.jsonl"))
+    figures = run / "metrics.jsonl"
+    dated = figures.read_bytes().split(b"\n")[:-1] if figures.is_file() else []
+    dropped = sum((step_of(line) or 0) > 0 for line in dated)
     lines = ["there is no checkpoint yet, so training begins at step 0"]
     lines += [f"left alone: {', '.join(others[:5])} in {folder}, which no checkpoint is called"] if others else []
     lines += [f"dropped: {dropped} lines of metrics.jsonl, of steps that are taken again"] if dropped else []
