@@ -12,7 +12,7 @@ from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.figures import matplotlib
 from glassformer.foundation.registry import suggestion
 from glassformer.study.result import SHARES
-from glassformer.train.records import dated_lines
+from glassformer.train.records import step_of
 
 METRICS = "metrics.jsonl"
 EXACT = ("learning_rate",)
@@ -49,8 +49,15 @@ def read_curves(run: Path) -> Curves:
     train: dict[str, Line] = {}
     dev: dict[str, Line] = {}
     best: int | None = None
-    for step, text in dated_lines(run / METRICS):
-        told = json.loads(text)
+    path = run / METRICS
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1] if path.exists() else [], 1):
+        step = step_of(line)
+        if step is None:
+            raise CheckpointError(
+                f"{path}:{number}: a line is a JSON object with a step, but this one is {line[:60]!r}. Mend the line or "
+                "take it out."
+            )
+        told = json.loads(line)
         if told.get("kind") not in ("train", "dev"):
             continue
         into = train if told["kind"] == "train" else dev
@@ -59,9 +66,7 @@ def read_curves(run: Path) -> Curves:
             if key not in ("kind", "step", "epoch", "best", *COUNTS) and not isinstance(value, str | bool):
                 into.setdefault(key, []).append((step, math.nan if value is None else float(value)))
     if not train and not dev:
-        raise CheckpointError(
-            f"{run / METRICS} holds no figures: nothing was trained yet. Train first, or name another."
-        )
+        raise CheckpointError(f"{path} holds no figures: nothing was trained yet. Train first, or name another.")
     return Curves(str(run), train, dev, best)
 
 
