@@ -54,8 +54,8 @@ def read_curves(run: Path) -> Curves:
         step = step_of(line)
         if step is None:
             raise CheckpointError(
-                f"{path}:{number}: a line is a JSON object with a step, but this one is {line[:60]!r}. Mend the line or "
-                "take it out."
+                f"{path}:{number}: a line is a JSON object with a step, but this one is {line[:60]!r}. Mend it "
+                "or take it out."
             )
         told = json.loads(line)
         if told.get("kind") not in ("train", "dev"):
