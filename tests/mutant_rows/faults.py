@@ -7,6 +7,7 @@ from mutant_runner import Mutant
 CHANGES = "tests/train/test_changes.py"
 FOLDERS = "tests/store/test_folders.py"
 SAVING = "tests/train/test_saving.py"
+FOLDER = "tests/train/test_run_folder.py"
 SKIP = "tests/train/test_skip_nonfinite.py"
 
 # fmt: off
@@ -36,7 +37,7 @@ ROWS: list[Mutant] = [
         "                self.kept_best,\n", "                None,\n",
         f"{SAVING}::test_the_best_is_kept_until_the_next_best_is_on_the_disk"),
     Mutant("a deleted recipe stays away", "train/saving.py",
-        "if path.exists():", "if True:", f"{SAVING}::test_folder_that_was_deleted_is_made_anew"),
+        "if path.exists():", "if True:", f"{FOLDER}::test_folder_that_was_deleted_is_made_anew"),
     Mutant("each k-th checkpoint goes", "store/folders.py",
         " or (keep_every and step % keep_every == 0)", "", f"{FOLDERS}::test_rotation"),
     Mutant("figures that find no room are lost", "train/lines.py",
@@ -49,7 +50,7 @@ ROWS: list[Mutant] = [
         "suppress(CheckpointError, ResourceError)", "suppress(ResourceError)",
         "tests/train/test_records.py::test_what_cannot_be_written_ends_nothing"),
     Mutant("figures are not waited for", "train/saving.py",
-        "            sync_figures(self.run)\n", "", f"{SAVING}::test_figures_are_on_the_disk_before_the_checkpoint"),
+        "            sync_figures(self.run)\n", "", f"{FOLDER}::test_figures_are_on_the_disk_before_the_checkpoint"),
     Mutant("damage of kept figures is dropped", "train/records.py",
         "not reached or any(each is not None and each <= step for each in behind)", "False",
         "tests/train/test_records.py::test_damage_that_may_have_been_of_kept_steps_is_refused"),
@@ -67,9 +68,9 @@ ROWS: list[Mutant] = [
     Mutant("a run is put back while another replaces it", "cli/runs.py",
         "        if alive(aside.pid):\n", "        if False:\n", "tests/cli/test_runs.py::test_run_that_is_being_replaced_is_nobodys"),
     Mutant("a run saves in the folder of another", "train/saving.py",
-        "        self.lock.refuse_replaced()\n", "", f"{SAVING}::test_another_run_in_the_folder_is_left_alone"),
+        "        self.lock.refuse_replaced()\n", "", f"{FOLDER}::test_another_run_in_the_folder_is_left_alone"),
     Mutant("figures go to the run of another", "train/lines.py",
-        " or (self.lock and not self.lock.in_place())", "", f"{SAVING}::test_another_run_in_the_folder_is_left_alone"),
+        " or (self.lock and not self.lock.in_place())", "", f"{FOLDER}::test_another_run_in_the_folder_is_left_alone"),
     Mutant("figures go to a file that is no more", "train/lines.py",
         ".st_nlink == 0:", ".st_nlink < 0:", "tests/train/test_records.py::test_file_that_was_deleted_begins_anew"),
     # stopping

@@ -105,7 +105,7 @@ def test_wrong_folders(tmp_path):
         "none": "does not exist",
         "file": "give the folder",
         "": "neither a checkpoint",
-        "hub": "glassformer import",
+        "hub": "only a folder that glassformer saved",
         "old": "pytorch_model.bin is a pickle",
     }
     for name, says in cases.items():
