@@ -23,7 +23,7 @@ def one(monkeypatch):
         found = DataSet(
             "plays", "Some plays", "free", "Anon, 1600", ("glassformer train lm --data.text {folder}/a.txt",), files
         )
-        for module in ("glassformer.data.catalogue", "glassformer.cli.data"):
+        for module in ("glassformer.cli.data", "glassformer.data.catalogue"):  # imported before what it imports is planted
             monkeypatch.setattr(f"{module}.catalogue", lambda: {"plays": found})
         yield server
 

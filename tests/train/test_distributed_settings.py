@@ -61,7 +61,8 @@ def test_processes_with_other_settings_are_refused(tmp_path, name, section):
     ours, theirs, later = Heard(), Heard(), Heard()
     start(recipe(), tmp_path / "run", ours).lock.release()
     start(recipe(**{name.replace(".", "__"): 97}), tmp_path / "other", theirs).lock.release()
-    resume(tmp_path / "run", asked={name: 97}, ranks=later).lock.release()
+    allowed = [name] if section == "training" else []
+    resume(tmp_path / "run", allowed, {name: 97}, ranks=later).lock.release()
     for told in (theirs.told, later.told):
         differing = [what for what in ours.told if told[what] != ours.told[what]]
         assert differing == [f"[{section}] of the recipe"]
