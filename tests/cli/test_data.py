@@ -23,7 +23,8 @@ def one(monkeypatch):
         found = DataSet(
             "plays", "Some plays", "free", "Anon, 1600", ("glassformer train lm --data.text {folder}/a.txt",), files
         )
-        for module in ("glassformer.cli.data", "glassformer.data.catalogue"):  # imported before what it imports is planted
+        # The verb first: where this imports it, it must find the real catalogue, which it would keep.
+        for module in ("glassformer.cli.data", "glassformer.data.catalogue"):
             monkeypatch.setattr(f"{module}.catalogue", lambda: {"plays": found})
         yield server
 
