@@ -21,6 +21,7 @@ from common import Row, Spread, arguments, begin, fail, machine, spread, table, 
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer
 from glassformer.data.config import DataConfig
+from glassformer.store.lock import RunLock
 from glassformer.train.loop import train_steps
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.optimizer_config import OptimizerConfig
@@ -117,4 +118,6 @@ def saver_for(folder: Path, model: Transformer, optimizer: torch.optim.Optimizer
     recipe = Recipe(
         "benchmark", data=DataConfig(task="copy", train_size=100), checkpoint=CheckpointConfig(background=background)
     )
-    return Saver(folder / str(background), prepare(recipe), model, optimizer, None)
+    lock = RunLock(folder / str(background))
+    lock.take()
+    return Saver(lock, prepare(recipe), model, optimizer, None)
