@@ -13,6 +13,7 @@ CODES = {
     "CheckpointError": 2,
     "CheckFailedError": 3,
     "DivergedError": 4,
+    "BusyError": 2,
     "ResourceError": 5,
     "ProcessError": 1,
 }
