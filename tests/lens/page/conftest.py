@@ -1,4 +1,4 @@
-"""A browser for the tests of the page: Debian's Chromium, started once, that reaches nothing but this machine."""
+"""A browser for the tests of the page: Debian's Chromium, which reaches nothing but this machine."""
 
 from __future__ import annotations
 
@@ -26,9 +26,13 @@ METRICS = [{"kind": "train", "step": step, "loss": 2.0 / step, "learning_rate": 
 METRICS += [{"kind": "dev", "step": 30, "exact_match": 0.9, "loss": 0.1, "n": 5}]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium():
-    """The browser; a machine without one skips, by name."""
+    """The browser; a machine without one skips, by name.
+
+    It ends with the last test of a file: as long as it lives, an event loop of its own counts as the running one
+    of this process, and no other test could run another.
+    """
     if find_spec("playwright") is None:
         pytest.skip("the package playwright is not installed (pip install 'glassformer[dev]')")
     if not CHROMIUM.exists():
