@@ -21,7 +21,7 @@ ROWS: list[Mutant] = [
         "if known is None or debugging(words):", "if known is None:", f"{ERRORS}::test_debug_shows_the_traceback"),
     Mutant("no words at all are a success", "cli/main.py",
         "return 0 if words else 2", "return 0", f"{SURFACE}::test_no_words_at_all"),
-    Mutant("a flag goes without notice", "cli/verbs.py",
+    Mutant("a flag goes without notice", "cli/options.py",
         'OVERWRITE = Option("overwrite"', 'OVERWRITE = Option("replace"', f"{SURFACE}::test_surface_is_what_was_promised"),
     Mutant("a run folder is trained over", "cli/runs.py",
         "    if not overwrite:\n        raise", "    if False:\n        raise",
