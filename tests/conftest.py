@@ -17,10 +17,24 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import hypothesis
 import numpy
 import pytest
+import some_shapes
 
 # The same examples at every run, and no time limit on one: a red test means a changed program, not a slow machine.
 hypothesis.settings.register_profile("push", derandomize=True, deadline=None, max_examples=50, database=None)
 hypothesis.settings.load_profile("push")
+some_shapes.install()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Which tests execute the shapes of our signatures."""
+    some_shapes.choose(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Around the fixtures too, so that what many tests share is checked when the first of them asks for it."""
+    some_shapes.switch(item)
+    return (yield)
 
 
 @pytest.fixture(autouse=True)

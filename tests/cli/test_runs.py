@@ -41,6 +41,13 @@ def test_no_run(tmp_path, name, fact):
         existing_run(str(tmp_path / name))
 
 
+def test_run_without_its_recipe(tmp_path):
+    run = a_run(tmp_path / "x")
+    (run / "recipe.toml").unlink()
+    with pytest.raises(CheckpointError, match=r"x is a run without its recipe\.toml.*step-000000003/state\.json"):
+        existing_run(str(run))
+
+
 def test_nearest_run_is_offered():
     a_run(Path("runs/reverse"))
     for typed in ("runs/revers", "reverse"):

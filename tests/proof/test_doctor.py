@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 import torch
 
 from glassformer.proof.doctor import PROBES
@@ -46,6 +47,34 @@ def test_run_whose_checkpoints_are_all_damaged(tmp_path):
     assert "causality" in named(findings, OK)
 
 
+@pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl"])
+@pytest.mark.parametrize(
+    ("spoil", "state", "evidence"),
+    [
+        (lambda lines: lines, OK, "a line for each of 2 steps"),
+        (lambda lines: lines[1:], WARNING, "1 of 2 steps, from 1 on"),
+        (lambda lines: [], WARNING, "2 of 2 steps, from 1 on"),
+        (lambda lines: ["{}\n", *lines], FAILURE, "jsonl:1: a line is a JSON object with a step"),
+        (lambda lines: [*lines, '{"step": 3, "lo'], OK, "a line for each of 2 steps"),
+    ],
+)
+def test_every_step_has_its_figures(tmp_path, name, spoil, state, evidence):
+    run = trained(tmp_path)
+    lines = (run / name).read_text().splitlines(keepends=True)
+    (run / name).write_text("".join(spoil([line for line in lines if '"dev"' not in line])))
+    of_both = {Path(each.evidence.split(":")[0]).name: each for each in found(run) if each.probe == "figures"}
+    assert of_both.keys() == {"metrics.jsonl", "timing.jsonl"}
+    assert {key: each.state for key, each in of_both.items()} == dict.fromkeys(of_both, OK) | {name: state}
+    assert evidence in of_both[name].evidence
+
+
+def test_run_without_figures(tmp_path):
+    run = trained(tmp_path)
+    for name in ("metrics.jsonl", "timing.jsonl"):
+        (run / name).unlink()
+    assert "figures" in named(found(run), NOT_PROBED)
+
+
 # --- data
 
 
@@ -74,7 +103,7 @@ def test_neither_data_nor_checkpoint(tmp_path):
     shutil.rmtree(run / "checkpoints")
     (tmp_path / "train.tsv").unlink()
     findings = found(run, PROBES)
-    assert {each.state for each in findings if each.probe != "checkpoints"} == {NOT_PROBED}
+    assert {each.state for each in findings if each.probe not in ("checkpoints", "figures")} == {NOT_PROBED}
 
 
 def planted(tmp_path: Path, name: str, rows: list[str]) -> list[Finding]:
@@ -88,7 +117,7 @@ def planted(tmp_path: Path, name: str, rows: list[str]) -> list[Finding]:
 def test_changed_data(tmp_path):
     findings = planted(tmp_path, "train", ["p s\tno\n"])
     assert named(findings, FAILURE) == ["data"]
-    assert "digest of train" in findings[1].evidence
+    assert "digest of train" in next(each for each in findings if each.probe == "data").evidence
 
 
 def test_unreadable_data(tmp_path):

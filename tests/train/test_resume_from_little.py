@@ -81,8 +81,11 @@ def test_run_whose_checkpoints_are_all_damaged_is_refused(whole, tmp_path):
     run = killed_after(whole, 2, tmp_path / "run")
     for folder in checkpoints(run).values():
         (folder / "state.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"no intact checkpoint to go on from.*--overwrite"):
+    with pytest.raises(CheckpointError, match=r"no intact checkpoint to go on from.*--overwrite") as refused:
         resume(run)
+    told = str(refused.value)
+    assert "another checkpoint" not in told  # there is none
+    assert told.endswith(f"start over: glassformer train {run / 'recipe.toml'} --out {run} --overwrite")
 
 
 @pytest.mark.parametrize(

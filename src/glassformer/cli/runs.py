@@ -15,7 +15,7 @@ from pathlib import Path
 from glassformer.cli.arguments import Arguments
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.registry import suggestion
-from glassformer.store.folders import OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STEP
+from glassformer.store.folders import OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STATE, STEP, checkpoints
 from glassformer.store.leftovers import LEFTOVER, absolute, alive, beside, leftovers
 from glassformer.store.lock import LOCK, RunLock, refuse_in_training
 from glassformer.store.manifest import MANIFEST
@@ -58,6 +58,11 @@ def existing_run(target: str, presets: Collection[str] = ()) -> Path:
     put_back(path)
     if (path / "recipe.toml").is_file():
         return path
+    if path.is_dir() and (kept := checkpoints(path)):
+        raise CheckpointError(
+            f"{target} is a run without its recipe.toml. Put it back from a copy, or write it anew: the settings stand "
+            f'under "recipe" in {list(kept.values())[-1] / STATE}, by their whole names.'
+        )
     what = "has no recipe.toml" if path.is_dir() else "is a file" if path.exists() else "does not exist"
     runs = {str(each.parent) for folder in {RUNS, path.parent} for each in folder.glob("*/recipe.toml")}
     known = [*runs, *presets]

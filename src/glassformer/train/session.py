@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load, load_optimizer
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest
+from glassformer.store.json_file import RESTORE
 from glassformer.store.lock import RunLock
 from glassformer.train.beginning import begin
 from glassformer.train.build import as_recipe
@@ -107,10 +109,11 @@ def resume(
             now, model = _standing(prepared), _cut(model, recipe, ranks)
             return Session(run, prepared, model, notes, lock, now, ranks=ranks)
         if found.folder is None:
-            damaged = "".join(f"{each.reason} " for each in found.skipped[:2])
+            damaged = "".join(each.reason.removesuffix(RESTORE) for each in found.skipped[:2])
+            anew = f"glassformer train {shlex.quote(str(run / 'recipe.toml'))} --out {shlex.quote(str(run))} --overwrite"
             raise CheckpointError(
                 f"{run} has no intact checkpoint to go on from. {damaged}"
-                "Start over with `glassformer train ... --overwrite`."
+                f"Put one back from a copy, or start over: {anew}"
             )
         notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
         session = _again(recipe, found.folder, allowed, asked or (), [*notes, as_before], device, lock, ranks)

@@ -1,14 +1,16 @@
-"""The checkpoints of the run, and whether each of them is whole."""
+"""The checkpoints and the figures of the run, and whether each of them is whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from glassformer.foundation.errors import CheckpointError
+from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.store.checkpoint import Loaded
 from glassformer.store.folders import check, checkpoints
+from glassformer.train.records import FIGURES, dated_lines, step_of
 
 DAMAGED = Ailment(
     "a checkpoint is damaged",
@@ -24,6 +26,17 @@ UNLOADABLE = Ailment(
     "no checkpoint can be loaded",
     "Its files are whole, but what they hold does not fit together.",
     "Put it back from a copy, or train again.",
+)
+
+UNREADABLE = Ailment(
+    "a line of the figures cannot be read",
+    "A disk that lost a piece, or a hand.",
+    "Mend the line or take it out; until then `glassformer resume` refuses the run.",
+)
+GAP = Ailment(
+    "steps have no figures",
+    "Lines were taken out, or the file was moved away and the run gone on with.",
+    "Curves lack these steps; the weights are not touched by it. Put the lines back from a copy if there is one.",
 )
 
 
@@ -46,4 +59,27 @@ def whole(case: Case) -> Iterator[Seen]:
         yield Seen(str(case.loaded), UNLOADABLE)
 
 
-PROBES = (Probe("checkpoints", "Every checkpoint is whole.", whole),)
+
+def figures(case: Case) -> Iterator[Seen]:
+    """Whether each step up to the newest checkpoint has its line, in each file of figures."""
+    last = max(checkpoints(case.run), default=0)  # read first: figures are on the disk before their checkpoint is
+    paths = [path for path in (case.run / name for name in FIGURES) if path.is_file()]
+    if not paths:
+        raise NotTestedError(f"{case.run} has no {FIGURES[0]}")
+    for path in paths:
+        try:
+            told = {step_of(line.encode()) for line in dated_lines(path, last)}
+        except CheckpointError as error:
+            yield Seen(str(error), UNREADABLE)
+            continue
+        missing = [step for step in range(1, last + 1) if step not in told]
+        if missing:
+            yield Seen(f"{path}: {len(missing):,} of {last:,} steps, from {missing[0]:,} on", GAP, serious=False)
+        else:
+            yield Seen(f"{path.name}: a line for each of {last:,} steps")
+
+
+PROBES = (
+    Probe("checkpoints", "Every checkpoint is whole.", whole),
+    Probe("figures", "Every step up to the newest checkpoint has its figures.", figures),
+)
