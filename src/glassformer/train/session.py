@@ -110,10 +110,10 @@ def resume(
             return Session(run, prepared, model, notes, lock, now, ranks=ranks)
         if found.folder is None:
             damaged = "".join(each.reason.removesuffix(RESTORE) for each in found.skipped[:2])
-            anew = f"glassformer train {shlex.quote(str(run / 'recipe.toml'))} --out {shlex.quote(str(run))} --overwrite"
+            recipe_file, out = shlex.quote(str(run / "recipe.toml")), shlex.quote(str(run))
             raise CheckpointError(
                 f"{run} has no intact checkpoint to go on from. {damaged}"
-                f"Put one back from a copy, or start over: {anew}"
+                f"Put one back from a copy, or start over: glassformer train {recipe_file} --out {out} --overwrite"
             )
         notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
         session = _again(recipe, found.folder, allowed, asked or (), [*notes, as_before], device, lock, ranks)
