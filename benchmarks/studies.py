@@ -41,6 +41,10 @@ STUDIES = {
         "--training.batch-tokens 1024 --training.evaluate-every 175 --training.samples 0 --data.train-size 20000 "
         "--data.dev-size 200 --data.test-size 500"
     ),
+    "language": (
+        "glassformer ablate lm --vary model.init=xavier,normal --vary model.qk_norm=none,rms --seeds 3 "
+        "--model.n-layers 2 --training.steps 300 --training.evaluate-every 100 --training.samples 0"
+    ),
 }
 """By name, the command without --out."""
 

@@ -1,0 +1,134 @@
+"""How soon, and how well, a language model of characters learns tiny Shakespeare: whole commands, timed by the clock.
+
+Each row is one `glassformer train lm` in a process of its own, from its start to its end: reading the text, training,
+scoring the whole dev split (the last tenth of the text, each character once) and saving. What it is beside: nanoGPT's
+recipe for a processor has 1.88 after 2,000 steps, its recipe for a GPU 1.4697 (its README; there the mean over random
+windows). Give the machine nothing else to do: the seconds are what is asked here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from common import fail, machine
+from experiments import glassformer
+
+from glassformer.study.table import markdown, spread
+
+TEXT = Path("tinyshakespeare", "input.txt")
+
+
+class Budget(NamedTuple):
+    """So many seconds, and what is to be learned in them."""
+
+    name: str
+    seconds: float
+    loss: float
+    """Nats a character."""
+    settings: tuple[str, ...]
+
+
+BUDGETS = (
+    Budget(
+        "seconds",
+        9,
+        1.886,
+        (
+            *("--model.n-layers", "2", "--data.window", "64", "--training.steps", "160"),
+            *("--training.warmup", "10", "--optimizer.momentum", "0.8"),
+        ),
+    ),
+    Budget("a minute", 76, 1.52, ("--training.steps", "1150")),
+)
+
+
+class Timed(NamedTuple):
+    """One command."""
+
+    loss: float
+    seconds: float
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the commands and print the table; exit code 3 where a mean misses its budget."""
+    options = reader().parse_args(words)
+    text = Path(options.data) / TEXT
+    if not text.is_file():
+        return fail(f"There is no {text}. --data names a folder that holds {TEXT}.")
+    known = {each.name: each for each in BUDGETS}
+    if unknown := set(options.only or ()) - known.keys():
+        return fail(f"There is no row {', '.join(map(repr, sorted(unknown)))}. Rows: {', '.join(map(repr, known))}.")
+    rows: dict[Budget, list[Timed]] = {}
+    for budget in (known[name] for name in options.only or known):
+        for seed in options.seeds:
+            timed, problem = trained(budget, text, seed, options.settings)
+            if timed is None:
+                return fail(f"{budget.name}, seed {seed}: {problem}")
+            print(f"{budget.name}, seed {seed}: {timed.loss:.4f} in {timed.seconds:.1f} s", file=sys.stderr, flush=True)
+            rows.setdefault(budget, []).append(timed)
+    print(json.dumps({budget.name: found for budget, found in rows.items()}) if options.json else table(rows))
+    return 0 if all(within(budget, found) for budget, found in rows.items()) else 3
+
+
+def trained(budget: Budget, text: Path, seed: int, settings: Sequence[str]) -> tuple[Timed | None, str]:
+    """The figures of one command, or what went wrong."""
+    with tempfile.TemporaryDirectory(prefix="glassformer-language-") as folder:
+        run = Path(folder) / "run"
+        given = ("--data.text", str(text), "--training.evaluate-every", "0", f"--training.seed={seed}")
+        began = time.perf_counter()
+        code, _, problem = glassformer("train", "lm", "--out", str(run), *given, *budget.settings, *settings)
+        seconds = time.perf_counter() - began
+        if code:
+            return None, problem
+        figures = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
+        return Timed(next(each["loss"] for each in figures if each["kind"] == "dev"), seconds), ""
+
+
+def within(budget: Budget, found: Sequence[Timed]) -> bool:
+    """Whether the means are what was asked."""
+    loss, seconds = (sum(each) / len(found) for each in zip(*found, strict=True))
+    return loss <= budget.loss and seconds <= budget.seconds
+
+
+def table(rows: dict[Budget, list[Timed]]) -> str:
+    """A row for each budget."""
+    body = [
+        [
+            f"{budget.loss} in {budget.seconds:g} s",
+            spread([each.loss for each in found], 4),
+            spread([each.seconds for each in found], 1),
+            f"`{' '.join(budget.settings)}`",
+        ]
+        for budget, found in rows.items()
+    ]
+    head = (
+        "asked",
+        "loss, nats a character: mean (lowest–highest)",
+        "whole command, seconds",
+        "settings of `train lm`",
+    )
+    return f"{markdown(head, body)}\n\n{machine()}"
+
+
+def reader() -> argparse.ArgumentParser:
+    """What this command takes."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks/run.py language", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", metavar="FOLDER", required=True, help=f"where {TEXT} lies")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="default: 1 2 3")
+    parser.add_argument("--only", nargs="+", metavar="ROW", help=f"some of {', '.join(each.name for each in BUDGETS)}")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output instead of the table")
+    parser.add_argument("settings", nargs="*", metavar="-- --section.key value", help="settings for every training")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
