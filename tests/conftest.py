@@ -17,6 +17,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import hypothesis
 import numpy
 import pytest
+
 import some_shapes
 
 # The same examples at every run, and no time limit on one: a red test means a changed program, not a slow machine.

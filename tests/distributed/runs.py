@@ -12,10 +12,10 @@ from torch import Tensor
 
 from glassformer.store.files import write_text_atomically
 from glassformer.train.average import merged
+from glassformer.train.cut_model import whole
 from glassformer.train.distributed import Ranks
 from glassformer.train.optimizer import optimizer_state
 from glassformer.train.session import Session, resume, start
-from glassformer.train.team import whole
 from train.examples import STEPS, follow, recipe
 from train.text_examples import text_recipe
 

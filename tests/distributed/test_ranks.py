@@ -35,6 +35,7 @@ def together(tmp_path_factory):
         "scores",
         "gradients",
         "diverged",
+        "blamed",
         "run",
         "run_averaged",
         "run_sharded_averaged",
@@ -128,12 +129,21 @@ def test_all_stop_where_one_diverges(together, kind):
         told = read(together, f"diverged.{number}.json")
         [[why, unmoved]] = told[f"{kind}-0"]
         assert "at step 1" in why
-        assert "The weights were not updated" in why
+        assert "The outputs are finite; the gradient of decoder.norm.bias is not. The weights were not updated" in why
         assert unmoved
         (why, unmoved), (well, at_first) = told[f"{kind}-1"]
         assert "at step 1" in why
         assert unmoved
         assert (well, at_first) == ("", False)
+
+
+def test_a_cut_model_names_what_is_to_blame(together):
+    """Also where one process alone has the part that is not finite."""
+    told = read(together, "blamed.0.json")
+    assert told == read(together, "blamed.1.json")
+    up = "decoder.blocks.0.feed_forward.branch.up"
+    assert f"The weight {up}.weight is not finite." in told["weight"]
+    assert f"The first module whose output is not finite is {up}." in told["output"]
 
 
 @pytest.mark.parametrize("name", ["run", "run-sharded-averaged"])

@@ -151,7 +151,7 @@ ROWS: list[Mutant] = [
     Mutant("the last gradient is blamed for all", "train/loop.py",
         "team.norm()\n", "nn.utils.clip_grad_norm_(model.parameters(), self.clip or math.inf)\n", f"{DIVERGED}::test_gradient_alone"),
     Mutant("a module is blamed for its weight", "train/diverged.py",
-        "first_bad_weight(model) or first_bad_output", "first_bad_output",
+        "first_bad_weight(model, ranks) or first_bad_output", "first_bad_output",
         f"{DIVERGED}::test_weight_that_is_no_number"),
     Mutant("the last module is blamed, not the first", "train/diverged.py",
         "if not found and isinstance(output, Tensor) and not bool(output.isfinite().all()):\n                found.append(name)",

@@ -97,7 +97,8 @@ class Update:
             if not finite:
                 return nll / n_targets, norm
         if not finite:  # before clipping, which would spread NaN to all gradients
-            raise team.diverged(batch, self.accumulate, step=number, loss=nll / n_targets, grad_norm=norm)
+            with compute_in(self.precision, device):
+                raise team.diverged(batch, self.accumulate, step=number, loss=nll / n_targets, grad_norm=norm)
         if self.clip > 0:
             nn.utils.clip_grads_with_norm_(model.parameters(), self.clip, total)
         optimizer.step()

@@ -10,6 +10,7 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.folders import step_folder
 from glassformer.store.lock import RunLock
 from glassformer.train.average import Average, averaged, merged
+from glassformer.train.cut_model import is_sharded, put_back
 from glassformer.train.distributed import Ranks
 from glassformer.train.events import Saved, Unsaved
 from glassformer.train.optimizer import optimizer_state
@@ -17,8 +18,7 @@ from glassformer.train.records import sync_figures
 from glassformer.train.resumable import Standing
 from glassformer.train.run_data import RunData
 from glassformer.train.saving import Saver
-from glassformer.train.sharded import put_back, save_sharded
-from glassformer.train.team import is_sharded
+from glassformer.train.sharded import save_sharded
 
 
 class ShardedSaver(Saver):

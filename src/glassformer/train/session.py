@@ -110,7 +110,9 @@ def resume(
             return Session(run, prepared, model, notes, lock, now, ranks=ranks)
         if found.folder is None:
             damaged = "".join(each.reason.removesuffix(RESTORE) for each in found.skipped[:2])
-            anew = f"glassformer train {shlex.quote(str(run / 'recipe.toml'))} --out {shlex.quote(str(run))} --overwrite"
+            anew = (
+                f"glassformer train {shlex.quote(str(run / 'recipe.toml'))} --out {shlex.quote(str(run))} --overwrite"
+            )
             raise CheckpointError(
                 f"{run} has no intact checkpoint to go on from. {damaged}"
                 f"Put one back from a copy, or start over: {anew}"

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +30,8 @@ from glassformer.store.snapshot import Moments, flattened, refuse_foreign, texts
 from glassformer.store.staging import staged_folder
 from glassformer.store.tensors import room_for, write_tensors
 from glassformer.store.weights import unique_weights
+from glassformer.train.cut_model import is_sharded, local
 from glassformer.train.distributed import Ranks
-from glassformer.train.team import is_sharded
 
 JOINED = "model-00001-of-00001.safetensors"
 """What torch calls the file into which it joins all parts."""
@@ -62,15 +62,6 @@ def cut(model: Transformer, ranks: Ranks, precision: str) -> Transformer:
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
     return model
-
-
-def put_back(model: nn.Module) -> None:
-    """After a forward without a backward, as of an evaluation: each process has its parts alone again."""
-    from torch.distributed.fsdp import FSDPModule
-
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()
 
 
 def parts_of(moments: Moments, model: nn.Module) -> dict[str, dict[str, Tensor]]:
@@ -173,8 +164,3 @@ def refuse_non_finite(file: str, tensors: Mapping[str, Tensor], ranks: Ranks) ->
             f"What is saved must be finite, but {file} would hold numbers that are not. Nothing was written. Resume "
             "from the last checkpoint with a lower learning rate."
         )
-
-
-def local(tensor: Tensor) -> Tensor:
-    """What this process has of a tensor."""
-    return cast(Any, tensor).to_local() if is_sharded(tensor) else tensor

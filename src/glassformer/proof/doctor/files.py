@@ -59,7 +59,6 @@ def whole(case: Case) -> Iterator[Seen]:
         yield Seen(str(case.loaded), UNLOADABLE)
 
 
-
 def figures(case: Case) -> Iterator[Seen]:
     """Whether each step up to the newest checkpoint has its line, in each file of figures."""
     last = max(checkpoints(case.run), default=0)  # read first: figures are on the disk before their checkpoint is
