@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.foundation.launched import Launched
-from glassformer.train.distributed import Ranks
 from glassformer.train.loop import train_steps
 from glassformer.train.objective import objective_for
 from glassformer.train.schedule import Schedule
 from glassformer.train.team import Team
-from train.examples import batch, model
+from train.examples import Told, batch, model
 
 
 class Rehearsed(Team):
@@ -33,16 +31,6 @@ def test_the_rehearsal_is_in_the_arithmetic_of_the_step(monkeypatch, precision):
     data = [batch("encoder-decoder", [(3, 5), (2, 2)])]
     list(train_steps(network, data, optimizer, Schedule("constant", 0.1, 1), precision=precision))
     assert Rehearsed.seen == [precision == "bfloat16"]
-
-
-class Told(Ranks):
-    """One of two, of which the other always says yes."""
-
-    def __init__(self) -> None:
-        super().__init__(Launched(0, 2, 0, 2))
-
-    def _reduced(self, value, operation):
-        return 1.0
 
 
 def test_weights_that_another_process_has_spoiled_are_spoiled():
