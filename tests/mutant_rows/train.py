@@ -100,7 +100,7 @@ ROWS: list[Mutant] = [
         '"weight_decay": 0.0, "scale"', '"weight_decay": config.weight_decay, "scale"',
         f"{OPTIMIZER}::test_linear_maps_decay_and_nothing_else"),
     Mutant("AdamW with torch's own betas", "train/optimizer.py",
-        "[*matrices, *others], lr=rate, betas=betas", "[*matrices, *others], lr=rate, betas=(0.9, 0.999)", f"{OPTIMIZER}::test_fifty_steps_equal_numpy"),
+        "[*matrices, *others], lr=rate, betas=betas", "[*matrices, *others], lr=rate, betas=(0.9, 0.999)", f"{OPTIMIZER}::test_steps_equal_numpy"),
     Mutant("the optimizer forgets what was saved", "train/optimizer.py",
         "{key: tensor.to(parameter.device) for key, tensor in tensors.items()}", "{}",
         f"{OPTIMIZER}::test_state_by_name_goes_through_a_checkpoint"),

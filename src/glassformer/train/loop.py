@@ -180,8 +180,13 @@ def compute_in(precision: str, device: torch.device) -> contextlib.AbstractConte
 @contextlib.contextmanager
 def seeded(*parts: int, device: torch.device) -> Generator[None]:
     """torch's random numbers as a function of `parts`, and afterwards as if nothing had been drawn."""
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int.from_bytes(digest, "little") >> 1)
+        torch.manual_seed(stream_of(*parts))
         yield
+
+
+def stream_of(*parts: int) -> int:
+    """The seed of the random numbers that belong to `parts`, which no others share."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
