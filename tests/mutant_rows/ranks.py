@@ -77,7 +77,7 @@ ROWS: list[Mutant] = [
     Mutant("a cut checkpoint is laid out as it comes", "train/sharded.py",
         'path.with_suffix(".parts"), dict.fromkeys(sorted(tensors), 1)', 'path.with_suffix(".parts"), None',
         f"{RANKS}::test_checkpoints_of_parts_are_those_of_the_whole"),
-    Mutant("a cut model is saved without its average", "train/savers.py",
+    Mutant("a cut model is saved without its average", "train/saving.py",
         "with averaged(self.average, standing.step):", "with averaged(None, standing.step):",
         f"{RANKS}::test_checkpoints_of_parts_are_those_of_the_whole"),
     Mutant("the average of a cut model ends while it is gathered", "train/average.py",
