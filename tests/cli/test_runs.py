@@ -115,6 +115,8 @@ def test_run_in_training_is_not_overwritten(refused, session):
     lock.take()
     message = refused("train", "reverse", "--overwrite")
     assert "is being trained already" in message
+    with pytest.raises(CheckpointError, match="is being trained already"):  # before torch is imported
+        check_room(lock.run, True)
     assert session.calls == []
     lock.release()
     assert Path("runs/reverse/metrics.jsonl").exists()

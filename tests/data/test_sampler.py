@@ -101,7 +101,8 @@ def test_the_order_of_batches_is_not_by_length() -> None:
 def test_steps_go_through_the_epochs_in_order(pool: int | None) -> None:
     sampler = BatchSampler(*skewed(2_000), 2_000, seed=3, pool=pool)
     expected = [(epoch, rows) for epoch in range(4) for rows in sampler.epoch(epoch)]
-    for start in (0, 1, len(sampler.epoch(0)) - 1, len(sampler.epoch(0)), len(expected) - 5):
+    edges = (0, 1, len(sampler.epoch(0)) - 1, len(sampler.epoch(0)), len(expected) - 5)
+    for start in (*edges, *np.random.default_rng(0).integers(len(expected) - 5, size=100).tolist()):
         fresh = BatchSampler(*skewed(2_000), 2_000, seed=3, pool=pool)
         steps = list(islice(fresh.stream(start), 5))
         assert [epoch for epoch, _ in steps] == [epoch for epoch, _ in expected[start : start + 5]]

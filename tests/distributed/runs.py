@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
+from threading import Event
+from unittest.mock import patch
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.distributed.checkpoint.filesystem import FileSystem
 
 from glassformer.store.files import write_text_atomically
+from glassformer.store.snapshot import Snapshot
+from glassformer.train import savers
 from glassformer.train.average import merged
+from glassformer.train.cut_model import whole
 from glassformer.train.distributed import Ranks
 from glassformer.train.optimizer import optimizer_state
 from glassformer.train.session import Session, resume, start
-from glassformer.train.team import whole
+from glassformer.train.sharded import write_parts
 from train.examples import STEPS, follow, recipe
 from train.text_examples import text_recipe
 
@@ -103,6 +112,35 @@ def run_sharded_through(ranks: Ranks, out: Path) -> None:
     begun("run-sharded", ranks, out, None, distributed__shard=True)
 
 
+def run_hindered(ranks: Ranks, out: Path) -> None:
+    """A cut model: the last process has no room for the first checkpoint, the second is written a step later."""
+    went_on = Event()
+    saves: list[Path] = []
+
+    def hindered(folder: Path, snapshot: Snapshot, others: Ranks) -> None:
+        saves.append(folder)
+        full = len(saves) == 1 and ranks.number == ranks.count - 1
+        if len(saves) == 2:
+            assert went_on.wait(600)
+        with patch.object(FileSystem, "create_stream", no_room) if full else nullcontext():
+            write_parts(folder, snapshot, others)
+
+    events: list[str] = []
+    with patch.object(savers, "write_parts", hindered):
+        asked = recipe(distributed__shard=True, checkpoint__background=True)
+        for event in start(asked, run_of(out, "hindered"), ranks).train():
+            events.append(f"{type(event).__name__} {event.step}")
+            if events[-1] == "Progress 9":
+                went_on.set()
+    told = [each for each in events if each.startswith(("Saved", "Unsaved", "Finished"))]
+    write_text_atomically(out / f"hindered.{ranks.number}.json", json.dumps([told, [each.name for each in saves]]))
+
+
+def no_room(*given: object, **more: object) -> None:
+    """In place of a write."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def run_narrow(ranks: Ranks, out: Path) -> None:
     """A cut model in bfloat16, to its end and stopped on the way; that one goes on."""
     narrow = {"distributed__shard": True, "training__precision": "bfloat16"}
@@ -143,6 +181,6 @@ def three_more(ranks: Ranks, out: Path) -> None:
 
 TASKS = (
     *(run, run_averaged, run_undropped, run_sharded, run_sharded_averaged, run_through, run_sharded_through),
-    run_narrow,
+    *(run_hindered, run_narrow),
     *(text, go_on, look, three_more),
 )

@@ -35,9 +35,12 @@ def together(tmp_path_factory):
         "scores",
         "gradients",
         "diverged",
+        "blamed",
         "run",
         "run_averaged",
         "run_sharded_averaged",
+        "run_sharded_through",
+        "run_hindered",
         "run_narrow",
         "text",
     )
@@ -128,12 +131,21 @@ def test_all_stop_where_one_diverges(together, kind):
         told = read(together, f"diverged.{number}.json")
         [[why, unmoved]] = told[f"{kind}-0"]
         assert "at step 1" in why
-        assert "The weights were not updated" in why
+        assert "The outputs are finite; the gradient of decoder.norm.bias is not. The weights were not updated" in why
         assert unmoved
         (why, unmoved), (well, at_first) = told[f"{kind}-1"]
         assert "at step 1" in why
         assert unmoved
         assert (well, at_first) == ("", False)
+
+
+def test_a_cut_model_names_what_is_to_blame(together):
+    """Also where one process alone has the part that is not finite."""
+    told = read(together, "blamed.0.json")
+    assert told == read(together, "blamed.1.json")
+    up = "decoder.blocks.0.feed_forward.branch.up"
+    assert f"The weight {up}.weight is not finite." in told["weight"]
+    assert f"The first module whose output is not finite is {up}." in told["output"]
 
 
 @pytest.mark.parametrize("name", ["run", "run-sharded-averaged"])
@@ -160,6 +172,18 @@ def test_a_cut_model_in_bfloat16_learns_and_resumes_as_in_float32(together):
         kept = load_file(step_folder(together / "narrow", STEPS) / file)
         assert {each.dtype for each in kept.values()} == {torch.float32}
     assert_same_end(together / "narrow", together / "narrow-through")
+
+
+def test_a_cut_model_is_saved_beside_training_and_goes_on_where_the_disk_is_full(together):
+    """Of a snapshot, so that the checkpoint holds what it does where training waits; both processes tell the same."""
+    told, saves = read(together, "hindered.0.json")
+    assert [told, saves] == read(together, "hindered.1.json")
+    assert told == ["Unsaved 4", "Saved 8", "Saved 12", "Finished 12"]
+    for step in (8, STEPS):
+        ours, theirs = (step_folder(together / name, step) for name in ("hindered", "run-sharded"))
+        for file in ("model.safetensors", "optimizer.safetensors"):
+            assert (ours / file).read_bytes() == (theirs / file).read_bytes()
+    assert sorted(each.name for each in (together / "hindered" / "checkpoints").iterdir()) == saves[1:]
 
 
 def test_checkpoints_of_parts_are_those_of_the_whole(together):

@@ -20,6 +20,7 @@ from glassformer.foundation.launched import launched
 from glassformer.store.files import write_text_atomically
 from glassformer.train.average import Average
 from glassformer.train.build import new_model
+from glassformer.train.cut_model import local
 from glassformer.train.distributed import Ranks, joined
 from glassformer.train.evaluate import evaluate_model
 from glassformer.train.loop import train_steps
@@ -116,10 +117,34 @@ def diverged(ranks: Ranks, out: Path) -> None:
     write_text_atomically(out / f"diverged.{ranks.number}.json", json.dumps(told))
 
 
+def blamed(ranks: Ranks, out: Path) -> None:
+    """What a model that is cut says of a weight that is not finite in the last process alone, and of an output."""
+    up = "decoder.blocks.0.feed_forward.branch.up"
+    told: dict[str, str] = {}
+    for what, value in (("weight", math.nan), ("output", 3e38)):
+        network = cut(model().float(), ranks, "float32")
+        with torch.no_grad():
+            own = local(network.get_parameter(f"{up}.weight")).view(-1)
+            if what == "output" or ranks.number == ranks.count - 1:
+                (own if what == "output" else own[-1:]).fill_(value)
+        optimizer = torch.optim.SGD(network.parameters(), lr=1.0)
+        steps = train_steps(
+            network, [batch("encoder-decoder", UNEVEN)], optimizer, Schedule("constant", 0.1, 2), ranks=ranks
+        )
+        try:
+            list(steps)
+        except DivergedError as error:
+            told[what] = str(error)
+    write_text_atomically(out / f"blamed.{ranks.number}.json", json.dumps(told))
+
+
 def struck(ranks: Ranks, shard: bool, skip: int) -> list[object]:
-    """What each step said, or why there was none, and whether the weights were then those of the beginning."""
+    """What each step said, or why there was none, and whether the weights were then those of the beginning.
+
+    An average goes along, which needs the parts of the weights after a step that was left out too.
+    """
     network = cut(model(), ranks, "float32") if shard else model()
-    before, found = weights_of(network), []
+    before, average, found = weights_of(network), Average(network, MEMORY), []
 
     def poisoned(module, given, output):
         if not found and output.requires_grad and ranks.number == ranks.count - 1:
@@ -141,6 +166,7 @@ def struck(ranks: Ranks, shard: bool, skip: int) -> list[object]:
     )
     try:
         for each in steps:
+            average.update()
             found.append([each.skipped, unmoved()])
     except DivergedError as error:
         found.append([str(error), unmoved()])
@@ -216,7 +242,7 @@ def sleeps(ranks: Ranks, out: Path) -> None:
     ranks.barrier()
 
 
-TASKS = {each.__name__: each for each in (talk, scores, gradients, diverged, dies, fails, sleeps, *runs.TASKS)}
+TASKS = {each.__name__: each for each in (talk, scores, gradients, diverged, blamed, dies, fails, sleeps, *runs.TASKS)}
 
 
 def main() -> int:

@@ -29,7 +29,7 @@ ROWS: list[Mutant] = [
     Mutant("--overwrite deletes what a user put there", "cli/runs.py",
         "if reason := not_a_run(out):", "if (reason := not_a_run(out)) and not out.is_dir():",
         f"{RUNS}::test_run_with_a_file_of_the_user_is_not_deleted"),
-    Mutant("--overwrite deletes a run in training", "cli/runs.py",
+    Mutant("--overwrite looks late whether a run is in training", "cli/runs.py",
         "    refuse_in_training(out)\n", "", f"{RUNS}::test_run_in_training_is_not_overwritten"),
     Mutant("the old run is lost when the new one fails", "cli/runs.py",
         "            aside.rename(out)\n            raise", "            raise",

@@ -50,7 +50,7 @@ ROWS: list[Mutant] = [
         "suppress(CheckpointError, ResourceError)", "suppress(ResourceError)",
         "tests/train/test_records.py::test_what_cannot_be_written_ends_nothing"),
     Mutant("figures are not waited for", "train/saving.py",
-        "            sync_figures(self.run)\n", "", f"{FOLDER}::test_figures_are_on_the_disk_before_the_checkpoint"),
+        "        sync_figures(self.run)\n", "", f"{FOLDER}::test_figures_are_on_the_disk_before_the_checkpoint"),
     Mutant("damage of kept figures is dropped", "train/records.py",
         "not reached or any(each is not None and each <= step for each in behind)", "False",
         "tests/train/test_records.py::test_damage_that_may_have_been_of_kept_steps_is_refused"),

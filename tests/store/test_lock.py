@@ -19,6 +19,22 @@ from glassformer.store.lock import LOCK, RunLock, lock_on, refuse_in_training
 
 TAKEN = r"Only one process at a time may train a run; .*run is being trained already\. Wait .* --out"
 
+RACER = """
+import sys
+from pathlib import Path
+from glassformer.foundation.errors import CheckpointError
+from glassformer.store.lock import RunLock
+locks = []
+for line in sys.stdin:
+    locks.append(RunLock(Path(line.strip())))
+    try:
+        locks[-1].take()
+        print("taken", flush=True)
+    except CheckpointError as error:
+        print(error, flush=True)
+"""
+"""Takes the lock of each run that it is told of, and keeps it."""
+
 HOLDER = """
 import sys
 from pathlib import Path
@@ -36,14 +52,17 @@ def taken(run: Path) -> RunLock:
     return lock
 
 
+def begun(*words: str) -> subprocess.Popen[str]:
+    """A program of this file, with what it is given."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[2])}
+    command = [sys.executable, "-c", *words]
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 @pytest.fixture
 def holder(tmp_path) -> Iterator[subprocess.Popen[str]]:
     """Another process, which has the lock of the run and waits."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[2])}
-    command = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with begun(HOLDER, str(tmp_path / "run")) as process:
         assert process.stdout.readline() == "taken\n"
         yield process
         process.kill()
@@ -59,6 +78,23 @@ def test_another_process_is_kept_out_until_this_one_is_killed(tmp_path, holder):
     assert (run / LOCK).exists()
     refuse_in_training(run)
     taken(run).release()
+
+
+def test_of_two_processes_that_begin_at_once_one_is_kept_out(tmp_path):
+    """100 times in a folder that is not there yet (R17)."""
+    with begun(RACER) as first, begun(RACER) as second:
+        for number in range(100):
+            run = tmp_path / f"run-{number}"
+            for process in (first, second):
+                process.stdin.write(f"{run}\n")
+            for process in (first, second):
+                process.stdin.flush()
+            told = [process.stdout.readline().strip() for process in (first, second)]
+            assert "taken" in told
+            told.remove("taken")
+            assert f"{run} is being trained already" in told[0]
+        for process in (first, second):
+            process.kill()
 
 
 def test_another_session_of_this_process_is_kept_out_too(tmp_path):

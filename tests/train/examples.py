@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from glassformer import Batch, ModelConfig, StackConfig, Transformer
 from glassformer.data.config import DataConfig
 from glassformer.data.vocabulary import SPECIALS
+from glassformer.foundation.launched import Launched
 from glassformer.model.outputs import Classify, Regress, Tag
 from glassformer.model.recipe import ModelRecipe
 from glassformer.parts import POSITIONS
 from glassformer.store.folders import checkpoints, step_folder
 from glassformer.store.manifest import MANIFEST
+from glassformer.train.distributed import Ranks
 from glassformer.train.events import Event
 from glassformer.train.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import Recipe, load_recipe, override
@@ -106,6 +108,16 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
     """Equal names, and values equal bit for bit."""
     assert one.keys() == other.keys()
     assert [name for name, tensor in one.items() if not torch.equal(tensor, other[name])] == []
+
+
+class Told(Ranks):
+    """One of two, of which the other always says yes."""
+
+    def __init__(self) -> None:
+        super().__init__(Launched(0, 2, 0, 2))
+
+    def _reduced(self, value, operation):
+        return 1.0
 
 
 def recipe(**changes: object) -> Recipe:

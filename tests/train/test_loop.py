@@ -10,7 +10,7 @@ import torch
 
 from glassformer import Batch, train_steps
 from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.train.loop import seeded
+from glassformer.train.loop import seeded, stream_of
 from glassformer.train.objective import OBJECTIVES
 from glassformer.train.schedule import Schedule
 from train.examples import LAYOUTS, assert_close, assert_same, batch, gradients, model, weights
@@ -101,6 +101,13 @@ def test_gradients_do_not_pile_up():
         first = gradients(network)
     list(steps(network, data, rate=0.0))
     assert_same(gradients(network), first)
+
+
+@pytest.mark.parametrize("steps", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_no_two_streams_of_random_numbers_are_one(steps):
+    """Of any seed, step and piece, whichever process computes the piece (R13)."""
+    streams = {stream_of(seed, step, piece) for seed in range(10) for step in range(steps) for piece in range(10)}
+    assert len(streams) == 100 * steps
 
 
 def test_dropout_is_a_function_of_seed_update_and_piece():

@@ -45,11 +45,12 @@ def train(network, optimizer, steps: int) -> None:
         optimizer.step()
 
 
-def test_fifty_steps_equal_numpy():
+@pytest.mark.parametrize("steps", [50, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_steps_equal_numpy(steps):
     network = model()
     optimizer, before = built(network), weights(network)
     seen: dict[str, list[np.ndarray]] = {name: [] for name in before}
-    for _ in range(50):
+    for _ in range(steps):
         train(network, optimizer, 0)
         for name, parameter in network.named_parameters():
             parameter.grad = torch.randn_like(parameter) * 10 ** torch.randn(())

@@ -13,8 +13,8 @@ from glassformer.data.pairs import Pair
 from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.train.distributed import ALONE
-from glassformer.train.sharded import save_sharded
-from train.examples import assert_same, model, weights
+from glassformer.train.sharded import agreed, take_parts, write_parts
+from train.examples import Told, assert_same, model, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def saved(folder):
     tokenizers = build_tokenizers(TokenizerConfig(), [Pair("a b c", "d e f")])
     network = model(vocab=tokenizers.target.vocab_size)
-    save_sharded(folder, network, tokenizers, ALONE, optimizer={}, state={})
+    write_parts(folder, take_parts(network, tokenizers, ALONE, optimizer={}, state={}), ALONE)
     return network
 
 
@@ -41,6 +41,15 @@ def test_a_disk_that_fails_is_told_of(tmp_path, monkeypatch, number, kind, told)
     with pytest.raises(kind, match=told):
         saved(tmp_path / "step")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_another_process_could_not_write_is_written_by_none():
+    with pytest.raises(CheckpointError, match="Another process could not write its part"), agreed(Told()):
+        pass
+    with pytest.raises(OSError, match="full"), agreed(Told()):
+        raise OSError(errno.ENOSPC, "full")
+    with agreed(ALONE):
+        pass
 
 
 def test_an_optimizer_that_has_kept_nothing_is_saved(tmp_path):

@@ -5,13 +5,27 @@ from __future__ import annotations
 import pytest
 import torch
 
+from glassformer import Batch
 from glassformer.foundation.launched import Launched
 from glassformer.train.distributed import Ranks
 from glassformer.train.loop import train_steps
 from glassformer.train.objective import objective_for
 from glassformer.train.schedule import Schedule
-from glassformer.train.team import Team
-from train.examples import batch, model
+from glassformer.train.team import Team, pieces_of
+from train.examples import Told, batch, model
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("rows", [1, 2, 5, 12])
+def test_each_row_is_computed_once_by_one_of_the_processes(count, accumulate, rows):
+    """And all make the same number of calls (R12: whatever the number of processes)."""
+    lengths = list(range(2, rows + 2))
+    whole = Batch.pairs([[7] * length for length in lengths], [[8]] * rows)
+    shares = [pieces_of(whole, accumulate, Ranks(Launched(n, count, n, count))) for n in range(count)]
+    counted = [piece.batch for share in shares for piece in share if piece.counts]
+    assert len({len(share) for share in shares}) == 1
+    assert sorted(n for each in counted for n in (each.source == 7).sum(1).tolist()) == lengths
 
 
 class Rehearsed(Team):
@@ -33,16 +47,6 @@ def test_the_rehearsal_is_in_the_arithmetic_of_the_step(monkeypatch, precision):
     data = [batch("encoder-decoder", [(3, 5), (2, 2)])]
     list(train_steps(network, data, optimizer, Schedule("constant", 0.1, 1), precision=precision))
     assert Rehearsed.seen == [precision == "bfloat16"]
-
-
-class Told(Ranks):
-    """One of two, of which the other always says yes."""
-
-    def __init__(self) -> None:
-        super().__init__(Launched(0, 2, 0, 2))
-
-    def _reduced(self, value, operation):
-        return 1.0
 
 
 def test_weights_that_another_process_has_spoiled_are_spoiled():

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.foundation.errors import CheckpointError
+from glassformer.train.cut_model import is_sharded, local, put_back
 from glassformer.train.optimizer import NamedState
-from glassformer.train.sharded import local, put_back
-from glassformer.train.team import is_sharded
 
 SUM, LAST = "average", "last"
 """What a checkpoint keeps of each parameter, beside the average that stands in its model."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.data.config import SPLITS, TEXTS
 from glassformer.foundation.errors import CheckpointError, ConfigError
-from glassformer.foundation.registry import suggestion
 from glassformer.train.distributed import Ranks
 from glassformer.train.recipe import Recipe, settings_of, written
 from glassformer.train.resumable import Standing
@@ -77,7 +77,9 @@ def refuse_unknown(allowed: Iterable[str], recipe: Recipe) -> None:
     known = settings_of(recipe)
     for name in allowed:
         if name not in known:
-            raise ConfigError(f"--allow-change {name}: there is no such setting. {suggestion(name, known)}")
+            nearest = get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"Did you mean {nearest[0]!r}?" if nearest else "See glassformer resume --help."
+            raise ConfigError(f"--allow-change {name}: there is no such setting. {hint}")
 
 
 def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:

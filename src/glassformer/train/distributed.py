@@ -11,7 +11,9 @@ import socket
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from datetime import timedelta
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -35,12 +37,24 @@ class Ranks:
     """The processes of a run, seen from one of them. `ALONE` is the only one of its run, and asks nobody."""
 
     def __init__(self, place: Launched, store: Store | None = None) -> None:
+        self.group: dist.ProcessGroup | None = None
+        """By which they talk; none is that of the whole job."""
         self.number = place.number
         """Of this process, from 0."""
         self.count = place.count
         self.local_number, self.local_count = place.local_number, place.local_count
         self.address = place.address
         self.store = store
+
+    def aside(self, timeout: int) -> Ranks:
+        """The same processes, with a way to talk that a thread beside training has for itself.
+
+        All call it together, once. `timeout` is in seconds.
+        """
+        other = copy(self)
+        group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
+        other.group = cast(dist.ProcessGroup, group)
+        return other
 
     @property
     def first(self) -> bool:
@@ -71,7 +85,7 @@ class Ranks:
         sent = torch.zeros(length, dtype=torch.uint8)
         if self.first:
             sent = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
-        dist.broadcast(sent, src=0)
+        dist.broadcast(sent, src=0, group=self.group)
         return bytes(sent.tolist()).decode()
 
     def gathered(self, values: Sequence[float | int]) -> list[list[float]]:
@@ -81,7 +95,7 @@ class Ranks:
         longest = int(self.largest(len(values)))
         own = torch.tensor([len(values), *values, *[0] * (longest - len(values))], dtype=torch.float64)
         parts = [torch.empty_like(own) for _ in range(self.count)]
-        dist.all_gather(parts, own)
+        dist.all_gather(parts, own, group=self.group)
         told = [part.tolist() for part in parts]
         return [part[1 : 1 + int(part[0])] for part in told]
 
@@ -103,7 +117,7 @@ class Ranks:
         if self.count == 1:
             return float(value)
         tensor = torch.tensor(value, dtype=torch.float64)
-        dist.all_reduce(tensor, operation)
+        dist.all_reduce(tensor, operation, group=self.group)
         return tensor.item()
 
 

@@ -1,8 +1,11 @@
-"""When a loss or a gradient is not a number any more: which module was the first."""
+"""When a loss or a gradient is not a number any more: which module was the first.
+
+Several processes look together, each at what it has of the weights, and say the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,14 +13,24 @@ from torch import Tensor, nn
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import DivergedError
 from glassformer.model.transformer import Transformer
+from glassformer.train.cut_model import local
+from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.objective import Objective, loss_of
 
 
 def explain(
-    model: Transformer, pieces: Sequence[Batch], objective: Objective, *, step: int, loss: float, grad_norm: float
+    model: Transformer,
+    pieces: Sequence[Batch],
+    objective: Objective,
+    *,
+    step: int,
+    loss: float,
+    grad_norm: float,
+    ranks: Ranks = ALONE,
 ) -> DivergedError:
     """The error to raise before the update: step, figures, the first module that is to blame, and what to do."""
-    blame = first_bad_weight(model) or first_bad_output(model, pieces, objective) or first_bad_gradient(model)
+    of_gradient = first_bad_gradient(model, ranks)  # first, as a forward hides those of a model that is cut
+    blame = first_bad_weight(model, ranks) or first_bad_output(model, pieces, objective) or of_gradient
     return DivergedError(
         f"Training must stay finite; at step {step} the loss is {loss:.4g} and the gradient's norm {grad_norm:.4g}. "
         f"{blame or 'No single module is to blame: the sum overflowed.'} "
@@ -26,12 +39,10 @@ def explain(
     )
 
 
-def first_bad_weight(model: nn.Module) -> str | None:
-    """A sentence on the first parameter that holds a value that is not finite."""
-    for name, parameter in model.named_parameters():
-        if not bool(parameter.isfinite().all()):
-            return f"The weight {name} is not finite."
-    return None
+def first_bad_weight(model: nn.Module, ranks: Ranks = ALONE) -> str | None:
+    """A sentence on the first parameter that holds a value that is not finite, in any of the processes."""
+    name = first_bad(model.named_parameters(), ranks)
+    return f"The weight {name} is not finite." if name else None
 
 
 def first_bad_output(model: Transformer, pieces: Sequence[Batch], objective: Objective) -> str | None:
@@ -60,9 +71,16 @@ def first_bad_output(model: Transformer, pieces: Sequence[Batch], objective: Obj
     return f"The first module whose output is not finite is {found[0]}." if found else None
 
 
-def first_bad_gradient(model: nn.Module) -> str | None:
+def first_bad_gradient(model: nn.Module, ranks: Ranks = ALONE) -> str | None:
     """A sentence on the last module, which the backward reaches first, whose gradient is not finite."""
-    for name, parameter in reversed(list(model.named_parameters())):
-        if parameter.grad is not None and not bool(parameter.grad.isfinite().all()):
-            return f"The outputs are finite; the gradient of {name} is not."
-    return None
+    named = reversed([(name, parameter.grad) for name, parameter in model.named_parameters()])
+    name = first_bad(named, ranks)
+    return f"The outputs are finite; the gradient of {name} is not." if name else None
+
+
+def first_bad(named: Iterable[tuple[str, Tensor | None]], ranks: Ranks) -> str | None:
+    """The name of the first tensor of which a process has a part that is not finite."""
+    names, tensors = zip(*named, strict=True)
+    found = (number for number, each in enumerate(tensors) if each is not None and not local(each).isfinite().all())
+    first = -int(ranks.largest(-next(found, len(names))))
+    return names[first] if first < len(names) else None

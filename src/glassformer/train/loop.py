@@ -97,7 +97,8 @@ class Update:
             if not finite:
                 return nll / n_targets, norm
         if not finite:  # before clipping, which would spread NaN to all gradients
-            raise team.diverged(batch, self.accumulate, step=number, loss=nll / n_targets, grad_norm=norm)
+            with compute_in(self.precision, device):
+                raise team.diverged(batch, self.accumulate, step=number, loss=nll / n_targets, grad_norm=norm)
         if self.clip > 0:
             nn.utils.clip_grads_with_norm_(model.parameters(), self.clip, total)
         optimizer.step()
@@ -179,8 +180,13 @@ def compute_in(precision: str, device: torch.device) -> contextlib.AbstractConte
 @contextlib.contextmanager
 def seeded(*parts: int, device: torch.device) -> Generator[None]:
     """torch's random numbers as a function of `parts`, and afterwards as if nothing had been drawn."""
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int.from_bytes(digest, "little") >> 1)
+        torch.manual_seed(stream_of(*parts))
         yield
+
+
+def stream_of(*parts: int) -> int:
+    """The seed of the random numbers that belong to `parts`, which no others share."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

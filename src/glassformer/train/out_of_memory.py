@@ -17,12 +17,12 @@ from glassformer.foundation.errors import GlassformerError, ResourceError, is_ou
 from glassformer.model.transformer import Transformer
 from glassformer.store.folders import newest
 from glassformer.train.build import objective_of
+from glassformer.train.cut_model import is_sharded
 from glassformer.train.memory import estimate, heap_notes, kept_beside
 from glassformer.train.objective import Objective
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import RunData
 from glassformer.train.saving import Saver
-from glassformer.train.team import is_sharded
 from glassformer.train.wording import bytes_text
 
 ANY = "--training.recompute 1; any other must be allowed by name, as with --allow-change training.accumulate"

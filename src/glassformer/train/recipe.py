@@ -149,7 +149,10 @@ def read_recipe(path: Path) -> Recipe:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except OSError as error:
-        raise ConfigError(f"The recipe {path} cannot be read: {error.strerror}.") from None
+        raise ConfigError(
+            f"The recipe {path} cannot be read: {error.strerror}. Check the path, or take a recipe by its name; "
+            "glassformer train --help lists them."
+        ) from None
     if len(content) > LARGEST:
         raise ConfigError(f"{path} has more than {LARGEST:,} bytes, which no recipe has. Name another file.")
     try:

@@ -124,10 +124,10 @@ def refuse_other_model(run: Path, built: ModelConfig, asked: ModelConfig) -> Non
     names = [*ours, *(name for name in theirs if name not in ours)]
     differing = [name for name in names if ours.get(name) != theirs.get(name)]
     if differing:
-        told = "; ".join(f"{name} is {ours.get(name)!r}, the recipe says {theirs.get(name)!r}" for name in differing)
+        told = "; ".join(f"{name} is {ours.get(name)!r}, and {theirs.get(name)!r} is asked for" for name in differing)
         raise CheckpointError(
-            f"A run has the model that it began with, but {run / 'recipe.toml'} was changed: {told}. "
-            "Change it back, or train the new model in another folder with --out."
+            f"A run has the model that it began with, but {run / 'recipe.toml'} or the command line asks for "
+            f"another: {told}. Change it back, or train the new model in another folder with --out."
         )
 
 

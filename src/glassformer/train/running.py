@@ -15,7 +15,9 @@ from glassformer.store.folders import newest
 from glassformer.store.lock import RunLock
 from glassformer.train.average import Average, averaged
 from glassformer.train.build import objective_of, optimizer_of
+from glassformer.train.cut_model import is_sharded
 from glassformer.train.distributed import ALONE, Ranks
+from glassformer.train.diverged import first_bad_weight
 from glassformer.train.events import (
     Evaluated,
     Event,
@@ -33,7 +35,6 @@ from glassformer.train.out_of_memory import ANY, enough_beside, half_batch, memo
 from glassformer.train.resumable import Best, Standing
 from glassformer.train.run_data import RunData
 from glassformer.train.savers import saver_of
-from glassformer.train.team import blame, is_sharded
 
 
 class StoppedInEvaluationError(Exception):
@@ -170,9 +171,9 @@ class Session:
         with averaged(self.average, self.step), compute_in(precision, next(self.model.parameters()).device):
             scores = self.prepared.evaluate(self.model, self.objective, self._poll, ranks)
         if not math.isfinite(loss := float(scores.metrics["loss"])):
+            blame = first_bad_weight(self.model, self.ranks) or "All weights are finite, so some are too large."
             raise DivergedError(
-                f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. "
-                f"{blame(self.model)} "
+                f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. {blame} "
                 "Try a lower training.learning_rate or a longer training.warmup."
             )
         is_best = self.ranks.of_first(self._is_better(scores.metrics)) == 1.0

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import torch
 
 from glassformer.model.transformer import Transformer
-from glassformer.store.folders import step_folder
 from glassformer.store.lock import RunLock
-from glassformer.train.average import Average, averaged, merged
+from glassformer.store.snapshot import Moments, Snapshot
+from glassformer.train.average import Average
+from glassformer.train.cut_model import is_sharded, put_back
 from glassformer.train.distributed import Ranks
 from glassformer.train.events import Saved, Unsaved
-from glassformer.train.optimizer import optimizer_state
-from glassformer.train.records import sync_figures
 from glassformer.train.resumable import Standing
 from glassformer.train.run_data import RunData
 from glassformer.train.saving import Saver
-from glassformer.train.sharded import put_back, save_sharded
-from glassformer.train.team import is_sharded
+from glassformer.train.sharded import agreed, take_parts, write_parts
 
 
 class ShardedSaver(Saver):
     """Writes the checkpoints of a run whose model is cut over several processes, together with the others.
 
-    Training waits for it, and a disk without room ends the run: the parts are in the memory of all of them.
+    Each has a snapshot of its parts, and the threads that write them talk among themselves. What one of them cannot
+    write none has written, so all are owed the same; the first one tells, has the lock and deletes the older ones.
     """
 
     def __init__(
@@ -39,26 +39,24 @@ class ShardedSaver(Saver):
     ) -> None:
         super().__init__(lock, prepared, model, optimizer, best, average)
         self.ranks = ranks
+        self.writers = ranks.aside(prepared.recipe.distributed.timeout)
 
     def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
-        """A checkpoint of the run as it stands; the first process deletes the older ones."""
-        folder = step_folder(self.run, standing.step)
+        """As of one process; all call it after the same step."""
         put_back(self.model)
-        if self.ranks.first:
-            self.lock.take()
-        notes = self._recipe_again() if self.ranks.first else ()
-        if self.ranks.first:
-            sync_figures(self.run)
-        kept, tokenizers = optimizer_state(self.optimizer, self.model), self.prepared.tokenizers
-        if self.average:
-            kept = merged(kept, self.average.state())
-        with averaged(self.average, standing.step):
-            save_sharded(folder, self.model, tokenizers, self.ranks, optimizer=kept, state=standing.to_state())
-        if standing.step == standing.best.step:
-            self.kept_best = standing.step
-        if self.ranks.first:
-            notes = (*notes, *self._rotate(folder))
-        yield Saved(standing.step, folder, notes)
+        yield from super().save(standing)
+
+    def _snapshot(self, kept: Moments, state: Mapping[str, object]) -> Snapshot:
+        return take_parts(self.model, self.prepared.tokenizers, self.ranks, optimizer=kept, state=state)
+
+    def _written(self, folder: Path, snapshot: Snapshot) -> tuple[str, ...]:
+        with agreed(self.writers):
+            notes = self._ready() if self.ranks.first else ()
+        write_parts(folder, snapshot, self.writers)
+        return notes
+
+    def _rotate(self, complete: Path) -> tuple[str, ...]:
+        return super()._rotate(complete) if self.ranks.first else ()
 
 
 class Bystander(Saver):

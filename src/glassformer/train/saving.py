@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest, rotate, step_folder
 from glassformer.store.lock import RunLock
-from glassformer.store.snapshot import Snapshot, take_snapshot, write_snapshot
+from glassformer.store.snapshot import Moments, Snapshot, take_snapshot, write_snapshot
 from glassformer.train.average import Average, averaged, merged
 from glassformer.train.events import Saved, Unsaved
 from glassformer.train.optimizer import optimizer_state
@@ -83,7 +83,7 @@ class Saver:
         if self.average:
             kept = merged(kept, self.average.state())
         with averaged(self.average, standing.step):
-            snapshot = take_snapshot(self.model, self.prepared.tokenizers, optimizer=kept, state=standing.to_state())
+            snapshot = self._snapshot(kept, standing.to_state())
             if settings.background or self.average:  # whose weights are the model's in this `with` alone
                 snapshot = snapshot.copied()
         jobs = [Job(standing.step, standing.best.step, snapshot)]
@@ -139,10 +139,7 @@ class Saver:
         folder = step_folder(self.run, job.step)
         self.lock.refuse_replaced()
         try:
-            self.lock.take()
-            notes = self._recipe_again()
-            sync_figures(self.run)
-            write_snapshot(folder, job.snapshot)
+            notes = self._written(folder, job.snapshot)
         except (CheckpointError, ResourceError) as error:
             if self.failure is None:
                 self._told.append(Unsaved(job.step, str(error)))
@@ -154,6 +151,21 @@ class Saver:
         if job.step == job.best:
             self.kept_best, self.owed = job.step, None
         self._told.append(Saved(job.step, folder, (*notes, *self._rotate(folder))))
+
+    def _snapshot(self, kept: Moments, state: Mapping[str, object]) -> Snapshot:
+        return take_snapshot(self.model, self.prepared.tokenizers, optimizer=kept, state=state)
+
+    def _written(self, folder: Path, snapshot: Snapshot) -> tuple[str, ...]:
+        notes = self._ready()
+        write_snapshot(folder, snapshot)
+        return notes
+
+    def _ready(self) -> tuple[str, ...]:
+        """The run folder, and what must lie in it before a checkpoint does."""
+        self.lock.take()
+        notes = self._recipe_again()
+        sync_figures(self.run)
+        return notes
 
     def _recipe_again(self) -> tuple[str, ...]:
         """Without its recipe a run cannot be resumed; where someone deleted the folder, it is made anew."""

@@ -12,26 +12,26 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.data.dataset import Tokenizers
-from glassformer.foundation.errors import DivergedError
+from glassformer.foundation.errors import CheckpointError, DivergedError, GlassformerError
 from glassformer.model.transformer import Transformer
 from glassformer.store.files import explained, sync_file, write_new
 from glassformer.store.folders import MODEL, OPTIMIZER
 from glassformer.store.manifest import write_manifest
-from glassformer.store.snapshot import Moments, flattened, refuse_foreign, texts_of
+from glassformer.store.snapshot import Moments, Snapshot, flattened, refuse_foreign, texts_of
 from glassformer.store.staging import staged_folder
-from glassformer.store.tensors import room_for, write_tensors
+from glassformer.store.tensors import write_tensors
 from glassformer.store.weights import unique_weights
+from glassformer.train.cut_model import is_sharded, local
 from glassformer.train.distributed import Ranks
-from glassformer.train.team import is_sharded
 
 JOINED = "model-00001-of-00001.safetensors"
 """What torch calls the file into which it joins all parts."""
@@ -64,15 +64,6 @@ def cut(model: Transformer, ranks: Ranks, precision: str) -> Transformer:
     return model
 
 
-def put_back(model: nn.Module) -> None:
-    """After a forward without a backward, as of an evaluation: each process has its parts alone again."""
-    from torch.distributed.fsdp import FSDPModule
-
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()
-
-
 def parts_of(moments: Moments, model: nn.Module) -> dict[str, dict[str, Tensor]]:
     """The state of an optimizer, read whole, cut as the model's weights are; as it is where they are not."""
     weights = dict(model.named_parameters())
@@ -92,37 +83,59 @@ def part_of(tensor: Tensor, weight: Tensor | None) -> Tensor:
     return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
 
 
-def save_sharded(
-    folder: Path,
+def take_parts(
     model: Transformer,
     tokenizers: Tokenizers,
     ranks: Ranks,
     *,
     optimizer: Moments,
     state: Mapping[str, object],
-) -> Path:
-    """As `store.checkpoint.save`, of a model that is cut: all processes call it together.
+) -> Snapshot:
+    """As `store.snapshot.take_snapshot`, of a model that is cut: what this process has. All call it together.
 
-    Errors: `ResourceError` for a full disk, `CheckpointError` for a folder that cannot be written, in all processes.
+    Errors: `DivergedError` for NaN or infinity, in all processes.
     """
     tensors = {MODEL: unique_weights(model), OPTIMIZER: flattened(optimizer, model)}
     for what, named in tensors.items():
         refuse_non_finite(what, named, ranks)
-    needed = 2 * sum(room_for(named) for named in tensors.values())  # the parts, and beside them the whole
-    with explained(folder, needed), ExitStack() as stack:
+    return Snapshot(tensors, texts_of(model, tokenizers, state))
+
+
+def write_parts(folder: Path, snapshot: Snapshot, ranks: Ranks) -> None:
+    """As `store.snapshot.write_snapshot`, of what each process has: all call it together.
+
+    Errors, in all or in none: `ResourceError` for a full disk, `CheckpointError` for a folder that cannot be written.
+    """
+    needed = 2 * snapshot.needed  # the parts, and beside them the whole
+    with agreed(ranks), explained(folder, needed), ExitStack() as stack:
         staging = ""
-        if ranks.first:
-            refuse_foreign(folder)
-            staging = str(stack.enter_context(staged_folder(folder, needed)))
+        with agreed(ranks):
+            if ranks.first:
+                refuse_foreign(folder)
+                staging = str(stack.enter_context(staged_folder(folder, needed)))
         place = Path(ranks.text_of_first(staging))
-        for name, named in tensors.items():
-            write_together(place / name, named, ranks)
+        for name, named in snapshot.tensors.items():
+            with agreed(ranks):
+                write_together(place / name, named, ranks)
         if ranks.first:
-            for name, text in texts_of(model, tokenizers, state).items():
+            for name, text in snapshot.texts.items():
                 write_new(place / name, text)
             write_manifest(place)
-    ranks.barrier()
-    return folder
+
+
+@contextmanager
+def agreed(ranks: Ranks) -> Generator[None]:
+    """What one process fails to do, all fail to do, and none waits for the others in vain.
+
+    Errors: a process's own; `CheckpointError` in one that had none.
+    """
+    failed: OSError | GlassformerError | None = None
+    try:
+        yield
+    except (OSError, GlassformerError) as error:
+        failed = error
+    if ranks.any(failed is not None):
+        raise failed or CheckpointError("Another process could not write its part of the checkpoint, and says why.")
 
 
 def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
@@ -142,7 +155,7 @@ def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> N
     # Told the names, torch lays them out in this order; else in one that differs between a run and its resume.
     writer = HuggingFaceStorageWriter(str(parts), one_file, save_distributed=True, enable_consolidation=True)
     try:
-        save(dict(tensors), storage_writer=writer)
+        save(dict(tensors), storage_writer=writer, process_group=ranks.group)
     except CheckpointException as error:  # which is no Exception, and holds each process's own
         met = [each for each, _ in error.failures.values()]
         raise next((each for each in met if isinstance(each, OSError)), met[0]) from error
@@ -173,8 +186,3 @@ def refuse_non_finite(file: str, tensors: Mapping[str, Tensor], ranks: Ranks) ->
             f"What is saved must be finite, but {file} would hold numbers that are not. Nothing was written. Resume "
             "from the last checkpoint with a lower learning rate."
         )
-
-
-def local(tensor: Tensor) -> Tensor:
-    """What this process has of a tensor."""
-    return cast(Any, tensor).to_local() if is_sharded(tensor) else tensor

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import DivergedError
 from glassformer.model.transformer import Transformer
+from glassformer.train.cut_model import is_sharded, put_back, whole
 from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.diverged import explain, first_bad_weight
 from glassformer.train.objective import Loss, Objective, loss_of
@@ -84,11 +85,11 @@ class Team:
         return self.ranks.any(first_bad_weight(self.model) is not None)
 
     def diverged(self, batch: Batch, accumulate: int, *, step: int, loss: float, grad_norm: float) -> DivergedError:
-        """Why the loss or the gradient of this batch is not finite: every process looks, and finds the same."""
+        """Why the loss or the gradient of this batch is not finite: all processes look together."""
         device = next(self.model.parameters()).device
         n_pieces = accumulate * self.ranks.count
         cut = [each.to(device) for each in (batch.split(n_pieces) if n_pieces > 1 else [batch])]
-        return explain(self.model, cut, self.objective, step=step, loss=loss, grad_norm=grad_norm)
+        return explain(self.model, cut, self.objective, step=step, loss=loss, grad_norm=grad_norm, ranks=self.ranks)
 
 
 class LossModule(nn.Module):
@@ -165,38 +166,14 @@ class Shards(Team):
         """The norm of the whole gradient, of whose square each process knows a part."""
         return whole(super().norm())
 
-    def is_spoiled(self) -> bool:
-        """The same; each process looks at its parts."""
-        parts = [cast(Any, each).to_local() for each in self.model.parameters()]
-        return self.ranks.any(not all(bool(torch.isfinite(each).all()) for each in parts))
-
     def diverged(self, batch: Batch, accumulate: int, *, step: int, loss: float, grad_norm: float) -> DivergedError:
-        """The step and the figures; a module is not looked for, as no process has one whole."""
-        return DivergedError(
-            f"Training must stay finite; at step {step} the loss is {loss:.4g} and the gradient's norm {grad_norm:.4g}."
-            " The weights were not updated. Try a lower training.learning_rate, a longer training.warmup, or "
-            "training.precision=float32; one process without distributed.shard names the module that is to blame."
-        )
+        """The same; the processes gather each block for each other, as in an evaluation."""
+        error = super().diverged(batch, accumulate, step=step, loss=loss, grad_norm=grad_norm)
+        put_back(self.model)
+        return error
 
 
 def team_of(model: Transformer, objective: Objective, label_smoothing: float, ranks: Ranks) -> Team:
     """What the processes have to exchange for this model."""
     kind = Shards if is_sharded(next(model.parameters())) else Replicas if ranks.count > 1 else Team
     return kind(model, objective, label_smoothing, ranks)
-
-
-def blame(model: nn.Module) -> str:
-    """What is wrong with the weights of a model whose loss is not finite; of one that is cut no process knows."""
-    if is_sharded(next(model.parameters())):
-        return "Some weights are too large or not finite."
-    return first_bad_weight(model) or "All weights are finite, so some are too large."
-
-
-def is_sharded(tensor: Tensor) -> bool:
-    """Whether a tensor is a DTensor, known by its method: to import that class takes a second."""
-    return hasattr(tensor, "full_tensor")
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor that the processes have parts of; they all ask for it together."""
-    return cast(Any, tensor).full_tensor() if is_sharded(tensor) else tensor
