@@ -10,6 +10,7 @@ from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.lens.trace.quantise import encode
+from glassformer.lens.trace.small import decided
 from glassformer.lens.trace.value import Trace
 from glassformer.parts import attentions
 
@@ -64,6 +65,7 @@ def planted(sources=("a", "b", "c", "d", "<eos>"), targets=("<bos>", "d", "c", "
                 "k_len": keys,
                 "mask": "causal" if block == "decoder" else "none",
                 "buffer": f"a.{block}",
+                **decided(of),
             }
         )
     ids = {text: i for i, text in enumerate(vocab)}

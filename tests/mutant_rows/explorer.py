@@ -71,7 +71,7 @@ BROWSER: list[Mutant] = [
     Mutant("control characters are shown as they are", "lens/page/text.js",
         "shown += name ?? (unseen(code) ? `\\\\u{${code.toString(16)}}` : each);", "shown += each;", f"{PAGE}::test_tokens_are_text_and_nothing_else"),
     Mutant("queries and keys change places", "lens/page/trace.js",
-        "this.decode(this.data[this.offset(layer, head) + q * this.group.k_len + k])", "this.decode(this.data[this.offset(layer, head) + k * this.group.q_len + q])", f"{PAGE}::test_what_a_cell_shows_is_the_weight"),
+        "this.offset(head) + q * this.group.k_len + k", "this.offset(head) + k * this.group.q_len + q", f"{PAGE}::test_what_a_cell_shows_is_the_weight"),
     Mutant("masked cells look like zero", "lens/page/heatmap.js",
         "    this.drawMasked(pen);\n", "", f"{PAGE}::test_masked_is_hatched_and_zero_is_the_background"),
     Mutant("a lock cannot be undone", "lens/page/state.js",

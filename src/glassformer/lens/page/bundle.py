@@ -1,7 +1,8 @@
 """The page put together: served from a process, as one file, or in a frame of a notebook.
 
 Modules import each other by the names `lens/NAME.js`, which an import map leads to `/static/NAME.js` on a server and to
-`data:` addresses in one file. Data stand as base64 of zlib, so that no text of a user's is ever part of the page's own.
+`data:` addresses in one file. Data stand as base64 of zlib, so that no text of a user's is ever part of the page's own,
+and each layer of attention by itself, so that a large one is unpacked where it is looked at.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 from urllib.parse import quote
+
+from glassformer.lens.trace.container import cut
 
 STYLES = ("base.css", "parts.css", "screens.css")
 PLAIN = " !'()*,-./:;=?@[]^_`{|}~$&+"
@@ -50,7 +53,8 @@ def import_map() -> str:
 def served() -> str:
     """The page as a server gives it: it holds no data, and asks the server for all."""
     styles = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in STYLES)
-    head = f'{styles}<script type="importmap">{import_map()}</script>{_schema()}'
+    early = "".join(f'<link rel="modulepreload" href="/static/{name}">' for name in modules())
+    head = f'{styles}<script type="importmap">{import_map()}</script>{early}{_schema()}'
     return _page(head, '<script type="module" src="/static/main.js"></script>')
 
 
@@ -72,10 +76,17 @@ def standalone(traces: Sequence[bytes], run: Mapping[str, Any]) -> str:
         f"lens/{name}": f"data:text/javascript;charset=utf-8,{quote(texts[name], PLAIN)}" for name in modules()
     }
     mapped = f'<script type="importmap">{json.dumps({"imports": addresses})}</script>'
-    bundle = {"run": _packed(json.dumps(run).encode()), "traces": [_packed(each) for each in traces]}
+    told: list[str] = []
+    parts: list[str] = []
+    for i, each in enumerate(traces):
+        header, pieces = cut(each)
+        told.append(_packed(header))
+        for name, layers in pieces.items():
+            parts.extend(_part(f"{i} {name} {layer}", data) for layer, data in enumerate(layers))
+    bundle = {"run": _packed(json.dumps(run).encode()), "traces": told}
     data = f'<script type="application/json" id="bundle">{json.dumps(bundle)}</script>'
     head = f"{policy}{styles}{mapped}{_schema()}{data}"
-    return _page(head, '<script type="module">import "lens/main.js"</script>')
+    return _page(head, f'<script type="module">import "lens/main.js"</script>{"".join(parts)}')
 
 
 def framed(page: str) -> str:
@@ -96,6 +107,10 @@ def _schema() -> str:
     schema = json.loads(files("glassformer.lens.trace").joinpath("schema.json").read_text("utf-8"))
     text = json.dumps(schema, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="schema">{text}</script>'
+
+
+def _part(name: str, data: bytes) -> str:
+    return f'<script type="text/plain" data-part="{html.escape(name, quote=True)}">{_packed(data)}</script>'
 
 
 def _packed(data: bytes) -> str:

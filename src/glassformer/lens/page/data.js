@@ -1,6 +1,6 @@
 /** Where traces come from: the page itself, or the server that gave it. */
 
-import { unpack } from "lens/container.js";
+import { Buffers, readHeader } from "lens/container.js";
 import { Trace } from "lens/trace.js";
 
 /** @typedef {import("./types.js").RunInfo} RunInfo */
@@ -33,7 +33,11 @@ export async function openSource() {
 async function embedded(bundle) {
   /** @type {RunInfo} */
   const run = JSON.parse(new TextDecoder().decode(await inflated(bundle.run)));
-  const traces = await Promise.all(bundle.traces.map(async (text) => Trace.of(unpack(await inflated(text)))));
+  const parts = new Map(Array.from(document.querySelectorAll("[data-part]"), (each) => [each.getAttribute("data-part"), each]));
+  const traces = await Promise.all(bundle.traces.map(async (text, i) => {
+    const header = readHeader(new TextDecoder().decode(await inflated(text)));
+    return new Trace(header, new Buffers(header, (name, layer) => inflated(parts.get(`${i} ${name} ${layer ?? 0}`)?.textContent ?? "")));
+  }));
   return {
     live: false,
     run: async () => run,
@@ -73,7 +77,12 @@ function served() {
   /** @type {Map<string, Promise<Trace>>} */
   const known = new Map();
   /** @param {string} id */
-  const load = async (id) => Trace.of(unpack(new Uint8Array(await (await ask(`trace/${encodeURIComponent(id)}`)).arrayBuffer())));
+  const load = async (id) => {
+    const at = `trace/${encodeURIComponent(id)}`;
+    const header = readHeader(await (await ask(`${at}/header`)).text());
+    return new Trace(header, new Buffers(header, async (name, layer) =>
+      new Uint8Array(await (await ask(`${at}/buffer/${encodeURIComponent(name)}${layer === null ? "" : `?layer=${layer}`}`)).arrayBuffer())));
+  };
   return {
     live: true,
     run: () => json("run"),

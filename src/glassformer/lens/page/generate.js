@@ -54,7 +54,11 @@ export function generate(context) {
     if (event.key === "ArrowLeft") go(-1);
     if (event.key === "ArrowRight") go(1);
   });
-  return { element, draw: () => { light(); mark(element, chosen()); }, leave: stop };
+  const ready = async () => {
+    const attention = context.trace.attention.get(usual(context.trace));
+    await Promise.all([context.trace.loadLogits(), attention?.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
+  };
+  return { element, ready, draw: () => { light(); mark(element, chosen()); }, leave: stop };
 }
 
 /**

@@ -11,36 +11,47 @@ import { tooltip } from "lens/tip.js";
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./data.js").Source} Source */
 /** @typedef {{source: Source, run: import("./types.js").RunInfo, traces: import("./types.js").TraceInfo[], trace: Trace}} Context */
-/** @typedef {{element: HTMLElement, draw: () => void, light?: () => void, leave?: () => void}} Screen */
+/** @typedef {{element: HTMLElement, draw: () => void, ready?: () => Promise<void>, light?: () => void, leave?: () => void}} Screen */
 
 /** @type {Screen | undefined} */
 let shown;
 let shownFor = "";
+/** How often the state has changed: what was asked for before the last time is no longer drawn. */
+let turn = 0;
 
 /** @param {Context} context */
 async function show(context) {
   const state = now();
+  const mine = ++turn;
   if (!context.traces.some((each) => each.id === state.trace)) return set({ trace: context.traces[0]?.id ?? "0" });
-  context.trace = await context.source.trace(state.trace);
+  document.body.dataset.busy = "yes";
+  const trace = await context.source.trace(state.trace);
+  if (mine !== turn) return;
+  context.trace = trace;
   const key = `${state.screen} ${state.trace}`;
   if (key !== shownFor || !shown) {
     shown?.leave?.();
     shownFor = key;
     shown = state.screen === "attention" ? new AttentionScreen(context) : screen(state.screen, context);
-    put(byId("main"), shown.element);
     document.title = `${state.screen} · ${context.run.name} · glassformer`;
   }
+  await shown.ready?.();
+  if (mine !== turn) return;
+  if (byId("main").firstChild !== shown.element) put(byId("main"), shown.element);
   drawBar(byId("bar"), context);
   shown.draw();
+  delete document.body.dataset.busy;
 }
 
 async function begin() {
   const source = await openSource();
   read();
-  const [run, traces] = await Promise.all([source.run(), source.traces()]);
+  const first = source.trace(now().trace); // asked for at once: it is there, unless the address is of another launch
+  const [run, traces] = await Promise.all([source.run(), source.traces(), first.catch(() => null)]);
   if (!traces.length) throw new Error("There is no trace to show. Give a text to begin with.");
+  const known = traces.some((each) => each.id === now().trace);
   /** @type {Context} */
-  const context = { source, run, traces, trace: await source.trace(traces[0].id) };
+  const context = { source, run, traces, trace: await (known ? first : source.trace(traces[0].id)) };
   const safely = () => {
     byId("tip").hidden = true;
     return show(context).catch(fail);
@@ -56,8 +67,8 @@ async function begin() {
   });
   tooltip();
   await safely();
-  performance.mark("painted");
-  document.body.dataset.ready = "yes";
+  document.body.dataset.ready ??= "yes";
+  requestAnimationFrame(() => setTimeout(() => performance.mark("painted")));
 }
 
 /** @param {() => void} f */
@@ -73,6 +84,7 @@ function later(f) {
 function fail(error) {
   put(byId("main"), h("div", { class: "card problem", role: "alert" }, h("h2", {}, "This cannot be shown"), h("p", {}, error.message)));
   document.body.dataset.ready = "failed";
+  delete document.body.dataset.busy;
 }
 
 begin().catch(fail);

@@ -20,6 +20,7 @@ from glassformer.lens.trace.container import finite
 from glassformer.lens.trace.quantise import Array, encode
 from glassformer.lens.trace.reading import USUAL, Layout, Reading, Text, as_ids, both, read
 from glassformer.lens.trace.sight import Sight, look
+from glassformer.lens.trace.small import SIDE, decided, shrunk
 from glassformer.lens.trace.steps import lens_of, steps_of
 from glassformer.lens.trace.value import Trace
 from glassformer.model.count import count_parameters
@@ -144,7 +145,10 @@ def attention_of(
             buffers[f"m.{block}"] = ("flag", encode(allowed, "flag"))
         shape = dict(zip(("layers", "heads", "q_len", "k_len"), weights.shape, strict=True))
         named = {"mask": mask, "mask_buffer": f"m.{block}" if mask == "explicit" else None, "buffer": f"a.{block}"}
-        groups.append({"block": block, "q": queries, "k": keys, **shape, **named})
+        if max(weights.shape[2:]) > SIDE:
+            buffers[f"t.{block}"] = ("sqrt255", encode(shrunk(weights).clip(0, 1), "sqrt255"))
+            named["thumb"] = f"t.{block}"
+        groups.append({"block": block, "q": queries, "k": keys, **shape, **named, **decided(weights)})
     return groups, buffers
 
 
