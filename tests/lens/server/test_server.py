@@ -102,7 +102,7 @@ def test_the_page_needs_no_token_and_holds_no_data(app):
     assert "toy" not in served()
 
 
-@pytest.mark.parametrize("path", ["/api/run", "/api/metrics", "/api/traces", "/api/trace/0"])
+@pytest.mark.parametrize("path", ["/api/run", "/api/metrics", "/api/traces", "/api/trace/0", "/api/trace/0/header"])
 @pytest.mark.parametrize("token", [None, "", "another", TOKEN + "x", "ü"])
 def test_data_need_the_token(app, path, token):
     answer = ask(app, "GET", path, token=token)
@@ -268,3 +268,41 @@ def test_each_launch_has_its_own_token():
     tokens = {new_token() for _ in range(20)}
     assert len(tokens) == 20
     assert all(len(each) >= 22 for each in tokens)
+
+
+def test_a_trace_in_parts_is_the_whole_one(app):
+    """Header, and buffers, whole or a layer at a time: what the container has."""
+    whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
+    told = ask(app, "GET", "/api/trace/0/header").json
+    assert told == whole.header
+    for name, (_, stored) in whole.buffers.items():
+        assert ask(app, "GET", f"/api/trace/0/buffer/{name}").body == stored.tobytes()
+    for group in told["attention"]:
+        parts = [
+            ask(app, "GET", f"/api/trace/0/buffer/{group['buffer']}?layer={i}").body for i in range(group["layers"])
+        ]
+        assert b"".join(parts) == whole.buffers[group["buffer"]][1].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("9/header", 404),
+        ("9/buffer/a.cross", 404),
+        ("0/buffer/a.nothing", 404),
+        ("0/buffer/..%2fa.cross", 404),
+        ("0/buffer/a.cross?layer=9", 400),
+        ("0/buffer/a.cross?layer=-1", 400),
+        ("0/buffer/a.cross?layer=x", 400),
+        ("0/buffer/a.cross?layer=", 400),
+    ],
+)
+def test_a_part_that_is_not_there(app, path, status):
+    assert ask(app, "GET", f"/api/trace/{path}").status == status
+
+
+def test_all_modules_are_asked_for_at_once():
+    """Each is announced in the head, so that none waits for the one that imports it."""
+    for name in resources():
+        if name.endswith(".js"):
+            assert f'<link rel="modulepreload" href="/static/{name}">' in served()

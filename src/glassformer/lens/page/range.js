@@ -2,7 +2,6 @@
 
 import { h } from "lens/dom.js";
 import { thumbnail } from "lens/grid.js";
-import { PART } from "lens/view.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 /** @typedef {import("./trace.js").Attention} Attention */
@@ -31,7 +30,7 @@ export function ranges(attention, { layer, head, scale }, data, move) {
   } } }, picture, frame);
   /** @param {string} name @param {number} from @param {number} shown @param {number} length @param {(from: number) => void} set */
   const slider = (name, from, shown, length, set) => {
-    const input = /** @type {HTMLInputElement} */ (h("input", { type: "range", min: 0, max: length - shown, step: shown === length ? 1 : PART / 4, value: from,
+    const input = /** @type {HTMLInputElement} */ (h("input", { type: "range", min: 0, max: length - shown, step: 1, value: from,
       disabled: shown === length, "aria-label": `${name} from`, "data-range": name }));
     input.addEventListener("change", () => set(Number(input.value)));
     return h("label", { class: "dial" }, h("span", {}, name), input, h("output", {}, `${from} to ${from + shown - 1} of ${length}`));

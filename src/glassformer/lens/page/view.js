@@ -10,7 +10,7 @@ import { whole } from "lens/text.js";
 const TOP = 5;
 /** Tokens a side that are shown at once; of longer texts a part is, of `PART` a side. */
 const WHOLE = 512;
-export const PART = 256;
+const PART = 256;
 
 /**
  * What of a map is shown, for where it is asked to begin.
