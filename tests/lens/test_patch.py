@@ -106,7 +106,7 @@ def test_mistakes():
         patch(model, one, other._replace(source=other.source[:, 1:]), SAID)
     with pytest.raises(DataError, match="same probability"):
         patch(model, one, one, SAID)
-    with pytest.raises(ConfigError, match="x.1.3"), patched(model, keep(model, one), heads=[("cross", 7, 0)]):
+    with pytest.raises(ConfigError, match=r"x\.1\.3"), patched(model, keep(model, one), heads=[("cross", 7, 0)]):
         pass
     with pytest.raises(DataError, match="decoder 2"), patched(model, keep(model, one), streams=[("decoder", 3, None)]):
         pass

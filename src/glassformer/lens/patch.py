@@ -94,13 +94,13 @@ def patched(
     inputs of all stacks, at all places, a run is the one that was kept. Errors: `ConfigError` for a head, and
     `DataError` for a stream, that the model does not have.
     """
-    by_where = {where: numbers for where, numbers in by_attention(model, heads).values()}
+    by_where = dict(by_attention(model, heads).values())
     asked: dict[Where, list[int | None]] = {}
     for side, depth, at in streams:
         if (side, depth) not in kept.streams:
             there = ", ".join(f"{name} {n}" for name, n in kept.streams)
             raise DataError(
-                f"A stream is a stack and how many blocks have written; got {(side, depth)}. There are {there}."
+                f"A stream is a stack and how many blocks have written; got {(side, depth)}. It has {there}."
             )
         asked.setdefault((side, depth), []).append(at)
 

@@ -17,7 +17,6 @@ import { asCsv, mapData, partOf, placesOf } from "lens/view.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
-/** @typedef {import("./types.js").Block} Block */
 /** @typedef {import("./heatmap.js").MapData} MapData */
 
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
@@ -57,12 +56,10 @@ export class AttentionScreen {
   /** The attention that is shown, and its head, whatever the address asked for. */
   chosen() {
     const state = now();
-    const there = [...this.trace.attention.keys()];
-    const block = there.includes(/** @type {Block} */ (state.block)) ? /** @type {Block} */ (state.block) : usual(this.trace);
-    const attention = /** @type {Attention} */ (this.trace.attention.get(block));
+    const attention = this.trace.usual(state.block);
     const layer = Math.min(state.layer, attention.group.layers - 1);
     const head = Math.min(state.head, attention.group.heads - 1);
-    return { block, attention, layer, head };
+    return { block: attention.block, attention, layer, head };
   }
 
   /** Bring the weights that are to be drawn. */
@@ -71,7 +68,7 @@ export class AttentionScreen {
     const { other, trace, view } = now();
     const { traces, source } = this.context;
     const beside = view === "map" && other !== "" && other !== trace && traces.some((each) => each.id === other);
-    const [found] = await Promise.all([beside ? source.trace(other) : null, attention.load([layer]), attention.loadSmall(attention.layers)]);
+    const [found] = await Promise.all([beside ? source.trace(other) : null, attention.loadShown(layer)]);
     const same = found?.attention.get(block);
     if (same && layer < same.group.layers) await same.load([layer]);
     this.other = found;
@@ -173,9 +170,4 @@ export class AttentionScreen {
       h("button", { type: "button", on: { click: () => saveText(`${name()}.svg`, svgText(svg()), "image/svg+xml") } }, "SVG"),
       h("button", { type: "button", on: { click: () => saveText(`${name()}.csv`, asCsv(data()), "text/csv") } }, "CSV"));
   }
-}
-
-/** The kind of attention that tells most: cross, where there is one. @param {Trace} trace @returns {Block} */
-export function usual(trace) {
-  return trace.attention.has("cross") ? "cross" : /** @type {Block} */ ([...trace.attention.keys()][0]);
 }

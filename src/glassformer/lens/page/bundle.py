@@ -11,6 +11,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -44,6 +45,14 @@ def modules() -> list[str]:
     return [name for name in resources() if name.endswith(".js")]
 
 
+def announced() -> list[str]:
+    """Modules that a server's page asks for before others import them: first those that ask for its data."""
+    names = modules()
+    imported = {found for name in names for found in re.findall(r'from "lens/([^"]+)"', resources()[name].decode())}
+    data = {"early.js", *re.findall(r'from "lens/([^"]+)"', resources()["data.js"].decode()), "data.js"}
+    return sorted((name for name in names if name in imported | data), key=lambda name: name not in data)
+
+
 @cache
 def import_map() -> str:
     """The import map of the served page, as JSON."""
@@ -53,11 +62,13 @@ def import_map() -> str:
 def served() -> str:
     """The page as a server gives it: it holds no data, and asks the server for all."""
     styles = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in STYLES)
-    early = "".join(f'<link rel="modulepreload" href="/static/{name}">' for name in modules())
+    early = "".join(f'<link rel="modulepreload" href="/static/{name}">' for name in announced())
     head = f'{styles}<script type="importmap">{import_map()}</script>{early}{_schema()}'
-    return _page(head, '<script type="module" src="/static/main.js"></script>')
+    begin = "".join(f'<script type="module" src="/static/{name}"></script>' for name in ("early.js", "main.js"))
+    return _page(head, begin)
 
 
+@cache
 def served_policy() -> str:
     """The content security policy of the served page: nothing but what the server itself gives."""
     digest = base64.b64encode(hashlib.sha256(import_map().encode()).digest()).decode()

@@ -1,6 +1,5 @@
 /** Generation, step by step: the chances of each token, and what the model had in mind block by block. */
 
-import { usual } from "lens/attention.js";
 import { chances, tokensOf } from "lens/chances.js";
 import { css, inkOn } from "lens/colour.js";
 import { h, put } from "lens/dom.js";
@@ -55,8 +54,8 @@ export function generate(context) {
     if (event.key === "ArrowRight") go(1);
   });
   const ready = async () => {
-    const attention = context.trace.attention.get(usual(context.trace));
-    await Promise.all([context.trace.loadLogits(), attention?.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
+    const attention = context.trace.usual();
+    await Promise.all([context.trace.loadLogits(), attention.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
   };
   return { element, ready, draw: () => { light(); mark(element, chosen()); }, leave: stop };
 }
@@ -122,8 +121,8 @@ function bars({ trace }, step, settings) {
 
 /** What the step's query reads, head by head. @param {Context} context @param {Step} step */
 function reads({ trace }, step) {
-  const attention = trace.attention.get(usual(trace));
-  if (!attention || step.pos >= attention.group.q_len) return h("p", { class: "quiet" }, "No attention at this place.");
+  const attention = trace.usual();
+  if (step.pos >= attention.group.q_len) return h("p", { class: "quiet" }, "No attention at this place.");
   const { block, layers, heads, k } = attention.group;
   const keys = trace.tokens(k);
   const rows = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads })).slice(0, MOST_ROWS);

@@ -1,7 +1,7 @@
 /** The page: opens its source, shows the screen that the address names, and keeps it in step with the state. */
 
 import { AttentionScreen } from "lens/attention.js";
-import { openSource } from "lens/data.js";
+import { opening } from "lens/data.js";
 import { byId, h, put } from "lens/dom.js";
 import { screen } from "lens/screens.js";
 import { drawBar } from "lens/shell.js";
@@ -44,14 +44,8 @@ async function show(context) {
 }
 
 async function begin() {
-  const source = await openSource();
-  read();
-  const first = source.trace(now().trace); // asked for at once: it is there, unless the address is of another launch
-  const [run, traces] = await Promise.all([source.run(), source.traces(), first.catch(() => null)]);
-  if (!traces.length) throw new Error("There is no trace to show. Give a text to begin with.");
-  const known = traces.some((each) => each.id === now().trace);
   /** @type {Context} */
-  const context = { source, run, traces, trace: await (known ? first : source.trace(traces[0].id)) };
+  const context = await opening();
   const safely = () => {
     byId("tip").hidden = true;
     return show(context).catch(fail);

@@ -1,6 +1,5 @@
 /** The first screen: what the model is, what it answered, and what its heads do. */
 
-import { usual } from "lens/attention.js";
 import { smallChart } from "lens/chart.js";
 import { h, put } from "lens/dom.js";
 import { thumbnail } from "lens/grid.js";
@@ -136,9 +135,9 @@ function picture(trace, { block, layer, head }) {
 /**
  * The head whose queries read most decidedly: largest weight, averaged over queries.
  * @param {Trace} trace
- * @param {import("./types.js").Block} [block]
+ * @param {import("./types.js").Block} block
  */
-export function sharpest(trace, block = usual(trace)) {
+function sharpest(trace, block) {
   const scores = trace.attention.get(block)?.group.confidence;
   if (!scores) return null;
   let best = { block, layer: 0, head: 0, score: -1 };

@@ -13,65 +13,72 @@ const KINDS = {
   null: (value) => value === null,
 };
 
+const DEFS = "#/$defs/";
+
+/** @typedef {{where: string, rule: string} | null} Flaw where it lies, behind the value, and what should be there */
+/** @typedef {(value: any) => Flaw} Checker */
+
 /**
  * Throws an error that names the field where a value is not as the schema says.
  * @param {any} value
  * @param {Schema} schema
  */
 export function check(value, schema) {
-  const found = flaw(value, schema, schema);
+  const found = checker(schema, schema, new Map())(value);
   if (found) throw new Error(`The trace is damaged: header${found.where} ${found.rule}. Make it again.`);
 }
 
-/** @typedef {{where: string, rule: string} | null} Flaw where it lies, behind the value, and what should be there */
-
 /**
- * The first flaw of a value; the words for it are made only where there is one, as headers have many numbers.
- * @param {any} value
- * @param {Schema} schema
- * @param {Schema} root
- * @returns {Flaw}
- */
-function flaw(value, schema, root) {
-  const rule = "$ref" in schema ? root.$defs[schema.$ref.slice(schema.$ref.lastIndexOf("/") + 1)] : schema;
-  const { type } = rule;
-  if (type !== undefined && !(typeof type === "string" ? KINDS[type](value) : type.some((/** @type {string} */ kind) => KINDS[kind](value)))) {
-    return { where: "", rule: `must be of type ${[type].flat().join(" or ")}` };
-  }
-  if ("const" in rule && value !== rule.const) return { where: "", rule: `must be ${JSON.stringify(rule.const)}` };
-  if ("enum" in rule && !rule.enum.includes(value)) return { where: "", rule: `must be one of ${rule.enum.join(", ")}` };
-  if ("minimum" in rule && typeof value === "number" && value < rule.minimum) return { where: "", rule: `must be at least ${rule.minimum}` };
-  if (Array.isArray(value)) return flawOfArray(value, rule, root);
-  return KINDS.object(value) ? flawOfObject(value, rule, root) : null;
-}
-
-/**
- * @param {any[]} value
+ * The first flaw of any value, by one rule: what the rule asks is looked up once, as headers have many numbers.
  * @param {Schema} rule
  * @param {Schema} root
- * @returns {Flaw}
+ * @param {Map<string, Checker>} named of `$defs`
+ * @returns {Checker}
  */
-function flawOfArray(value, rule, root) {
-  if (value.length < (rule.minItems ?? 0) || value.length > (rule.maxItems ?? Infinity)) return { where: "", rule: "has the wrong number of entries" };
-  for (let i = 0; rule.items && i < value.length; i++) {
-    const found = flaw(value[i], rule.items, root);
-    if (found) return { where: `[${i}]${found.where}`, rule: found.rule };
+function checker(rule, root, named) {
+  if (rule.$ref) {
+    const name = rule.$ref.slice(DEFS.length);
+    const found = named.get(name) ?? checker(root.$defs[name], root, named);
+    named.set(name, found);
+    return found;
   }
-  return null;
+  const kinds = [rule.type ?? []].flat().map((/** @type {string} */ kind) => KINDS[kind]);
+  const flaw = (/** @type {string} */ said) => ({ where: "", rule: said });
+  const ofArray = arrays(rule, root, named);
+  const ofObject = objects(rule, root, named);
+  return (value) => {
+    if (kinds.length && !kinds.some((is) => is(value))) return flaw(`must be of type ${[rule.type].flat().join(" or ")}`);
+    if (rule.const !== undefined && value !== rule.const) return flaw(`must be ${JSON.stringify(rule.const)}`);
+    if (rule.enum && !rule.enum.includes(value)) return flaw(`must be one of ${rule.enum.join(", ")}`);
+    if (typeof value === "number") return value < rule.minimum ? flaw(`must be at least ${rule.minimum}`) : null;
+    if (typeof value !== "object" || value === null) return null;
+    return Array.isArray(value) ? ofArray(value) : ofObject(value);
+  };
 }
 
-/**
- * @param {Record<string, any>} value
- * @param {Schema} rule
- * @param {Schema} root
- * @returns {Flaw}
- */
-function flawOfObject(value, rule, root) {
-  for (const name of rule.required ?? []) if (!(name in value)) return { where: `.${name}`, rule: "is missing" };
-  for (const name of Object.keys(value)) {
-    const inner = rule.properties?.[name] ?? rule.additionalProperties;
-    const found = inner ? flaw(value[name], inner, root) : null;
-    if (found) return { where: `.${name}${found.where}`, rule: found.rule };
-  }
-  return null;
+/** @param {Schema} rule @param {Schema} root @param {Map<string, Checker>} named @returns {Checker} */
+function arrays({ minItems = 0, maxItems = Infinity, items }, root, named) {
+  const each = items && checker(items, root, named);
+  return (value) => {
+    if (value.length < minItems || value.length > maxItems) return { where: "", rule: "has the wrong number of entries" };
+    for (let i = 0; each && i < value.length; i++) {
+      const found = each(value[i]);
+      if (found) return { where: `[${i}]${found.where}`, rule: found.rule };
+    }
+    return null;
+  };
+}
+
+/** @param {Schema} rule @param {Schema} root @param {Map<string, Checker>} named @returns {Checker} */
+function objects({ required = [], properties = {}, additionalProperties }, root, named) {
+  const inner = new Map(Object.entries(properties).map(([name, each]) => [name, checker(each, root, named)]));
+  const other = additionalProperties && checker(additionalProperties, root, named);
+  return (value) => {
+    for (const name of required) if (!(name in value)) return { where: `.${name}`, rule: "is missing" };
+    for (const name of Object.keys(value)) {
+      const found = (inner.get(name) ?? other)?.(value[name]);
+      if (found) return { where: `.${name}${found.where}`, rule: found.rule };
+    }
+    return null;
+  };
 }

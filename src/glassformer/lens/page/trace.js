@@ -49,6 +49,11 @@ export class Attention {
     await this.loadMask();
   }
 
+  /** Bring what the screen of attention shows: a layer, and small pictures of all. @param {number} layer */
+  async loadShown(layer) {
+    await Promise.all([this.load([Math.min(layer, this.group.layers - 1)]), this.loadSmall(this.layers)]);
+  }
+
   get layers() {
     return Array.from({ length: this.group.layers }, (_, layer) => layer);
   }
@@ -167,6 +172,15 @@ export class Trace {
   /** Bring the logits, where all are kept. */
   async loadLogits() {
     if (this.header.logits) this.allLogits = await this.buffers.get(this.header.logits);
+  }
+
+  /**
+   * The attention of a kind; where there is none of that kind, the one that tells most: cross, if there is one.
+   * @param {string} [block]
+   */
+  usual(block) {
+    const found = this.attention.get(/** @type {Block} */ (block)) ?? this.attention.get("cross") ?? [...this.attention.values()][0];
+    return /** @type {Attention} */ (found);
   }
 
   /** The text of a target id. @param {number | null | undefined} id */

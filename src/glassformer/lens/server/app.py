@@ -61,10 +61,12 @@ def new_token() -> str:
 
 def listen(port: int) -> socket.socket:
     """A socket of loopback; port 0 takes any that is free. Errors: `ConfigError` for one that is taken."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else each answer may wait 40 ms for an ACK.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen()  # a browser that comes before the server runs waits, and is not refused
     except OSError as reason:
         listener.close()
         raise ConfigError(
