@@ -86,6 +86,15 @@ def test_nothing_is_made_anew_where_the_pointer_goes(opened):
     assert page.evaluate("() => document.querySelector('.map-cells').toDataURL()") == cells
 
 
+PAINTED = """([i, j, cells]) => {
+  const canvas = document.querySelector(".map-cells");
+  const cell = canvas.width / cells;
+  const [r, g, b] = canvas.getContext("2d").getImageData((j + 0.5) * cell, (i + 0.5) * cell, 1, 1).data;
+  return `rgb(${r} ${g} ${b})`;
+}"""
+COLOUR = "async level => (await import('lens/colour.js')).css(level)"
+
+
 def tip(page, x, y):
     """What is told of the place on the map."""
     page.mouse.move(x, y)
@@ -104,6 +113,9 @@ def test_of_a_long_text_a_part_is_shown(watched, tmp_path):
     assert " at 300" in told
     assert " at 100:" in told
     assert float(told.rpartition(": ")[2]) == pytest.approx(weights["decoder"][0, 0, 300, 100], abs=1e-4)
+    shown = page.evaluate(PAINTED, [3, 5, 256])
+    wanted = round(255 * float(weights["decoder"][0, 0, 303, 105]) ** 0.5)
+    assert shown in [page.evaluate(COLOUR, wanted + off) for off in (-1, 0, 1)]
     for name, value, key in (("Queries", "444", "q0"), ("Keys", "192", "k0")):
         page.locator(f"[data-range={name}]").evaluate(
             "(each, value) => { each.value = value; each.dispatchEvent(new Event('change')); }", value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -308,3 +309,10 @@ def test_all_modules_are_asked_for_at_once():
         if name.endswith(".js") and name not in ("main.js", "types.js"):  # the page's own script; types alone
             assert f'<link rel="modulepreload" href="/static/{name}">' in page
     assert page.index('src="/static/early.js"') < page.index('src="/static/main.js"')
+
+
+def test_answers_are_sent_at_once():
+    """Without the name of the protocol, asyncio leaves small packets waiting; a browser may come before the server."""
+    with listen(0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
+        socket.create_connection(listener.getsockname()).close()
