@@ -15,6 +15,7 @@ from glassformer.lens.page.bundle import import_map, resources, served
 from glassformer.lens.server.app import listen, make_app, new_token
 from glassformer.lens.server.guard import MOST_BODY
 from glassformer.lens.server.subject import Subject
+from glassformer.lens.trace.pair import patch_traces, patching_as_json
 from glassformer.lens.trace.value import from_bytes
 from glassformer.parts import attentions
 from lens.explored import LETTERS, silenced, small
@@ -316,3 +317,28 @@ def test_answers_are_sent_at_once():
     with listen(0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
         socket.create_connection(listener.getsockname()).close()
+
+
+def test_a_patch_is_that_of_python(app):
+    ids = [ask(app, "POST", "/api/trace", json.dumps({"text": text}).encode()).json["id"] for text in ("abc", "abd")]
+    told = ask(app, "POST", "/api/patch", json.dumps(dict(zip(("trace", "other"), ids, strict=True))).encode()).json
+    made = [from_bytes(ask(app, "GET", f"/api/trace/{name}").body) for name in ids]
+    expected = patching_as_json(patch_traces(small(n_layers=1), *made))
+    assert told["streams"][0]["effects"][0] == pytest.approx([0, 0, 1, 0], abs=1e-4)
+    assert len(told["heads"]) == len(expected["heads"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"trace": "0"}, "other must be the id"),
+        ({"trace": "0", "other": 1}, "other must be the id"),
+        ({"trace": "0", "other": "99"}, "Two traces that are known"),
+        ({"trace": "0", "other": "1"}, "same number of tokens"),
+        ({"trace": "0", "other": "1", "heads": []}, "heads is no field"),
+    ],
+)
+def test_patches_that_cannot_be(app, body, words):
+    answer = ask(app, "POST", "/api/patch", json.dumps(body).encode())
+    assert answer.status == 400
+    assert words in answer.json["error"]

@@ -7,6 +7,7 @@ import { mapSvg, png, save, saveText, svgText } from "lens/files.js";
 import { HeadGrid } from "lens/grid.js";
 import { HeatMap, legend } from "lens/heatmap.js";
 import { inspector } from "lens/inspector.js";
+import { Patches } from "lens/patching.js";
 import { ranges } from "lens/range.js";
 import { roleLine } from "lens/role.js";
 import { focus, lock, locked, now, point, set } from "lens/state.js";
@@ -33,6 +34,7 @@ export class AttentionScreen {
     this.comparison = new Comparison({ hover: point, choose: lock });
     /** The trace beside the one that is shown. @type {Trace | null} */
     this.other = null;
+    this.patches = new Patches(context.source);
     this.grid = new HeadGrid((layer, head) => set({ layer, head }));
     this.map = new HeatMap({ hover: point, choose: lock });
     /** What is shown, and what the strips were made of. @type {MapData | undefined} */
@@ -100,7 +102,8 @@ export class AttentionScreen {
     if (view === "table") put(this.detail, headTable(data));
     else if (view === "arcs") put(this.detail, h("div", { class: "arcs-place" }));
     else if (this.other) {
-      put(this.detail, this.comparison.element, legend(scale));
+      put(this.detail, this.comparison.element, legend(scale), this.patches.element);
+      this.patches.draw(this.trace, this.other);
       const { block, layer, head } = this.chosen();
       this.comparison.draw(this.trace, this.other, { block, layer, head, scale, q0, k0 }, Math.max(240, this.detail.clientWidth - 4), 420);
     } else {

@@ -163,6 +163,8 @@ export class Trace {
     for (const group of header.attention) this.attention.set(group.block, new Attention(group, buffers));
     /** @type {Stored | undefined} */
     this.allLogits = undefined;
+    /** @type {Stored | undefined} */
+    this.allTerms = undefined;
     /** @type {Map<number, Step>} */
     this.stepAt = new Map(header.steps.map((step) => [step.pos, step]));
     /** @type {Map<string, Head>} */
@@ -207,6 +209,18 @@ export class Trace {
   /** What a head is said to do. @param {Block} block @param {number} layer @param {number} head */
   head(block, layer, head) {
     return this.heads.get(`${block} ${layer} ${head}`);
+  }
+
+  /** Bring the terms of the logits, where there are any. */
+  async loadTerms() {
+    if (this.header.attribution) this.allTerms = await this.buffers.get(this.header.attribution.buffer);
+  }
+
+  /** The terms of a step's logit, part by part. @param {number} step its number @returns {number[] | undefined} */
+  terms(step) {
+    const { names } = this.header.attribution ?? { names: [] };
+    const terms = this.allTerms;
+    return terms && names.map((_, i) => terms[i * this.header.steps.length + step]);
   }
 
   /** The logits of a place, where all are kept. @param {number} pos */

@@ -18,7 +18,7 @@
  * @typedef {{model: Record<string, any>, run: Record<string, any>, sequences: {source?: Sequence, target?: Sequence},
  *   vocab: Record<string, string>, attention: Group[], steps: Step[], logits?: string | null,
  *   labels?: [string, number][], lens?: {names: string[], top: [number, number][][][], p: (number | null)[][]} | null,
- *   heads?: Head[], params?: Parameter[], buffers: Record<string, BufferEntry>}} Header
+ *   attribution?: {names: string[], buffer: string} | null, heads?: Head[], params?: Parameter[], buffers: Record<string, BufferEntry>}} Header
  * @typedef {{id: string, title: string}} TraceInfo
  * @typedef {Record<string, any> & {kind: string, step: number}} Metric
  * @typedef {{name: string, sentences?: string[], heads?: Head[], metrics?: Metric[], examples?: string[], live?: boolean,

@@ -13,9 +13,10 @@ from starlette.responses import JSONResponse, Response
 from glassformer.foundation.errors import GlassformerError
 from glassformer.lens.page.bundle import resources, served
 from glassformer.lens.server.guard import MOST_BODY, body_of, error
-from glassformer.lens.server.requests import ablate_request, trace_request
+from glassformer.lens.server.requests import ablate_request, patch_request, trace_request
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.container import header_text, piece
+from glassformer.lens.trace.pair import patch_traces, patching_as_json
 from glassformer.lens.trace.value import Trace
 
 Done = TypeVar("Done")
@@ -139,6 +140,18 @@ class Api:
                 name, value, n = before[1]
                 told["metrics"] = {"name": name, "before": value, "after": after[1][1], "n": n}
             return told
+
+        return await self.attempt(request, work)
+
+    async def patch(self, request: Request) -> Response:
+        """POST /api/patch {trace, other}: what of the one brings its answer back in a run with the other's text."""
+
+        def work(data: bytes) -> dict[str, Any]:
+            asked = patch_request(data)
+            one, other = self.traces.get(asked.trace), self.traces.get(asked.other)
+            if one is None or other is None:
+                raise GlassformerError("Two traces that are known are compared; open them in this launch.")
+            return patching_as_json(patch_traces(self.subject.model, one.trace, other.trace))
 
         return await self.attempt(request, work)
 

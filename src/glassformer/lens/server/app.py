@@ -40,6 +40,7 @@ def make_app(subject: Subject, token: str, port: int) -> Starlette:
         ("/api/trace/{id}/buffer/{name}", "GET", api.buffer),
         ("/api/trace", "POST", api.make),
         ("/api/ablate", "POST", api.ablate),
+        ("/api/patch", "POST", api.patch),
         ("/{rest:path}", "*", _nothing),
     ]
 

@@ -107,6 +107,10 @@ def check_header(header: object, room: int) -> None:
         _check_buffer(f"header.buffers.{name}", entry, room)
     for i, group in enumerate(known["attention"]):
         _check_group(f"header.attention[{i}]", group, known)
+    if (terms := known.get("attribution")) is not None:
+        shape, there = [len(terms["names"]), len(known["steps"])], known["buffers"].get(terms["buffer"])
+        if there is None or there["shape"] != shape:
+            raise _wrong("header.attribution.buffer", f"a buffer of shape {shape}, parts by steps", there)
     for side, sequence in known["sequences"].items():
         for field in ("text", "special"):
             if len(sequence[field]) != len(sequence["ids"]):

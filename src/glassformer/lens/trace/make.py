@@ -23,6 +23,7 @@ from glassformer.lens.trace.sight import Sight, look
 from glassformer.lens.trace.small import SIDE, decided, shrunk
 from glassformer.lens.trace.steps import lens_of, steps_of
 from glassformer.lens.trace.value import Trace
+from glassformer.lens.trace.written import written
 from glassformer.model.count import count_parameters
 from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
@@ -110,7 +111,7 @@ def answers(
     seen: Sight,
     buffers: dict[str, tuple[str, Array]],
 ) -> dict[str, Any]:
-    """What the head said: `labels`, or `steps`, `lens` and (where they are few) `logits`."""
+    """What the head said: `labels`, or `steps`, `lens`, `attribution` and (where they are few) `logits`."""
     if not isinstance(model.config.head, Lm):
         chances: list[float] = seen.logits.double().softmax(-1).tolist()
         names = tokenizers.target.tokens(range(len(SPECIALS), tokenizers.target.vocab_size))
@@ -118,6 +119,9 @@ def answers(
         order = sorted(range(len(chances)), key=chances.__getitem__, reverse=True)
         return {"labels": [[names[label], chances[label]] for label in order]}
     found: dict[str, Any] = {"steps": steps_of(reading, seen.logits), "lens": lens_of(model, reading, seen.streams)}
+    if (terms := written(model, reading)) is not None:
+        found["attribution"], stored = terms
+        buffers[found["attribution"]["buffer"]] = ("f32", stored)
     if seen.logits.numel() <= MOST_LOGITS:
         buffers["logits"] = ("f32", seen.logits.numpy())
         found["logits"] = "logits"
