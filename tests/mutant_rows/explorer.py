@@ -15,7 +15,7 @@ DAMAGE = f"{BOX}::test_damage_is_named_by_its_field"
 # fmt: off
 PYTHON: list[Mutant] = [
     Mutant("buffers are not aligned", "lens/trace/container.py",
-        "parts.append(data + bytes(-len(data) % ALIGNED))", "parts.append(data)", f"{BOX}::test_buffers_are_aligned_and_little_endian"),
+        "each + bytes(-len(each) % ALIGNED)", "each", f"{BOX}::test_buffers_are_aligned_and_little_endian"),
     Mutant("a trace of another version is read", "lens/trace/container.py",
         "if isinstance(version, int) and version != VERSION:", "if False:", f"{BOX}::test_a_trace_of_a_later_version_is_left_to_its_program"),
     Mutant("a buffer may reach beyond the file", "lens/trace/container.py",
@@ -64,7 +64,7 @@ PYTHON: list[Mutant] = [
         'self.metrics.read_bytes().split(b"\\n")', '(self.metrics.read_bytes() + b"\\n").split(b"\\n")', f"{SERVER}::test_what_is_known_of_the_run"),
     Mutant("a small picture shows sums", "lens/trace/small.py",
         "np.maximum.reduceat", "np.add.reduceat", "tests/lens/trace/test_small.py::test_each_cell_is_the_largest_of_those_it_stands_for"),
-    Mutant("a row that sums to 2 is no share", "lens/trace/small.py",
+    Mutant("a row that sums to 4 is no share", "lens/trace/small.py",
         "np.where(sums > 0, sums, 1)", "1", "tests/lens/trace/test_small.py::test_confidence_and_entropy"),
     Mutant("a layer is sent with all others", "lens/trace/container.py",
         "stored if layer is None else stored[layer]", "stored", f"{SERVER}::test_a_trace_in_parts_is_the_whole_one"),

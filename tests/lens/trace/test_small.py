@@ -29,12 +29,12 @@ def test_a_small_map_stays_as_it_is():
 
 
 def test_confidence_and_entropy():
-    """By hand: one head reads one key of four, another all alike; a row that sums to 2 is taken as shares."""
+    """By hand: one head reads one key of four, another all alike; a row that sums to 4 is taken as shares."""
     sure = np.tile([0.0, 1.0, 0.0, 0.0], (3, 1))
     even = np.full((3, 4), 0.25)
-    double = np.full((3, 4), 0.5)
+    double = np.full((3, 4), 1.0)
     found = decided(np.stack([sure, even, double])[None])
-    assert found["confidence"] == [[1.0, 0.25, 0.5]]
+    assert found["confidence"] == [[1.0, 0.25, 1.0]]
     assert found["entropy"] == [pytest.approx([0.0, math.log(4), math.log(4)], abs=1e-5)]
     blind = decided(np.zeros((1, 1, 2, 3)))
     assert blind == {"confidence": [[0.0]], "entropy": [[0.0]]}

@@ -30,7 +30,8 @@ export function writers(trace, step) {
 /** A head leads to its map, at this query. @param {string} name @param {Step} step */
 function link(name, step) {
   const [letter, layer, head] = name.split(".");
-  if (!/^\d+$/.test(head ?? "")) return h("span", {}, name.replaceAll("_", "-"));
+  if (!head) return h("span", {}, name);
+  if (head === "feed_forward") return h("span", {}, `feed-forward ${layer}`);
   const open = () => set({ screen: "attention", block: KINDS[letter], layer: Number(layer), head: Number(head), q: step.pos, k: null }, true);
   return h("button", { type: "button", class: "plain-button", on: { click: open } }, `${KINDS[letter]} ${layer}.${head}`);
 }
