@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer import load
+from glassformer import load, trace
 from glassformer.lens.ablate import silence
 from lens.test_roles_of_a_run import SMALL, untrained_run
 
@@ -97,3 +97,47 @@ def test_mistakes(run, tiny, words, message) -> None:
 def test_a_folder_that_is_no_run(run) -> None:
     answer = run("heads", "nowhere")
     assert (answer.code, "nowhere is not a run folder" in answer.err) == (2, True)
+
+
+def test_what_heads_add_to_a_text(run, tiny) -> None:
+    """Each column adds up, and is the logit that the trace has."""
+    told = json.loads(run("heads", tiny, "--attribute", "a b c", "--json").out)
+    loaded = load(tiny)
+    made = trace(loaded.model, loaded.tokenizers, "a b c")
+    assert told["tokens"] == made.output
+    logits = made.buffers["logits"][1]
+    for t, (step, logit) in enumerate(zip(made.header["steps"], told["logits"], strict=True)):
+        assert sum(row[t] for row in told["terms"].values()) == pytest.approx(logit, abs=1e-6)
+        assert logit == pytest.approx(float(logits[t, step["chosen"]]), abs=1e-4)
+    lines = run("heads", tiny, "--attribute", "a b c").out.splitlines()
+    assert lines[0].split() == ["part", *made.output]
+    assert [line.split()[0] for line in lines[1:4]] == ["input", "d.0.0", "d.0.1"]
+    assert lines[-3].startswith("logit")
+
+
+def test_what_brings_an_answer_back(run, tiny) -> None:
+    told = json.loads(run("heads", tiny, "--patch", "a b c", "--into", "a d c", "--json").out)
+    assert {each["id"] for each in told["heads"]} == {"e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"}
+    assert told["streams"][0]["side"] == "encoder"
+    assert told["streams"][0]["effects"][0] == pytest.approx([0, 1, 0, 0], abs=1e-5)
+    answer = run("heads", tiny, "--patch", "a b c", "--into", "a d c")
+    assert answer.out.count("\nblocks") == 2
+    assert "1: all of it" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--patch", "a b"], "--patch TEXT --into TEXT"),
+        (["--into", "a b"], "--patch TEXT --into TEXT"),
+        (["--patch", "a b", "--into", "a b c"], "got 3 and 4"),
+        (["--patch", "a b", "--into", "a b"], "same probability"),
+        (["--attribute", "a b", "--checkpoints"], "--checkpoints"),
+        (["--attribute", "a b", "--patch", "a", "--into", "b"], "Give one of them"),
+    ],
+)
+def test_mistakes_with_texts(run, tiny, options, words) -> None:
+    answer = run("heads", tiny, *options)
+    assert answer.code == 2
+    assert words in answer.err
+    assert "Traceback" not in answer.err

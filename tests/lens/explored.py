@@ -10,6 +10,7 @@ from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.lens.trace.quantise import encode
+from glassformer.lens.trace.small import SIDE, decided, shrunk
 from glassformer.lens.trace.value import Trace
 from glassformer.parts import attentions
 
@@ -64,8 +65,12 @@ def planted(sources=("a", "b", "c", "d", "<eos>"), targets=("<bos>", "d", "c", "
                 "k_len": keys,
                 "mask": "causal" if block == "decoder" else "none",
                 "buffer": f"a.{block}",
+                **decided(of),
             }
         )
+        if max(queries, keys) > SIDE:
+            buffers[f"t.{block}"] = ("sqrt255", encode(shrunk(of), "sqrt255"))
+            groups[-1]["thumb"] = f"t.{block}"
     ids = {text: i for i, text in enumerate(vocab)}
     logits = chance.normal(size=(len(read), len(vocab))).astype(np.float32)
     buffers["logits"] = ("f32", logits)

@@ -9,13 +9,13 @@ from mutant_runner import Mutant
 
 BOX, MAKE = "tests/lens/trace/test_container.py", "tests/lens/trace/test_make.py"
 SERVER, CLI = "tests/lens/server/test_server.py", "tests/cli/test_explore.py"
-PAGE, ACCESS, LIVE = (f"tests/lens/page/test_{name}.py" for name in ("page", "access", "live"))
+PAGE, ACCESS, LIVE, LARGE = (f"tests/lens/page/test_{name}.py" for name in ("page", "access", "live", "large"))
 DAMAGE = f"{BOX}::test_damage_is_named_by_its_field"
 
 # fmt: off
 PYTHON: list[Mutant] = [
     Mutant("buffers are not aligned", "lens/trace/container.py",
-        "parts.append(data + bytes(-len(data) % ALIGNED))", "parts.append(data)", f"{BOX}::test_buffers_are_aligned_and_little_endian"),
+        "each + bytes(-len(each) % ALIGNED)", "each", f"{BOX}::test_buffers_are_aligned_and_little_endian"),
     Mutant("a trace of another version is read", "lens/trace/container.py",
         "if isinstance(version, int) and version != VERSION:", "if False:", f"{BOX}::test_a_trace_of_a_later_version_is_left_to_its_program"),
     Mutant("a buffer may reach beyond the file", "lens/trace/container.py",
@@ -62,6 +62,18 @@ PYTHON: list[Mutant] = [
         'HOST = "127.0.0.1"', 'HOST = "0.0.0.0"', f"{SERVER}::test_it_listens_on_loopback_alone"),
     Mutant("half a line of figures is read", "lens/server/subject.py",
         'self.metrics.read_bytes().split(b"\\n")', '(self.metrics.read_bytes() + b"\\n").split(b"\\n")', f"{SERVER}::test_what_is_known_of_the_run"),
+    Mutant("a small picture shows sums", "lens/trace/small.py",
+        "np.maximum.reduceat", "np.add.reduceat", "tests/lens/trace/test_small.py::test_each_cell_is_the_largest_of_those_it_stands_for"),
+    Mutant("a row that sums to 4 is no share", "lens/trace/small.py",
+        "np.where(sums > 0, sums, 1)", "1", "tests/lens/trace/test_small.py::test_confidence_and_entropy"),
+    Mutant("a layer is sent with all others", "lens/trace/container.py",
+        "stored if layer is None else stored[layer]", "stored", f"{SERVER}::test_a_trace_in_parts_is_the_whole_one"),
+    Mutant("any layer may be asked for", "lens/server/api.py",
+        "if layer is not None and not 0 <= layer < len(found.trace.buffers[name][1]):", "if False:", f"{SERVER}::test_a_part_that_is_not_there"),
+    Mutant("answers wait for an acknowledgement", "lens/server/app.py",
+        "socket.SOCK_STREAM, socket.IPPROTO_TCP)", "socket.SOCK_STREAM)", f"{SERVER}::test_answers_are_sent_at_once"),
+    Mutant("modules wait for each other", "lens/page/bundle.py",
+        "for name in announced())", "for name in announced()[:3])", f"{SERVER}::test_all_modules_are_asked_for_at_once"),
     Mutant("heads of other weights are shown", "lens/server/run.py",
         'if kept.get("weights_sha256") == digest:', "if kept:", f"{CLI}::test_the_heads_are_found_out_once"),
 ]
@@ -71,7 +83,7 @@ BROWSER: list[Mutant] = [
     Mutant("control characters are shown as they are", "lens/page/text.js",
         "shown += name ?? (unseen(code) ? `\\\\u{${code.toString(16)}}` : each);", "shown += each;", f"{PAGE}::test_tokens_are_text_and_nothing_else"),
     Mutant("queries and keys change places", "lens/page/trace.js",
-        "this.decode(this.data[this.offset(layer, head) + q * this.group.k_len + k])", "this.decode(this.data[this.offset(layer, head) + k * this.group.q_len + q])", f"{PAGE}::test_what_a_cell_shows_is_the_weight"),
+        "this.offset(head) + q * this.group.k_len + k", "this.offset(head) + k * this.group.q_len + q", f"{PAGE}::test_what_a_cell_shows_is_the_weight"),
     Mutant("masked cells look like zero", "lens/page/heatmap.js",
         "    this.drawMasked(pen);\n", "", f"{PAGE}::test_masked_is_hatched_and_zero_is_the_background"),
     Mutant("a lock cannot be undone", "lens/page/state.js",
@@ -86,6 +98,14 @@ BROWSER: list[Mutant] = [
         "      this.keyed = { q, k };\n", "", f"{PAGE}::test_all_by_keyboard"),
     Mutant("a damaged trace is shown", "lens/page/container.js",
         "  check(header, JSON.parse", "  void (header, check, JSON.parse", f"{ACCESS}::test_a_damaged_trace_is_told_of"),
+    Mutant("every layer is fetched at once", "lens/page/trace.js",
+        "if (!this.group.thumb) return this.load(layers);", "await this.load(layers); if (!this.group.thumb) return;", f"{LARGE}::test_a_layer_is_fetched_when_it_is_looked_at"),
+    Mutant("a part of a map is painted from the beginning", "lens/page/trace.js",
+        "const at = (part.q0 + i) * k_len + part.k0;", "const at = i * k_len;", f"{LARGE}::test_of_a_long_text_a_part_is_shown"),
+    Mutant("the pointer is on another part", "lens/page/heatmap.js",
+        "? { q: q0 + i, k: k0 + j } : null", "? { q: i, k: j } : null", f"{LARGE}::test_of_a_long_text_a_part_is_shown"),
+    Mutant("heads are made anew on hover", "lens/page/attention.js",
+        "    if (this.striped !== data) this.drawStrips(data, attention);\n", "    this.stripsOf = \"\"; this.drawStrips(data, attention);\n", f"{LARGE}::test_nothing_is_made_anew_where_the_pointer_goes"),
     Mutant("the page asks without its token", "lens/page/data.js",
         '"X-Glassformer-Token": key', '"X-Glassformer-Token": ""', f"{LIVE}::test_every_screen_asks_this_server_alone"),
 ]

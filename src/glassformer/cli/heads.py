@@ -31,6 +31,10 @@ def run(arguments: Arguments) -> int:
         raise ConfigError("--out names the run that --prune writes. Add --prune HEADS, or leave it out.")
     if "prune" in options and "checkpoints" in options:
         raise ConfigError("--prune writes a run, --checkpoints looks back. Give one of them.")
+    if "attribute" in options or "patch" in options or "into" in options:
+        from glassformer.cli.heads_of_texts import of_texts
+
+        return of_texts(folder, options)
     if "checkpoints" in options:
         return over_time(folder, "json" in options)
     out = run_folder(options.get("out"), folder.with_name(f"{folder.name}-pruned"))

@@ -66,6 +66,8 @@ EXAMPLES = {
         "glassformer heads runs/reverse",
         "glassformer heads runs/reverse --checkpoints",
         "glassformer heads runs/reverse --prune unneeded --out runs/fewer",
+        "glassformer heads runs/reverse --attribute 'f a c e'",
+        "glassformer heads runs/reverse --patch 'f a c e' --into 'f a d e'",
     ),
     "plot": (
         "glassformer plot runs/reverse",

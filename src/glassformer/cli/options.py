@@ -112,6 +112,11 @@ PRUNE = Option(
     "Write a run without these heads, as x.1.3,d.0.2; `unneeded`: as many as can go without a loss that shows.",
 )
 PRUNED = Option("out", "FOLDER", "With --prune: run folder to make (default: RUN-pruned).")
+ATTRIBUTE = Option("attribute", "TEXT", "What each head adds itself to the logit of each token that answers TEXT.")
+PATCH = Option(
+    "patch", "TEXT", "With --into: which heads, put into the run with that text, bring this one's answer back."
+)
+INTO = Option("into", "TEXT", "With --patch: the other text, as long as the first.")
 PICTURE = Option("out", "FILE", "Picture to write: .png, .svg or .pdf (default: curves.png).")
 METRIC = Option("metric", "NAME", "A figure to draw, as loss or grad_norm; several with commas (default: loss, score).")
 LOG = Option("log", None, "Logarithmic axes.")

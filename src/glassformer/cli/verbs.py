@@ -5,6 +5,7 @@ from __future__ import annotations
 from glassformer.cli.options import (
     ALLOW,
     ALSO,
+    ATTRIBUTE,
     AVERAGE,
     BATCH_SIZE,
     BEAM,
@@ -19,6 +20,7 @@ from glassformer.cli.options import (
     EXPORT,
     FIND_RATE,
     GREEDY,
+    INTO,
     JOBS,
     JSON,
     JSON_LINES,
@@ -38,6 +40,7 @@ from glassformer.cli.options import (
     ONLY,
     OUT,
     OVERWRITE,
+    PATCH,
     PICTURE,
     PLOT,
     PORT,
@@ -200,7 +203,7 @@ VERBS: dict[str, Verb] = {
         "its end (reversal), the token to be written (lookup), special tokens (sink). Then silence each head, and all "
         "heads of a role, and see what is lost, with a 95 % interval. x.1.3 is head 3 of layer 1 of cross-attention, e "
         "the encoder's, d the decoder's, all from 0. The data are of the run's own task and held out.",
-        (CHECKPOINTS, PRUNE, PRUNED, JSON),
+        (CHECKPOINTS, PRUNE, PRUNED, ATTRIBUTE, PATCH, INTO, JSON),
     ),
     "plot": Verb(
         "draw the learning curves of runs",

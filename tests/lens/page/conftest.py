@@ -70,7 +70,8 @@ class Watched:
         return self.page
 
     def settle(self):
-        """Two frames later: what was asked for is drawn."""
+        """Two frames after what was asked for is there: it is drawn."""
+        self.page.wait_for_selector("body:not([data-busy])")
         self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 

@@ -12,8 +12,14 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.decode.sampling import Sampling
 from glassformer.lens.server.app import listen, make_app, make_server, new_token
 from glassformer.lens.server.subject import Subject
+from glassformer.lens.trace.pair import patch_traces, patching_as_json
 from lens.explored import LETTERS, SCREENS, silenced, small
 
+MAKE = """async text => {
+  const asked = {method: "POST", body: JSON.stringify({text}),
+    headers: {"Content-Type": "application/json", "X-Glassformer-Token": sessionStorage.getItem("token")}};
+  return (await (await fetch("/api/trace", asked)).json()).id;
+}"""
 BOTH = Tokenizers(LETTERS, LETTERS)
 
 
@@ -97,3 +103,39 @@ def test_heads_taken_out_as_in_python(watched, served, subject):
     rows = page.locator(".outcome .strip")
     assert rows.nth(2).locator(".chip").all_text_contents() == written
     assert rows.nth(1).locator(".chip").all_text_contents() == subject.trace("abc").output
+
+
+def test_what_wrote_a_token_is_as_in_python(watched, served, subject):
+    """The terms of the first step, as many as are shown, and the logit that all of them come to."""
+    view = watched()
+    page = view.open(served)
+    view.go("generate")
+    made = subject.trace("abc")
+    names, terms = made.header["attribution"]["names"], made.buffers["attribution"][1][:, 0]
+    logit = made.buffers["logits"][1][0, made.header["steps"][0]["chosen"]]
+    page.locator(".terms li.sum").wait_for()
+    assert float(page.locator(".terms li.sum .figure").text_content()) == pytest.approx(float(logit), abs=2e-3)
+    order = sorted(zip(names, terms, strict=True), key=lambda each: -abs(each[1]))[:12]
+    shown = page.locator(".terms li:not(.sum):not(.rest) .figure").all_text_contents()
+    assert [float(each) for each in shown] == pytest.approx([float(value) for _, value in order], abs=1e-3)
+
+
+def test_what_carries_the_difference_is_as_in_python(watched, served, subject):
+    """Two texts of one length side by side: the share that each head brings back is Python's."""
+    view = watched()
+    page = view.open(served)
+    one, two = (page.evaluate(MAKE, text) for text in ("abc", "abd"))
+    page.reload()
+    page.wait_for_selector("body[data-ready=yes]")
+    view.go(f"attention?trace={one}&other={two}")
+    page.locator("#patch").click()
+    page.locator(".patches .terms").wait_for()
+    expected = patching_as_json(patch_traces(subject.model, subject.trace("abc"), subject.trace("abd")))["heads"]
+    shown = page.locator(".patches .terms .figure").all()
+    for each, head in zip(shown, expected, strict=False):
+        assert float(each.text_content()) == pytest.approx(head["effect"], abs=1e-3)
+    assert len(shown) == 10
+    page.locator(".patches .terms button").first.click()
+    view.settle()
+    assert f"layer={expected[0]['layer']}" in page.url or expected[0]["layer"] == 0
+    assert page.locator(".patches .terms").count() == 1, "what was found stays"

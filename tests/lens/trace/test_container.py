@@ -63,6 +63,7 @@ def remade(change):
 
 
 DAMAGES = {
+    "header.attribution.buffer": lambda h: h.update(attribution={"names": ["input"], "buffer": "logits"}),
     "header.version": lambda h: h.update(version=2),
     "header.steps": lambda h: h.pop("steps"),
     "header.steps[0].rank": lambda h: h["steps"][0].update(rank=-1),

@@ -2,6 +2,7 @@
 
 import { h, s } from "lens/dom.js";
 import { token, weight, whole } from "lens/text.js";
+import { placesOf } from "lens/view.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 
@@ -17,9 +18,10 @@ const MOST = 3;
  * @param {{hover: (q: number | null, k: number | null) => void, choose: (q: number | null, k: number | null) => void}} callbacks
  */
 export function arcs(data, at, callbacks) {
-  const step = Math.max(22, Math.min(STEP, 1000 / Math.max(data.rows, data.columns)));
-  const width = Math.max(data.rows, data.columns) * step + 40;
-  const [shiftQ, shiftK] = [(width - data.rows * step) / 2, (width - data.columns * step) / 2];
+  const { q0, k0, rows, columns } = data.part;
+  const step = Math.max(22, Math.min(STEP, 1000 / Math.max(rows, columns)));
+  const width = Math.max(rows, columns) * step + 40;
+  const [shiftQ, shiftK] = [(width - rows * step) / 2 - q0 * step, (width - columns * step) / 2 - k0 * step];
   const x = (/** @type {number} */ i, /** @type {number} */ shift) => shift + (i + 0.5) * step;
   const lines = drawn(data, at).map(({ q, k, value }) => {
     const [from, to] = [x(q, shiftQ), x(k, shiftK)];
@@ -42,8 +44,8 @@ export function arcs(data, at, callbacks) {
   const note = at.q === null && at.k === null ? `the ${MOST} strongest of each query, from ${LEAST} on` : "all of the marked token";
   return h("figure", { class: "arcs" },
     h("div", { class: "scroll" }, s("svg", { viewBox: `0 0 ${width} ${TALL}`, width, height: TALL, role: "group", "aria-label": data.name },
-      s("g", { class: "lines" }, lines), data.keys.map((text, k) => label(text, k, true, null)),
-      data.read.map((text, q) => label(text, q, false, data.said[q])))),
+      s("g", { class: "lines" }, lines), placesOf(data)[1].map((k) => label(data.keys[k], k, true, null)),
+      placesOf(data)[0].map((q) => label(data.read[q], q, false, data.said[q])))),
     h("figcaption", { class: "quiet" }, `Keys above, queries below. Shown: ${note}.`));
 }
 
@@ -54,10 +56,11 @@ export function arcs(data, at, callbacks) {
  */
 function drawn(data, at) {
   const found = [];
-  for (let q = 0; q < data.rows; q++) {
+  const [queries, keys] = placesOf(data);
+  for (const q of queries) {
     if (at.q !== null && at.q !== q) continue;
     const row = [];
-    for (let k = 0; k < data.columns; k++) {
+    for (const k of keys) {
       const value = data.value(q, k);
       if (data.allowed(q, k) && value > 0.005 && (at.k === null || at.k === k || at.q !== null)) row.push({ q, k, value });
     }

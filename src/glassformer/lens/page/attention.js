@@ -2,24 +2,27 @@
 
 import { arcs } from "lens/arcs.js";
 import { Comparison } from "lens/compare.js";
-import { h, picker, put, switcher } from "lens/dom.js";
+import { h, picker, put, switcher, whenIdle } from "lens/dom.js";
 import { mapSvg, png, save, saveText, svgText } from "lens/files.js";
 import { HeadGrid } from "lens/grid.js";
 import { HeatMap, legend } from "lens/heatmap.js";
 import { inspector } from "lens/inspector.js";
+import { Patches } from "lens/patching.js";
+import { ranges } from "lens/range.js";
 import { roleLine } from "lens/role.js";
 import { focus, lock, locked, now, point, set } from "lens/state.js";
 import { shade, strip } from "lens/strip.js";
 import { headTable } from "lens/table.js";
 import { whole } from "lens/text.js";
-import { asCsv, mapData } from "lens/view.js";
+import { asCsv, mapData, partOf, placesOf } from "lens/view.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
-/** @typedef {import("./types.js").Block} Block */
 /** @typedef {import("./heatmap.js").MapData} MapData */
 
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
+/** Tokens up to which both texts are written below the map at once; of longer ones, when there is time. */
+const SOON = 300;
 const AXES = /** @type {Record<string, string>} */ ({ source: "source", target_in: "target" });
 
 /** Draws and redraws the screen; `draw` for a new state, `light` where only what is pointed at changed. */
@@ -31,34 +34,46 @@ export class AttentionScreen {
     this.comparison = new Comparison({ hover: point, choose: lock });
     /** The trace beside the one that is shown. @type {Trace | null} */
     this.other = null;
-    this.otherId = "";
+    this.patches = new Patches(context.source);
     this.grid = new HeadGrid((layer, head) => set({ layer, head }));
     this.map = new HeatMap({ hover: point, choose: lock });
     /** What is shown, and what the strips were made of. @type {MapData | undefined} */
     this.data = undefined;
     /** @type {MapData | undefined} */
     this.striped = undefined;
+    this.stripsOf = "";
     this.controls = h("div", { class: "controls" });
     this.title = h("div", { class: "head-title" });
+    this.range = h("div", {});
     this.detail = h("div", { class: "detail" });
     this.side = h("div", { class: "side" });
     this.strips = h("div", { class: "strips" });
     this.overview = h("section", { class: "card all-heads", "aria-label": "All heads" }, h("h2", {}, "All heads"),
       h("p", { class: "quiet" }, "A row for each layer, a column for each head."), this.grid.element);
     this.layout = h("div", { class: "attention-layout" }, this.overview,
-        h("section", { class: "card one-head", "aria-label": "One head" }, this.title, this.detail, this.strips), this.side);
+        h("section", { class: "card one-head", "aria-label": "One head" }, this.title, this.range, this.detail, this.strips), this.side);
     this.element = h("div", { class: "screen attention" }, this.controls, this.layout);
   }
 
   /** The attention that is shown, and its head, whatever the address asked for. */
   chosen() {
     const state = now();
-    const there = [...this.trace.attention.keys()];
-    const block = there.includes(/** @type {Block} */ (state.block)) ? /** @type {Block} */ (state.block) : usual(this.trace);
-    const attention = /** @type {Attention} */ (this.trace.attention.get(block));
+    const attention = this.trace.usual(state.block);
     const layer = Math.min(state.layer, attention.group.layers - 1);
     const head = Math.min(state.head, attention.group.heads - 1);
-    return { block, attention, layer, head };
+    return { block: attention.block, attention, layer, head };
+  }
+
+  /** Bring the weights that are to be drawn. */
+  async ready() {
+    const { block, attention, layer } = this.chosen();
+    const { other, trace, view } = now();
+    const { traces, source } = this.context;
+    const beside = view === "map" && other !== "" && other !== trace && traces.some((each) => each.id === other);
+    const [found] = await Promise.all([beside ? source.trace(other) : null, attention.loadShown(layer)]);
+    const same = found?.attention.get(block);
+    if (same && layer < same.group.layers) await same.load([layer]);
+    this.other = found;
   }
 
   draw() {
@@ -74,21 +89,23 @@ export class AttentionScreen {
     const wide = Math.max(280, this.element.clientWidth);
     const room = wide < 900 ? wide - 48 : Math.min(460, Math.max(240, wide * 0.3));
     this.grid.draw(this.trace, attention, { layer, head, scale: state.scale }, room);
-    this.data = mapData(this.trace, attention, layer, head, state.scale);
+    this.data = mapData(this.trace, attention, layer, head, state.scale, partOf(attention, state));
     put(this.title, h("h2", {}, `${NAMES[block]} attention, layer ${layer}, head ${head}`), roleLine(this.trace.head(block, layer, head)));
+    put(this.range, ranges(attention, { layer, head, scale: state.scale }, this.data, (from) => set({ ...from, q: null, k: null })));
     this.body();
     this.light();
   }
 
   body() {
-    const { view, scale } = now();
+    const { view, scale, q0, k0 } = now();
     const data = /** @type {MapData} */ (this.data);
     if (view === "table") put(this.detail, headTable(data));
     else if (view === "arcs") put(this.detail, h("div", { class: "arcs-place" }));
     else if (this.other) {
-      put(this.detail, this.comparison.element, legend(scale));
+      put(this.detail, this.comparison.element, legend(scale), this.patches.element);
+      this.patches.draw(this.trace, this.other);
       const { block, layer, head } = this.chosen();
-      this.comparison.draw(this.trace, this.other, { block, layer, head, scale }, Math.max(240, this.detail.clientWidth - 4), 420);
+      this.comparison.draw(this.trace, this.other, { block, layer, head, scale, q0, k0 }, Math.max(240, this.detail.clientWidth - 4), 420);
     } else {
       put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale));
       this.map.draw(data, Math.max(240, this.detail.clientWidth - 4), Math.max(360, window.innerHeight - 330));
@@ -107,28 +124,39 @@ export class AttentionScreen {
     if (now().view === "arcs") put(this.detail, arcs(data, at, { hover: point, choose: lock }));
     put(this.side, inspector(this.trace, data, at, { isLocked: locked(), encoding: attention.encoding, axis }));
     if (this.striped !== data) this.drawStrips(data, attention);
-    this.striped = data;
     shade(this.strips, data, at);
   }
 
   /** @param {MapData} data @param {Attention} attention */
   drawStrips(data, attention) {
+    this.striped = data;
+    const key = [this.trace.header.run.id, data.name, Object.values(data.part)].join(" ");
+    if (this.stripsOf === key) return;
+    this.stripsOf = key;
+    put(this.strips);
+    const write = () => {
+      if (this.stripsOf !== key) return;
+      this.writeStrips(data, attention);
+      shade(this.strips, data, focus());
+    };
+    if (data.part.rows + data.part.columns <= SOON) write();
+    else whenIdle(write);
+  }
+
+  /** @param {MapData} data @param {Attention} attention */
+  writeStrips(data, attention) {
+    const [queries, keys] = placesOf(data);
     const name = (/** @type {string} */ axis, /** @type {string} */ role) => h("span", {}, h("b", {}, role), ` ${AXES[axis]}`);
     put(this.strips,
-      strip(name(attention.group.k, "keys"), data.keys, { hover: (k) => point(null, k), choose: (k) => lock(now().q, k) }),
-      strip(name(attention.group.q, "queries"), data.read, { hover: (q) => point(q, null), choose: (q) => lock(q, null) }));
+      strip(name(attention.group.k, "keys"), data.keys, keys, { hover: (k) => point(null, k), choose: (k) => lock(now().q, k) }),
+      strip(name(attention.group.q, "queries"), data.read, queries, { hover: (q) => point(q, null), choose: (q) => lock(q, null) }));
   }
 
   /** Which other input is shown beside this one. */
   beside() {
-    const { traces, source } = this.context;
+    const { traces } = this.context;
     const { other, trace, view } = now();
     if (traces.length < 2 || view !== "map") return null;
-    if (other === "" || other === trace) this.other = null;
-    else if (this.otherId !== other && traces.some((each) => each.id === other)) {
-      source.trace(other).then((found) => { this.other = found; this.otherId = other; this.draw(); });
-    }
-    if (!this.other) this.otherId = "";
     const options = /** @type {[string, string][]} */ ([["", "nothing"], ...traces.filter((each) => each.id !== trace).map((each) => [each.id, whole(each.title)])]);
     return picker("Beside it", options, other, (id) => set({ other: id }, true));
   }
@@ -145,9 +173,4 @@ export class AttentionScreen {
       h("button", { type: "button", on: { click: () => saveText(`${name()}.svg`, svgText(svg()), "image/svg+xml") } }, "SVG"),
       h("button", { type: "button", on: { click: () => saveText(`${name()}.csv`, asCsv(data()), "text/csv") } }, "CSV"));
   }
-}
-
-/** The kind of attention that tells most: cross, where there is one. @param {Trace} trace @returns {Block} */
-export function usual(trace) {
-  return trace.attention.has("cross") ? "cross" : /** @type {Block} */ ([...trace.attention.keys()][0]);
 }

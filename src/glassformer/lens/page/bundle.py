@@ -1,7 +1,8 @@
 """The page put together: served from a process, as one file, or in a frame of a notebook.
 
 Modules import each other by the names `lens/NAME.js`, which an import map leads to `/static/NAME.js` on a server and to
-`data:` addresses in one file. Data stand as base64 of zlib, so that no text of a user's is ever part of the page's own.
+`data:` addresses in one file. Data stand as base64 of zlib, so that no text of a user's is ever part of the page's own,
+and each layer of attention by itself, so that a large one is unpacked where it is looked at.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -17,6 +19,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 from urllib.parse import quote
+
+from glassformer.lens.trace.container import cut
 
 STYLES = ("base.css", "parts.css", "screens.css")
 PLAIN = " !'()*,-./:;=?@[]^_`{|}~$&+"
@@ -41,6 +45,14 @@ def modules() -> list[str]:
     return [name for name in resources() if name.endswith(".js")]
 
 
+def announced() -> list[str]:
+    """Modules that a server's page asks for before others import them: first those that ask for its data."""
+    names = modules()
+    imported = {found for name in names for found in re.findall(r'from "lens/([^"]+)"', resources()[name].decode())}
+    data = {"early.js", *re.findall(r'from "lens/([^"]+)"', resources()["data.js"].decode()), "data.js"}
+    return sorted((name for name in names if name in imported | data), key=lambda name: name not in data)
+
+
 @cache
 def import_map() -> str:
     """The import map of the served page, as JSON."""
@@ -50,10 +62,13 @@ def import_map() -> str:
 def served() -> str:
     """The page as a server gives it: it holds no data, and asks the server for all."""
     styles = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in STYLES)
-    head = f'{styles}<script type="importmap">{import_map()}</script>{_schema()}'
-    return _page(head, '<script type="module" src="/static/main.js"></script>')
+    early = "".join(f'<link rel="modulepreload" href="/static/{name}">' for name in announced())
+    head = f'{styles}<script type="importmap">{import_map()}</script>{early}{_schema()}'
+    begin = "".join(f'<script type="module" src="/static/{name}"></script>' for name in ("early.js", "main.js"))
+    return _page(head, begin)
 
 
+@cache
 def served_policy() -> str:
     """The content security policy of the served page: nothing but what the server itself gives."""
     digest = base64.b64encode(hashlib.sha256(import_map().encode()).digest()).decode()
@@ -72,10 +87,17 @@ def standalone(traces: Sequence[bytes], run: Mapping[str, Any]) -> str:
         f"lens/{name}": f"data:text/javascript;charset=utf-8,{quote(texts[name], PLAIN)}" for name in modules()
     }
     mapped = f'<script type="importmap">{json.dumps({"imports": addresses})}</script>'
-    bundle = {"run": _packed(json.dumps(run).encode()), "traces": [_packed(each) for each in traces]}
+    told: list[str] = []
+    parts: list[str] = []
+    for i, each in enumerate(traces):
+        header, pieces = cut(each)
+        told.append(_packed(header))
+        for name, layers in pieces.items():
+            parts.extend(_part(f"{i} {name} {layer}", data) for layer, data in enumerate(layers))
+    bundle = {"run": _packed(json.dumps(run).encode()), "traces": told}
     data = f'<script type="application/json" id="bundle">{json.dumps(bundle)}</script>'
     head = f"{policy}{styles}{mapped}{_schema()}{data}"
-    return _page(head, '<script type="module">import "lens/main.js"</script>')
+    return _page(head, f'<script type="module">import "lens/main.js"</script>{"".join(parts)}')
 
 
 def framed(page: str) -> str:
@@ -96,6 +118,10 @@ def _schema() -> str:
     schema = json.loads(files("glassformer.lens.trace").joinpath("schema.json").read_text("utf-8"))
     text = json.dumps(schema, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="schema">{text}</script>'
+
+
+def _part(name: str, data: bytes) -> str:
+    return f'<script type="text/plain" data-part="{html.escape(name, quote=True)}">{_packed(data)}</script>'
 
 
 def _packed(data: bytes) -> str:

@@ -47,9 +47,18 @@ export function table() {
   return found;
 }
 
+/** @type {Map<string, string[]>} */
+const written = new Map();
+
 /** A level as CSS writes colours. @param {number} level */
 export function css(level) {
-  return `rgb(${between(STOPS[theme()], level / 255).join(" ")})`;
+  const name = theme();
+  let found = written.get(name);
+  if (!found) {
+    found = Array.from({ length: 256 }, (_, i) => `rgb(${between(STOPS[name], i / 255).join(" ")})`);
+    written.set(name, found);
+  }
+  return found[Math.round(Math.min(255, Math.max(0, level)))];
 }
 
 /** The colour of a difference from -1 to 1. @param {number} value */

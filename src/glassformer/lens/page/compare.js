@@ -4,12 +4,12 @@ import { difference } from "lens/colour.js";
 import { h, put } from "lens/dom.js";
 import { HeatMap } from "lens/heatmap.js";
 import { whole } from "lens/text.js";
-import { mapData } from "lens/view.js";
+import { mapData, partOf } from "lens/view.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./heatmap.js").MapData} MapData */
 /** @typedef {import("./heatmap.js").Callbacks} Callbacks */
-/** @typedef {{block: string, layer: number, head: number, scale: string}} Chosen */
+/** @typedef {{block: string, layer: number, head: number, scale: string, q0: number, k0: number}} Chosen */
 
 const LEAST = 240;
 
@@ -44,15 +44,16 @@ export class Comparison {
 }
 
 /** @param {Trace} trace @param {Chosen} chosen @returns {MapData | null} */
-function dataOf(trace, { block, layer, head, scale }) {
+function dataOf(trace, { block, layer, head, scale, q0, k0 }) {
   const attention = trace.attention.get(/** @type {import("./types.js").Block} */ (block));
-  return attention && layer < attention.group.layers && head < attention.group.heads ? mapData(trace, attention, layer, head, scale) : null;
+  return attention && layer < attention.group.layers && head < attention.group.heads ? mapData(trace, attention, layer, head, scale, partOf(attention, { q0, k0 })) : null;
 }
 
 /** What one reads more than the other, from -1 to 1; none where the maps differ in size. @param {MapData} one @param {MapData} other */
 function minus(one, other) {
   if (one.rows !== other.rows || one.columns !== other.columns) return null;
   const value = (/** @type {number} */ q, /** @type {number} */ k) => one.value(q, k) - other.value(q, k);
-  const levels = Uint8Array.from({ length: one.rows * one.columns }, (_, i) => 128 + Math.round(127 * value(Math.floor(i / one.columns), i % one.columns)));
+  const { q0, k0, rows, columns } = one.part;
+  const levels = Uint8Array.from({ length: rows * columns }, (_, i) => 128 + Math.round(127 * value(q0 + Math.floor(i / columns), k0 + (i % columns))));
   return { ...one, name: `${one.name}, difference`, value, levels, paint: (/** @type {number} */ level) => difference((level - 128) / 127) };
 }

@@ -1,9 +1,10 @@
-/** The container of a trace, as `container.py` writes it. */
+/** What a trace is made of, as `container.py` writes it: a header, and buffers that are asked for where they are seen. */
 
 import { check } from "lens/schema.js";
 
 /** @typedef {import("./types.js").Header} Header */
 /** @typedef {Uint8Array | Uint16Array | Float32Array} Stored */
+/** @typedef {(name: string, layer: number | null) => Promise<Uint8Array>} Fetch the bytes of a buffer, or of one layer of it */
 
 /** @type {Record<string, (data: ArrayBuffer) => Stored>} */
 const KINDS = {
@@ -12,33 +13,49 @@ const KINDS = {
   f32: (data) => new Float32Array(data),
   flag: (data) => new Uint8Array(data),
 };
-const MAGIC = 0x31544647;
 
 /**
- * The header and the buffers; an error names the field that is damaged.
- * @param {Uint8Array} bytes
- * @returns {{header: Header, buffers: Map<string, Stored>}}
+ * The header of a trace; an error names the field that is damaged.
+ * @param {string} text
+ * @returns {Header}
  */
-export function unpack(bytes) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  if (bytes.length < 8 || view.getUint32(0, true) !== MAGIC) throw new Error("This is no trace: it does not begin with GFT1.");
-  const begin = 8 + view.getUint32(4, true);
-  if (begin > bytes.length) throw new Error("The trace is damaged: its header is longer than the file.");
+export function readHeader(text) {
   /** @type {Header} */
   let header;
   try {
-    header = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes.subarray(8, begin)));
+    header = JSON.parse(text);
   } catch {
     throw new Error("The trace is damaged: its header is no JSON.");
   }
   check(header, JSON.parse(document.getElementById("schema")?.textContent ?? "{}"));
-  const buffers = new Map();
-  for (const [name, entry] of Object.entries(header.buffers)) {
-    const at = begin + entry.offset;
-    if (at + entry.nbytes > bytes.length) throw new Error(`The trace is damaged: header.buffers.${name} reaches beyond the file.`);
-    const data = KINDS[entry.encoding](bytes.slice(at, at + entry.nbytes).buffer);
-    if (data.length !== entry.shape.reduce((a, b) => a * b, 1)) throw new Error(`The trace is damaged: header.buffers.${name}.shape.`);
-    buffers.set(name, data);
+  return header;
+}
+
+/** The buffers of a trace: each is fetched once, when it is first asked for. */
+export class Buffers {
+  /** @param {Header} header @param {Fetch} fetch */
+  constructor(header, fetch) {
+    this.entries = header.buffers;
+    this.fetch = fetch;
+    /** @type {Map<string, Promise<Stored>>} */
+    this.known = new Map();
   }
-  return { header, buffers };
+
+  /** @param {string} name @param {number | null} [layer] null: all of it @returns {Promise<Stored>} */
+  get(name, layer = null) {
+    const key = `${name} ${layer}`;
+    const found = this.known.get(key) ?? this.read(name, layer);
+    this.known.set(key, found);
+    return found;
+  }
+
+  /** @param {string} name @param {number | null} layer */
+  async read(name, layer) {
+    const { encoding, shape } = this.entries[name];
+    const bytes = await this.fetch(name, layer);
+    const size = shape.slice(layer === null ? 0 : 1).reduce((a, b) => a * b, 1);
+    const whole = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
+    if (whole.length !== size * KINDS[encoding](new ArrayBuffer(0)).BYTES_PER_ELEMENT) throw new Error(`The trace is damaged: header.buffers.${name}.shape.`);
+    return KINDS[encoding](/** @type {ArrayBuffer} */ (whole.buffer));
+  }
 }

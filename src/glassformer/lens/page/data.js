@@ -1,6 +1,7 @@
 /** Where traces come from: the page itself, or the server that gave it. */
 
-import { unpack } from "lens/container.js";
+import { Buffers, readHeader } from "lens/container.js";
+import { now, read } from "lens/state.js";
 import { Trace } from "lens/trace.js";
 
 /** @typedef {import("./types.js").RunInfo} RunInfo */
@@ -17,11 +18,31 @@ import { Trace } from "lens/trace.js";
  * @property {(path: string, body: object) => Promise<any>} post
  */
 
-/**
- * The source of this page.
- * @returns {Promise<Source>}
- */
-export async function openSource() {
+/** @typedef {{source: Source, run: RunInfo, traces: TraceInfo[], trace: Trace}} Opened */
+
+/** @type {Promise<Opened> | undefined} */
+let opened;
+
+/** The source of this page, what it tells of the run, and the trace that the address asks for. */
+export function opening() {
+  opened ??= open();
+  return opened;
+}
+
+/** @returns {Promise<Opened>} */
+async function open() {
+  const source = await openSource();
+  read();
+  const { trace: id, screen, block, layer } = now();
+  const first = source.trace(id); // asked for at once: it is there, unless the address is of another launch
+  if (screen === "attention") first.then((trace) => trace.usual(block).loadShown(layer)).catch(() => {});
+  const [run, traces] = await Promise.all([source.run(), source.traces(), first.catch(() => null)]);
+  if (!traces.length) throw new Error("There is no trace to show. Give a text to begin with.");
+  return { source, run, traces, trace: await (traces.some((each) => each.id === id) ? first : source.trace(traces[0].id)) };
+}
+
+/** @returns {Promise<Source>} */
+async function openSource() {
   const element = document.getElementById("bundle");
   return element ? embedded(JSON.parse(element.textContent ?? "")) : served();
 }
@@ -33,7 +54,11 @@ export async function openSource() {
 async function embedded(bundle) {
   /** @type {RunInfo} */
   const run = JSON.parse(new TextDecoder().decode(await inflated(bundle.run)));
-  const traces = await Promise.all(bundle.traces.map(async (text) => Trace.of(unpack(await inflated(text)))));
+  const parts = new Map(Array.from(document.querySelectorAll("[data-part]"), (each) => [each.getAttribute("data-part"), each]));
+  const traces = await Promise.all(bundle.traces.map(async (text, i) => {
+    const header = readHeader(new TextDecoder().decode(await inflated(text)));
+    return new Trace(header, new Buffers(header, (name, layer) => inflated(parts.get(`${i} ${name} ${layer ?? 0}`)?.textContent ?? "")));
+  }));
   return {
     live: false,
     run: async () => run,
@@ -73,7 +98,12 @@ function served() {
   /** @type {Map<string, Promise<Trace>>} */
   const known = new Map();
   /** @param {string} id */
-  const load = async (id) => Trace.of(unpack(new Uint8Array(await (await ask(`trace/${encodeURIComponent(id)}`)).arrayBuffer())));
+  const load = async (id) => {
+    const at = `trace/${encodeURIComponent(id)}`;
+    const header = readHeader(await (await ask(`${at}/header`)).text());
+    return new Trace(header, new Buffers(header, async (name, layer) =>
+      new Uint8Array(await (await ask(`${at}/buffer/${encodeURIComponent(name)}${layer === null ? "" : `?layer=${layer}`}`)).arrayBuffer())));
+  };
   return {
     live: true,
     run: () => json("run"),

@@ -78,6 +78,12 @@ export function announce(text) {
   byId("live").textContent = text;
 }
 
+/** Do something when the page has nothing else to do. @param {() => void} work */
+export function whenIdle(work) {
+  if (typeof requestIdleCallback === "function") requestIdleCallback(work, { timeout: 1000 });
+  else setTimeout(work, 50); // Safari has none
+}
+
 /**
  * A canvas of a size in CSS pixels, as sharp as the screen is.
  * @param {HTMLCanvasElement} canvas

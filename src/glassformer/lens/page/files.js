@@ -3,6 +3,7 @@
 import { css } from "lens/colour.js";
 import { s } from "lens/dom.js";
 import { token } from "lens/text.js";
+import { placesOf } from "lens/view.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 
@@ -30,27 +31,29 @@ export function saveText(name, text, kind) {
  * @returns {SVGElement}
  */
 export function mapSvg(data, at) {
-  const cell = Math.max(4, Math.min(24, Math.round(900 / Math.max(data.rows, data.columns))));
+  const { q0, k0, rows, columns } = data.part;
+  const [queries, keys] = placesOf(data);
+  const cell = Math.max(4, Math.min(24, Math.round(900 / Math.max(rows, columns))));
   const letters = (/** @type {(string | null)[]} */ texts) => Math.max(1, ...texts.map((each) => [...token(each ?? "")].length));
   const two = data.said.some((each) => each !== null);
   const left = 20 + letters(data.read) * 7.4 + (two ? 30 + letters(data.said) * 7.4 : 0);
   const top = 46 + letters(data.keys) * 5.4;
-  const [width, height] = [left + data.columns * cell + letters(data.keys) * 5.4 + 10, top + data.rows * cell + 12];
+  const [width, height] = [left + columns * cell + letters(data.keys) * 5.4 + 10, top + rows * cell + 12];
   const ink = "#1b1d22";
   const cells = [];
-  for (let q = 0; q < data.rows; q++) {
-    for (let k = 0; k < data.columns; k++) {
-      const fill = data.allowed(q, k) ? (data.paint ?? css)(data.levels[q * data.columns + k]) : "url(#hatch)";
-      cells.push(s("rect", { x: left + k * cell, y: top + q * cell, width: cell, height: cell, fill }));
+  for (let i = 0; i < rows; i++) {
+    for (let j = 0; j < columns; j++) {
+      const fill = data.allowed(q0 + i, k0 + j) ? (data.paint ?? css)(data.levels[i * columns + j]) : "url(#hatch)";
+      cells.push(s("rect", { x: left + j * cell, y: top + i * cell, width: cell, height: cell, fill }));
     }
   }
   const words = [
-    ...data.keys.map((text, k) => s("text", { transform: `translate(${left + (k + 0.6) * cell} ${top - 6}) rotate(-45)` }, token(text))),
-    ...data.read.map((text, q) => s("text", { x: left - 8, y: top + (q + 0.5) * cell + 4, "text-anchor": "end" },
-      data.said[q] === null ? token(text) : `${token(text)} → ${token(data.said[q] ?? "")}`)),
+    ...keys.map((k, j) => s("text", { transform: `translate(${left + (j + 0.6) * cell} ${top - 6}) rotate(-45)` }, token(data.keys[k]))),
+    ...queries.map((q, i) => s("text", { x: left - 8, y: top + (i + 0.5) * cell + 4, "text-anchor": "end" },
+      data.said[q] === null ? token(data.read[q]) : `${token(data.read[q])} → ${token(data.said[q] ?? "")}`)),
   ];
-  const marked = at.q !== null && at.k !== null
-    && s("rect", { x: left + at.k * cell, y: top + at.q * cell, width: cell, height: cell, fill: "none", stroke: "#c2410c", "stroke-width": 2.5, class: "marked" });
+  const marked = at.q !== null && at.k !== null && queries.includes(at.q) && keys.includes(at.k)
+    && s("rect", { x: left + (at.k - k0) * cell, y: top + (at.q - q0) * cell, width: cell, height: cell, fill: "none", stroke: "#c2410c", "stroke-width": 2.5, class: "marked" });
   return s("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` },
     s("defs", {}, s("pattern", { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse" },
       s("rect", { width: 5, height: 5, fill: "#f1efea" }), s("path", { d: "M0 5L5 0", stroke: "#cbc7bd" }))),

@@ -1,11 +1,11 @@
 /** Generation, step by step: the chances of each token, and what the model had in mind block by block. */
 
-import { usual } from "lens/attention.js";
 import { chances, tokensOf } from "lens/chances.js";
 import { css, inkOn } from "lens/colour.js";
 import { h, put } from "lens/dom.js";
 import { prompt } from "lens/prompt.js";
 import { now, set } from "lens/state.js";
+import { writers } from "lens/written.js";
 import { headName, number, percent, token, whole } from "lens/text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -20,7 +20,7 @@ const MOST_ROWS = 24;
 export function generate(context) {
   const element = h("div", { class: "screen generate" });
   const settings = { temperature: 1, topK: 0, topP: 1 };
-  const places = { bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}) };
+  const places = { bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}), wrote: h("div", {}) };
   let playing = 0;
   const { steps, labels } = context.trace.header;
   const stop = () => { clearInterval(playing); playing = 0; };
@@ -41,12 +41,14 @@ export function generate(context) {
     put(places.player, player(context, chosen(), { go, play, playing: playing > 0 }));
     put(places.bars, bars(context, chosen(), settings));
     put(places.sees, reads(context, chosen()));
+    put(places.wrote, writers(context.trace, chosen()));
   };
   const first = () => put(element, context.source.live ? prompt(context) : null,
     steps.length ? [places.player,
       h("div", { class: "two" },
         h("section", { class: "card" }, h("h2", {}, "Next token"), dials(settings, light), places.bars),
-        h("section", { class: "card" }, h("h2", {}, "What it reads here"), places.sees)),
+        h("section", { class: "card" }, h("h2", {}, "What it reads here"), places.sees),
+        h("section", { class: "card" }, h("h2", {}, "What wrote it"), places.wrote)),
       lens(context)] : h("section", { class: "card" }, h("p", { class: "quiet" }, labels ? "This model gives labels and writes no tokens; see Overview." : "This trace has no steps.")));
   first();
   element.addEventListener("keydown", (event) => {
@@ -54,7 +56,11 @@ export function generate(context) {
     if (event.key === "ArrowLeft") go(-1);
     if (event.key === "ArrowRight") go(1);
   });
-  return { element, draw: () => { light(); mark(element, chosen()); }, leave: stop };
+  const ready = async () => {
+    const attention = context.trace.usual();
+    await Promise.all([context.trace.loadLogits(), context.trace.loadTerms(), attention.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
+  };
+  return { element, ready, draw: () => { light(); mark(element, chosen()); }, leave: stop };
 }
 
 /**
@@ -118,8 +124,8 @@ function bars({ trace }, step, settings) {
 
 /** What the step's query reads, head by head. @param {Context} context @param {Step} step */
 function reads({ trace }, step) {
-  const attention = trace.attention.get(usual(trace));
-  if (!attention || step.pos >= attention.group.q_len) return h("p", { class: "quiet" }, "No attention at this place.");
+  const attention = trace.usual();
+  if (step.pos >= attention.group.q_len) return h("p", { class: "quiet" }, "No attention at this place.");
   const { block, layers, heads, k } = attention.group;
   const keys = trace.tokens(k);
   const rows = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads })).slice(0, MOST_ROWS);

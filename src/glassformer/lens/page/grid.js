@@ -1,4 +1,4 @@
-/** All heads of one kind at once: rows are layers, columns heads. One canvas is drawn, buttons lie over it. */
+/** All heads of one kind at once: rows are layers, columns heads. Each row is a canvas, painted once it can be seen. */
 
 import { hatching, table, theme, themed } from "lens/colour.js";
 import { announce, h, sized } from "lens/dom.js";
@@ -7,6 +7,7 @@ import { headName, percent } from "lens/text.js";
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
 /** @typedef {import("./types.js").Block} Block */
+/** @typedef {{wide: number, tall: number}} Size of a picture, in CSS pixels */
 
 const GAP = 10;
 const LABEL = 18;
@@ -16,63 +17,85 @@ export class HeadGrid {
   /** @param {(layer: number, head: number) => void} choose */
   constructor(choose) {
     this.choose = choose;
-    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": "true" }));
-    this.cells = h("div", { class: "grid-cells", role: "grid" });
-    this.element = h("div", { class: "heads-grid" }, this.canvas, this.cells);
-    /** What the canvas shows, and how. @type {Attention | undefined} */
+    this.element = h("div", { class: "heads-grid", role: "grid" });
+    /** What the canvases show, and how. @type {Attention | undefined} */
     this.drawn = undefined;
     this.drawnAs = "";
-    this.cells.addEventListener("keydown", (event) => this.key(event));
+    this.shape = { layers: 0, heads: 0 };
+    this.chosen = { layer: 0, head: 0 };
+    /** Where the keyboard is: ahead of what is drawn, where keys come faster. @type {{layer: number, head: number} | undefined} */
+    this.keyed = undefined;
+    this.element.addEventListener("keydown", (event) => this.key(event));
+    this.element.addEventListener("click", (event) => {
+      const at = event.target instanceof Element && event.target.closest(".thumb")?.getAttribute("data-at");
+      if (at) this.choose(...places(at));
+    });
+    /** Paints a row that comes into sight. @type {Map<Element, () => void>} */
+    this.waiting = new Map();
+    this.seen = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) if (isIntersecting) this.paintNow(target);
+    }, { rootMargin: "200px" });
+  }
+
+  /**
+   * The size of a picture in a room for all heads beside each other.
+   * @param {Attention} attention
+   * @param {number} room
+   * @returns {Size}
+   */
+  static size({ group: { heads, q_len, k_len } }, room) {
+    const wide = Math.max(18, Math.min(112, Math.floor((room - 4) / heads) - GAP));
+    return { wide, tall: Math.max(18, Math.min(112, Math.round(wide * Math.min(1.5, Math.max(0.6, q_len / k_len))))) };
   }
 
   /**
    * @param {Trace} trace
-   * @param {Attention} attention
+   * @param {Attention} attention what small pictures are made of is loaded
    * @param {{layer: number, head: number, scale: string}} chosen
    * @param {number} room
    */
   draw(trace, attention, chosen, room) {
-    const { layers, heads, q_len, k_len, block } = attention.group;
-    this.shape = { layers, heads };
+    const { layers, heads, block } = attention.group;
+    const held = this.element.contains(document.activeElement);
+    const before = this.chosen;
     this.chosen = chosen;
-    const wide = Math.max(18, Math.min(112, Math.floor((room - 4) / heads) - GAP));
-    const tall = Math.max(18, Math.min(112, Math.round(wide * Math.min(1.5, Math.max(0.6, q_len / k_len)))));
-    const width = heads * (wide + GAP);
-    const height = layers * (tall + GAP + LABEL);
-    const key = [chosen.scale, theme(), width, height, window.devicePixelRatio].join(" ");
-    if (this.drawn !== attention || this.drawnAs !== key) this.paint(attention, chosen.scale, wide, tall, sized(this.canvas, width, height));
+    this.keyed = undefined;
+    const size = HeadGrid.size(attention, room);
+    const key = [chosen.scale, theme(), size.wide, size.tall, window.devicePixelRatio].join(" ");
+    if (this.drawn !== attention || this.drawnAs !== key) {
+      this.shape = { layers, heads };
+      this.element.setAttribute("aria-label", `Heads of the ${block} attention, ${layers} layers by ${heads} heads`);
+      this.rows(trace, attention, chosen.scale, size);
+    } else this.select(before, false);
+    this.select(chosen, true);
     [this.drawn, this.drawnAs] = [attention, key];
-    this.cells.style.width = `${width}px`;
-    this.cells.style.height = `${height}px`;
-    this.cells.setAttribute("aria-label", `Heads of the ${block} attention, ${layers} layers by ${heads} heads`);
-    const held = this.cells.contains(document.activeElement);
-    this.cells.replaceChildren(...Array.from({ length: layers }, (_, layer) =>
-      h("div", { role: "row", class: "row" }, Array.from({ length: heads }, (_, head) =>
-        this.button(trace, /** @type {Block} */ (block), layer, head, { wide, tall })))));
     if (held) this.hold();
   }
 
-  /**
-   * @param {Attention} attention
-   * @param {string} scale
-   * @param {number} wide
-   * @param {number} tall
-   * @param {CanvasRenderingContext2D} pen
-   */
-  paint(attention, scale, wide, tall, pen) {
-    const { layers, heads } = attention.group;
-    const mask = maskTile(attention, wide, tall);
-    for (let layer = 0; layer < layers; layer++) {
-      for (let head = 0; head < heads; head++) {
-        const small = thumbnail(attention, layer, head, scale, wide * 2, tall * 2);
-        const [x, y] = [head * (wide + GAP) + 2, layer * (tall + GAP + LABEL) + 2];
-        pen.imageSmoothingEnabled = small.width >= wide;
-        pen.drawImage(small, x, y, wide, tall);
-        if (mask) pen.drawImage(mask, x, y, wide, tall);
-        pen.strokeStyle = themed("line");
-        pen.strokeRect(x - 0.5, y - 0.5, wide + 1, tall + 1);
-      }
-    }
+  /** @param {Trace} trace @param {Attention} attention @param {string} scale @param {Size} size */
+  rows(trace, attention, scale, size) {
+    const { layers, heads, block } = attention.group;
+    const mask = maskTile(attention, size);
+    this.seen.disconnect();
+    this.waiting.clear();
+    const width = heads * (size.wide + GAP);
+    const rows = Array.from({ length: layers }, (_, layer) => {
+      const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": "true" }));
+      const row = h("div", { role: "row", class: "row", style: { width: `${width}px`, height: `${size.tall + GAP + LABEL}px` } }, canvas,
+        Array.from({ length: heads }, (_, head) => this.button(trace, /** @type {Block} */ (block), layer, head, size)));
+      this.waiting.set(row, () => paintRow(sized(canvas, width, size.tall + GAP), attention, layer, scale, size, mask));
+      return row;
+    });
+    this.element.replaceChildren(...rows);
+    const fits = Math.ceil(window.innerHeight / (size.tall + GAP + LABEL));
+    rows.forEach((row, layer) => (layer < fits ? this.paintNow(row) : this.seen.observe(row)));
+  }
+
+  /** @param {Element} row */
+  paintNow(row) {
+    this.waiting.get(row)?.();
+    this.waiting.delete(row);
+    this.seen.unobserve(row);
   }
 
   /**
@@ -80,27 +103,31 @@ export class HeadGrid {
    * @param {Block} block
    * @param {number} layer
    * @param {number} head
-   * @param {{wide: number, tall: number}} size
+   * @param {Size} size
    */
   button(trace, block, layer, head, { wide, tall }) {
     const facts = trace.head(block, layer, head);
     const role = facts?.role && facts.role.strength !== "none" ? facts.role.label : "";
-    const chosen = this.chosen?.layer === layer && this.chosen?.head === head;
     const score = facts?.role ? ` ${percent(facts.role.score)}` : "";
     return h("button", {
-      type: "button", role: "gridcell", class: "thumb", tabindex: chosen ? "0" : "-1", "aria-selected": String(chosen),
+      type: "button", role: "gridcell", class: "thumb", tabindex: "-1", "aria-selected": "false",
       "data-at": `${layer} ${head}`, "aria-label": `${headName(block, layer, head)}${role ? `, ${role}${score}` : ""}`,
-      style: { left: `${head * (wide + GAP)}px`, top: `${layer * (tall + GAP + LABEL)}px`, width: `${wide + 4}px`, height: `${tall + 4 + LABEL}px` },
-      on: { click: () => this.choose(layer, head) },
+      style: { left: `${head * (wide + GAP)}px`, width: `${wide + 4}px`, height: `${tall + 4 + LABEL}px` },
     }, h("span", { class: "thumb-name" }, `${layer}.${head}`),
     role && wide > 44 && h("span", { class: `role ${facts?.role?.strength ?? ""}` }, role));
   }
 
+  /** @param {{layer: number, head: number}} at @param {boolean} chosen */
+  select({ layer, head }, chosen) {
+    const button = this.element.children[layer]?.querySelector(`[data-at="${layer} ${head}"]`);
+    button?.setAttribute("aria-selected", String(chosen));
+    button?.setAttribute("tabindex", chosen ? "0" : "-1");
+  }
+
   /** @param {KeyboardEvent} event */
   key(event) {
-    if (!this.shape || !this.chosen) return;
     const { layers, heads } = this.shape;
-    let { layer, head } = this.chosen;
+    let { layer, head } = this.keyed ?? this.chosen;
     const moves = /** @type {Record<string, () => void>} */ ({
       ArrowLeft: () => head--, ArrowRight: () => head++, ArrowUp: () => layer--, ArrowDown: () => layer++,
       Home: () => { head = 0; }, End: () => { head = heads - 1; }, PageUp: () => { layer = 0; }, PageDown: () => { layer = layers - 1; },
@@ -108,48 +135,87 @@ export class HeadGrid {
     if (!moves[event.key]) return;
     event.preventDefault();
     moves[event.key]();
-    layer = Math.max(0, Math.min(layers - 1, layer));
-    head = Math.max(0, Math.min(heads - 1, head));
-    this.choose(layer, head);
+    this.keyed = { layer: Math.max(0, Math.min(layers - 1, layer)), head: Math.max(0, Math.min(heads - 1, head)) };
+    this.choose(this.keyed.layer, this.keyed.head);
   }
 
   /** Put the focus on the chosen head, and say which one it is. */
   hold() {
-    const button = /** @type {HTMLElement | null} */ (this.cells.querySelector("[aria-selected=true]"));
+    const button = /** @type {HTMLElement | null} */ (this.element.querySelector("[aria-selected=true]"));
     button?.focus();
     announce(button?.getAttribute("aria-label") ?? "");
   }
 }
 
+/** @param {string} at @returns {[number, number]} */
+function places(at) {
+  const [layer, head] = at.split(" ").map(Number);
+  return [layer, head];
+}
+
 /**
- * One head small; where there are more cells than pixels, the largest weight of each is shown, so that no line is lost.
+ * @param {CanvasRenderingContext2D} pen
  * @param {Attention} attention
  * @param {number} layer
- * @param {number} head
  * @param {string} scale
+ * @param {Size} size
+ * @param {HTMLCanvasElement | null} mask
+ */
+function paintRow(pen, attention, layer, scale, { wide, tall }, mask) {
+  const ratio = pen.getTransform().a;
+  const [columns, rows] = [Math.round(wide * ratio), Math.round(tall * ratio)];
+  const picture = pen.createImageData(columns, rows);
+  const pixels = new Uint32Array(picture.data.buffer);
+  pen.strokeStyle = themed("line");
+  for (let head = 0; head < attention.group.heads; head++) {
+    const x = head * (wide + GAP) + 2;
+    colour(pixels, attention.small(layer, head, scale), columns, rows);
+    pen.putImageData(picture, Math.round(x * ratio), Math.round(2 * ratio));
+    if (mask) pen.drawImage(mask, x, 2, wide, tall);
+    pen.strokeRect(x - 0.5, 1.5, wide + 1, tall + 1);
+  }
+}
+
+/**
+ * Pixels of a map: where there are more cells than pixels, the largest of each pixel is shown, so that no line is lost.
+ * @param {Uint32Array} pixels
+ * @param {{levels: Uint8Array, rows: number, columns: number}} map
  * @param {number} wide
  * @param {number} tall
  */
-export function thumbnail(attention, layer, head, scale, wide, tall) {
-  const { q_len, k_len } = attention.group;
-  const levels = attention.levels(layer, head, scale);
-  const [columns, rows] = [Math.min(k_len, wide), Math.min(q_len, tall)];
-  const canvas = document.createElement("canvas");
-  canvas.width = columns;
-  canvas.height = rows;
-  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const picture = pen.createImageData(columns, rows);
-  const pixels = new Uint32Array(picture.data.buffer);
-  const most = new Uint8Array(columns * rows);
-  for (let q = 0; q < q_len; q++) {
-    const row = Math.floor((q * rows) / q_len) * columns;
-    for (let k = 0; k < k_len; k++) {
-      const at = row + Math.floor((k * columns) / k_len);
-      if (levels[q * k_len + k] > most[at]) most[at] = levels[q * k_len + k];
+function colour(pixels, { levels, rows, columns }, wide, tall) {
+  const colours = table();
+  const ends = Array.from({ length: wide + 1 }, (_, x) => Math.floor((x * columns) / wide));
+  for (let y = 0; y < tall; y++) {
+    const top = Math.floor((y * rows) / tall);
+    const below = Math.max(top + 1, Math.floor(((y + 1) * rows) / tall));
+    for (let x = 0; x < wide; x++) {
+      const end = Math.max(ends[x] + 1, ends[x + 1]);
+      let most = 0;
+      for (let q = top; q < below; q++) {
+        for (let at = q * columns + ends[x]; at < q * columns + end; at++) if (levels[at] > most) most = levels[at];
+      }
+      pixels[y * wide + x] = colours[most];
     }
   }
-  const colours = table();
-  for (let i = 0; i < pixels.length; i++) pixels[i] = colours[most[i]];
+}
+
+/**
+ * One head small, as a picture by itself.
+ * @param {Attention} attention what small pictures are made of is loaded
+ * @param {number} layer
+ * @param {number} head
+ * @param {string} scale
+ * @param {number} most pixels a side
+ */
+export function thumbnail(attention, layer, head, scale, most) {
+  const small = attention.small(layer, head, scale);
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.min(small.columns, most);
+  canvas.height = Math.min(small.rows, most);
+  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const picture = pen.createImageData(canvas.width, canvas.height);
+  colour(new Uint32Array(picture.data.buffer), small, canvas.width, canvas.height);
   pen.putImageData(picture, 0, 0);
   return canvas;
 }
@@ -157,21 +223,21 @@ export function thumbnail(attention, layer, head, scale, wide, tall) {
 /**
  * The hatching of what may not be read, drawn once for all heads; none where all may be.
  * @param {Attention} attention
- * @param {number} wide
- * @param {number} tall
+ * @param {Size} size
  */
-function maskTile(attention, wide, tall) {
+function maskTile(attention, { wide, tall }) {
   const { q_len, k_len, mask } = attention.group;
   if (mask === "none") return null;
   const tile = document.createElement("canvas");
   const pen = sized(tile, wide, tall);
   pen.fillStyle = hatching(pen);
-  for (let q = 0; q < q_len; q++) {
+  const each = Math.max(1, Math.floor(q_len / (4 * tall)));
+  for (let q = 0; q < q_len; q += each) {
     for (let k = 0; k < k_len; k++) {
       if (attention.allowed(q, k)) continue;
       let end = k;
       while (end < k_len && !attention.allowed(q, end)) end++;
-      pen.fillRect((k * wide) / k_len, (q * tall) / q_len, ((end - k) * wide) / k_len, tall / q_len + 0.2);
+      pen.fillRect((k * wide) / k_len, (q * tall) / q_len, ((end - k) * wide) / k_len, (each * tall) / q_len + 0.2);
       k = end;
     }
   }

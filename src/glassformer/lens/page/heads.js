@@ -9,7 +9,7 @@ import { headName, number, percent } from "lens/text.js";
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./types.js").Head} Head */
-/** @typedef {{block: string, layer: number, head: number, confidence: number, entropy: number, known?: Head}} Row */
+/** @typedef {{block: string, layer: number, head: number, confidence: number | null, entropy: number | null, known?: Head}} Row */
 
 /** @param {Context} context @returns {import("./main.js").Screen} */
 export function heads({ trace, run }) {
@@ -30,17 +30,10 @@ export function heads({ trace, run }) {
 function measured(trace) {
   const rows = [];
   for (const [block, attention] of trace.attention) {
-    const { layers, heads: n, q_len } = attention.group;
+    const { layers, heads: n, confidence, entropy } = attention.group;
     for (let layer = 0; layer < layers; layer++) {
       for (let head = 0; head < n; head++) {
-        let [confidence, entropy] = [0, 0];
-        for (let q = 0; q < q_len; q++) {
-          const row = attention.row(layer, head, q);
-          confidence += Math.max(...row) / q_len;
-          const sum = row.reduce((a, b) => a + b, 0) || 1;
-          entropy -= row.reduce((a, w) => a + (w > 0 ? (w / sum) * Math.log(w / sum) : 0), 0) / q_len;
-        }
-        rows.push({ block, layer, head, confidence, entropy, known: trace.head(block, layer, head) });
+        rows.push({ block, layer, head, confidence: confidence?.[layer][head] ?? null, entropy: entropy?.[layer][head] ?? null, known: trace.head(block, layer, head) });
       }
     }
   }
@@ -60,8 +53,8 @@ function table(rows, known) {
   return sortable("Heads", [
     { name: "head", cell: (row) => h("code", {}, headName(row.block, row.layer, row.head)), by: (row) => `${row.block} ${String(row.layer).padStart(3, "0")} ${String(row.head).padStart(3, "0")}` },
     ...roles,
-    { name: "confidence", figure: true, cell: (row) => row.confidence.toFixed(3), by: (row) => row.confidence },
-    { name: "entropy", figure: true, cell: (row) => row.entropy.toFixed(3), by: (row) => row.entropy },
+    { name: "confidence", figure: true, cell: (row) => row.confidence?.toFixed(3) ?? "–", by: (row) => row.confidence ?? -1 },
+    { name: "entropy", figure: true, cell: (row) => row.entropy?.toFixed(3) ?? "–", by: (row) => row.entropy ?? -1 },
   ], rows, { choose: ({ block, layer, head }) => set({ screen: "attention", block, layer, head, q: null, k: null }, true), sorted: known ? "lost without it" : "confidence" });
 }
 
@@ -98,6 +91,6 @@ function scatter(rows) {
 /** @param {Row[]} rows */
 function csv(rows) {
   const lines = rows.map(({ block, layer, head, confidence, entropy, known }) => [block, layer, head, known?.role?.label ?? "", known?.role?.score ?? "",
-    known?.ablation?.base ?? "", known?.ablation?.value ?? "", confidence.toFixed(6), entropy.toFixed(6)].join(","));
+    known?.ablation?.base ?? "", known?.ablation?.value ?? "", confidence ?? "", entropy ?? ""].join(","));
   return `block,layer,head,role,score,base,without,confidence,entropy\n${lines.join("\n")}\n`;
 }

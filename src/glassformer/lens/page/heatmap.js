@@ -7,11 +7,12 @@ import { token, weight, whole } from "lens/text.js";
 /**
  * @typedef {object} MapData
  * @property {string} name for a screen reader
- * @property {number} rows
- * @property {number} columns
+ * @property {number} rows all queries
+ * @property {number} columns all keys
+ * @property {import("./view.js").Part} part what is shown of them
  * @property {(row: number, column: number) => number} value
  * @property {(row: number, column: number) => boolean} allowed
- * @property {Uint8Array} levels colour of each cell
+ * @property {Uint8Array} levels colour of each cell that is shown
  * @property {string[]} read the token that each row reads
  * @property {(string | null)[]} said the token that each row predicts
  * @property {string[]} keys
@@ -28,7 +29,10 @@ import { token, weight, whole } from "lens/text.js";
 const MOST_LABELS = 120;
 const FONT = '12px ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", Menlo, monospace';
 
-/** A map on canvases: the cells, the labels at the left and above, and the cross over the cell that is pointed at. */
+/**
+ * A map on canvases: the cells, and the labels at the left and above. The cross over the cell that is pointed at is
+ * three frames that are moved, so that nothing is drawn anew. Places are those of the whole texts.
+ */
 export class HeatMap {
   /** @param {Callbacks} callbacks */
   constructor(callbacks) {
@@ -37,9 +41,9 @@ export class HeatMap {
     this.top = canvas("map-top");
     this.left = canvas("map-left");
     this.cells = canvas("map-cells");
-    this.cross = canvas("map-cross");
+    this.cross = { row: h("i", { class: "map-cross" }), column: h("i", { class: "map-cross" }), cell: h("i", { class: "map-cross at" }) };
     this.corner = h("div", { class: "map-corner" });
-    this.body = h("div", { class: "map-body", tabindex: "0", role: "application", "aria-roledescription": "attention map" }, this.cells, this.cross);
+    this.body = h("div", { class: "map-body", tabindex: "0", role: "application", "aria-roledescription": "attention map" }, this.cells, Object.values(this.cross));
     this.element = h("div", { class: "map" }, this.corner, this.top, this.left, this.body);
     /** @type {{q: number | null, k: number | null}} */
     this.at = { q: null, k: null };
@@ -55,11 +59,13 @@ export class HeatMap {
     this.data = data;
     const pen = sized(this.left, 1, 1);
     pen.font = FONT;
+    const { q0, k0, rows, columns } = data.part;
     const wide = (/** @type {string[]} */ texts) => Math.ceil(Math.max(0, ...texts.map((each) => pen.measureText(token(each)).width)));
-    this.saidWidth = data.said.some((each) => each !== null) ? wide(data.said.map((each) => each ?? "")) + 24 : 0;
-    const margin = wide(data.read) + this.saidWidth + 14;
-    const longest = wide(data.keys);
-    const fit = (/** @type {number} */ beyond) => Math.max(4, Math.min(44, Math.floor(Math.min((room - margin - beyond) / data.columns, tall / data.rows))));
+    const said = data.said.slice(q0, q0 + rows);
+    this.saidWidth = said.some((each) => each !== null) ? wide(said.map((each) => each ?? "")) + 24 : 0;
+    const margin = wide(data.read.slice(q0, q0 + rows)) + this.saidWidth + 14;
+    const longest = wide(data.keys.slice(k0, k0 + columns));
+    const fit = (/** @type {number} */ beyond) => Math.max(4, Math.min(44, Math.floor(Math.min((room - margin - beyond) / columns, tall / rows))));
     this.cell = longest <= fit(0) - 2 ? fit(0) : fit(Math.ceil(longest * 0.72));
     this.upright = longest <= this.cell - 2;
     this.head = this.cell < 10 ? 8 : this.upright ? 24 : Math.ceil(longest * 0.72) + 22;
@@ -68,31 +74,35 @@ export class HeatMap {
     this.body.setAttribute("aria-label", `${data.name}: ${data.rows} queries by ${data.columns} keys. Arrow keys move, Enter locks, Escape frees.`);
     this.drawCells();
     this.drawLabels();
-    sized(this.cross, data.columns * this.cell, data.rows * this.cell);
+    const box = (/** @type {HTMLElement} */ frame, /** @type {number} */ w, /** @type {number} */ t) => Object.assign(frame.style, { width: `${w}px`, height: `${t}px` });
+    box(this.cross.row, columns * this.cell, this.cell);
+    box(this.cross.column, this.cell, rows * this.cell);
+    box(this.cross.cell, this.cell, this.cell);
     this.mark(this.at.q, this.at.k);
   }
 
   drawCells() {
     const { data, cell } = /** @type {{data: MapData, cell: number}} */ (this);
-    const pen = sized(this.cells, data.columns * cell, data.rows * cell);
+    const { rows, columns } = data.part;
+    const pen = sized(this.cells, columns * cell, rows * cell);
     const small = document.createElement("canvas");
-    small.width = data.columns;
-    small.height = data.rows;
+    small.width = columns;
+    small.height = rows;
     const ink = /** @type {CanvasRenderingContext2D} */ (small.getContext("2d"));
     if (data.paint) {
       data.levels.forEach((level, i) => {
         ink.fillStyle = /** @type {(level: number) => string} */ (data.paint)(level);
-        ink.fillRect(i % data.columns, Math.floor(i / data.columns), 1, 1);
+        ink.fillRect(i % columns, Math.floor(i / columns), 1, 1);
       });
     } else {
-      const picture = ink.createImageData(data.columns, data.rows);
+      const picture = ink.createImageData(columns, rows);
       const pixels = new Uint32Array(picture.data.buffer);
       const colours = table();
       for (let i = 0; i < pixels.length; i++) pixels[i] = colours[data.levels[i]];
       ink.putImageData(picture, 0, 0);
     }
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(small, 0, 0, data.columns * cell, data.rows * cell);
+    pen.drawImage(small, 0, 0, columns * cell, rows * cell);
     this.drawMasked(pen);
     if (cell >= 8) this.drawGaps(pen);
     if (cell >= 28) this.drawNumbers(pen);
@@ -101,14 +111,15 @@ export class HeatMap {
   /** @param {CanvasRenderingContext2D} pen */
   drawMasked(pen) {
     const { data, cell } = /** @type {{data: MapData, cell: number}} */ (this);
+    const { q0, k0, rows, columns } = data.part;
     pen.fillStyle = hatching(pen);
-    for (let q = 0; q < data.rows; q++) {
+    for (let i = 0; i < rows; i++) {
       let begin = -1;
-      for (let k = 0; k <= data.columns; k++) {
-        const hidden = k < data.columns && !data.allowed(q, k);
-        if (hidden && begin < 0) begin = k;
+      for (let j = 0; j <= columns; j++) {
+        const hidden = j < columns && !data.allowed(q0 + i, k0 + j);
+        if (hidden && begin < 0) begin = j;
         if (!hidden && begin >= 0) {
-          pen.fillRect(begin * cell, q * cell, (k - begin) * cell, cell);
+          pen.fillRect(begin * cell, i * cell, (j - begin) * cell, cell);
           begin = -1;
         }
       }
@@ -117,33 +128,34 @@ export class HeatMap {
 
   /** @param {CanvasRenderingContext2D} pen */
   drawGaps(pen) {
-    const { data, cell } = /** @type {{data: MapData, cell: number}} */ (this);
+    const { data: { part: { rows, columns } }, cell } = /** @type {{data: MapData, cell: number}} */ (this);
     pen.fillStyle = themed("gap");
-    for (let q = 0; q <= data.rows; q++) pen.fillRect(0, q * cell - 0.5, data.columns * cell, 1);
-    for (let k = 0; k <= data.columns; k++) pen.fillRect(k * cell - 0.5, 0, 1, data.rows * cell);
+    for (let i = 0; i <= rows; i++) pen.fillRect(0, i * cell - 0.5, columns * cell, 1);
+    for (let j = 0; j <= columns; j++) pen.fillRect(j * cell - 0.5, 0, 1, rows * cell);
   }
 
   /** @param {CanvasRenderingContext2D} pen */
   drawNumbers(pen) {
     const { data, cell } = /** @type {{data: MapData, cell: number}} */ (this);
+    const { q0, k0, rows, columns } = data.part;
     pen.font = `${cell >= 40 ? 11 : 10}px ui-sans-serif, system-ui, sans-serif`;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    for (let q = 0; q < data.rows; q++) {
-      for (let k = 0; k < data.columns; k++) {
-        const value = data.value(q, k);
-        if (!data.allowed(q, k) || Math.abs(value) < 0.005) continue;
-        pen.fillStyle = data.paint ? themed("ink") : inkOn(data.levels[q * data.columns + k]);
-        pen.fillText(value.toFixed(2).replace("0.", "."), (k + 0.5) * cell, (q + 0.5) * cell + 0.5);
+    for (let i = 0; i < rows; i++) {
+      for (let j = 0; j < columns; j++) {
+        const value = data.value(q0 + i, k0 + j);
+        if (!data.allowed(q0 + i, k0 + j) || Math.abs(value) < 0.005) continue;
+        pen.fillStyle = data.paint ? themed("ink") : inkOn(data.levels[i * columns + j]);
+        pen.fillText(value.toFixed(2).replace("0.", "."), (j + 0.5) * cell, (i + 0.5) * cell + 0.5);
       }
     }
   }
 
   drawLabels() {
     const { data, cell, margin, head } = /** @type {{data: MapData, cell: number, margin: number, head: number}} */ (this);
-    const width = data.columns * cell;
-    const top = sized(this.top, width + this.overhang, head);
-    const left = sized(this.left, margin, data.rows * cell);
+    const { q0, k0, rows, columns } = data.part;
+    const top = sized(this.top, columns * cell + this.overhang, head);
+    const left = sized(this.left, margin, rows * cell);
     this.corner.style.width = `${margin}px`;
     this.corner.style.height = `${head}px`;
     if (cell < 10) return;
@@ -151,45 +163,49 @@ export class HeatMap {
       pen.font = FONT;
       pen.textBaseline = "middle";
     }
-    for (let k = 0; k < data.columns; k++) {
-      top.fillStyle = themed(k === this.at.k ? "mark" : "quiet");
+    const [mark, quiet, ink] = ["mark", "quiet", "ink"].map(themed);
+    for (let j = 0; j < columns; j++) {
+      top.fillStyle = k0 + j === this.at.k ? mark : quiet;
       top.save();
-      top.translate((k + 0.5) * cell, head - 8);
+      top.translate((j + 0.5) * cell, head - 8);
       if (!this.upright) top.rotate(-Math.PI / 4);
       top.textAlign = this.upright ? "center" : "left";
-      top.fillText(token(data.keys[k]), 0, this.upright ? -4 : 0);
+      top.fillText(token(data.keys[k0 + j]), 0, this.upright ? -4 : 0);
       top.restore();
     }
     left.textAlign = "right";
-    for (let q = 0; q < data.rows; q++) {
-      const y = (q + 0.5) * cell;
+    for (let i = 0; i < rows; i++) {
+      const [q, y] = [q0 + i, (i + 0.5) * cell];
       const said = data.said[q];
-      left.fillStyle = themed(q === this.at.q ? "mark" : "quiet");
+      left.fillStyle = q === this.at.q ? mark : quiet;
       left.fillText(token(data.read[q]), margin - 8 - this.saidWidth, y);
       if (said === null || !this.saidWidth) continue;
       left.fillText("→", margin - 8 - this.saidWidth + 19, y);
-      left.fillStyle = themed(q === this.at.q ? "mark" : "ink");
+      left.fillStyle = q === this.at.q ? mark : ink;
       left.fillText(token(said), margin - 8, y);
     }
   }
 
-  /** Draw the cross over a cell; null: none. @param {number | null} q @param {number | null} k @param {boolean} [fixed] */
+  /** Put the cross over a cell; null: none. @param {number | null} q @param {number | null} k @param {boolean} [fixed] */
   mark(q, k, fixed = false) {
     const { data, cell } = this;
     if (!data || !cell) return;
+    const { q0, k0, rows, columns } = data.part;
     const moved = this.at.q !== q || this.at.k !== k;
     this.at = { q, k };
     this.keyed = { q, k };
-    const pen = /** @type {CanvasRenderingContext2D} */ (this.cross.getContext("2d"));
-    pen.clearRect(0, 0, data.columns * cell, data.rows * cell);
-    if (moved && data.rows + data.columns < MOST_LABELS) this.drawLabels();
-    pen.strokeStyle = themed("mark");
-    pen.lineWidth = fixed ? 2 : 1.25;
-    if (q !== null && q < data.rows) pen.strokeRect(0.5, q * cell + 0.5, data.columns * cell - 1, cell - 1);
-    if (k !== null && k < data.columns) pen.strokeRect(k * cell + 0.5, 0.5, cell - 1, data.rows * cell - 1);
-    if (q === null || k === null) return;
-    pen.lineWidth = fixed ? 3.5 : 2.5;
-    pen.strokeRect(k * cell + 0.5, q * cell + 0.5, cell - 1, cell - 1);
+    if (moved && cell >= 10 && rows + columns < MOST_LABELS) this.drawLabels();
+    const [i, j] = [q === null ? -1 : q - q0, k === null ? -1 : k - k0];
+    const [row, column] = [i >= 0 && i < rows, j >= 0 && j < columns];
+    /** @param {HTMLElement} frame @param {boolean} shown @param {number} x @param {number} y */
+    const place = (frame, shown, x, y) => {
+      frame.style.visibility = shown ? "visible" : "hidden";
+      if (shown) frame.style.transform = `translate(${x}px, ${y}px)`;
+      frame.classList.toggle("fixed", fixed);
+    };
+    place(this.cross.row, row, 0, i * cell);
+    place(this.cross.column, column, j * cell, 0);
+    place(this.cross.cell, row && column, j * cell, i * cell);
   }
 
   /** What a cell is, in words. @param {number} q @param {number} k */
@@ -204,9 +220,10 @@ export class HeatMap {
   under(event) {
     const box = this.cells.getBoundingClientRect();
     const { data, cell } = /** @type {{data: MapData, cell: number}} */ (this);
-    const k = Math.floor((event.clientX - box.left) / cell);
-    const q = Math.floor((event.clientY - box.top) / cell);
-    return q >= 0 && k >= 0 && q < data.rows && k < data.columns ? { q, k } : null;
+    const { q0, k0, rows, columns } = data.part;
+    const j = Math.floor((event.clientX - box.left) / cell);
+    const i = Math.floor((event.clientY - box.top) / cell);
+    return i >= 0 && j >= 0 && i < rows && j < columns ? { q: q0 + i, k: k0 + j } : null;
   }
 
   listen() {
@@ -226,9 +243,9 @@ export class HeatMap {
   /** @param {KeyboardEvent} event */
   key(event) {
     if (!this.data) return;
-    const { rows, columns } = this.data;
-    let q = this.keyed.q ?? 0;
-    let k = this.keyed.k ?? 0;
+    const { q0, k0, rows, columns } = this.data.part;
+    let q = this.keyed.q ?? q0;
+    let k = this.keyed.k ?? k0;
     const first = this.keyed.q === null;
     const steps = /** @type {Record<string, [number, number]>} */ ({
       ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageUp: [-8, 0], PageDown: [8, 0],
@@ -237,7 +254,7 @@ export class HeatMap {
     if (event.key === "Enter" || event.key === " ") this.callbacks.choose(q, k);
     else if (steps[event.key]) {
       if (!first) [q, k] = [q + steps[event.key][0], k + steps[event.key][1]];
-      [q, k] = [Math.max(0, Math.min(rows - 1, q)), Math.max(0, Math.min(columns - 1, k))];
+      [q, k] = [Math.max(q0, Math.min(q0 + rows - 1, q)), Math.max(k0, Math.min(k0 + columns - 1, k))];
       this.keyed = { q, k };
       this.callbacks.hover(q, k);
       announce(this.words(q, k));

@@ -1,7 +1,7 @@
 /** The page: opens its source, shows the screen that the address names, and keeps it in step with the state. */
 
 import { AttentionScreen } from "lens/attention.js";
-import { openSource } from "lens/data.js";
+import { opening } from "lens/data.js";
 import { byId, h, put } from "lens/dom.js";
 import { screen } from "lens/screens.js";
 import { drawBar } from "lens/shell.js";
@@ -11,36 +11,41 @@ import { tooltip } from "lens/tip.js";
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./data.js").Source} Source */
 /** @typedef {{source: Source, run: import("./types.js").RunInfo, traces: import("./types.js").TraceInfo[], trace: Trace}} Context */
-/** @typedef {{element: HTMLElement, draw: () => void, light?: () => void, leave?: () => void}} Screen */
+/** @typedef {{element: HTMLElement, draw: () => void, ready?: () => Promise<void>, light?: () => void, leave?: () => void}} Screen */
 
 /** @type {Screen | undefined} */
 let shown;
 let shownFor = "";
+/** How often the state has changed: what was asked for before the last time is no longer drawn. */
+let turn = 0;
 
 /** @param {Context} context */
 async function show(context) {
   const state = now();
+  const mine = ++turn;
   if (!context.traces.some((each) => each.id === state.trace)) return set({ trace: context.traces[0]?.id ?? "0" });
-  context.trace = await context.source.trace(state.trace);
+  document.body.dataset.busy = "yes";
+  const trace = await context.source.trace(state.trace);
+  if (mine !== turn) return;
+  context.trace = trace;
   const key = `${state.screen} ${state.trace}`;
   if (key !== shownFor || !shown) {
     shown?.leave?.();
     shownFor = key;
     shown = state.screen === "attention" ? new AttentionScreen(context) : screen(state.screen, context);
-    put(byId("main"), shown.element);
     document.title = `${state.screen} · ${context.run.name} · glassformer`;
   }
+  await shown.ready?.();
+  if (mine !== turn) return;
+  if (byId("main").firstChild !== shown.element) put(byId("main"), shown.element);
   drawBar(byId("bar"), context);
   shown.draw();
+  delete document.body.dataset.busy;
 }
 
 async function begin() {
-  const source = await openSource();
-  read();
-  const [run, traces] = await Promise.all([source.run(), source.traces()]);
-  if (!traces.length) throw new Error("There is no trace to show. Give a text to begin with.");
   /** @type {Context} */
-  const context = { source, run, traces, trace: await source.trace(traces[0].id) };
+  const context = await opening();
   const safely = () => {
     byId("tip").hidden = true;
     return show(context).catch(fail);
@@ -56,8 +61,8 @@ async function begin() {
   });
   tooltip();
   await safely();
-  performance.mark("painted");
-  document.body.dataset.ready = "yes";
+  document.body.dataset.ready ??= "yes";
+  requestAnimationFrame(() => setTimeout(() => performance.mark("painted")));
 }
 
 /** @param {() => void} f */
@@ -73,6 +78,7 @@ function later(f) {
 function fail(error) {
   put(byId("main"), h("div", { class: "card problem", role: "alert" }, h("h2", {}, "This cannot be shown"), h("p", {}, error.message)));
   document.body.dataset.ready = "failed";
+  delete document.body.dataset.busy;
 }
 
 begin().catch(fail);

@@ -1,6 +1,5 @@
 /** The first screen: what the model is, what it answered, and what its heads do. */
 
-import { usual } from "lens/attention.js";
 import { smallChart } from "lens/chart.js";
 import { h, put } from "lens/dom.js";
 import { thumbnail } from "lens/grid.js";
@@ -17,7 +16,15 @@ const SHOWN = 4;
 /** @param {Context} context @returns {import("./main.js").Screen} */
 export function overview(context) {
   const element = h("div", { class: "screen overview" });
-  return { element, draw: () => put(element, ...cards(context)) };
+  const ready = async () => {
+    const { trace } = context;
+    const shown = [...trace.attention.values()].map((attention) => {
+      const layers = pictured(trace).filter((each) => each.block === attention.block).map((each) => each.layer);
+      return layers.length ? attention.loadSmall(layers) : null;
+    });
+    await Promise.all(shown);
+  };
+  return { element, ready, draw: () => put(element, ...cards(context)) };
 }
 
 /** @param {Context} context */
@@ -70,20 +77,36 @@ function chip(text) {
   return h("span", { class: "chip", title: whole(text) }, token(text));
 }
 
+/** The heads whose role is told, most telling first. @param {Trace} trace */
+function told(trace) {
+  const heads = (trace.header.heads ?? []).filter((head) => head.role && STRONG.includes(head.role.strength));
+  return heads.sort((a, b) => weight(b) - weight(a)).slice(0, SHOWN);
+}
+
+/** The heads that decide most, one of each kind of attention. @param {Trace} trace */
+function decided(trace) {
+  return [...trace.attention.keys()].map((block) => sharpest(trace, block)).filter((each) => each !== null);
+}
+
+/** The heads that have a picture here. @param {Trace} trace @returns {{block: string, layer: number, head: number}[]} */
+function pictured(trace) {
+  const heads = told(trace);
+  return heads.length ? heads : decided(trace);
+}
+
 /** @param {Context} context */
 function diagnosis({ trace, run }) {
-  const heads = (trace.header.heads ?? []).filter((head) => head.role && STRONG.includes(head.role.strength));
-  heads.sort((a, b) => weight(b) - weight(a));
+  const heads = told(trace);
   const [first, ...others] = run.sentences ?? [];
   const sentences = [first && h("p", { class: "sentence first" }, first), others.length ? h("details", {}, h("summary", {}, `${others.length} more findings`), h("ul", { class: "findings" }, others.map((text) => h("li", {}, text)))) : null];
   if (!heads.length) {
     const known = trace.header.heads?.length;
-    const found = [...trace.attention.keys()].map((block) => sharpest(trace, block)).filter((each) => each !== null);
+    const found = decided(trace);
     return [sentences, h("p", { class: "quiet" }, known ? "No head has a role that is far above chance." : "Their roles have not been tested here. Of each kind, the head that reads most decidedly:"),
       found.map((sharp) => h("div", { class: "found" }, picture(trace, sharp), h("div", {}, h("h3", {}, link(sharp.block, sharp.layer, sharp.head)),
         h("p", { class: "quiet" }, `Its largest weight is ${percent(sharp.score)} on average.`))))];
   }
-  return [sentences, heads.slice(0, SHOWN).map((head) => h("div", { class: "found" }, picture(trace, head),
+  return [sentences, heads.map((head) => h("div", { class: "found" }, picture(trace, head),
     h("div", {}, h("h3", {}, link(head.block, head.layer, head.head)), roleLine(head))))];
 }
 
@@ -102,7 +125,7 @@ function link(block, layer, head) {
 function picture(trace, { block, layer, head }) {
   const attention = trace.attention.get(/** @type {import("./types.js").Block} */ (block));
   if (!attention) return null;
-  const canvas = thumbnail(attention, layer, head, now().scale, 160, 160);
+  const canvas = thumbnail(attention, layer, head, now().scale, 160);
   canvas.className = "picture";
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", `Map of ${headName(block, layer, head)}`);
@@ -112,20 +135,15 @@ function picture(trace, { block, layer, head }) {
 /**
  * The head whose queries read most decidedly: largest weight, averaged over queries.
  * @param {Trace} trace
- * @param {import("./types.js").Block} [block]
+ * @param {import("./types.js").Block} block
  */
-export function sharpest(trace, block = usual(trace)) {
-  const attention = trace.attention.get(block);
-  if (!attention) return null;
-  const { layers, heads, q_len } = attention.group;
-  let best = null;
-  for (let layer = 0; layer < layers; layer++) {
-    for (let head = 0; head < heads; head++) {
-      let sum = 0;
-      for (let q = 0; q < q_len; q++) sum += Math.max(...attention.row(layer, head, q));
-      if (!best || sum / q_len > best.score) best = { block, layer, head, score: sum / q_len };
-    }
-  }
+function sharpest(trace, block) {
+  const scores = trace.attention.get(block)?.group.confidence;
+  if (!scores) return null;
+  let best = { block, layer: 0, head: 0, score: -1 };
+  scores.forEach((row, layer) => row.forEach((score, head) => {
+    if (score > best.score) best = { block, layer, head, score };
+  }));
   return best;
 }
 

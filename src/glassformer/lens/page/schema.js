@@ -13,53 +13,72 @@ const KINDS = {
   null: (value) => value === null,
 };
 
+const DEFS = "#/$defs/";
+
+/** @typedef {{where: string, rule: string} | null} Flaw where it lies, behind the value, and what should be there */
+/** @typedef {(value: any) => Flaw} Checker */
+
 /**
  * Throws an error that names the field where a value is not as the schema says.
  * @param {any} value
  * @param {Schema} schema
- * @param {string} [where]
- * @param {Schema} [root]
  */
-export function check(value, schema, where = "header", root = schema) {
-  const rule = "$ref" in schema ? root.$defs[schema.$ref.split("/").pop()] : schema;
-  const kinds = rule.type === undefined ? [] : [rule.type].flat();
-  if (kinds.length && !kinds.some((/** @type {string} */ kind) => KINDS[kind](value))) wrong(where, `must be of type ${kinds.join(" or ")}`);
-  if ("const" in rule && value !== rule.const) wrong(where, `must be ${JSON.stringify(rule.const)}`);
-  if ("enum" in rule && !rule.enum.includes(value)) wrong(where, `must be one of ${rule.enum.join(", ")}`);
-  if ("minimum" in rule && typeof value === "number" && value < rule.minimum) wrong(where, `must be at least ${rule.minimum}`);
-  if (Array.isArray(value)) checkArray(value, rule, where, root);
-  else if (KINDS.object(value)) checkObject(value, rule, where, root);
+export function check(value, schema) {
+  const found = checker(schema, schema, new Map())(value);
+  if (found) throw new Error(`The trace is damaged: header${found.where} ${found.rule}. Make it again.`);
 }
 
 /**
- * @param {any[]} value
+ * The first flaw of any value, by one rule: what the rule asks is looked up once, as headers have many numbers.
  * @param {Schema} rule
- * @param {string} where
  * @param {Schema} root
+ * @param {Map<string, Checker>} named of `$defs`
+ * @returns {Checker}
  */
-function checkArray(value, rule, where, root) {
-  if (value.length < (rule.minItems ?? 0) || value.length > (rule.maxItems ?? Infinity)) wrong(where, "has the wrong number of entries");
-  if (rule.items) value.forEach((each, i) => check(each, rule.items, `${where}[${i}]`, root));
-}
-
-/**
- * @param {Record<string, any>} value
- * @param {Schema} rule
- * @param {string} where
- * @param {Schema} root
- */
-function checkObject(value, rule, where, root) {
-  for (const name of rule.required ?? []) if (!(name in value)) wrong(`${where}.${name}`, "is missing");
-  for (const [name, each] of Object.entries(value)) {
-    const inner = rule.properties?.[name] ?? rule.additionalProperties;
-    if (inner) check(each, inner, `${where}.${name}`, root);
+function checker(rule, root, named) {
+  if (rule.$ref) {
+    const name = rule.$ref.slice(DEFS.length);
+    const found = named.get(name) ?? checker(root.$defs[name], root, named);
+    named.set(name, found);
+    return found;
   }
+  const kinds = [rule.type ?? []].flat().map((/** @type {string} */ kind) => KINDS[kind]);
+  const flaw = (/** @type {string} */ said) => ({ where: "", rule: said });
+  const ofArray = arrays(rule, root, named);
+  const ofObject = objects(rule, root, named);
+  return (value) => {
+    if (kinds.length && !kinds.some((is) => is(value))) return flaw(`must be of type ${[rule.type].flat().join(" or ")}`);
+    if (rule.const !== undefined && value !== rule.const) return flaw(`must be ${JSON.stringify(rule.const)}`);
+    if (rule.enum && !rule.enum.includes(value)) return flaw(`must be one of ${rule.enum.join(", ")}`);
+    if (typeof value === "number") return value < rule.minimum ? flaw(`must be at least ${rule.minimum}`) : null;
+    if (typeof value !== "object" || value === null) return null;
+    return Array.isArray(value) ? ofArray(value) : ofObject(value);
+  };
 }
 
-/**
- * @param {string} where
- * @param {string} rule
- */
-function wrong(where, rule) {
-  throw new Error(`The trace is damaged: ${where} ${rule}. Make it again.`);
+/** @param {Schema} rule @param {Schema} root @param {Map<string, Checker>} named @returns {Checker} */
+function arrays({ minItems = 0, maxItems = Infinity, items }, root, named) {
+  const each = items && checker(items, root, named);
+  return (value) => {
+    if (value.length < minItems || value.length > maxItems) return { where: "", rule: "has the wrong number of entries" };
+    for (let i = 0; each && i < value.length; i++) {
+      const found = each(value[i]);
+      if (found) return { where: `[${i}]${found.where}`, rule: found.rule };
+    }
+    return null;
+  };
+}
+
+/** @param {Schema} rule @param {Schema} root @param {Map<string, Checker>} named @returns {Checker} */
+function objects({ required = [], properties = {}, additionalProperties }, root, named) {
+  const inner = new Map(Object.entries(properties).map(([name, each]) => [name, checker(each, root, named)]));
+  const other = additionalProperties && checker(additionalProperties, root, named);
+  return (value) => {
+    for (const name of required) if (!(name in value)) return { where: `.${name}`, rule: "is missing" };
+    for (const name of Object.keys(value)) {
+      const found = (inner.get(name) ?? other)?.(value[name]);
+      if (found) return { where: `.${name}${found.where}`, rule: found.rule };
+    }
+    return null;
+  };
 }

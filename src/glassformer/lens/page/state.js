@@ -11,6 +11,8 @@
  * @property {number | null} q the query that is locked
  * @property {number | null} k the key that is locked
  * @property {number} step
+ * @property {number} q0 where the part of a long text begins that is shown: its first query
+ * @property {number} k0 and its first key
  * @property {string} view
  * @property {string} scale
  * @property {string} sort
@@ -19,9 +21,9 @@
 /** @type {State} */
 const DEFAULTS = {
   screen: "overview", trace: "0", other: "", block: "", layer: 0, head: 0, q: null, k: null, step: -1, view: "map",
-  scale: "sqrt", sort: "place",
+  scale: "sqrt", sort: "place", q0: 0, k0: 0,
 };
-const NUMBERS = ["layer", "head", "q", "k", "step"];
+const NUMBERS = ["layer", "head", "q", "k", "step", "q0", "k0"];
 const SCREENS = ["overview", "attention", "generate", "heads", "ablations", "parameters", "curves"];
 
 /** @type {State} */

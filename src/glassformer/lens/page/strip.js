@@ -8,32 +8,48 @@ import { token, whole } from "lens/text.js";
 
 /**
  * @param {import("./dom.js").Child} name
- * @param {string[]} tokens
+ * @param {string[]} tokens of the whole text
+ * @param {number[]} places that are shown
  * @param {{hover: (i: number | null) => void, choose: (i: number) => void}} does
  */
-export function strip(name, tokens, { hover, choose }) {
-  const chips = tokens.map((text, i) => h("button", {
-    type: "button", class: "chip token", title: `${whole(text)} at ${i}`,
-    on: { pointerenter: () => hover(i), pointerleave: () => hover(null), focus: () => hover(i), click: () => choose(i) },
-  }, token(text)));
-  return h("div", { class: "strip" }, h("span", { class: "label" }, name), h("div", { class: "tokens" }, chips));
+export function strip(name, tokens, places, { hover, choose }) {
+  const chips = places.map((i) => h("button", { type: "button", class: "chip token", "data-i": i, title: `${whole(tokens[i])} at ${i}` }, token(tokens[i])));
+  const line = h("div", { class: "tokens" }, chips);
+  /** @param {(i: number) => void} does @returns {(event: Event) => void} */
+  const of = (does) => ({ target }) => {
+    const chip = target instanceof Element ? target.closest("[data-i]") : null;
+    if (chip) does(Number(chip.getAttribute("data-i")));
+  };
+  line.addEventListener("pointerover", of(hover));
+  line.addEventListener("pointerleave", () => hover(null));
+  line.addEventListener("focusin", of(hover));
+  line.addEventListener("click", of(choose));
+  return h("div", { class: "strip" }, h("span", { class: "label" }, name), line);
 }
 
 /**
- * Mark and shade the tokens of two lines, keys and queries; they stay where they are, under the pointer.
+ * Mark and shade the tokens of two lines, keys and queries; they stay where they are, and none is touched in vain.
  * @param {HTMLElement} strips
  * @param {MapData} data
  * @param {{q: number | null, k: number | null}} at
  */
 export function shade(strips, data, { q, k }) {
   const [keys, queries] = strips.querySelectorAll(".tokens");
+  if (!queries) return;
+  const { q0, k0 } = data.part;
   const reads = q !== null && q < data.rows;
-  [...keys.children].forEach((chip, i) => {
-    const level = reads ? Math.round(255 * Math.sqrt(data.value(q, i))) : 0;
-    const { style } = /** @type {HTMLElement} */ (chip);
-    style.background = reads ? css(level) : "";
-    style.color = reads ? inkOn(level) : "";
-    chip.classList.toggle("marked", i === k);
+  const chips = /** @type {HTMLElement[]} */ ([...keys.children]);
+  chips.forEach((chip, j) => {
+    const level = reads ? String(Math.round(255 * Math.sqrt(data.value(q, k0 + j)))) : "";
+    if ((chip.dataset.level ?? "") === level) return;
+    chip.dataset.level = level;
+    chip.style.background = reads ? css(Number(level)) : "";
+    chip.style.color = reads ? inkOn(Number(level)) : "";
   });
-  [...queries.children].forEach((chip, i) => chip.classList.toggle("marked", i === q));
+  for (const [line, at] of /** @type {[Element, number][]} */ ([[keys, (k ?? -1) - k0], [queries, (q ?? -1) - q0]])) {
+    const [before, now] = [line.querySelector(".marked"), line.children[at]];
+    if (before === now) continue;
+    before?.classList.remove("marked");
+    now?.classList.add("marked");
+  }
 }

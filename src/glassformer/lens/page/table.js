@@ -2,13 +2,14 @@
 
 import { h, put } from "lens/dom.js";
 import { token, weight, whole } from "lens/text.js";
-import { strongest } from "lens/view.js";
+import { placesOf, strongest } from "lens/view.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 
 /** One head in words and figures: the strongest keys of each query. @param {MapData} data */
 export function headTable(data) {
-  const rows = data.read.map((text, q) => {
+  const rows = placesOf(data)[0].map((q) => {
+    const text = data.read[q];
     const keys = strongest(data, q).map(({ k, value }) => h("td", {},
       h("span", { class: "chip", title: whole(data.keys[k]) }, token(data.keys[k])), h("small", { class: "quiet" }, ` ${k} `), weight(value)));
     return h("tr", {}, h("th", { scope: "row" }, h("span", { class: "chip", title: whole(text) }, token(text)), h("small", { class: "quiet" }, ` ${q}`)),

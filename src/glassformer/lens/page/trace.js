@@ -14,36 +14,71 @@ const DECODE = {
   f32: (stored) => stored,
 };
 
-/** The attention of one kind of block. */
+/** The attention of one kind of block; the weights of a layer are there once `load` has brought them. */
 export class Attention {
-  /**
-   * @param {Group} group
-   * @param {string} encoding
-   * @param {Stored} data
-   * @param {Stored | undefined} mask
-   */
-  constructor(group, encoding, data, mask) {
+  /** @param {Group} group @param {import("./container.js").Buffers} buffers */
+  constructor(group, buffers) {
     this.group = group;
     this.block = group.block;
-    this.encoding = encoding;
-    this.data = data;
-    this.mask = mask;
-    this.decode = DECODE[encoding];
+    this.buffers = buffers;
+    this.encoding = buffers.entries[group.buffer].encoding;
+    this.decode = DECODE[this.encoding];
+    /** @type {Map<number, Stored>} */
+    this.data = new Map();
+    /** @type {Stored | undefined} */
+    this.mask = undefined;
+    /** Small pictures of all heads, where maps are large. @type {Stored | undefined} */
+    this.thumbs = undefined;
   }
 
-  /** @param {number} layer @param {number} head */
-  offset(layer, head) {
-    return (layer * this.group.heads + head) * this.group.q_len * this.group.k_len;
+  /** Bring the weights of these layers. @param {number[]} layers */
+  async load(layers) {
+    await Promise.all([this.loadMask(), ...layers.filter((layer) => !this.data.has(layer)).map(async (layer) => {
+      this.data.set(layer, await this.buffers.get(this.group.buffer, layer));
+    })]);
+  }
+
+  async loadMask() {
+    if (this.group.mask_buffer && !this.mask) this.mask = await this.buffers.get(this.group.mask_buffer);
+  }
+
+  /** Bring what small pictures of these layers are made of. @param {number[]} layers */
+  async loadSmall(layers) {
+    if (!this.group.thumb) return this.load(layers);
+    if (!this.thumbs) this.thumbs = await this.buffers.get(this.group.thumb);
+    await this.loadMask();
+  }
+
+  /** Bring what the screen of attention shows: a layer, and small pictures of all. @param {number} layer */
+  async loadShown(layer) {
+    await Promise.all([this.load([Math.min(layer, this.group.layers - 1)]), this.loadSmall(this.layers)]);
+  }
+
+  get layers() {
+    return Array.from({ length: this.group.layers }, (_, layer) => layer);
+  }
+
+  /** @param {number} layer */
+  stored(layer) {
+    const found = this.data.get(layer);
+    if (!found) throw new Error(`The weights of ${this.block} layer ${layer} are not there yet.`);
+    return found;
+  }
+
+  /** @param {number} head */
+  offset(head) {
+    return head * this.group.q_len * this.group.k_len;
   }
 
   /** @param {number} layer @param {number} head @param {number} q @param {number} k */
   weight(layer, head, q, k) {
-    return this.decode(this.data[this.offset(layer, head) + q * this.group.k_len + k]);
+    return this.decode(this.stored(layer)[this.offset(head) + q * this.group.k_len + k]);
   }
 
-  /** The weights of one query. @param {number} layer @param {number} head @param {number} q */
+  /** @param {number} layer @param {number} head @param {number} q */
   row(layer, head, q) {
-    return Array.from({ length: this.group.k_len }, (_, k) => this.weight(layer, head, q, k));
+    const begin = this.offset(head) + q * this.group.k_len;
+    return Array.from(this.stored(layer).subarray(begin, begin + this.group.k_len), this.decode);
   }
 
   /** Whether a query may read a key. @param {number} q @param {number} k */
@@ -54,61 +89,100 @@ export class Attention {
   }
 
   /**
+   * A head as a small map: as it is, or each cell the largest weight of those it stands for.
+   * @param {number} layer
+   * @param {number} head
+   * @param {string} scale
+   * @returns {{levels: Uint8Array, rows: number, columns: number}}
+   */
+  small(layer, head, scale) {
+    const { thumb, heads, q_len, k_len } = this.group;
+    if (!thumb || !this.thumbs) return { levels: this.levels(layer, head, scale), rows: q_len, columns: k_len };
+    const { shape: [,, rows, columns], encoding } = this.buffers.entries[thumb];
+    const begin = (layer * heads + head) * rows * columns;
+    const part = this.thumbs.subarray(begin, begin + rows * columns);
+    return { levels: levelsOf(part, encoding, scale, rows, columns), rows, columns };
+  }
+
+  /**
    * Weights as levels of a colour scale, 0 to 255.
    * @param {number} layer
    * @param {number} head
    * @param {string} scale "sqrt", "linear" or "row": each row's largest is full
+   * @param {import("./view.js").Part} [part] of the map; without it all
    */
-  levels(layer, head, scale) {
+  levels(layer, head, scale, part) {
     const { q_len, k_len } = this.group;
-    const begin = this.offset(layer, head);
-    if (scale === "sqrt" && this.encoding === "sqrt255") return /** @type {Uint8Array} */ (this.data.slice(begin, begin + q_len * k_len));
-    const levels = new Uint8Array(q_len * k_len);
-    for (let q = 0; q < q_len; q++) {
-      let most = 1;
-      if (scale === "row") {
-        most = 1e-9;
-        for (let k = 0; k < k_len; k++) most = Math.max(most, this.decode(this.data[begin + q * k_len + k]));
-      }
-      for (let k = 0; k < k_len; k++) {
-        const at = q * k_len + k;
-        const share = this.decode(this.data[begin + at]) / most;
-        levels[at] = Math.round(255 * (scale === "sqrt" ? Math.sqrt(share) : share));
-      }
+    const begin = this.offset(head);
+    const stored = this.stored(layer).subarray(begin, begin + q_len * k_len);
+    if (!part || (part.rows === q_len && part.columns === k_len)) return levelsOf(stored, this.encoding, scale, q_len, k_len);
+    const cut = stored.slice(0, part.rows * part.columns);
+    for (let i = 0; i < part.rows; i++) {
+      const at = (part.q0 + i) * k_len + part.k0;
+      cut.set(stored.subarray(at, at + part.columns), i * part.columns);
     }
-    return levels;
+    return levelsOf(cut, this.encoding, scale, part.rows, part.columns);
   }
+}
 
-  /** How much each key is read by all queries together. @param {number} layer @param {number} head */
-  coverage(layer, head) {
-    const sums = new Array(this.group.k_len).fill(0);
-    for (let q = 0; q < this.group.q_len; q++) for (let k = 0; k < this.group.k_len; k++) sums[k] += this.weight(layer, head, q, k);
-    return sums;
+/**
+ * @param {Stored} stored
+ * @param {string} encoding
+ * @param {string} scale
+ * @param {number} rows
+ * @param {number} columns
+ * @returns {Uint8Array} levels of a colour scale; not to be written to
+ */
+function levelsOf(stored, encoding, scale, rows, columns) {
+  if (scale === "sqrt" && stored instanceof Uint8Array) return stored;
+  const decode = DECODE[encoding];
+  const levels = new Uint8Array(rows * columns);
+  for (let q = 0; q < rows; q++) {
+    let most = 1;
+    if (scale === "row") {
+      most = 1e-9;
+      for (let k = 0; k < columns; k++) most = Math.max(most, decode(stored[q * columns + k]));
+    }
+    for (let k = 0; k < columns; k++) {
+      const at = q * columns + k;
+      const share = decode(stored[at]) / most;
+      levels[at] = Math.round(255 * (scale === "sqrt" ? Math.sqrt(share) : share));
+    }
   }
+  return levels;
 }
 
 /** All that a trace says. */
 export class Trace {
-  /** @param {Header} header @param {Map<string, Stored>} buffers */
+  /** @param {Header} header @param {import("./container.js").Buffers} buffers */
   constructor(header, buffers) {
     this.header = header;
     this.buffers = buffers;
     /** @type {Map<Block, Attention>} */
     this.attention = new Map();
-    for (const group of header.attention) {
-      const data = /** @type {Stored} */ (buffers.get(group.buffer));
-      const mask = group.mask_buffer ? buffers.get(group.mask_buffer) : undefined;
-      this.attention.set(group.block, new Attention(group, header.buffers[group.buffer].encoding, data, mask));
-    }
+    for (const group of header.attention) this.attention.set(group.block, new Attention(group, buffers));
+    /** @type {Stored | undefined} */
+    this.allLogits = undefined;
+    /** @type {Stored | undefined} */
+    this.allTerms = undefined;
     /** @type {Map<number, Step>} */
     this.stepAt = new Map(header.steps.map((step) => [step.pos, step]));
     /** @type {Map<string, Head>} */
     this.heads = new Map((header.heads ?? []).map((head) => [`${head.block} ${head.layer} ${head.head}`, head]));
   }
 
-  /** @param {{header: Header, buffers: Map<string, Stored>}} parts */
-  static of(parts) {
-    return new Trace(parts.header, parts.buffers);
+  /** Bring the logits, where all are kept. */
+  async loadLogits() {
+    if (this.header.logits) this.allLogits = await this.buffers.get(this.header.logits);
+  }
+
+  /**
+   * The attention of a kind; where there is none of that kind, the one that tells most: cross, if there is one.
+   * @param {string} [block]
+   */
+  usual(block) {
+    const found = this.attention.get(/** @type {Block} */ (block)) ?? this.attention.get("cross") ?? [...this.attention.values()][0];
+    return /** @type {Attention} */ (found);
   }
 
   /** The text of a target id. @param {number | null | undefined} id */
@@ -137,12 +211,22 @@ export class Trace {
     return this.heads.get(`${block} ${layer} ${head}`);
   }
 
+  /** Bring the terms of the logits, where there are any. */
+  async loadTerms() {
+    if (this.header.attribution) this.allTerms = await this.buffers.get(this.header.attribution.buffer);
+  }
+
+  /** The terms of a step's logit, part by part. @param {number} step its number @returns {number[] | undefined} */
+  terms(step) {
+    const { names } = this.header.attribution ?? { names: [] };
+    const terms = this.allTerms;
+    return terms && names.map((_, i) => terms[i * this.header.steps.length + step]);
+  }
+
   /** The logits of a place, where all are kept. @param {number} pos */
   logits(pos) {
-    const name = this.header.logits;
-    const data = name ? this.buffers.get(name) : undefined;
     const size = this.header.model.vocab_size;
-    return data ? data.subarray(pos * size, (pos + 1) * size) : undefined;
+    return this.allLogits?.subarray(pos * size, (pos + 1) * size);
   }
 
   /** What was read, in a line. */

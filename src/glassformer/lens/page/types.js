@@ -4,7 +4,8 @@
  * @typedef {"encoder" | "decoder" | "cross"} Block
  * @typedef {{ids: number[], text: string[], special: boolean[], n_prompt?: number, gold?: (number | null)[] | null}} Sequence
  * @typedef {{block: Block, q: string, k: string, layers: number, heads: number, q_len: number, k_len: number,
- *   mask: string, mask_buffer?: string | null, buffer: string}} Group
+ *   mask: string, mask_buffer?: string | null, buffer: string, thumb?: string | null, confidence?: number[][],
+ *   entropy?: number[][]}} Group
  * @typedef {{pos: number, input: number, chosen: number, p: number, rank: number, entropy: number, gold?: number | null,
  *   gold_p?: number | null, loss?: number | null, top: [number, number, number][], rest: number}} Step
  * @typedef {{label: string, strength: string, score: number, runner_up?: [string, number], shift?: number,
@@ -17,7 +18,7 @@
  * @typedef {{model: Record<string, any>, run: Record<string, any>, sequences: {source?: Sequence, target?: Sequence},
  *   vocab: Record<string, string>, attention: Group[], steps: Step[], logits?: string | null,
  *   labels?: [string, number][], lens?: {names: string[], top: [number, number][][][], p: (number | null)[][]} | null,
- *   heads?: Head[], params?: Parameter[], buffers: Record<string, BufferEntry>}} Header
+ *   attribution?: {names: string[], buffer: string} | null, heads?: Head[], params?: Parameter[], buffers: Record<string, BufferEntry>}} Header
  * @typedef {{id: string, title: string}} TraceInfo
  * @typedef {Record<string, any> & {kind: string, step: number}} Metric
  * @typedef {{name: string, sentences?: string[], heads?: Head[], metrics?: Metric[], examples?: string[], live?: boolean,

@@ -5,30 +5,53 @@ import { whole } from "lens/text.js";
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
 /** @typedef {import("./heatmap.js").MapData} MapData */
+/** @typedef {{q0: number, k0: number, rows: number, columns: number}} Part of a map: from these places on, so many cells */
 
 const TOP = 5;
+/** Tokens a side that are shown at once; of longer texts a part is, of `PART` a side. */
+const WHOLE = 512;
+const PART = 256;
+
+/**
+ * What of a map is shown, for where it is asked to begin.
+ * @param {Attention} attention
+ * @param {{q0: number, k0: number}} from
+ * @returns {Part}
+ */
+export function partOf({ group: { q_len, k_len } }, { q0, k0 }) {
+  const large = Math.max(q_len, k_len) > WHOLE;
+  const [rows, columns] = [q_len, k_len].map((length) => (large ? Math.min(length, PART) : length));
+  return { q0: Math.min(q0, q_len - rows), k0: Math.min(k0, k_len - columns), rows, columns };
+}
 
 /**
  * @param {Trace} trace
- * @param {Attention} attention
+ * @param {Attention} attention its layer is loaded
  * @param {number} layer
  * @param {number} head
  * @param {string} scale
+ * @param {Part} part
  * @returns {MapData}
  */
-export function mapData(trace, attention, layer, head, scale) {
+export function mapData(trace, attention, layer, head, scale, part) {
   const { group } = attention;
   return {
     name: `${group.block} attention, layer ${layer}, head ${head}`,
     rows: group.q_len,
     columns: group.k_len,
+    part,
     value: (q, k) => attention.weight(layer, head, q, k),
     allowed: (q, k) => attention.allowed(q, k),
-    levels: attention.levels(layer, head, scale),
+    levels: attention.levels(layer, head, scale, part),
     read: trace.tokens(group.q),
     said: group.block === "encoder" && trace.header.sequences.target ? trace.tokens(group.q).map(() => null) : trace.predicted(group.q),
     keys: trace.tokens(group.k),
   };
+}
+
+/** The places along the rows and the columns of a part. @param {MapData} data @returns {[number[], number[]]} */
+export function placesOf({ part: { q0, k0, rows, columns } }) {
+  return [Array.from({ length: rows }, (_, i) => q0 + i), Array.from({ length: columns }, (_, i) => k0 + i)];
 }
 
 /** The weights as comma-separated values: a line for each pair that may be read. @param {MapData} data */
@@ -38,8 +61,9 @@ export function asCsv(data) {
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   const lines = ["query,query_token,predicted_token,key,key_token,weight"];
-  for (let q = 0; q < data.rows; q++) {
-    for (let k = 0; k < data.columns; k++) {
+  const [queries, keys] = placesOf(data);
+  for (const q of queries) {
+    for (const k of keys) {
       if (!data.allowed(q, k)) continue;
       lines.push([q, quoted(whole(data.read[q])), quoted(whole(data.said[q] ?? "")), k, quoted(whole(data.keys[k])), data.value(q, k).toFixed(6)].join(","));
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -13,8 +13,10 @@ from starlette.responses import JSONResponse, Response
 from glassformer.foundation.errors import GlassformerError
 from glassformer.lens.page.bundle import resources, served
 from glassformer.lens.server.guard import MOST_BODY, body_of, error
-from glassformer.lens.server.requests import ablate_request, trace_request
+from glassformer.lens.server.requests import ablate_request, patch_request, trace_request
 from glassformer.lens.server.subject import Subject
+from glassformer.lens.trace.container import header_text, piece
+from glassformer.lens.trace.pair import patch_traces, patching_as_json
 from glassformer.lens.trace.value import Trace
 
 Done = TypeVar("Done")
@@ -24,13 +26,20 @@ MOST_TRACES = 32
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 
+class Kept(NamedTuple):
+    """A trace that is known, and its header as it is sent."""
+
+    trace: Trace
+    header: bytes
+
+
 class Api:
     """The endpoints of one subject. The model answers one request at a time."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.lock = threading.Lock()
-        self.traces: dict[str, Trace] = {}
+        self.traces: dict[str, Kept] = {}
         self.made = 0
         for source, gold in subject.examples:
             self.keep(subject.trace(source, gold))
@@ -41,7 +50,7 @@ class Api:
         name = str(self.made)
         self.made += 1
         made.header["run"]["id"] = name
-        self.traces[name] = made
+        self.traces[name] = Kept(made, header_text(made.header, made.buffers))
         while len(self.traces) > MOST_TRACES:
             del self.traces[list(self.traces)[self.own]]
         return name
@@ -71,7 +80,7 @@ class Api:
 
     async def list_traces(self, request: Request) -> Response:
         """GET /api/traces: id and title of each."""
-        told = [{"id": name, "title": title(each)} for name, each in self.traces.items()]
+        told = [{"id": name, "title": title(each.trace)} for name, each in self.traces.items()]
         return JSONResponse({"traces": told})
 
     async def trace(self, request: Request) -> Response:
@@ -79,7 +88,27 @@ class Api:
         found = self.traces.get(request.path_params["id"])
         if found is None:
             return error(404, "There is no such trace.")
-        return Response(await run_in_threadpool(found.to_bytes), media_type="application/octet-stream")
+        return Response(await run_in_threadpool(found.trace.to_bytes), media_type="application/octet-stream")
+
+    async def header(self, request: Request) -> Response:
+        """GET /api/trace/ID/header: the header alone."""
+        found = self.traces.get(request.path_params["id"])
+        if found is None:
+            return error(404, "There is no such trace.")
+        return Response(found.header, media_type="application/json")
+
+    async def buffer(self, request: Request) -> Response:
+        """GET /api/trace/ID/buffer/NAME?layer=L: a buffer, or one layer of it, as it is stored."""
+        found, name = self.traces.get(request.path_params["id"]), request.path_params["name"]
+        if found is None or name not in found.trace.buffers:
+            return error(404, "There is no such buffer.")
+        asked = request.query_params.get("layer")
+        layer = (
+            None if asked is None else int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 6 else -1
+        )
+        if layer is not None and not 0 <= layer < len(found.trace.buffers[name][1]):
+            return error(400, "layer must be the number of a layer, from 0.")
+        return Response(piece(found.trace.buffers, name, layer), media_type="application/octet-stream")
 
     async def make(self, request: Request) -> Response:
         """POST /api/trace {text, gold, decode}: the model answers a text; {id} of the trace."""
@@ -99,7 +128,7 @@ class Api:
             known, silence = self.traces.get(asked.trace), self.subject.silence
             if known is None or silence is None:
                 raise GlassformerError("Heads are taken out of a trace that is known; open one of this launch.")
-            read = known.header["sequences"]
+            read = known.trace.header["sequences"]
             side = read.get("source") or read["target"]
             ids = [id for id, special in zip(side["ids"], side["special"], strict=True) if not special]
             begun = ids[: side.get("n_prompt", len(ids))] if "source" not in read else ids
@@ -111,6 +140,18 @@ class Api:
                 name, value, n = before[1]
                 told["metrics"] = {"name": name, "before": value, "after": after[1][1], "n": n}
             return told
+
+        return await self.attempt(request, work)
+
+    async def patch(self, request: Request) -> Response:
+        """POST /api/patch {trace, other}: what of the one brings its answer back in a run with the other's text."""
+
+        def work(data: bytes) -> dict[str, Any]:
+            asked = patch_request(data)
+            one, other = self.traces.get(asked.trace), self.traces.get(asked.other)
+            if one is None or other is None:
+                raise GlassformerError("Two traces that are known are compared; open them in this launch.")
+            return patching_as_json(patch_traces(self.subject.model, one.trace, other.trace))
 
         return await self.attempt(request, work)
 

@@ -7,8 +7,6 @@ import socket
 from collections.abc import Callable
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -25,7 +23,10 @@ NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 def make_app(subject: Subject, token: str, port: int) -> Starlette:
-    """The application: every route behind the guard. Traces of the subject's examples are made here."""
+    """The application: every route behind the guard. Traces of the subject's examples are made here.
+
+    Nothing is compressed: on loopback that takes longer than to send the bytes.
+    """
     api = Api(subject)
     hosts = frozenset(f"{name}:{port}" for name in NAMES)
     routes = [
@@ -35,8 +36,11 @@ def make_app(subject: Subject, token: str, port: int) -> Starlette:
         ("/api/metrics", "GET", api.metrics),
         ("/api/traces", "GET", api.list_traces),
         ("/api/trace/{id}", "GET", api.trace),
+        ("/api/trace/{id}/header", "GET", api.header),
+        ("/api/trace/{id}/buffer/{name}", "GET", api.buffer),
         ("/api/trace", "POST", api.make),
         ("/api/ablate", "POST", api.ablate),
+        ("/api/patch", "POST", api.patch),
         ("/{rest:path}", "*", _nothing),
     ]
 
@@ -44,8 +48,7 @@ def make_app(subject: Subject, token: str, port: int) -> Starlette:
         methods = ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] if method == "*" else [method]
         return Route(path, guarded(endpoint, token, hosts), methods=methods)  # pyright: ignore[reportArgumentType]
 
-    squeeze = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
-    return Starlette(routes=[route(*each) for each in routes], middleware=[squeeze])
+    return Starlette(routes=[route(*each) for each in routes])
 
 
 async def _nothing(request: Request) -> Response:
@@ -59,10 +62,12 @@ def new_token() -> str:
 
 def listen(port: int) -> socket.socket:
     """A socket of loopback; port 0 takes any that is free. Errors: `ConfigError` for one that is taken."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else each answer may wait 40 ms for an ACK.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen()  # a browser that comes before the server runs waits, and is not refused
     except OSError as reason:
         listener.close()
         raise ConfigError(

@@ -31,6 +31,22 @@ class AblateRequest(NamedTuple):
     heads: list[tuple[str, int, int]]
 
 
+class PatchRequest(NamedTuple):
+    """Two traces: what the model did in one is put into its reading of the other."""
+
+    trace: str
+    other: str
+
+
+def patch_request(data: bytes) -> PatchRequest:
+    """The fields of POST /api/patch. Errors: `DataError`, by field."""
+    given = fields(data, PatchRequest._fields)
+    for name in PatchRequest._fields:
+        if not isinstance(given.get(name), str):
+            raise DataError(f"{name} must be the id of a trace. Open one.")
+    return PatchRequest(**given)
+
+
 def trace_request(data: bytes) -> TraceRequest:
     """The fields of POST /api/trace. Errors: `DataError` and `ConfigError`, by field."""
     given = fields(data, ("text", "gold", "decode"))

@@ -23,22 +23,49 @@ ALIGNED = 8
 VERSION = 1
 
 
-def pack(header: Mapping[str, Any], buffers: Mapping[str, tuple[str, Array]]) -> bytes:
-    """The file of a header (without `buffers`) and of its buffers, name to (encoding, elements as they are stored)."""
+Buffers = Mapping[str, tuple[str, Array]]
+"""Name to encoding and elements, as they are stored."""
+
+
+def pack(header: Mapping[str, Any], buffers: Buffers) -> bytes:
+    """The file of a header (without `buffers`) and of its buffers."""
+    text = header_text(header, buffers)
+    text += b" " * (-(len(MAGIC) + 4 + len(text)) % ALIGNED)
+    stored = (piece(buffers, name) for name in buffers)
+    return b"".join(
+        [MAGIC, struct.pack("<I", len(text)), text, *(each + bytes(-len(each) % ALIGNED) for each in stored)]
+    )
+
+
+def header_text(header: Mapping[str, Any], buffers: Buffers) -> bytes:
+    """The whole header as JSON, with `buffers`. Errors: `DataError` where it is not as the schema says."""
     entries: dict[str, Any] = {}
-    parts: list[bytes] = []
     offset = 0
     for name, (encoding, stored) in buffers.items():
-        data = np.ascontiguousarray(stored, ENCODINGS[encoding].dtype).tobytes()
-        shape = list(stored.shape)
-        entries[name] = {"encoding": encoding, "shape": shape, "offset": offset, "nbytes": len(data)}
-        parts.append(data + bytes(-len(data) % ALIGNED))
-        offset += len(parts[-1])
+        size = stored.size * np.dtype(ENCODINGS[encoding].dtype).itemsize
+        entries[name] = {"encoding": encoding, "shape": list(stored.shape), "offset": offset, "nbytes": size}
+        offset += size + -size % ALIGNED
     whole = finite({**header, "format": "gft", "version": VERSION, "buffers": entries})
     check_header(whole, offset)
-    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    text += b" " * (-(len(MAGIC) + 4 + len(text)) % ALIGNED)
-    return b"".join([MAGIC, struct.pack("<I", len(text)), text, *parts])
+    return json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def piece(buffers: Buffers, name: str, layer: int | None = None) -> bytes:
+    """The bytes of a buffer, or of one layer of it."""
+    encoding, stored = buffers[name]
+    return np.ascontiguousarray(stored if layer is None else stored[layer], ENCODINGS[encoding].dtype).tobytes()
+
+
+def cut(data: bytes) -> tuple[bytes, dict[str, list[bytes]]]:
+    """The header in the bytes of a file, as it stands, and its buffers: attention in pieces, one for each layer."""
+    begin = 8 + struct.unpack("<I", data[4:8])[0]
+    header = json.loads(data[8:begin])
+    by_layer = {group["buffer"]: group["layers"] for group in header["attention"]}
+    pieces: dict[str, list[bytes]] = {}
+    for name, entry in header["buffers"].items():
+        at, size = begin + entry["offset"], entry["nbytes"] // by_layer.get(name, 1)
+        pieces[name] = [data[at + i * size : at + (i + 1) * size] for i in range(by_layer.get(name, 1))]
+    return data[8:begin], pieces
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[str, Array]]]:
@@ -80,6 +107,10 @@ def check_header(header: object, room: int) -> None:
         _check_buffer(f"header.buffers.{name}", entry, room)
     for i, group in enumerate(known["attention"]):
         _check_group(f"header.attention[{i}]", group, known)
+    if (terms := known.get("attribution")) is not None:
+        shape, there = [len(terms["names"]), len(known["steps"])], known["buffers"].get(terms["buffer"])
+        if there is None or there["shape"] != shape:
+            raise _wrong("header.attribution.buffer", f"a buffer of shape {shape}, parts by steps", there)
     for side, sequence in known["sequences"].items():
         for field in ("text", "special"):
             if len(sequence[field]) != len(sequence["ids"]):

@@ -20,8 +20,10 @@ from glassformer.lens.trace.container import finite
 from glassformer.lens.trace.quantise import Array, encode
 from glassformer.lens.trace.reading import USUAL, Layout, Reading, Text, as_ids, both, read
 from glassformer.lens.trace.sight import Sight, look
+from glassformer.lens.trace.small import SIDE, decided, shrunk
 from glassformer.lens.trace.steps import lens_of, steps_of
 from glassformer.lens.trace.value import Trace
+from glassformer.lens.trace.written import written
 from glassformer.model.count import count_parameters
 from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
@@ -109,7 +111,7 @@ def answers(
     seen: Sight,
     buffers: dict[str, tuple[str, Array]],
 ) -> dict[str, Any]:
-    """What the head said: `labels`, or `steps`, `lens` and (where they are few) `logits`."""
+    """What the head said: `labels`, or `steps`, `lens`, `attribution` and (where they are few) `logits`."""
     if not isinstance(model.config.head, Lm):
         chances: list[float] = seen.logits.double().softmax(-1).tolist()
         names = tokenizers.target.tokens(range(len(SPECIALS), tokenizers.target.vocab_size))
@@ -117,6 +119,9 @@ def answers(
         order = sorted(range(len(chances)), key=chances.__getitem__, reverse=True)
         return {"labels": [[names[label], chances[label]] for label in order]}
     found: dict[str, Any] = {"steps": steps_of(reading, seen.logits), "lens": lens_of(model, reading, seen.streams)}
+    if (terms := written(model, reading)) is not None:
+        found["attribution"], stored = terms
+        buffers[found["attribution"]["buffer"]] = ("f32", stored)
     if seen.logits.numel() <= MOST_LOGITS:
         buffers["logits"] = ("f32", seen.logits.numpy())
         found["logits"] = "logits"
@@ -144,7 +149,10 @@ def attention_of(
             buffers[f"m.{block}"] = ("flag", encode(allowed, "flag"))
         shape = dict(zip(("layers", "heads", "q_len", "k_len"), weights.shape, strict=True))
         named = {"mask": mask, "mask_buffer": f"m.{block}" if mask == "explicit" else None, "buffer": f"a.{block}"}
-        groups.append({"block": block, "q": queries, "k": keys, **shape, **named})
+        if max(weights.shape[2:]) > SIDE:
+            buffers[f"t.{block}"] = ("sqrt255", encode(shrunk(weights).clip(0, 1), "sqrt255"))
+            named["thumb"] = f"t.{block}"
+        groups.append({"block": block, "q": queries, "k": keys, **shape, **named, **decided(weights)})
     return groups, buffers
 
 

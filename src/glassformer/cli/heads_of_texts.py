@@ -1,0 +1,97 @@
+"""`glassformer heads RUN --attribute TEXT` and `--patch TEXT --into TEXT`: what heads do for one text, or for two."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassformer.cli.heads import aligned
+from glassformer.foundation.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glassformer.lens.trace.value import Trace
+
+ALONE = ("checkpoints", "prune", "out")
+MOST_PARTS = 12
+
+
+def of_texts(folder: Path, options: Mapping[str, Any]) -> int:
+    """Attribution of one text, or patching between two. Errors: `ConfigError` for options that do not go together."""
+    if others := [name for name in ALONE if name in options]:
+        raise ConfigError(f"--attribute and --patch look at texts, --{others[0]} at the run. Give one of them.")
+    if ("patch" in options) != ("into" in options):
+        raise ConfigError("Patching goes from one text into another: --patch TEXT --into TEXT. Give both.")
+    if "patch" in options and "attribute" in options:
+        raise ConfigError("--attribute looks at one text, --patch at two. Give one of them.")
+    as_json = "json" in options
+    if "attribute" in options:
+        return attributed(folder, options["attribute"], as_json)
+    return brought_back(folder, options["patch"], options["into"], as_json)
+
+
+def traced(folder: Path, *texts: str) -> tuple[Any, list[Trace]]:
+    """The model of a run, and what it does with these texts."""
+    from glassformer.lens.roles.run import open_run
+    from glassformer.lens.server.run import layout_of
+    from glassformer.lens.trace.make import trace
+
+    opened = open_run(folder)
+    layout = layout_of(opened.recipe)
+    model, tokenizers = opened.loaded.model, opened.loaded.tokenizers
+    return model, [trace(model, tokenizers, text, layout=layout) for text in texts]
+
+
+def attributed(folder: Path, text: str, as_json: bool) -> int:
+    """A row for each part, a column for each token that is written, and the logit that they add up to."""
+    _, (made,) = traced(folder, text)
+    told = made.header.get("attribution")
+    if told is None:
+        raise ConfigError("The logits of this model are no sum over its parts, as its head pools or maps the vectors.")
+    names, terms = told["names"], made.buffers[told["buffer"]][1]
+    steps = made.header["steps"]
+    begun = len(steps) - len(made.output) if made.header["run"]["mode"] == "generate" else 0
+    written = [made.header["vocab"][str(step["chosen"])] for step in steps[begun:]]
+    terms = terms[:, begun:]
+    if as_json:
+        rows = {name: [float(each) for each in row] for name, row in zip(names, terms, strict=True)}
+        print(json.dumps({"tokens": written, "terms": rows, "logits": [float(each) for each in terms.sum(0)]}))
+        return 0
+    rows = [("part", *written)]
+    rows += [(name, *(f"{each:.2f}" for each in row)) for name, row in zip(names, terms, strict=True)]
+    rows.append(("logit", *(f"{each:.2f}" for each in terms.sum(0))))
+    print(aligned(rows))
+    print("\nEach column adds up to the logit of its token; norms are frozen at what they saw (Elhage et al. 2021).")
+    return 0
+
+
+def brought_back(folder: Path, text: str, other: str, as_json: bool) -> int:
+    """The heads, and the places of the streams, that bring the answer to the first text back."""
+    from glassformer.lens.trace.pair import patch_traces, patching_as_json
+
+    model, (one, two) = traced(folder, text, other)
+    told = patching_as_json(patch_traces(model, one, two))
+    if as_json:
+        print(json.dumps(told))
+        return 0
+    print(f"Log probability of the answer to the first text: {told['one']:.3f}; behind the other: {told['other']:.3f}.")
+    print("A patch brings back this share of the difference (1: all of it).\n")
+    print(aligned([("head", "share"), *((each["id"], f"{each['effect']:.3f}") for each in told["heads"][:MOST_PARTS])]))
+    for stream in told["streams"]:
+        print(f"\n{stream['side']}, the stream at each token, behind so many blocks:")
+        print(aligned([("blocks", *tokens_of(one, stream["side"])), *rows_of(stream["effects"])]))
+    return 0
+
+
+def rows_of(effects: Sequence[Sequence[float]]) -> list[tuple[str, ...]]:
+    """A row of figures for each number of blocks."""
+    return [(str(depth), *(f"{each:.2f}" for each in row)) for depth, row in enumerate(effects)]
+
+
+def tokens_of(made: Trace, side: str) -> list[str]:
+    """What a stack reads."""
+    sequences = made.header["sequences"]
+    if side == "decoder":
+        return sequences["target"]["text"][:-1]
+    return sequences["source"]["text"]

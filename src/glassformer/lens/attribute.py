@@ -1,0 +1,162 @@
+"""Direct logit attribution: how much of a token's logit each head, feed-forward and the input write themselves.
+
+What the head reads is a sum: the input of the first block, and what every branch has added to it (Elhage et al. 2021,
+"A Mathematical Framework for Transformer Circuits", the residual stream). Norms stand in between, and are no linear
+maps; each is frozen at the figures (mean and scale) of the vector that it saw, and is then one. The logit of a token is
+so a sum with a term for each part, and the terms add up to the logit itself. A part that acts through another (an
+encoder's head, a head that later heads read) has no term for that: the attribution is direct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from typing import NamedTuple, cast
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.lens.blocks import LETTERS, head_id
+from glassformer.lens.trace.sight import recorded_stream
+from glassformer.model.stack import Stack
+from glassformer.model.transformer import Transformer
+from glassformer.parts import Attended, Attention, Block, Head, watch_attention
+from glassformer.parts.norm import LayerNorm, RMSNorm
+from glassformer.parts.residual import Residual
+
+INPUT, BIASES, FEED_FORWARD = "input", "biases", "feed_forward"
+
+
+class Attribution(NamedTuple):
+    """Terms of one logit a place."""
+
+    names: tuple[str, ...]
+    """"input" (embedding and positions), heads as "d.0.1", "d.0.feed_forward" and so on, "biases"."""
+    terms: Float[Tensor, "P T"]
+    """A row for each part; down a column they sum to the logit."""
+
+
+class Written(NamedTuple):
+    """What one branch wrote."""
+
+    kind: str
+    """"encoder", "decoder", "cross" or "feed_forward"."""
+    layer: int
+    branch: Residual
+    output: Float[Tensor, "T D"]
+    """Of the branch itself, before any norm behind it."""
+    heads: Float[Tensor, "H T K"] | None
+    """Of an attention: what each head gives, before the output map."""
+
+
+@torch.no_grad()
+def attribute(
+    model: Transformer, tokens: Int[Tensor, "1 T"], asked: Int[Tensor, " T"], source: Int[Tensor, "1 S"] | None = None
+) -> Attribution:
+    """The terms of the logit of token `asked[t]` at each place t, for one sequence without padding.
+
+    The model is in evaluation mode, as its answers are. Errors: `ConfigError` for a head that is not linear in the
+    stream (labels of a whole sequence; the map before BERT's).
+    """
+    head = model.head
+    if not isinstance(head, Head) or head.transform is not None:
+        raise ConfigError(
+            "Direct logit attribution follows a linear head over tokens; this model's head pools, or maps the vectors "
+            "first. Use silence() to see what heads do."
+        )
+    stack = model.eval().reader
+    streams: list[Tensor] = []
+    with recorded_writers(model, stack) as written, recorded_stream(stack, streams):
+        model.hidden(tokens, source=source)
+    side = "decoder" if stack is model.decoder else "encoder"
+    sums, last = sums_of(written, streams[0])
+    biases = torch.zeros_like(asked, dtype=head.weight.dtype) if head.bias is None else head.bias[asked].clone()
+    pull = head.weight[asked] * head.scale
+    pull, less = through_norm(stack.norm, last, pull)
+    biases += less
+    found: dict[str, Tensor] = {}
+    for each, summed in zip(reversed(written), reversed(sums), strict=True):
+        pull, less = through_norm(each.branch.norm_sum, summed, pull)
+        inner, more = through_norm(each.branch.norm_out, each.output, pull)
+        own, constant = terms_of(each, inner, side)
+        biases += less + more + constant
+        found = own | found
+        pull = pull * each.branch.scale
+    found = {INPUT: (streams[0] * pull).sum(-1), **found, BIASES: biases}
+    return Attribution(tuple(found), torch.stack([*found.values()]))
+
+
+@contextmanager
+def recorded_writers(model: Transformer, stack: Stack) -> Generator[list[Written]]:
+    """While it lasts, what each branch of a stack writes, in the order of writing."""
+    found: list[Written] = []
+    heads: dict[nn.Module, Tensor] = {}
+
+    def note(call: Attended) -> None:
+        heads[call.attention] = call.output[0]
+
+    def keeping(kind: str, layer: int, branch: Residual) -> Callable[[nn.Module, object, Tensor], None]:
+        def keep(module: nn.Module, given: object, output: Tensor) -> None:
+            found.append(Written(kind, layer, branch, output[0], heads.get(module)))
+
+        return keep
+
+    side = "decoder" if stack is model.decoder else "encoder"
+    hooks: list[RemovableHandle] = []
+    for layer, block in enumerate(cast(Iterable[Block], stack.blocks)):
+        kinds = {side: block.self_attention, "cross": block.cross_attention, FEED_FORWARD: block.feed_forward}
+        for kind, branch in kinds.items():
+            if branch is not None:
+                hooks.append(branch.branch.register_forward_hook(keeping(kind, layer, branch)))
+    try:
+        with watch_attention(model, note):
+            yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def sums_of(written: Iterable[Written], x: Float[Tensor, "T D"]) -> tuple[list[Tensor], Tensor]:
+    """The stream behind each branch, before the norm of the sum, and what the last norm reads."""
+    sums: list[Tensor] = []
+    for each in written:
+        sums.append(x * each.branch.scale + each.branch.norm_out(each.output))
+        x = each.branch.norm_sum(sums[-1])
+    return sums, x
+
+
+def terms_of(of: Written, pull: Float[Tensor, "T D"], side: str) -> tuple[dict[str, Tensor], Tensor]:
+    """A term for each head of an attention, and that of its bias; one for a feed-forward as a whole."""
+    module, none = of.branch.branch, pull.new_zeros(len(pull))
+    if not isinstance(module, Attention) or of.heads is None:
+        return {f"{LETTERS[side]}.{of.layer}.{of.kind}": (of.output * pull).sum(-1)}, none
+    columns = module.output.weight.unflatten(1, (-1, module.d_head))  # [D, H, K]
+    each = torch.einsum("htk,dhk,td->ht", of.heads, columns, pull)
+    bias = none if module.output.bias is None else pull @ module.output.bias
+    return {head_id(of.kind, of.layer, head): row for head, row in enumerate(each)}, bias
+
+
+def through_norm(norm: nn.Module, seen: Float[Tensor, "T D"], pull: Float[Tensor, "T D"]) -> tuple[Tensor, Tensor]:
+    """Before a norm that is frozen at what it saw: what a vector's product with `pull` becomes, and the constant.
+
+    LayerNorm: w (x - mean(x)) / s + b with s of `seen`; RMSNorm: w x / r with r of `seen`. Mean and division by a
+    constant are linear, so the pull goes back through them. Errors: `ConfigError` for another norm.
+    """
+    none = pull.new_zeros(len(pull))
+    match norm:
+        case nn.Identity():
+            return pull, none
+        case LayerNorm():
+            scale = (seen.var(-1, unbiased=False, keepdim=True) + norm.eps).rsqrt()
+            weighted = pull * norm.weight * scale
+            return weighted - weighted.mean(-1, keepdim=True), pull @ norm.bias
+        case RMSNorm():
+            return pull * norm.weight * (seen.square().mean(-1, keepdim=True) + norm.eps).rsqrt(), none
+        case _:
+            raise ConfigError(
+                f"Attribution freezes the norms layer, rms and none; this model has {type(norm).__name__}. "
+                "Say in through_norm() what it is when frozen."
+            )

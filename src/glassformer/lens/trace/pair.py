@@ -1,0 +1,67 @@
+"""Two traces side by side: the answer to one read behind the other's text, and what brings it back (`patch`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from glassformer.foundation.errors import DataError
+from glassformer.lens.blocks import head_id
+from glassformer.lens.patch import Input, Patching, patch
+from glassformer.lens.trace.value import Trace
+from glassformer.model.transformer import Transformer
+
+
+class Asked(NamedTuple):
+    """What `patch` is given."""
+
+    one: Input
+    other: Input
+    said: list[int | None]
+
+
+def patch_traces(model: Transformer, one: Trace, other: Trace) -> Patching:
+    """The effects of what the model did in one trace, put into its reading of the other's text with the one's answer.
+
+    Errors: `DataError` where the texts differ in length, or the model writes no tokens.
+    """
+    return patch(model, *asked(one.header, other.header, next(model.parameters()).device))
+
+
+def asked(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device) -> Asked:
+    """The answer of one, behind the texts of both. Errors: `DataError` for a model that writes no tokens."""
+    if not one["steps"]:
+        raise DataError("What is patched is the chance of tokens, and this model gives labels. See `heads` instead.")
+    texts, others = one["sequences"], other["sequences"]
+    said = {step["pos"]: step["chosen"] for step in one["steps"]}
+    if "target" not in texts:
+        rows = texts["source"]["ids"], others["source"]["ids"]
+        inputs = [Input(torch.tensor([ids], device=device)) for ids in rows]
+    elif "source" in texts:
+        tokens = torch.tensor([texts["target"]["ids"][:-1]], device=device)
+        inputs = [Input(tokens, torch.tensor([each["source"]["ids"]], device=device)) for each in (texts, others)]
+    else:
+        begun = texts["target"]["n_prompt"]
+        answer = texts["target"]["ids"][begun:-1]
+        prompts = (each["target"]["ids"][: each["target"]["n_prompt"]] for each in (texts, others))
+        inputs = [Input(torch.tensor([[*prompt, *answer]], device=device)) for prompt in prompts]
+        said = {place: token for place, token in said.items() if place >= begun - 1}
+    return Asked(inputs[0], inputs[1], [said.get(place) for place in range(inputs[0].tokens.shape[1])])
+
+
+def patching_as_json(found: Patching) -> dict[str, Any]:
+    """The same for programs and for the page: heads the strongest first, streams by stack and blocks."""
+    heads = [
+        {"id": head_id(*where, head), "block": where[0], "layer": where[1], "head": head, "effect": float(effect)}
+        for where, effects in found.heads.items()
+        for head, effect in enumerate(effects)
+    ]
+    streams = [{"side": side, "effects": effects.tolist()} for side, effects in found.streams.items()]
+    return {
+        "one": found.one,
+        "other": found.other,
+        "heads": sorted(heads, key=lambda each: -abs(each["effect"])),
+        "streams": streams,
+    }
