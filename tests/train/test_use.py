@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.data.vocabulary import UNK
-from glassformer.decode.answer import answer
+from glassformer.decode.answer import answer, answers
 from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
@@ -96,9 +96,9 @@ def test_as_many_lines_as_asked_are_decoded_together(run, monkeypatch):
 
     def watched(model, sources, *, batch_size, **settings):
         sizes.append((len(sources), batch_size))
-        return answer(model, sources, batch_size=batch_size, **settings)
+        return answers(model, sources, batch_size=batch_size, **settings)
 
-    monkeypatch.setattr("glassformer.train.use.answer", watched)
+    monkeypatch.setattr("glassformer.train.use.answers", watched)
     assert len(list(translate(run, numbered(["a b"] * 300), 300))) == 300
     assert sizes == [(300, 300)]
 

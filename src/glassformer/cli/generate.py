@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from glassformer.cli.arguments import Arguments
+from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.cli.translate import UNKNOWN
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
+from glassformer.decode.beam_settings import BeamSettings
 from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.typed import annotations_of
 from glassformer.train.recipe import Recipe, override
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ SHORT = (
     "seed",
 )
 """Settings of [decode] that are flags of this verb as well."""
-OF_BEAMS = ("beam", "length_penalty")
+OF_BEAMS = tuple(annotations_of(BeamSettings))
 """Settings of [decode] that this verb, which writes one token after the other, has no use for."""
 OF_DRAWS = {"top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
 """What a greedy choice has no use for, and its value where it is off."""
@@ -72,7 +75,7 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
             f"generate writes one token after the other, without a beam. Leave --decode.{given[0].replace('_', '-')} "
             "out, or use glassformer translate."
         )
-    changes["decode.beam"] = 1
+    changes |= {f"decode.{each.name}": each.default for each in fields(BeamSettings)}
     for name in [name for name in SHORT if name in arguments.options]:
         place, kind, _ = kind_of("decode", name.replace("-", "_"), ("decode",))
         if place in changes:
@@ -87,13 +90,6 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
     elif recipe.decode.temperature == 0:
         changes = {"decode.temperature": 1.0} | changes
     return override(recipe, changes)
-
-
-def whole_number(name: str, given: str, most: int) -> int:
-    """What a flag that counts was given. Errors: `ConfigError` for anything but a whole number from 1 to `most`."""
-    if not given.isdecimal() or len(given) > 9 or not 1 <= int(given) <= most:
-        raise ConfigError(f"--{name} takes a whole number from 1 to {most}; got {given[:40]!r}. Try --{name} 3.")
-    return int(given)
 
 
 def prompts_of(arguments: Arguments) -> list[str]:

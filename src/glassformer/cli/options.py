@@ -76,6 +76,12 @@ LIMIT = Option("limit", "SECONDS", "Time for all of the file's code (default: 60
 BATCH_SIZE = Option("batch-size", "N", "Lines read together (default: as the recipe says).")
 PROBABILITIES = Option("probabilities", None, "After the label, TAB and label=probability for each label there is.")
 JSON_LINES = Option("json", None, "One JSON object a line, with label and probabilities; null for a blank line.")
+N_BEST = Option("n-best", "N", "Of a beam: the N best answers to each line, a line each behind the number of theirs.")
+SCORES = Option("scores", None, "Behind each answer a tab and its score: log-probability over the length penalty.")
+ALIGNMENTS = Option(
+    "alignments", None, "Behind each answer a tab and i-j for each token j: the source token i that it read most."
+)
+JSON_ANSWERS = Option("json", None, "One JSON object a line: its number, tokens, and answers with their figures.")
 BEAM = Option("beam", "N", "Beam search: N beginnings of an answer go on together (default: as the recipe says).")
 PROMPT = Option("prompt", "TEXT", "What the text goes on from, or the source to answer (default: standard input).")
 PROMPTS = Option("file", "FILE", "A file with one prompt a line.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glassformer.cli.options import (
+    ALIGNMENTS,
     ALLOW,
     ALSO,
     AVERAGE,
@@ -21,6 +22,7 @@ from glassformer.cli.options import (
     GREEDY,
     JOBS,
     JSON,
+    JSON_ANSWERS,
     JSON_LINES,
     JSON_TEXTS,
     LIMIT,
@@ -29,6 +31,7 @@ from glassformer.cli.options import (
     LOOK_AHEAD_JSON,
     METRIC,
     MIN_P,
+    N_BEST,
     NEW_TOKENS,
     NGRAM,
     NO_OPEN,
@@ -47,6 +50,7 @@ from glassformer.cli.options import (
     PRUNE,
     PRUNED,
     REPETITION,
+    SCORES,
     SEED,
     SEEDS,
     SPLIT,
@@ -130,7 +134,7 @@ VERBS: dict[str, Verb] = {
         "answer line by line",
         "RUN",
         "Read lines on standard input, write one answer for each on standard output. A blank line stays blank.",
-        (BEAM, AVERAGE, BATCH_SIZE),
+        (BEAM, N_BEST, SCORES, ALIGNMENTS, JSON_ANSWERS, AVERAGE, BATCH_SIZE),
         ("decode",),
     ),
     "serve": Verb(
