@@ -6,6 +6,7 @@ from mutant_runner import Mutant
 
 BEAM = "tests/decode/test_beam.py"
 COVERAGE = "tests/decode/test_coverage.py"
+WORDS = "tests/decode/test_words.py"
 EQUATION = f"{COVERAGE}::test_scores_are_the_equation_and_ranked_by_it"
 LINKS = f"{COVERAGE}::test_links_are_what_each_token_read_most"
 GROUPS = f"{BEAM}::test_groups_search_apart[3.0]"
@@ -25,6 +26,16 @@ ROWS: list[Mutant] = [
         "links = [(most[j], j)", "links = [(most[j - 1], j)", LINKS),
     Mutant("the end of a source is linked", "decode/read_back.py",
         "if id != EOS and most[j] < len(batch[row])]", "if id != EOS]", LINKS),
+    Mutant("what is banned may come in two tokens", "decode/words.py",
+        "for n in range(len(word)) if tail", "for n in range(1) if tail", f"{WORDS}::test_what_is_banned_is_nowhere_in_the_text[byte]"),
+    Mutant("what is banned may stand inside of a token", "decode/words.py",
+        "each.startswith(rest) if there else rest in each", "each.startswith(rest)",
+        f"{WORDS}::test_what_is_banned_is_nowhere_in_the_text[bpe]"),
+    Mutant("a text begins as it likes", "decode/words.py",
+        "            only[row] = -math.inf\n", "", f"{WORDS}::test_a_text_begins_as_it_is_told"),
+    Mutant("what is forbidden is only unlikely", "decode/beam.py",
+        ".masked_fill(logits.isneginf(), -torch.inf)", ".nan_to_num(-1e9)",
+        f"{WORDS}::test_a_beam_of_which_nothing_may_go_on_is_refused"),
     Mutant("a group goes where those before it went", "decode/beam.py",
         "totals - less[:, None]", "totals + less[:, None]", GROUPS),
     Mutant("diversity counts in the score", "decode/beam.py",

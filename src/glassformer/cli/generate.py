@@ -12,6 +12,7 @@ from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.cli.translate import UNKNOWN
+from glassformer.cli.wished import wished
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.foundation.errors import ConfigError, DataError
@@ -50,12 +51,11 @@ def run(arguments: Arguments) -> int:
     prompts = prompts_of(arguments)
     from glassformer.train.writing import Writer  # after the checks, as importing torch takes a second
 
-    writer = Writer(folder, recipe)
+    writer, stops = Writer(folder, recipe), arguments.lists.get("stop", [])
     if unknown := writer.unknown(prompts):
         which = f"prompt {', '.join(map(str, unknown[:5]))}" + (", ..." if len(unknown) > 5 else "")
         print(f"{which}: {UNKNOWN.replace('the line', 'it')}.", file=sys.stderr)
-    stops = arguments.lists.get("stop", [])
-    pieces = in_order(writer.write(prompts, n, stops, crop="crop" in arguments.options))
+    pieces = in_order(writer.write(prompts, n, stops, crop="crop" in arguments.options, wishes=wished(arguments)))
     if "json" in arguments.options:
         show_json(pieces, prompts, n)
     else:

@@ -12,6 +12,7 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.figures import asked_of, line_of
 from glassformer.cli.runs import averaged, existing_run, recipe_of
 from glassformer.cli.settings import converted
+from glassformer.cli.wished import wished
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.recipe import override
@@ -28,12 +29,13 @@ def run(arguments: Arguments) -> int:
     recipe = override(recipe_of(folder), with_beam(arguments))
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     asked = asked_of(arguments, recipe.decode.beam)
+    wishes = wished(arguments)
     if talking:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
     from glassformer.train.use import Translated, translate  # after the checks, as importing torch takes a second
 
     def translated(lines: Iterator[tuple[int, str]]) -> Iterator[Translated]:
-        return translate(folder, lines, size, recipe, average, *filter(None, [asked]))
+        return translate(folder, lines, size, recipe, average, asked, wishes)
 
     cut: dict[str, list[int]] = {}
     unknown: list[int] = []

@@ -113,7 +113,8 @@ def beam_search(
             for each in filters:
                 logits = each(logits, Context(owners, [rows.prompts[row] for row in owners], written))
             rule = Rule(width, eos, step, ranking, [0.0] * len(owners) if covered is None else covered.penalties())
-            extend_groups(going, logits.double().log_softmax(-1), rule, groups, diversity)
+            log_p = logits.double().log_softmax(-1).masked_fill(logits.isneginf(), -torch.inf)
+            extend_groups(going, log_p, rule, groups, diversity)
             stop_at = width if early_stop or width == 1 else None
             for each in going:
                 each.closed = each.closed or done(each, step, min(n_best, width), ranking, stop_at)
@@ -121,7 +122,13 @@ def beam_search(
             if not going:
                 break
             run = follow(run, going, covered)
-    return [best(found, n_best) for found in together(searches, groups, width)]
+    apart = together(searches, groups, width)
+    if empty := [row for row, found in enumerate(apart) if not found]:
+        raise ConfigError(
+            f"Each step needs a token that may come; of row {empty[0]} (counted from 0) all beginnings came to one "
+            "where none may. Ban fewer, widen the beam, or raise no_repeat_ngram."
+        )
+    return [best(found, n_best) for found in apart]
 
 
 def spread(rows: Rows, groups: int) -> Rows:

@@ -13,6 +13,7 @@ from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.answer import ASKED, MODELS, USUAL, answers
 from glassformer.decode.classify import label_probabilities
+from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
 from glassformer.model.count import Row, count_parameters
@@ -89,11 +90,12 @@ def translate(
     recipe: Recipe | None = None,
     average: int | None = None,
     asked: Asked | None = None,
+    wishes: Wishes = NO_WISHES,
 ) -> Iterator[Translated]:
     """The best checkpoint's answer to each (number, line), in order, `batch_size` lines at a time.
 
     `recipe` is the run's own with other decoding; none: as it is. A drawn answer hangs on its place among the lines.
-    `asked`: several answers to each line, and their figures.
+    `asked`: several answers to each line, and their figures. `wishes` are of all answers.
     Errors: `DataError` naming the line that is longer than the model takes, after the answers to those before it.
     """
     recipe = recipe or load_recipe(run / "recipe.toml")
@@ -103,6 +105,7 @@ def translate(
         raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
     loaded = load_run(run, recipe, average)
     most, answered = recipe.decode.max_new_tokens, 0
+    filters = wishes.filters(loaded.tokenizers.target)
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
         found = answers(
             loaded.model,
@@ -113,6 +116,7 @@ def translate(
             sampling=recipe.decode,
             numbers=range(answered, answered + len(sources)),
             search=recipe.decode,
+            filters=filters,
         )
         answered += len(sources)
         told = ranked(loaded, sources, found, asked, recipe.decode.length_penalty, batch_size) if asked else None
