@@ -15,8 +15,8 @@ from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import DataError
 from glassformer.model.count import Row
 from glassformer.train.events import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
-from glassformer.train.recipe import Recipe, dumps_recipe, override
 from glassformer.train.ranked import Asked
+from glassformer.train.recipe import Recipe, dumps_recipe, override
 from glassformer.train.use import Classified, Translated
 
 STEPS = 6

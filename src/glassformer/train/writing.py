@@ -60,8 +60,8 @@ class Writer:
     ) -> Iterator[Piece]:
         """`n` texts for each prompt, piece by piece: row i * n + k is text k of prompt i.
 
-        As many rows as `decode.batch_size` are written together, which changes none. `wishes` are of all of them. Errors: `DataError`, before
-        the first piece, for a prompt that is longer than the model reads (with `crop` its end is read), or empty where
+        As many rows as `decode.batch_size` are written together, which changes none. `wishes` are of all of them.
+        Errors: `DataError`, before the first piece, for a prompt that is longer than the model reads (with `crop` its end is read), or empty where
         it must not be.
         """
         check_stops(stops)
