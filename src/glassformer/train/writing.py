@@ -61,8 +61,8 @@ class Writer:
         """`n` texts for each prompt, piece by piece: row i * n + k is text k of prompt i.
 
         As many rows as `decode.batch_size` are written together, which changes none. `wishes` are of all of them.
-        Errors: `DataError`, before the first piece, for a prompt that is longer than the model reads (with `crop` its end is read), or empty where
-        it must not be.
+        Errors: `DataError`, before the first piece, for a prompt that is longer than the model reads (with `crop` its
+        end is read), or empty where it must not be.
         """
         check_stops(stops)
         ids = [self.ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
