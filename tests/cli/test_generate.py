@@ -226,6 +226,13 @@ def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):
     assert wished.startswith("c d b")
     assert "a" not in wished
     assert "A bias is TEXT=X" in refused(*words, "--bias", "b")
+    ahead = (*words, "--contrastive-alpha", "0.6", "--top-k", "3")
+    assert run(*ahead).out == run(*ahead, "--seed", "9").out
+    assert "Contrastive search draws none" in refused(*ahead, "--temperature", "1")
+    assert "--greedy" in refused(*ahead, "--greedy")
+    assert "A beam ranks whole answers" in refused(
+        "translate", str(trained), "--beam", "2", "--decode.contrastive-alpha", "0.5"
+    )
     assert "a source; prompt 1 is empty" in refused("generate", str(trained), "--prompt", "")
 
 

@@ -7,6 +7,7 @@ from mutant_runner import Mutant
 BEAM = "tests/decode/test_beam.py"
 COVERAGE = "tests/decode/test_coverage.py"
 WORDS = "tests/decode/test_words.py"
+CONTRAST = "tests/decode/test_contrastive.py"
 EQUATION = f"{COVERAGE}::test_scores_are_the_equation_and_ranked_by_it"
 LINKS = f"{COVERAGE}::test_links_are_what_each_token_read_most"
 GROUPS = f"{BEAM}::test_groups_search_apart[3.0]"
@@ -36,6 +37,17 @@ ROWS: list[Mutant] = [
     Mutant("what is forbidden is only unlikely", "decode/beam.py",
         ".masked_fill(logits.isneginf(), -torch.inf)", ".nan_to_num(-1e9)",
         f"{WORDS}::test_a_beam_of_which_nothing_may_go_on_is_refused"),
+    Mutant("what is alike is sought", "decode/contrastive.py",
+        "(1 - alpha) * p - alpha * alike", "(1 - alpha) * p + alpha * alike", f"{CONTRAST}::test_equals_its_equation"),
+    Mutant("padding is something to be unlike", "decode/contrastive.py",
+        ".masked_fill(~seen.real[:, None], -torch.inf)", "", f"{CONTRAST}::test_equals_its_equation"),
+    Mutant("the cache of another candidate is kept", "decode/contrastive.py",
+        "run.cache.select(rows * k + best)", "run.cache.select(rows * k)", f"{CONTRAST}::test_equals_its_equation"),
+    Mutant("a forbidden candidate is taken", "decode/contrastive.py",
+        ".masked_fill(p == 0, -torch.inf).argmax(-1)", ".argmax(-1)", f"{CONTRAST}::test_filters_hold"),
+    Mutant("a full context is read ahead of itself", "decode/contrastive.py",
+        "context = None if max_context is None else max_context - 1", "context = max_context",
+        f"{CONTRAST}::test_a_text_longer_than_its_context"),
     Mutant("a group goes where those before it went", "decode/beam.py",
         "totals - less[:, None]", "totals + less[:, None]", GROUPS),
     Mutant("diversity counts in the score", "decode/beam.py",

@@ -31,12 +31,13 @@ SHORT = (
     "typical-p",
     "repetition-penalty",
     "no-repeat-ngram",
+    "contrastive-alpha",
     "seed",
 )
 """Settings of [decode] that are flags of this verb as well."""
 OF_BEAMS = tuple(annotations_of(BeamSettings))
 """Settings of [decode] that this verb, which writes one token after the other, has no use for."""
-OF_DRAWS = {"top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
+OF_DRAWS = {"contrastive_alpha": 0.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
 """What a greedy choice has no use for, and its value where it is off."""
 MOST_TEXTS = 100_000
 """For one prompt."""
@@ -81,13 +82,16 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
         if place in changes:
             raise ConfigError(f"--{name} and --decode.{name} are the same setting. Give one of them.")
         changes[place] = converted(place, kind, arguments.options[name])
+    if "greedy" in arguments.options and "contrastive-alpha" in arguments.options:
+        raise ConfigError("--greedy takes the likeliest token, contrastive search another. Leave one of them out.")
+    looks_ahead = changes.get("decode.contrastive_alpha", recipe.decode.contrastive_alpha)
     if "greedy" in arguments.options:
         if changes.get("decode.temperature"):
             raise ConfigError(
                 "--greedy takes the likeliest token and draws none. Leave --temperature out, or --greedy."
             )
         changes = {f"decode.{name}": value for name, value in OF_DRAWS.items()} | changes | {"decode.temperature": 0.0}
-    elif recipe.decode.temperature == 0:
+    elif recipe.decode.temperature == 0 and not looks_ahead:
         changes = {"decode.temperature": 1.0} | changes
     return override(recipe, changes)
 

@@ -94,6 +94,11 @@ MIN_P = Option("min-p", "P", "Draw from tokens at least this share as likely as 
 TYPICAL_P = Option("typical-p", "P", "Draw from tokens about as surprising as expected, which have this share.")
 REPETITION = Option("repetition-penalty", "X", "Above 1: tokens that were read or written become less likely.")
 NGRAM = Option("no-repeat-ngram", "N", "No run of N tokens is written twice.")
+CONTRASTIVE = Option(
+    "contrastive-alpha",
+    "A",
+    "Contrastive search: of the likeliest (--top-k, 4) the one least like the text so far; try 0.6.",
+)
 GREEDY = Option("greedy", None, "Take the likeliest token each time; nothing is drawn.")
 SEED = Option("seed", "N", "Fixes what is drawn: the same text at every repetition (default: the recipe's, else 1).")
 STOP = Option("stop", "TEXT", "End a text where this would come, and leave it out; repeatable.", repeats=True)

@@ -8,9 +8,10 @@ from typing import NamedTuple
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
-from glassformer.decode.context import Choose, Filter
-from glassformer.decode.draw import chooser, filters_of
-from glassformer.decode.generate import check_sources, check_writes, fill_blanks, generate
+from glassformer.decode.context import Filter
+from glassformer.decode.draw import filters_of
+from glassformer.decode.generate import check_sources, check_writes, fill_blanks
+from glassformer.decode.method import Method, method_of
 from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.typed import expect
@@ -115,7 +116,7 @@ def answers(
         lengths = [len(source) for source in sources]
     found: list[list[Answer]] = [[] for _ in sources]
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
-    choose = chooser(sampling, filters)
+    method = method_of(sampling, filters)
     for start in range(0, len(order), batch_size):
         poll()
         rows = order[start : start + batch_size]
@@ -129,7 +130,7 @@ def answers(
                 these = _search(model, batch, limits, search, n_best, [*filters, *filters_of(sampling)], poll)
             else:
                 which = [row if numbers is None else numbers[row] for row in rows]
-                these = [[each] for each in _write(model, batch, limits, choose, which, poll)]
+                these = [[each] for each in _write(model, batch, limits, method, which, poll)]
         for row, each in zip(rows, these, strict=True):
             found[row] = each
     return found
@@ -139,6 +140,11 @@ def check_choice(
     model: Transformer, sampling: Sampling, search: BeamSettings, n_best: int, filters: Sequence[Filter]
 ) -> None:
     """Refuse ways to choose that contradict each other, or that the model has no use for. Errors: `ConfigError`."""
+    if search.beam > 1 and sampling.contrastive_alpha:
+        raise ConfigError(
+            f"A beam ranks whole answers, contrastive search goes token by token; got beam={search.beam} with "
+            f"contrastive_alpha={sampling.contrastive_alpha}. Leave one of them out."
+        )
     if search.beam > 1 and sampling.temperature:
         raise ConfigError(
             f"A beam takes the likeliest answers and draws none; got beam={search.beam} with temperature="
@@ -149,7 +155,7 @@ def check_choice(
             f"A beam has at most as many answers as beginnings that go on, beam={search.beam}; got n_best={n_best}. "
             f"Try beam={max(n_best, 1)}, or n_best=1."
         )
-    chosen = search.beam > 1 or sampling.temperature or filters or filters_of(sampling)
+    chosen = search.beam > 1 or sampling.temperature or sampling.contrastive_alpha or filters or filters_of(sampling)
     if not model.config.stack.causal and chosen:
         raise ConfigError(
             "An encoder fills its blanks at once, each with the likeliest token; nothing is drawn or penalised. "
@@ -168,13 +174,13 @@ def _write(
     model: Transformer,
     sources: list[Sequence[int]],
     limits: list[Limit],
-    choose: Choose,
+    method: Method,
     numbers: list[int],
     poll: Callable[[], None],
 ) -> list[Answer]:
     written: list[list[int]] = [[] for _ in sources]
     most = [limit.tokens for limit in limits]
-    for step in generate(model, sources=sources, max_new_tokens=most, choose=choose, numbers=numbers):
+    for step in method(model, sources=sources, max_new_tokens=most, numbers=numbers):
         poll()
         for row, token in zip(step.rows, step.tokens, strict=True):
             written[row].append(token)

@@ -179,6 +179,11 @@ class DecodeConfig(BeamSettings, Sampling):
         self.check_beam()
         at_least(self, "decode", 1, "max_new_tokens", "batch_size")
         at_most(self, "decode", MOST, "max_new_tokens", "batch_size")
+        if self.beam > 1 and self.contrastive_alpha:
+            raise ConfigError(
+                f"A beam ranks whole answers, contrastive search goes token by token; got decode.beam={self.beam} with "
+                f"decode.contrastive_alpha={self.contrastive_alpha}. Set decode.beam=1, or leave the other out."
+            )
         if self.beam > 1 and self.temperature:
             raise ConfigError(
                 f"A beam takes the likeliest answers and draws none; got decode.beam={self.beam} with "

@@ -10,7 +10,7 @@ from glassformer.data.config import LABEL
 from glassformer.data.text_settings import TEXT
 from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP, UNK
 from glassformer.decode.answer import limit_of, nothing
-from glassformer.decode.draw import chooser
+from glassformer.decode.method import method_of
 from glassformer.decode.penalties import logit_bias
 from glassformer.decode.stream import Piece, check_stops, write
 from glassformer.decode.words import NO_WISHES, Wishes
@@ -68,7 +68,7 @@ class Writer:
         ids = [self.ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
         first = [logit_bias(dict.fromkeys(self.never(), -math.inf)), *wishes.filters(self.tokenizers.target)]
-        choose = chooser(decode, first)
+        method = method_of(decode, first)
         for start in range(0, total, decode.batch_size):
             rows = range(start, min(start + decode.batch_size, total))
             given = [ids[row // n] for row in rows]
@@ -81,7 +81,7 @@ class Writer:
                 max_new_tokens=(asked or USUAL_TOKENS)
                 if self.continues
                 else [limit_of(self.model, each, asked).tokens for each in given],
-                choose=choose,
+                method=method,
                 stops=stops,
                 max_context=self.max_context,
                 drop=self.drop,
