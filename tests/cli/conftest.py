@@ -11,9 +11,11 @@ from types import ModuleType
 import pytest
 
 from glassformer.cli.main import main
+from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import DataError
 from glassformer.model.count import Row
 from glassformer.train.events import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
+from glassformer.train.ranked import Asked
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 from glassformer.train.use import Classified, Translated
 
@@ -91,9 +93,11 @@ class Session(ModuleType):
         batch_size: int,
         recipe: Recipe | None = None,
         average: int | None = None,
+        asked: Asked | None = None,
+        wishes: Wishes = NO_WISHES,
     ) -> Iterator[Translated]:
-        self.calls.append(("translate", run, batch_size, *filter(None, [average])))
-        self.recipe = recipe
+        self.calls.append(("translate", run, batch_size, *filter(None, [average, asked])))
+        self.recipe, self.wishes = recipe, wishes
         batch: list[Translated] = []
         for number, line in lines:
             self.fail()

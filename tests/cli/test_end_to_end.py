@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -107,6 +108,32 @@ def test_translate(trained, run, monkeypatch):
     assert answer.out.count("\n") == 3
     assert answer.out.splitlines()[1] == ""
     assert "(3): the vocabulary lacks a part of the line" in answer.err
+
+
+def test_translate_with_figures(trained, run, refused, monkeypatch):
+    def translated(*words: str):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b c\n\nb a\n")))
+        return run("translate", str(trained), *words).out.splitlines()
+
+    plain, beam = translated(), ("--beam", "3", "--n-best", "3")
+    scored = [line.split("\t") for line in translated("--scores", "--alignments")]
+    assert [each[0] for each in scored] == plain
+    assert [len(each) for each in scored] == [3, 1, 3]
+    assert all(re.fullmatch(r"(\d+-\d+( \d+-\d+)*)?", each[2]) for each in scored if len(each) == 3)
+    ranked = [line.split("\t") for line in translated(*beam, "--scores")]
+    assert [each[0] for each in ranked] == ["1", "1", "1", "2", "3", "3", "3"]
+    assert [each[1] for each in (ranked[0], ranked[4])] == [each for each in translated("--beam", "3") if each]
+    assert all(float(one[2]) >= float(two[2]) for one, two in [ranked[:2], ranked[1:3], ranked[4:6], ranked[5:]])
+    records = [json.loads(line) for line in translated(*beam, "--json", "--alignments")]
+    assert [(each["line"], len(each["answers"])) for each in records] == [(1, 3), (2, 0), (3, 3)]
+    assert records[0]["source_tokens"] == ["a", "b", "c"]
+    first = records[0]["answers"][0]
+    assert f"{first['score']:.6f}" == ranked[0][2]
+    assert all(i < 3 and j < len(first["tokens"]) for i, j in first.get("alignment", []))
+    given = ("translate", str(trained), "--n-best", "2")
+    assert "got 2 with a beam of 1. Give --beam 2 or more" in refused(*given)
+    assert "--n-best takes a whole number from 1 to 1024" in refused(*given[:3], str(10**9), "--beam", "2")
+    assert "decode.coverage_penalty is of a beam" in refused(*given[:2], "--decode.coverage-penalty", "0.2")
 
 
 def test_params(trained, run):

@@ -18,6 +18,7 @@ from cli.test_end_to_end import TASK, TINY
 from glassformer.cli.generate import in_order
 from glassformer.cli.main import main
 from glassformer.decode.stream import Piece
+from glassformer.decode.words import Wishes
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 
 ENDINGS = {0: "eos", 1: "max_new_tokens", 2: "stop"}
@@ -42,8 +43,8 @@ class Writing(ModuleType):
     def unknown(self, prompts: list[str]) -> list[int]:
         return [number for number, each in enumerate(prompts, 1) if "?" in each]
 
-    def write(self, prompts: list[str], n: int, stops: list[str], *, crop: bool) -> Iterator[Piece]:
-        self.asked, self.crop = (prompts, n, stops), crop
+    def write(self, prompts: list[str], n: int, stops: list[str], *, crop: bool, wishes: Wishes) -> Iterator[Piece]:
+        self.asked, self.crop, self.wishes = (prompts, n, stops), crop, wishes
         texts = [f"{text[::-1]}{k or ''}" for text in prompts for k in range(n)]
         for place in range(max(map(len, texts)) + 1):
             for row in range(len(texts)):
@@ -221,6 +222,17 @@ def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):
     assert run(*words, "--greedy").out == run("translate", str(trained)).out
     long = json.loads(run(*words, "--max-new-tokens", "2", "--json", "--decode.min-new-tokens", "2").out)
     assert (long["tokens"], long["end"]) == (2, "max_new_tokens")
+    wished = json.loads(run(*words, "--begin", "c d", "--ban", "a", "--bias", "b=9", "--json").out)["text"]
+    assert wished.startswith("c d b")
+    assert "a" not in wished
+    assert "A bias is TEXT=X" in refused(*words, "--bias", "b")
+    ahead = (*words, "--contrastive-alpha", "0.6", "--top-k", "3")
+    assert run(*ahead).out == run(*ahead, "--seed", "9").out
+    assert "Contrastive search draws none" in refused(*ahead, "--temperature", "1")
+    assert "--greedy" in refused(*ahead, "--greedy")
+    assert "A beam ranks whole answers" in refused(
+        "translate", str(trained), "--beam", "2", "--decode.contrastive-alpha", "0.5"
+    )
     assert "a source; prompt 1 is empty" in refused("generate", str(trained), "--prompt", "")
 
 

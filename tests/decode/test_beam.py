@@ -13,6 +13,7 @@ from glassformer import Transformer
 from glassformer.data.vocabulary import BOS, EOS
 from glassformer.decode.answer import answer
 from glassformer.decode.beam import Hypothesis, beam_search, length_penalty
+from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.penalties import min_new_tokens, no_repeat_ngram
 from glassformer.foundation.errors import ConfigError
 from train.examples import SCHEMES, model, sequences
@@ -132,6 +133,62 @@ def test_stopping_early_loses_nothing(beam, alpha):
             assert len(found[row]) == 2 or limits[row] == 1
 
 
+def diverse_by_hand(network: Transformer, source, limit: int, width: int, groups: int, strength: float):
+    """Diverse beam search of one row, without cache or bound; what each group found, best first, without length."""
+    going = [[([], 0.0)] for _ in range(groups)]
+    found: list[list[Hypothesis]] = [[] for _ in range(groups)]
+    for step in range(1, limit + 1):
+        taken: list[int] = []
+        for group in range(groups):
+            options = [
+                (total + value - strength * taken.count(token), total + value, [*ids, token])
+                for ids, total in going[group]
+                for token, value in enumerate(log_p(network, source, [ids])[0])
+            ]
+            options.sort(key=lambda each: -each[0])
+            going[group] = []
+            for rank, (_, value, ids) in enumerate(options[: 2 * width]):
+                if len(going[group]) == width:
+                    break
+                if ids[-1] != EOS and step < limit:
+                    going[group].append((ids, value))
+                elif rank < width:
+                    ended = ids[-1] == EOS
+                    found[group].append(Hypothesis(ids[:-1] if ended else ids, value, value, ended))
+            taken += [ids[-1] for ids, _ in going[group]]
+    return [sorted(each, key=lambda one: -one.score)[:width] for each in found]
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.4, 3.0])
+def test_groups_search_apart(strength):
+    """Beside the search by hand: two rows, three groups of two; what several groups found stands once."""
+    network, sources, limits = model("encoder-decoder", seed=4).eval(), sequences([3, 2], 4), [6, 4]
+    flat = length_penalty(0.0)
+    given = {"sources": sources, "max_new_tokens": limits, "beam": 6, "groups": 3, "diversity": strength}
+    found = beam_search(network, **given, n_best=6, lengths=flat)
+    for row, source in enumerate(sources):
+        apart = diverse_by_hand(network, source, limits[row], 2, 3, strength)
+        assert_same(found[row][:1], [max((each for one in apart for each in one), key=lambda each: each.score)])
+        expected = {(each.complete, *each.ids) for one in apart for each in one}
+        assert {(each.complete, *each.ids) for each in found[row]} == expected
+        assert len(found[row]) == len(expected)
+    if strength == 0:
+        one = beam_search(network, sources=sources, max_new_tokens=limits, beam=2, n_best=2, lengths=flat)
+        assert_same(found[0], one[0])
+    assert (len(found[0]) > 2) == (strength > 1)
+
+
+def test_groups_hang_on_no_bound():
+    """A group that found its answers keeps the others from its tokens until all of them did."""
+    for seed in range(6):
+        network, (source,) = model("encoder-decoder", seed=seed).eval(), sequences([3], seed)
+        given = {"sources": [source], "max_new_tokens": 6, "beam": 3, "groups": 3, "diversity": 1.0}
+        (found,) = beam_search(network, **given, n_best=3, lengths=length_penalty(0.0))
+        apart = diverse_by_hand(network, source, 6, 1, 3, 1.0)
+        for (first,) in apart:
+            assert (first.ids, first.complete) in [(each.ids, each.complete) for each in found]
+
+
 def test_the_bound_saves_steps():
     network = model("encoder-decoder", seed=1)
     network.head.register_forward_hook(lambda module, inputs, output: output + 9.0 * (torch.arange(13) == EOS))
@@ -154,11 +211,13 @@ def test_filters_hold_in_a_beam():
 
 def test_answers_of_a_beam_come_in_order_whatever_the_batch():
     network, sources = model(seed=5), sequences([4, 1, 3, 2, 5, 2])
-    whole = answer(network, sources, max_new_tokens=8, beam=3)
-    assert whole == answer(network, sources, max_new_tokens=8, beam=3, batch_size=2)
+    three = BeamSettings(beam=3)
+    whole = answer(network, sources, max_new_tokens=8, search=three)
+    again = answer(network, sources, max_new_tokens=8, search=three, batch_size=2)
+    assert [each[:3] for each in whole] == [each[:3] for each in again]
     alone = [beam_search(network, sources=[each], max_new_tokens=8, beam=3)[0][0] for each in sources]
     assert [each.ids for each in whole] == [each.ids for each in alone]
-    assert whole != answer(network, sources, max_new_tokens=8)
+    assert [each.ids for each in whole] != [each.ids for each in answer(network, sources, max_new_tokens=8)]
 
 
 @pytest.mark.parametrize(
@@ -167,8 +226,10 @@ def test_answers_of_a_beam_come_in_order_whatever_the_batch():
         ({"beam": 0}, "beam must be at least 1; got 0"),
         ({"beam": 2, "n_best": 3}, "n_best must be from 1 to beam=2; got 3"),
         ({"beam": 2, "n_best": 0}, "n_best must be from 1"),
+        ({"beam": 4, "groups": 3}, "groups cut a beam in equal parts; got beam=4 and groups=3"),
+        ({"beam": 4, "groups": 0}, "groups cut a beam"),
     ],
-    ids=["no beam", "more than there are", "none"],
+    ids=["no beam", "more than there are", "none", "unequal groups", "no groups"],
 )
 def test_mistakes(asked, says):
     with pytest.raises(ConfigError, match=says):

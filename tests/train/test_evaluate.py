@@ -13,6 +13,7 @@ from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, enco
 from glassformer.data.pairs import Pair
 from glassformer.data.sequences import Sequences
 from glassformer.decode.answer import Answer, nothing
+from glassformer.decode.beam_settings import ONE_BEAM
 from glassformer.decode.sampling import GREEDY
 from glassformer.foundation.errors import DataError
 from glassformer.train import evaluate
@@ -66,7 +67,7 @@ def test_scores_of_answers_made_by_hand(words, answered):
     assert metrics["token_accuracy"] == pytest.approx(right / (4 + 7 + 5 + 3), rel=1e-15)
     assert (metrics["n"], metrics["cut"]) == (4, 1)
     assert set(metrics) == {"exact_match", "token_accuracy", "loss", "n", "cut"}
-    plain = {"sampling": GREEDY, "beam": 1, "alpha": 0.6, "numbers": [0, 1, 2, 3]}
+    plain = {"sampling": GREEDY, "search": ONE_BEAM, "numbers": [0, 1, 2, 3]}
     assert answered == [{"max_new_tokens": 9, "batch_size": 3, "lengths": None, "poll": nothing, **plain}]
 
 

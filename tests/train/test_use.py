@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.data.vocabulary import UNK
-from glassformer.decode.answer import answer
+from glassformer.decode.answer import answer, answers
 from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
@@ -96,9 +96,9 @@ def test_as_many_lines_as_asked_are_decoded_together(run, monkeypatch):
 
     def watched(model, sources, *, batch_size, **settings):
         sizes.append((len(sources), batch_size))
-        return answer(model, sources, batch_size=batch_size, **settings)
+        return answers(model, sources, batch_size=batch_size, **settings)
 
-    monkeypatch.setattr("glassformer.train.use.answer", watched)
+    monkeypatch.setattr("glassformer.train.use.answers", watched)
     assert len(list(translate(run, numbered(["a b"] * 300), 300))) == 300
     assert sizes == [(300, 300)]
 
@@ -210,7 +210,7 @@ def test_line_too_long_for_the_model_is_named_after_the_answers_before_it(tmp_pa
 def test_a_cut_answer_says_which_limit_cut_it(tmp_path, monkeypatch, asked, longest, said):
     settings = {"decode__max_new_tokens": asked, "model__max_len": longest, "training__steps": 1}
     follow(start(recipe(**settings), tmp_path / "run"))
-    monkeypatch.setattr("glassformer.decode.answer.chooser", lambda _: never_ends)
+    monkeypatch.setattr("glassformer.decode.answer.chooser", lambda *_: never_ends)
     [told] = translate(tmp_path / "run", [(1, "a b")], 1)
     assert told.cut == said
 

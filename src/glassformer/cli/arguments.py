@@ -89,6 +89,13 @@ def taken(flag: str, given: str | None, rest: list[str]) -> str:
     return rest.pop(0)
 
 
+def whole_number(name: str, given: str, most: int) -> int:
+    """What a flag that counts was given. Errors: `ConfigError` for anything but a whole number from 1 to `most`."""
+    if not given.isdecimal() or len(given) > 9 or not 1 <= int(given) <= most:
+        raise ConfigError(f"--{name} takes a whole number from 1 to {most}; got {given[:40]!r}. Try --{name} 3.")
+    return int(given)
+
+
 def dashed(names: Iterable[str]) -> list[str]:
     """Names as they are typed."""
     return [f"--{name}" for name in names]

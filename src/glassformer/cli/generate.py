@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from glassformer.cli.arguments import Arguments
+from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.cli.translate import UNKNOWN
+from glassformer.cli.wished import wished
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
+from glassformer.decode.beam_settings import BeamSettings
 from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.typed import annotations_of
 from glassformer.train.recipe import Recipe, override
 
 if TYPE_CHECKING:
@@ -27,12 +31,13 @@ SHORT = (
     "typical-p",
     "repetition-penalty",
     "no-repeat-ngram",
+    "contrastive-alpha",
     "seed",
 )
 """Settings of [decode] that are flags of this verb as well."""
-OF_BEAMS = ("beam", "length_penalty")
+OF_BEAMS = tuple(annotations_of(BeamSettings))
 """Settings of [decode] that this verb, which writes one token after the other, has no use for."""
-OF_DRAWS = {"top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
+OF_DRAWS = {"contrastive_alpha": 0.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
 """What a greedy choice has no use for, and its value where it is off."""
 MOST_TEXTS = 100_000
 """For one prompt."""
@@ -47,12 +52,11 @@ def run(arguments: Arguments) -> int:
     prompts = prompts_of(arguments)
     from glassformer.train.writing import Writer  # after the checks, as importing torch takes a second
 
-    writer = Writer(folder, recipe)
+    writer, stops = Writer(folder, recipe), arguments.lists.get("stop", [])
     if unknown := writer.unknown(prompts):
         which = f"prompt {', '.join(map(str, unknown[:5]))}" + (", ..." if len(unknown) > 5 else "")
         print(f"{which}: {UNKNOWN.replace('the line', 'it')}.", file=sys.stderr)
-    stops = arguments.lists.get("stop", [])
-    pieces = in_order(writer.write(prompts, n, stops, crop="crop" in arguments.options))
+    pieces = in_order(writer.write(prompts, n, stops, crop="crop" in arguments.options, wishes=wished(arguments)))
     if "json" in arguments.options:
         show_json(pieces, prompts, n)
     else:
@@ -72,28 +76,24 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
             f"generate writes one token after the other, without a beam. Leave --decode.{given[0].replace('_', '-')} "
             "out, or use glassformer translate."
         )
-    changes["decode.beam"] = 1
+    changes |= {f"decode.{each.name}": each.default for each in fields(BeamSettings)}
     for name in [name for name in SHORT if name in arguments.options]:
         place, kind, _ = kind_of("decode", name.replace("-", "_"), ("decode",))
         if place in changes:
             raise ConfigError(f"--{name} and --decode.{name} are the same setting. Give one of them.")
         changes[place] = converted(place, kind, arguments.options[name])
+    if "greedy" in arguments.options and "contrastive-alpha" in arguments.options:
+        raise ConfigError("--greedy takes the likeliest token, contrastive search another. Leave one of them out.")
+    looks_ahead = changes.get("decode.contrastive_alpha", recipe.decode.contrastive_alpha)
     if "greedy" in arguments.options:
         if changes.get("decode.temperature"):
             raise ConfigError(
                 "--greedy takes the likeliest token and draws none. Leave --temperature out, or --greedy."
             )
         changes = {f"decode.{name}": value for name, value in OF_DRAWS.items()} | changes | {"decode.temperature": 0.0}
-    elif recipe.decode.temperature == 0:
+    elif recipe.decode.temperature == 0 and not looks_ahead:
         changes = {"decode.temperature": 1.0} | changes
     return override(recipe, changes)
-
-
-def whole_number(name: str, given: str, most: int) -> int:
-    """What a flag that counts was given. Errors: `ConfigError` for anything but a whole number from 1 to `most`."""
-    if not given.isdecimal() or len(given) > 9 or not 1 <= int(given) <= most:
-        raise ConfigError(f"--{name} takes a whole number from 1 to {most}; got {given[:40]!r}. Try --{name} 3.")
-    return int(given)
 
 
 def prompts_of(arguments: Arguments) -> list[str]:

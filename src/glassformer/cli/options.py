@@ -76,6 +76,12 @@ LIMIT = Option("limit", "SECONDS", "Time for all of the file's code (default: 60
 BATCH_SIZE = Option("batch-size", "N", "Lines read together (default: as the recipe says).")
 PROBABILITIES = Option("probabilities", None, "After the label, TAB and label=probability for each label there is.")
 JSON_LINES = Option("json", None, "One JSON object a line, with label and probabilities; null for a blank line.")
+N_BEST = Option("n-best", "N", "Of a beam: the N best answers to each line, a line each behind the number of theirs.")
+SCORES = Option("scores", None, "Behind each answer a tab and its score: log-probability over the length penalty.")
+ALIGNMENTS = Option(
+    "alignments", None, "Behind each answer a tab and i-j for each token j: the source token i that it read most."
+)
+JSON_ANSWERS = Option("json", None, "One JSON object a line: its number, tokens, and answers with their figures.")
 BEAM = Option("beam", "N", "Beam search: N beginnings of an answer go on together (default: as the recipe says).")
 PROMPT = Option("prompt", "TEXT", "What the text goes on from, or the source to answer (default: standard input).")
 PROMPTS = Option("file", "FILE", "A file with one prompt a line.")
@@ -88,9 +94,17 @@ MIN_P = Option("min-p", "P", "Draw from tokens at least this share as likely as 
 TYPICAL_P = Option("typical-p", "P", "Draw from tokens about as surprising as expected, which have this share.")
 REPETITION = Option("repetition-penalty", "X", "Above 1: tokens that were read or written become less likely.")
 NGRAM = Option("no-repeat-ngram", "N", "No run of N tokens is written twice.")
+CONTRASTIVE = Option(
+    "contrastive-alpha",
+    "A",
+    "Contrastive search: of the likeliest (--top-k, 4) the one least like the text so far; try 0.6.",
+)
 GREEDY = Option("greedy", None, "Take the likeliest token each time; nothing is drawn.")
 SEED = Option("seed", "N", "Fixes what is drawn: the same text at every repetition (default: the recipe's, else 1).")
 STOP = Option("stop", "TEXT", "End a text where this would come, and leave it out; repeatable.", repeats=True)
+BAN = Option("ban", "TEXT", "Never write this, inside of a word neither; repeatable.", repeats=True)
+BEGIN = Option("begin", "TEXT", "Each text that is written begins with this.")
+BIAS = Option("bias", "TEXT=X", "Add X to the logit of a token, by its text; -inf: never; repeatable.", repeats=True)
 CROP = Option("crop", None, "Read the end of a prompt that is longer than the model reads; else it is refused.")
 NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of what is written.")
 JSON_TEXTS = Option("json", None, "One JSON object a line for each text: prompt, text, tokens, end.")

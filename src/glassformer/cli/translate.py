@@ -9,8 +9,10 @@ from itertools import takewhile
 from typing import TypeVar
 
 from glassformer.cli.arguments import Arguments
+from glassformer.cli.figures import asked_of, line_of
 from glassformer.cli.runs import averaged, existing_run, recipe_of
 from glassformer.cli.settings import converted
+from glassformer.cli.wished import wished
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.recipe import override
@@ -26,18 +28,21 @@ def run(arguments: Arguments) -> int:
     talking, average = sys.stdin.isatty(), averaged(arguments)
     recipe = override(recipe_of(folder), with_beam(arguments))
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
+    asked = asked_of(arguments, recipe.decode.beam)
+    wishes = wished(arguments)
     if talking:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
     from glassformer.train.use import Translated, translate  # after the checks, as importing torch takes a second
 
     def translated(lines: Iterator[tuple[int, str]]) -> Iterator[Translated]:
-        return translate(folder, lines, size, recipe, average)
+        return translate(folder, lines, size, recipe, average, asked, wishes)
 
     cut: dict[str, list[int]] = {}
     unknown: list[int] = []
     try:
         for number, answer in enumerate(answers(lines_of(sys.stdin.buffer), translated), start=1):
-            sys.stdout.buffer.write(on_one_line(answer.text if answer else "").encode() + b"\n")
+            plain = on_one_line(answer.text if answer else "")
+            sys.stdout.buffer.write((plain if asked is None else line_of(number, answer, arguments)).encode() + b"\n")
             if answer and answer.cut:
                 cut.setdefault(answer.cut, []).append(number)
             if answer and answer.unknown:

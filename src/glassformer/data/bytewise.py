@@ -18,6 +18,11 @@ def join_pieces(pieces: Sequence[bytes], ids: Iterable[int]) -> str:
     return b"".join(spelled).decode("utf-8", errors="replace")
 
 
+def spelled(pieces: Sequence[bytes]) -> list[bytes]:
+    """What each piece adds to a text: nothing, if it is a special one."""
+    return [b"" if id < len(SPECIALS) else piece for id, piece in enumerate(pieces)]
+
+
 def show_pieces(pieces: Sequence[bytes], ids: Iterable[int]) -> list[str]:
     r"""Each id's bytes as text, with \\xNN for bytes that are part of a character only."""
     known = check_ids_known(ids, len(pieces))
@@ -42,6 +47,9 @@ class ByteTokenizer(Tokenizer):
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         return show_pieces(self.pieces, ids)
+
+    def spelling(self) -> list[bytes]:
+        return spelled(self.pieces)
 
     def word_starts(self, ids: Iterable[int]) -> list[bool]:
         return word_starts(self.pieces, ids)

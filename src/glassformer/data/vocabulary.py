@@ -51,6 +51,10 @@ class Tokenizer(ABC):
     def tokens(self, ids: Iterable[int]) -> list[str]:
         r"""One string for each id, for pictures: special tokens by name, bytes that are no text as \\xNN."""
 
+    def spelling(self) -> list[bytes]:
+        """The bytes that each id adds to a text, by id; none for a special one."""
+        return [b"" if id < len(SPECIALS) else self.decode([id]).encode() for id in range(self.vocab_size)]
+
     @abstractmethod
     def word_starts(self, ids: Iterable[int]) -> list[bool]:
         """For each id, whether a word begins in it; words stand between white space.

@@ -53,6 +53,10 @@ class _Listed(Tokenizer):
     def tokens(self, ids: Iterable[int]) -> list[str]:
         return [self._names[id] for id in check_ids_known(ids, self.vocab_size)]
 
+    def spelling(self) -> list[bytes]:
+        """A word adds the space before it, too."""
+        return [b"" for _ in SPECIALS] + [(self.joint + entry).encode() for entry in self.entries]
+
     def word_starts(self, ids: Iterable[int]) -> list[bool]:
         return [True] * len(check_ids_known(ids, self.vocab_size))
 

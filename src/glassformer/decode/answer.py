@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.beam import beam_search, length_penalty
-from glassformer.decode.context import Choose, Filter
-from glassformer.decode.draw import chooser, filters_of
-from glassformer.decode.generate import check_sources, check_writes, fill_blanks, generate
+from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
+from glassformer.decode.context import Filter
+from glassformer.decode.draw import filters_of
+from glassformer.decode.generate import check_sources, check_writes, fill_blanks
+from glassformer.decode.method import Method, method_of
 from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.typed import expect
@@ -23,6 +25,10 @@ class Answer(NamedTuple):
     complete: bool
     limit: str = ""
     """What cut an answer that is not complete: max_new_tokens, max_len, or the length of its source."""
+    log_probability: float | None = None
+    """Of a beam: in nats, of all tokens, <eos> included, as the search had it."""
+    score: float | None = None
+    """Of a beam: what the search ranked it by."""
 
 
 class Limit(NamedTuple):
@@ -48,13 +54,44 @@ def answer(
     lengths: Sequence[int] | None = None,
     sampling: Sampling = GREEDY,
     numbers: Sequence[int] | None = None,
-    beam: int = 1,
-    alpha: float = 0.6,
+    search: BeamSettings = ONE_BEAM,
+    filters: Sequence[Filter] = (),
     poll: Callable[[], None] = nothing,
 ) -> list[Answer]:
-    """The answer to each source, in order: the greedy one, one drawn as `sampling` says, or the best of a `beam`.
+    """The answer to each source, in order: the best one of `answers`, which says what the arguments are."""
+    found = answers(
+        model,
+        sources,
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        lengths=lengths,
+        sampling=sampling,
+        numbers=numbers,
+        search=search,
+        filters=filters,
+        poll=poll,
+    )
+    return [best for (best, *_) in found]
 
-    `alpha` is that of the length penalty of a beam; what `sampling` penalises is penalised there, too.
+
+def answers(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    *,
+    n_best: int = 1,
+    max_new_tokens: int | None = None,
+    batch_size: int = 128,
+    lengths: Sequence[int] | None = None,
+    sampling: Sampling = GREEDY,
+    numbers: Sequence[int] | None = None,
+    search: BeamSettings = ONE_BEAM,
+    filters: Sequence[Filter] = (),
+    poll: Callable[[], None] = nothing,
+) -> list[list[Answer]]:
+    """The answers to each source, in order: the greedy one, one drawn as `sampling` says, or the best of a beam.
+
+    `search` describes the beam; what `sampling` penalises is penalised there, too, and `filters` come before all else.
+    Of a beam up to `n_best` answers come, best first.
 
     Drawn answers hang on (sampling.seed, number of the source), whatever the batches; `numbers` None: its place.
     `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks, each with
@@ -74,39 +111,56 @@ def answer(
             f"smallest {min(lengths, default=0)}. Leave it out for answers as long as their sources."
         )
     check_sources(model, sources)  # before sorting: an error names the caller's row
-    if beam > 1 and sampling.temperature:
-        raise ConfigError(
-            f"A beam takes the likeliest answers and draws none; got beam={beam} with temperature="
-            f"{sampling.temperature}. Leave one of them out."
-        )
-    if not model.config.stack.causal and (beam > 1 or sampling.temperature or filters_of(sampling)):
-        raise ConfigError(
-            "An encoder fills its blanks at once, each with the likeliest token; nothing is drawn or penalised. "
-            "Leave all settings of [decode] but batch_size out."
-        )
+    check_choice(model, sampling, search, n_best, filters)
     if lengths is None and not model.config.stack.causal:
         lengths = [len(source) for source in sources]
-    answers: list[Answer | None] = [None] * len(sources)
+    found: list[list[Answer]] = [[] for _ in sources]
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
-    choose = chooser(sampling)
+    method = method_of(sampling, filters)
     for start in range(0, len(order), batch_size):
         poll()
         rows = order[start : start + batch_size]
         batch = [sources[row] for row in rows]
         if lengths is not None and not model.config.stack.causal:
             filled = fill_blanks(model, batch, [lengths[row] for row in rows])
-            found = [Answer(ids, True) for ids in filled]
+            these = [[Answer(ids, True)] for ids in filled]
         else:
             limits = [limit_of(model, source, max_new_tokens) for source in batch]
-            if beam > 1:
-                found = _search(model, batch, limits, beam, alpha, filters_of(sampling), poll)
+            if search.beam > 1:
+                these = _search(model, batch, limits, search, n_best, [*filters, *filters_of(sampling)], poll)
             else:
-                found = _write(
-                    model, batch, limits, choose, [row if numbers is None else numbers[row] for row in rows], poll
-                )
-        for row, each in zip(rows, found, strict=True):
-            answers[row] = each
-    return [each for each in answers if each is not None]
+                which = [row if numbers is None else numbers[row] for row in rows]
+                these = [[each] for each in _write(model, batch, limits, method, which, poll)]
+        for row, each in zip(rows, these, strict=True):
+            found[row] = each
+    return found
+
+
+def check_choice(
+    model: Transformer, sampling: Sampling, search: BeamSettings, n_best: int, filters: Sequence[Filter]
+) -> None:
+    """Refuse ways to choose that contradict each other, or that the model has no use for. Errors: `ConfigError`."""
+    if search.beam > 1 and sampling.contrastive_alpha:
+        raise ConfigError(
+            f"A beam ranks whole answers, contrastive search goes token by token; got beam={search.beam} with "
+            f"contrastive_alpha={sampling.contrastive_alpha}. Leave one of them out."
+        )
+    if search.beam > 1 and sampling.temperature:
+        raise ConfigError(
+            f"A beam takes the likeliest answers and draws none; got beam={search.beam} with temperature="
+            f"{sampling.temperature}. Leave one of them out."
+        )
+    if not 1 <= n_best <= search.beam:
+        raise ConfigError(
+            f"A beam has at most as many answers as beginnings that go on, beam={search.beam}; got n_best={n_best}. "
+            f"Try beam={max(n_best, 1)}, or n_best=1."
+        )
+    chosen = search.beam > 1 or sampling.temperature or sampling.contrastive_alpha or filters or filters_of(sampling)
+    if not model.config.stack.causal and chosen:
+        raise ConfigError(
+            "An encoder fills its blanks at once, each with the likeliest token; nothing is drawn or penalised. "
+            "Leave all settings of [decode] but batch_size out."
+        )
 
 
 def limit_of(model: Transformer, source: Sequence[int], asked: int | None) -> Limit:
@@ -120,13 +174,13 @@ def _write(
     model: Transformer,
     sources: list[Sequence[int]],
     limits: list[Limit],
-    choose: Choose,
+    method: Method,
     numbers: list[int],
     poll: Callable[[], None],
 ) -> list[Answer]:
     written: list[list[int]] = [[] for _ in sources]
     most = [limit.tokens for limit in limits]
-    for step in generate(model, sources=sources, max_new_tokens=most, choose=choose, numbers=numbers):
+    for step in method(model, sources=sources, max_new_tokens=most, numbers=numbers):
         poll()
         for row, token in zip(step.rows, step.tokens, strict=True):
             written[row].append(token)
@@ -140,21 +194,29 @@ def _search(
     model: Transformer,
     sources: list[Sequence[int]],
     limits: list[Limit],
-    beam: int,
-    alpha: float,
+    search: BeamSettings,
+    n_best: int,
     filters: Sequence[Filter],
     poll: Callable[[], None],
-) -> list[Answer]:
+) -> list[list[Answer]]:
     found = beam_search(
         model,
         sources=sources,
         max_new_tokens=[limit.tokens for limit in limits],
-        beam=beam,
-        lengths=length_penalty(alpha),
+        beam=search.beam,
+        n_best=n_best,
+        lengths=length_penalty(search.length_penalty),
+        coverage=search.coverage_penalty,
+        groups=search.beam_groups,
+        diversity=search.diversity,
         filters=filters,
+        early_stop=search.early_stop,
         poll=poll,
     )
     return [
-        Answer(best.ids, best.complete, "" if best.complete else limit.name)
-        for (best,), limit in zip(found, limits, strict=True)
+        [
+            Answer(each.ids, each.complete, "" if each.complete else limit.name, each.log_probability, each.score)
+            for each in best
+        ]
+        for best, limit in zip(found, limits, strict=True)
     ]

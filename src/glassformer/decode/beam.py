@@ -1,16 +1,23 @@
-"""Beam search: at each step the likeliest beginnings of an answer go on together, and no end comes too early."""
+"""Beam search: at each step the likeliest beginnings of an answer go on together, and no end comes too early.
+
+In groups it is diverse beam search (Vijayakumar et al. 2018): each group takes what those before it did not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
 
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.context import Context, Filter
-from glassformer.decode.generate import Run, begin_rows, check_writes, read_first
+from glassformer.decode.coverage import Coverage, reading
+from glassformer.decode.generate import Rows, Run, begin_rows, check_writes, read_first
+from glassformer.decode.penalties import counts
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.transformer import Transformer
@@ -39,11 +46,14 @@ class Beginning(NamedTuple):
 
 @dataclass
 class Search:
-    """The beam of one row of the call."""
+    """The beam of one row of the call, or one group of it."""
 
+    row: int
     limit: int
     going: list[Beginning]
     found: list[Hypothesis] = field(default_factory=list[Hypothesis])
+    closed: bool = False
+    """Whether it is done and only keeps later groups of its row from its tokens."""
 
 
 def length_penalty(alpha: float) -> Lengths:
@@ -60,6 +70,9 @@ def beam_search(
     beam: int,
     n_best: int = 1,
     lengths: Lengths | None = None,
+    coverage: float = 0.0,
+    groups: int = 1,
+    diversity: float = 0.5,
     filters: Sequence[Filter] = (),
     early_stop: bool = False,
     eos: int = EOS,
@@ -71,56 +84,140 @@ def beam_search(
     `eos` end, and `beam` others go on. A row is done when nothing that goes on can still beat what it found: its
     log-probability only falls, so it is at best what it is now, over the most favourable length. With `early_stop` it
     is done when `beam` answers ended, as it is with one beam, which is the greedy choice. What reaches its limit of
-    `max_new_tokens` is an answer too, not complete. Rows are as in `generate`. Errors: `ConfigError`, `DataError`.
+    `max_new_tokens` is an answer too, not complete. Rows are as in `generate`.
+
+    `coverage` is the beta of `Coverage`, which is added to the score of an answer. With `groups` the beam is cut in so
+    many, which search one after the other at each step; a token loses `diversity` for each beginning that an earlier
+    group just let end in it (Vijayakumar et al. 2018, section 4, Hamming diversity). It is chosen by that, but ranked
+    by its own score; what several groups found is one answer. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
-    check_beam(beam, n_best)
+    check_beam(beam, n_best, groups)
     model.eval()
-    normal = lengths or length_penalty(0.6)
-    with torch.no_grad():
-        rows = begin_rows(model, sources, prompts, max_new_tokens)
+    width, ranking = beam // groups, lengths or length_penalty(0.6)
+    with torch.no_grad(), reading(model) if coverage else nullcontext() as seen:
+        rows = spread(begin_rows(model, sources, prompts, max_new_tokens), groups)
         run = read_first(model, rows)
-        searches = [Search(limit, [Beginning([], 0.0, row)]) for row, limit in enumerate(rows.limits)]
-        going = list(enumerate(searches))
+        covered = None if seen is None else Coverage(coverage, rows.sources or (), seen)
+        searches = [Search(row, limit, [Beginning([], 0.0, row)]) for row, limit in enumerate(rows.limits)]
+        going = searches
         for step in range(1, max(rows.limits) + 1):
             if poll is not None:
                 poll()
             hidden = model.hidden(
                 run.tokens, keep=run.keep, memory=run.memory, source_keep=run.memory_keep, cache=run.cache
             )
-            written = [each.ids for _, search in going for each in search.going]
-            owners = [row for row, search in going for _ in search.going]
+            written = [each.ids for search in going for each in search.going]
+            owners = [search.row for search in going for _ in search.going]
             logits = model.head(hidden[:, -1])
             for each in filters:
                 logits = each(logits, Context(owners, [rows.prompts[row] for row in owners], written))
-            extend([search for _, search in going], logits.double().log_softmax(-1), beam, eos, step, normal)
-            stop_at = beam if early_stop or beam == 1 else None
-            going = [(row, search) for row, search in going if not done(search, step, n_best, normal, stop_at)]
+            rule = Rule(width, eos, step, ranking, [0.0] * len(owners) if covered is None else covered.penalties())
+            log_p = logits.double().log_softmax(-1).masked_fill(logits.isneginf(), -torch.inf)
+            extend_groups(going, log_p, rule, groups, diversity)
+            stop_at = width if early_stop or width == 1 else None
+            for each in going:
+                each.closed = each.closed or done(each, step, min(n_best, width), ranking, stop_at)
+            going = open_rows(going, groups)
             if not going:
                 break
-            run = follow(run, [search for _, search in going])
-    return [best(search, n_best) for search in searches]
+            run = follow(run, going, covered)
+    apart = together(searches, groups, width)
+    if empty := [row for row, found in enumerate(apart) if not found]:
+        raise ConfigError(
+            f"Each step needs a token that may come; of row {empty[0]} (counted from 0) all beginnings came to one "
+            "where none may. Ban fewer, widen the beam, or raise no_repeat_ngram."
+        )
+    return [best(found, n_best) for found in apart]
+
+
+def spread(rows: Rows, groups: int) -> Rows:
+    """Each row so many times: one for each group of its beam."""
+    if groups == 1:
+        return rows
+    which = [row for row in range(len(rows.prompts)) for _ in range(groups)]
+    return Rows(
+        None if rows.sources is None else [rows.sources[row] for row in which],
+        [rows.prompts[row] for row in which],
+        [rows.limits[row] for row in which],
+        [rows.numbers[row] for row in which],
+        [[] for _ in which],
+        [False] * len(which),
+    )
+
+
+def open_rows(searches: Sequence[Search], groups: int) -> list[Search]:
+    """The searches of rows of which one is not done; the groups of a row end together, so that none hangs on a bound.
+
+    A group of which nothing goes on is left out.
+    """
+    rows = {each.row // groups for each in searches if not each.closed}
+    return [each for each in searches if each.going and each.row // groups in rows]
+
+
+def together(searches: Sequence[Search], groups: int, width: int) -> list[list[Hypothesis]]:
+    """What the groups of each row found: the best of each, what several found once."""
+    found: list[list[Hypothesis]] = []
+    for first in range(0, len(searches), groups):
+        once: dict[tuple[int, ...], Hypothesis] = {}
+        for search in searches[first : first + groups]:
+            for each in best(search.found, width):
+                once.setdefault((each.complete, *each.ids), each)
+        found.append([*once.values()])
+    return found
+
+
+class Rule(NamedTuple):
+    """By what a step takes tokens and ranks what ends with it."""
+
+    beam: int
+    eos: int
+    step: int
+    lengths: Lengths
+    penalties: Sequence[float]
+    """What an answer that goes on from each row of the step loses."""
+
+
+def extend_groups(
+    searches: Sequence[Search], log_p: Float[Tensor, "rows V"], rule: Rule, groups: int, diversity: float
+) -> None:
+    """Each search one token on, a group after the other; the rows of `log_p` are what goes on in them, in order."""
+    firsts = [0, *accumulate(len(each.going) for each in searches)][: len(searches)]
+    taken: dict[int, list[int]] = {}
+    for group in range(groups):
+        places = [i for i, search in enumerate(searches) if search.row % groups == group]
+        if not places:
+            continue
+        part = [searches[i] for i in places]
+        less = None
+        if group:
+            less = diversity * counts([taken.get(each.row // groups, []) for each in part], log_p[: len(part)])
+        extend(part, [firsts[i] for i in places], log_p, rule, less)
+        for each in part:
+            taken.setdefault(each.row // groups, []).extend(begun.ids[-1] for begun in each.going)
 
 
 def extend(
     searches: Sequence[Search],
+    firsts: Sequence[int],
     log_p: Float[Tensor, "rows V"],
-    beam: int,
-    eos: int,
-    step: int,
-    lengths: Lengths,
+    rule: Rule,
+    less: Float[Tensor, "B V"] | None = None,
 ) -> None:
-    """Each search one token on: the rows of `log_p` are what goes on in each of them, one search after the other."""
+    """Each search one token on. What goes on in each is in rows of `log_p`, the first of them as given.
+
+    A token is taken as if it had `less` of probability, but counts with all of it.
+    """
+    beam, eos, step, lengths, penalties = rule
     size = log_p.shape[-1]
     totals = log_p.new_full((len(searches), max(len(each.going) for each in searches), size), -torch.inf)
-    first = 0
-    for i, search in enumerate(searches):
+    for i, (search, first) in enumerate(zip(searches, firsts, strict=True)):
         sums = log_p.new_tensor([each.log_probability for each in search.going])
         totals[i, : len(sums)] = log_p[first : first + len(sums)] + sums[:, None]
-        first += len(sums)
-    top = totals.flatten(1).topk(min(2 * beam, totals[0].numel()), sorted=True)
-    first = 0
-    for search, values, places in zip(searches, top.values.tolist(), top.indices.tolist(), strict=True):
+    ranks = totals if less is None else totals - less[:, None]
+    places_of = ranks.flatten(1).topk(min(2 * beam, totals[0].numel()), sorted=True).indices
+    values_of = totals.flatten(1).gather(1, places_of).tolist()
+    for search, first, values, places in zip(searches, firsts, values_of, places_of.tolist(), strict=True):
         begun, search.going = search.going, []
         for rank, (value, place) in enumerate(zip(values, places, strict=True)):
             if value == -torch.inf or len(search.going) == beam:
@@ -129,34 +226,37 @@ def extend(
             ids = [*begun[parent].ids, token]
             if token != eos and step < search.limit:
                 search.going.append(Beginning(ids, value, first + parent))
-            elif rank < beam:
-                complete = token == eos
-                found = Hypothesis(ids[:-1] if complete else ids, value, value / lengths(step), complete)
-                search.found.append(found)
-        first += len(begun)
+            elif rank < beam and not search.closed:
+                score = value / lengths(step) + penalties[first + parent]
+                search.found.append(Hypothesis(ids[:-1] if token == eos else ids, value, score, token == eos))
 
 
 def done(search: Search, step: int, n_best: int, lengths: Lengths, stop_at: int | None) -> bool:
-    """Whether nothing that goes on can be among the `n_best` any more, or `stop_at` answers were found."""
+    """Whether nothing that goes on can be among the `n_best` any more, or `stop_at` answers were found.
+
+    A coverage penalty is never above 0, so that the bound holds with one, too.
+    """
     if not search.going or (stop_at is not None and len(search.found) >= stop_at):
         return True
     if len(search.found) < n_best:
         return False
     highest = max(each.log_probability for each in search.going)
     bound = max(highest / lengths(length) for length in (step + 1, search.limit))
-    return best(search, n_best)[-1].score >= bound
+    return best(search.found, n_best)[-1].score >= bound
 
 
-def best(search: Search, n_best: int) -> list[Hypothesis]:
+def best(found: Sequence[Hypothesis], n_best: int) -> list[Hypothesis]:
     """The best answers found, best first; of equals the one found first."""
-    return sorted(search.found, key=lambda each: -each.score)[:n_best]
+    return sorted(found, key=lambda each: -each.score)[:n_best]
 
 
-def follow(run: Run, searches: Sequence[Search]) -> Run:
+def follow(run: Run, searches: Sequence[Search], covered: Coverage | None) -> Run:
     """The next step: a row for each beginning that goes on, with the cache of the one it goes on from."""
     begun = [each for search in searches for each in search.going]
     rows = torch.tensor([each.row for each in begun], device=run.tokens.device)
     run.cache.select(rows)
+    if covered is not None:
+        covered.follow(rows)
     return run._replace(
         tokens=torch.tensor([[each.ids[-1]] for each in begun], device=run.tokens.device),
         keep=None,
@@ -165,9 +265,11 @@ def follow(run: Run, searches: Sequence[Search]) -> Run:
     )
 
 
-def check_beam(beam: int, n_best: int) -> None:
+def check_beam(beam: int, n_best: int, groups: int = 1) -> None:
     """Refuse a beam without room. Errors: `ConfigError`."""
     if beam < 1:
         raise ConfigError(f"beam must be at least 1; got {beam}. Try beam=4; 1 is greedy.")
     if not 1 <= n_best <= beam:
         raise ConfigError(f"n_best must be from 1 to beam={beam}; got {n_best}. Try n_best=1.")
+    if groups < 1 or beam % groups:
+        raise ConfigError(f"groups cut a beam in equal parts; got beam={beam} and groups={groups}. Try groups=1.")

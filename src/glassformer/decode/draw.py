@@ -52,7 +52,7 @@ def filters_of(sampling: Sampling) -> list[Filter]:
         (s.presence_penalty != 0, lambda: penalties.presence_penalty(s.presence_penalty)),
         (s.no_repeat_ngram is not None, lambda: penalties.no_repeat_ngram(s.no_repeat_ngram or 0)),
         (s.temperature not in (0, 1), lambda: filters.temperature(s.temperature)),
-        (s.top_k is not None, lambda: filters.top_k(s.top_k or 0)),
+        (s.top_k is not None and not s.contrastive_alpha, lambda: filters.top_k(s.top_k or 0)),
         (s.top_p != 1, lambda: filters.top_p(s.top_p)),
         (s.typical_p != 1, lambda: filters.typical(s.typical_p)),
         (s.min_p != 0, lambda: filters.min_p(s.min_p)),

@@ -45,14 +45,16 @@ class Sampling:
     """No run of so many tokens is written twice; none: any may."""
     min_new_tokens: int = 0
     """Shortest answer, in tokens."""
+    contrastive_alpha: float = 0.0
+    """Contrastive search among top_k: how much a token loses for being like what stands there already; 0: off."""
     seed: int = 1
     """Fixes what is drawn: each answer has random numbers of its own, whatever it is written beside."""
 
     def __post_init__(self) -> None:
         check_types(self, self.section)
-        at_least(self, self.section, 0, "temperature", "min_p", "min_new_tokens", "seed")
+        at_least(self, self.section, 0, "temperature", "min_p", "min_new_tokens", "seed", "contrastive_alpha")
         at_least(self, self.section, 1, "top_k", "no_repeat_ngram")
-        at_most(self, self.section, 1, "top_p", "min_p", "typical_p")
+        at_most(self, self.section, 1, "top_p", "min_p", "typical_p", "contrastive_alpha")
         at_most(self, self.section, 2**64 - 1, "seed")
         at_most(self, self.section, 2**31 - 1, "top_k", "no_repeat_ngram", "min_new_tokens")
         for name in ("top_p", "typical_p", "repetition_penalty"):
@@ -71,11 +73,21 @@ class Sampling:
 
     def _check_use(self) -> None:
         """What leaves tokens to draw from would be ignored in silence where nothing is drawn."""
-        neutral = {"top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
+        where = placed(self.section, "temperature")
+        if self.contrastive_alpha and self.temperature:
+            raise ConfigError(
+                f"Contrastive search draws none; got {placed(self.section, 'contrastive_alpha')}="
+                f"{self.contrastive_alpha} with {where}={self.temperature}. Set {where}=0.0, or leave one of them out."
+            )
+        neutral = {
+            "top_k": self.top_k if self.contrastive_alpha else None,
+            "top_p": 1.0,
+            "min_p": 0.0,
+            "typical_p": 1.0,
+        }
         given = [name for name, value in neutral.items() if getattr(self, name) != value]
         if self.temperature == 0 and given:
             name, value = given[0], getattr(self, given[0])
-            where = placed(self.section, "temperature")
             raise ConfigError(
                 f"{placed(self.section, name)} says what tokens are drawn from, and {where}=0 draws none; got "
                 f"{name}={value}. Try {where}=1.0, or leave {name} out."

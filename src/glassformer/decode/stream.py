@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from glassformer.data.vocabulary import EOS, Tokenizer
 from glassformer.decode.context import Choose
 from glassformer.decode.generate import generate, greedy
+from glassformer.decode.method import Method
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.transformer import Transformer
 
@@ -89,21 +91,22 @@ def write(
     numbers: Sequence[int] | None = None,
     prefix: bool = False,
     poll: Callable[[], None] | None = None,
+    method: Method | None = None,
 ) -> Iterator[Piece]:
-    """The text of each row of `generate`, as it is written; all but `stops` and `poll` is as there.
+    """The text of each row of `generate`, as it is written; all but `stops`, `poll` and `method` is as there.
 
     A row ends where one of `stops` comes, whatever tokens it is made of; the stop text is left out. Every row ends
-    with one piece that says why. `poll` is called at each step; what it raises ends the writing.
+    with one piece that says why. `method` writes in place of `generate`, and then `choose` is its own. `poll` is called at each step; what it raises ends the writing.
     """
     n_rows = len((prompts if sources is None else sources) or ())
     streams = [TextStream(tokenizer, stops) for _ in range(n_rows)]
     limits = list(max_new_tokens) if isinstance(max_new_tokens, Sequence) else [max_new_tokens] * n_rows
-    for step in generate(
+    writes = partial(generate, choose=choose) if method is None else method
+    for step in writes(
         model,
         sources=sources,
         prompts=prompts,
         max_new_tokens=max_new_tokens,
-        choose=choose,
         stop=lambda row, _: streams[row].stopped,
         max_context=max_context,
         drop=drop,

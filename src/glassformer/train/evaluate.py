@@ -14,6 +14,7 @@ from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.vocabulary import UNK, Tokenizer
 from glassformer.decode.answer import Answer, answer, nothing
+from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
@@ -45,8 +46,7 @@ def evaluate_model(
     max_new_tokens: int | None = None,
     batch_size: int = 128,
     sampling: Sampling = GREEDY,
-    beam: int = 1,
-    alpha: float = 0.6,
+    search: BeamSettings = ONE_BEAM,
     as_text: bool = False,
     objective: Objective | None = None,
     poll: Callable[[], None] = nothing,
@@ -82,8 +82,7 @@ def evaluate_model(
         batch_size=batch_size,
         lengths=encoded.target.lengths.tolist() if layout == "encoder" else None,
         sampling=sampling,
-        beam=beam,
-        alpha=alpha,
+        search=search,
         poll=poll,
     )
     outputs = [tokenizers.target.decode(each.ids) for each in answers]
@@ -112,8 +111,7 @@ def shared_answers(
     batch_size: int,
     lengths: Sequence[int] | None,
     sampling: Sampling,
-    beam: int,
-    alpha: float,
+    search: BeamSettings,
     poll: Callable[[], None],
 ) -> list[Answer]:
     """The answer to each source, whichever process wrote it; what cut it is not told."""
@@ -126,8 +124,7 @@ def shared_answers(
         lengths=None if lengths is None else [lengths[row] for row in rows],
         sampling=sampling,
         numbers=rows,
-        beam=beam,
-        alpha=alpha,
+        search=search,
         poll=poll,
     )
     told = rows_of_all(rows, [(each.complete, *each.ids) for each in own], ranks)

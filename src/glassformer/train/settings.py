@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glassformer.data.growth import Growth
+from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.sampling import Sampling
 from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
@@ -25,8 +26,6 @@ METRICS = (*ANSWER_METRICS, *LABEL_METRICS, "loss")
 
 MOST = 2**31 - 1
 """Of whatever is counted: beyond it no run ends, and no list is as long."""
-MOST_BEAM = 1024
-MOST_PENALTY = 10
 MOST_WARMUP = 1_000_000
 """Steps of a batch or length warm-up, each of which is planned ahead: seconds, and some 100 MB."""
 
@@ -163,8 +162,8 @@ class CheckpointConfig:
 
 
 @dataclass(frozen=True)
-class DecodeConfig(Sampling):
-    """Settings of `[decode]`: how answers are written. Those of `Sampling` are among them."""
+class DecodeConfig(BeamSettings, Sampling):
+    """Settings of `[decode]`: how answers are written. Those of `Sampling` and `BeamSettings` are among them."""
 
     section: ClassVar[str] = "decode"
 
@@ -174,20 +173,16 @@ class DecodeConfig(Sampling):
     """Longest answer, in tokens; none: chosen from the length of the source."""
     batch_size: int = 128
     """Sequences decoded together."""
-    beam: int = 1
-    """Beginnings of an answer that go on together (beam search); 1: the likeliest token alone, or one that is drawn."""
-    length_penalty: float = 0.6
-    """Of a beam: log-probabilities are divided by ((5 + tokens) / 6) to this power; above 0 longer answers gain."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, "decode", 1, "max_new_tokens", "batch_size", "beam")
+        Sampling.__post_init__(self)
+        self.check_beam()
+        at_least(self, "decode", 1, "max_new_tokens", "batch_size")
         at_most(self, "decode", MOST, "max_new_tokens", "batch_size")
-        at_most(self, "decode", MOST_BEAM, "beam")
-        if not abs(self.length_penalty) <= MOST_PENALTY:
+        if self.beam > 1 and self.contrastive_alpha:
             raise ConfigError(
-                f"decode.length_penalty must be from -{MOST_PENALTY} to {MOST_PENALTY}; got {self.length_penalty}. "
-                "Try length_penalty=0.6."
+                f"A beam ranks whole answers, contrastive search goes token by token; got decode.beam={self.beam} with "
+                f"decode.contrastive_alpha={self.contrastive_alpha}. Set decode.beam=1, or leave the other out."
             )
         if self.beam > 1 and self.temperature:
             raise ConfigError(

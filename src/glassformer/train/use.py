@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -11,8 +11,9 @@ from glassformer.data.config import LABEL, LABELLED, TEXT
 from glassformer.data.dataset import places
 from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
-from glassformer.decode.answer import ASKED, MODELS, USUAL, answer
+from glassformer.decode.answer import ASKED, MODELS, USUAL, answers
 from glassformer.decode.classify import label_probabilities
+from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
 from glassformer.model.count import Row, count_parameters
@@ -24,6 +25,7 @@ from glassformer.train.events import Metric
 from glassformer.train.other_data import refuse_unscorable
 from glassformer.train.passed_over import told
 from glassformer.train.prepare import prepare_split
+from glassformer.train.ranked import Asked, Ranked, ranked
 from glassformer.train.recipe import Recipe, load_recipe
 
 Line = TypeVar("Line")
@@ -37,6 +39,10 @@ class Translated(NamedTuple):
     """The limit that it reached before its end, where it did."""
     unknown: int
     """Tokens of the source that the vocabulary does not have; the model read <unk> in their place."""
+    best: Sequence[Ranked] = ()
+    """All answers that were asked for, best first, with their figures; empty where none were."""
+    source: Sequence[str] = ()
+    """The tokens of the source, where figures were asked for."""
 
 
 class Classified(NamedTuple):
@@ -83,10 +89,13 @@ def translate(
     batch_size: int,
     recipe: Recipe | None = None,
     average: int | None = None,
+    asked: Asked | None = None,
+    wishes: Wishes = NO_WISHES,
 ) -> Iterator[Translated]:
     """The best checkpoint's answer to each (number, line), in order, `batch_size` lines at a time.
 
     `recipe` is the run's own with other decoding; none: as it is. A drawn answer hangs on its place among the lines.
+    `asked`: several answers to each line, and their figures. `wishes` are of all answers.
     Errors: `DataError` naming the line that is longer than the model takes, after the answers to those before it.
     """
     recipe = recipe or load_recipe(run / "recipe.toml")
@@ -96,21 +105,26 @@ def translate(
         raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
     loaded = load_run(run, recipe, average)
     most, answered = recipe.decode.max_new_tokens, 0
+    filters = wishes.filters(loaded.tokenizers.target)
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
-        answers = answer(
+        found = answers(
             loaded.model,
             sources,
+            n_best=asked.n_best if asked else 1,
             max_new_tokens=most,
             batch_size=batch_size,
             sampling=recipe.decode,
             numbers=range(answered, answered + len(sources)),
-            beam=recipe.decode.beam,
-            alpha=recipe.decode.length_penalty,
+            search=recipe.decode,
+            filters=filters,
         )
         answered += len(sources)
-        for source, each in zip(sources, answers, strict=True):
-            cut = None if each.complete else _limit_in_words(each.limit, recipe, loaded)
-            yield Translated(loaded.tokenizers.target.decode(each.ids), cut, source.count(UNK))
+        told = ranked(loaded, sources, found, asked, recipe.decode.length_penalty, batch_size) if asked else None
+        for row, (source, (first, *_)) in enumerate(zip(sources, found, strict=True)):
+            cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded)
+            text, unknown = loaded.tokenizers.target.decode(first.ids), source.count(UNK)
+            best = told[row] if told else ()
+            yield Translated(text, cut, unknown, best, loaded.tokenizers.source.tokens(source) if told else ())
 
 
 def classify(

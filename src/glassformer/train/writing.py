@@ -10,9 +10,10 @@ from glassformer.data.config import LABEL
 from glassformer.data.text_settings import TEXT
 from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP, UNK
 from glassformer.decode.answer import limit_of, nothing
-from glassformer.decode.draw import chooser
+from glassformer.decode.method import method_of
 from glassformer.decode.penalties import logit_bias
 from glassformer.decode.stream import Piece, check_stops, write
+from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.recipe import Recipe
 from glassformer.train.use import load_run
@@ -54,20 +55,22 @@ class Writer:
         n: int = 1,
         stops: Sequence[str] = (),
         crop: bool = False,
+        wishes: Wishes = NO_WISHES,
         poll: Callable[[], None] = nothing,
     ) -> Iterator[Piece]:
         """`n` texts for each prompt, piece by piece: row i * n + k is text k of prompt i.
 
-        As many rows as `decode.batch_size` are written together, which changes none. Errors: `DataError`, before
-        the first piece, for a prompt that is longer than the model reads (with `crop` its end is read), or empty where
-        it must not be.
+        As many rows as `decode.batch_size` are written together, which changes none. `wishes` are of all of them.
+        Errors: `DataError`, before the first piece, for a prompt that is longer than the model reads (with `crop` its
+        end is read), or empty where it must not be.
         """
         check_stops(stops)
         ids = [self.ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
-        choose = chooser(decode, [logit_bias(dict.fromkeys(self.never(), -math.inf))])
-        for first in range(0, total, decode.batch_size):
-            rows = range(first, min(first + decode.batch_size, total))
+        first = [logit_bias(dict.fromkeys(self.never(), -math.inf)), *wishes.filters(self.tokenizers.target)]
+        method = method_of(decode, first)
+        for start in range(0, total, decode.batch_size):
+            rows = range(start, min(start + decode.batch_size, total))
             given = [ids[row // n] for row in rows]
             asked = decode.max_new_tokens
             for piece in write(
@@ -78,7 +81,7 @@ class Writer:
                 max_new_tokens=(asked or USUAL_TOKENS)
                 if self.continues
                 else [limit_of(self.model, each, asked).tokens for each in given],
-                choose=choose,
+                method=method,
                 stops=stops,
                 max_context=self.max_context,
                 drop=self.drop,
@@ -86,7 +89,7 @@ class Writer:
                 prefix=self.recipe.data.objective == "prefix",
                 poll=poll,
             ):
-                yield piece._replace(row=first + piece.row)
+                yield piece._replace(row=start + piece.row)
 
     def ids(self, prompt: str, number: int, crop: bool) -> list[int]:
         """What the model reads for a prompt. A text that is a document begins with <bos>."""

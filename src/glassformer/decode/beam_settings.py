@@ -1,0 +1,67 @@
+"""The settings of a beam search: how many beginnings go on, and by what answers are ranked. Imports no torch.
+
+`decode/beam.py` searches with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glassformer.foundation.bounds import at_least, at_most, placed
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.typed import check_types
+
+MOST_BEAM = 1024
+MOST_PENALTY = 10
+
+
+@dataclass(frozen=True)
+class BeamSettings:
+    """How answers are searched for; a frozen value, checked when made. Errors: `ConfigError`."""
+
+    section: ClassVar[str] = ""
+
+    beam: int = 1
+    """Beginnings of an answer that go on together (beam search); 1: the likeliest token alone, or one that is drawn."""
+    length_penalty: float = 0.6
+    """Of a beam: log-probabilities are divided by ((5 + tokens) / 6) to this power; above 0 longer answers gain."""
+    coverage_penalty: float = 0.0
+    """Of a beam: how much an answer loses for each part of the source that was hardly read; 0: nothing."""
+    beam_groups: int = 1
+    """Parts of a beam that search apart, each kept from the tokens that those before it took; 1: one beam."""
+    diversity: float = 0.5
+    """Of beam_groups: what a token loses in a group, in nats, for each time that a group before took it just now."""
+    early_stop: bool = False
+    """Of a beam: end as soon as `beam` answers ended, also where others could still be better."""
+
+    def __post_init__(self) -> None:
+        check_types(self, self.section)
+        self.check_beam()
+
+    def check_beam(self) -> None:
+        """Refuse numbers out of bounds, and settings that contradict each other."""
+        at_least(self, self.section, 1, "beam", "beam_groups")
+        at_most(self, self.section, MOST_BEAM, "beam", "beam_groups")
+        at_least(self, self.section, 0, "coverage_penalty", "diversity")
+        at_most(self, self.section, MOST_PENALTY, "coverage_penalty", "diversity")
+        where = placed(self.section, "length_penalty")
+        if not abs(self.length_penalty) <= MOST_PENALTY:
+            raise ConfigError(
+                f"{where} must be from -{MOST_PENALTY} to {MOST_PENALTY}; got {self.length_penalty}. "
+                "Try length_penalty=0.6."
+            )
+        if self.beam % self.beam_groups:
+            raise ConfigError(
+                f"{placed(self.section, 'beam_groups')} cuts a beam in equal parts; got beam={self.beam} and "
+                f"beam_groups={self.beam_groups}. Try beam={self.beam_groups * max(1, self.beam // self.beam_groups)}."
+            )
+        if self.beam == 1 and (self.coverage_penalty or self.early_stop):
+            name = "coverage_penalty" if self.coverage_penalty else "early_stop"
+            raise ConfigError(
+                f"{placed(self.section, name)} is of a beam, which beam=1 is none of. Try beam=4, or leave {name} out."
+            )
+
+
+ONE_BEAM = BeamSettings()
+"""No search: the likeliest token each time, or one that is drawn."""

@@ -1,0 +1,161 @@
+"""Contrastive search: of the likeliest tokens the one whose vector is least like any that stands there already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from glassformer.data.vocabulary import EOS
+from glassformer.decode.context import Context, Filter
+from glassformer.decode.generate import (
+    Emitted,
+    Rows,
+    Run,
+    Stop,
+    begin_of,
+    begin_rows,
+    check_context,
+    check_writes,
+    read_first,
+)
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.model.transformer import Transformer
+
+
+class Seen(NamedTuple):
+    """What was read of the rows that go on: their directions, where they are real, and the logits behind them."""
+
+    directions: Float[Tensor, "B T D"]
+    real: Bool[Tensor, "B T"]
+    logits: Float[Tensor, "B V"]
+
+    def select(self, rows: Int[Tensor, " rows"]) -> Seen:
+        """The given rows."""
+        return Seen(*(each[rows] for each in self))
+
+
+def contrastive(
+    model: Transformer,
+    *,
+    alpha: float,
+    k: int = 4,
+    filters: Sequence[Filter] = (),
+    sources: Sequence[Sequence[int]] | None = None,
+    prompts: Sequence[Sequence[int]] | None = None,
+    max_new_tokens: int | Sequence[int],
+    eos: int = EOS,
+    stop: Stop | None = None,
+    max_context: int | None = None,
+    drop: int = 1,
+    numbers: Sequence[int] | None = None,
+    prefix: bool = False,
+) -> Iterator[Emitted]:
+    """Yields tokens as `generate` does, each the v among the k likeliest that is best by
+
+    (1 - alpha) * p(v) - alpha * max_j cos(h_v, h_j) (Su et al. 2022, equation 5), where h are the vectors before the
+    head, h_v that of v read behind the text, and j all that was read before. alpha 0 is the greedy choice. A step reads
+    k tokens for each row. `filters` come before the k are taken; what they forbid is never written. Where the model
+    takes no more tokens, so that v cannot be read, the last one is the likeliest. The other arguments are those of
+    `generate`. Errors: `ConfigError`, `DataError`.
+    """
+    check_writes(model)
+    check_contrast(alpha, k)
+    context = None if max_context is None else max_context - 1  # so that the token looked ahead at has room
+    if context == 0:
+        raise ConfigError("Contrastive search reads a token ahead; max_context must be at least 2, got 1.")
+    check_context(model, context, min(drop, context or drop))
+    model.eval()
+    with torch.no_grad():
+        rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
+        run = read_first(model, rows, context, drop)
+        seen = read(model, run)
+    while True:
+        with torch.no_grad():
+            tokens, run, seen = step(model, rows.context(run.going), run, seen, alpha, k, filters)
+        chosen: list[int] = tokens.tolist()
+        for row, token in zip(run.going, chosen, strict=True):
+            rows.written[row].append(token)
+        yield Emitted(run.going, chosen)
+        for row, token in zip(run.going, chosen, strict=True):
+            ids = rows.written[row]
+            rows.done[row] = token == eos or len(ids) >= rows.limits[row] or (stop is not None and stop(row, ids))
+        if all(rows.done):
+            return
+        with torch.no_grad():
+            run, seen = stay(model, rows, run, seen, context, drop)
+
+
+def read(model: Transformer, run: Run) -> Seen:
+    """All that a run is about to read, read."""
+    hidden = model.hidden(
+        run.tokens, keep=run.keep, prefix=run.prefix, memory=run.memory, source_keep=run.memory_keep, cache=run.cache
+    )
+    real = torch.ones_like(run.tokens, dtype=torch.bool) if run.keep is None else run.keep
+    return Seen(F.normalize(hidden, dim=-1), real, model.head(hidden[:, -1]))
+
+
+def step(
+    model: Transformer, context: Context, run: Run, seen: Seen, alpha: float, k: int, filters: Sequence[Filter]
+) -> tuple[Int[Tensor, " B"], Run, Seen]:
+    """The next token of each row, and what was read with it."""
+    logits = seen.logits
+    for each in filters:
+        logits = each(logits, context)
+    p, candidates = logits.softmax(-1).topk(min(k, logits.shape[-1]))
+    longest, n, k = model.config.stack.max_len, len(p), p.shape[-1]
+    if longest is not None and run.cache.length >= longest:
+        return candidates[:, 0], run, seen
+    rows = torch.arange(n, device=p.device)
+    spread = rows.repeat_interleave(k)
+    run.cache.select(spread)
+    of_source = {
+        "memory": None if run.memory is None else run.memory[spread],
+        "source_keep": None if run.memory_keep is None else run.memory_keep[spread],
+    }
+    ahead = model.hidden(candidates.flatten()[:, None], cache=run.cache, **of_source)[:, 0].unflatten(0, (n, k))
+    directions = F.normalize(ahead, dim=-1)
+    alike = (directions @ seen.directions.mT).masked_fill(~seen.real[:, None], -torch.inf).amax(-1)
+    best = ((1 - alpha) * p - alpha * alike).masked_fill(p == 0, -torch.inf).argmax(-1)
+    run.cache.select(rows * k + best)
+    more = Seen(
+        torch.cat([seen.directions, directions[rows, best][:, None]], 1), F.pad(seen.real, (0, 1), value=True), logits
+    )
+    return candidates[rows, best], run, more._replace(logits=model.head(ahead[rows, best]))
+
+
+def stay(model: Transformer, rows: Rows, run: Run, seen: Seen, context: int | None, drop: int) -> tuple[Run, Seen]:
+    """The rows that go on; all are read anew where tokens left in front of one."""
+    live = [i for i, row in enumerate(run.going) if not rows.done[row]]
+    if len(live) < len(run.going):
+        which = torch.tensor(live, device=run.tokens.device)
+        run.cache.select(which)
+        seen = seen.select(which)
+        memory, keep = (None if each is None else each[which] for each in (run.memory, run.memory_keep))
+        going, begins = [run.going[i] for i in live], [run.begins[i] for i in live]
+        run = run._replace(going=going, begins=begins, memory=memory, memory_keep=keep)
+    if [begin_of(len(ids), context, drop) for ids in rows.context(run.going).read] == run.begins:
+        return run, seen
+    run = read_anew(model, rows, run.going, context, drop)
+    return run, read(model, run)
+
+
+def read_anew(model: Transformer, rows: Rows, going: Sequence[int], context: int | None, drop: int) -> Run:
+    """A run that reads all that these rows may read, into a new cache; their sources are encoded again."""
+    whole = rows.context(going).read
+    sources = None if rows.sources is None else [rows.sources[row] for row in going]
+    run = read_first(model, rows._replace(sources=sources, prompts=whole), context, drop)
+    both_ways = [max(0, len(rows.prompts[row]) - begin) for row, begin in zip(going, run.begins, strict=True)]
+    prefix = torch.tensor(both_ways, device=run.tokens.device) if rows.prefix else None
+    return run._replace(going=[*going], prefix=prefix)
+
+
+def check_contrast(alpha: float, k: int) -> None:
+    """Refuse shares that are none. Errors: `ConfigError`."""
+    if not 0 <= alpha <= 1:
+        raise ConfigError(f"alpha of contrastive search must be from 0 to 1; got {alpha}. Try 0.6.")
+    if k < 1:
+        raise ConfigError(f"Contrastive search chooses among k tokens, at least 1; got {k}. Try k=4.")

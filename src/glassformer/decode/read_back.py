@@ -1,0 +1,74 @@
+"""Answers read again, in one forward: how likely the model finds each token, and what of the source it reads there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import torch
+
+from glassformer.data.rows import pad
+from glassformer.data.vocabulary import BOS, EOS
+from glassformer.decode.answer import Answer
+from glassformer.decode.coverage import reading
+from glassformer.foundation.errors import ConfigError
+from glassformer.model.transformer import Transformer
+
+Link = tuple[int, int]
+"""(token of the source, token of the answer), both counted from 0."""
+
+
+class ReadBack(NamedTuple):
+    """What the model itself makes of an answer, before temperature, penalties and filters."""
+
+    log_probabilities: list[float]
+    """Of each token in nats; that of <eos> is the last one where the answer is complete."""
+    links: list[Link]
+    """The source token that each token of the answer read most, in order; none where that is the source's <eos>."""
+
+
+@torch.no_grad()
+def read_back(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    answers: Sequence[Answer],
+    *,
+    batch_size: int = 128,
+    linked: bool = True,
+) -> list[ReadBack]:
+    """For each source and its answer; `linked` False: without links. The weights are those of `reading_layer`.
+
+    A token is linked by what is read where it is written, one position before it is read itself. Errors: `ConfigError`
+    for a model that is no encoder-decoder.
+    """
+    if model.encoder is None or model.decoder is None:
+        raise ConfigError(
+            "Scores of single answers and alignments are of an encoder-decoder; this model has one stack. Leave them "
+            "out, or search with a beam for scores."
+        )
+    model.eval()
+    found: list[ReadBack] = []
+    device = next(model.parameters()).device
+    for first in range(0, len(sources), batch_size):
+        batch = sources[first : first + batch_size]
+        written = [[*each.ids, *([EOS] if each.complete else [])] for each in answers[first : first + batch_size]]
+        source, source_keep = pad([[*each, EOS] for each in batch])
+        tokens, keep = pad([[BOS, *ids[:-1]] for ids in written])
+        source_keep, keep = (None if each is None else each.to(device) for each in (source_keep, keep))
+        with reading(model) if linked else nullcontext() as seen:
+            logits = model(tokens.to(device), keep=keep, source=source.to(device), source_keep=source_keep)
+        log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        for row, ids in enumerate(written):
+            chances = log_p[row, : len(ids)].gather(-1, torch.tensor(ids, device=device)[:, None])[:, 0].tolist()
+            links: list[Link] = []
+            if seen is not None and seen.weights is not None:
+                most = seen.weights[row].argmax(-1).tolist()
+                links = [(most[j], j) for j, id in enumerate(ids) if id != EOS and most[j] < len(batch[row])]
+            found.append(ReadBack(chances, links))
+    return found
+
+
+def pharaoh(links: Sequence[Link]) -> str:
+    """Links as "0-0 1-2 2-1": source before answer."""
+    return " ".join(f"{i}-{j}" for i, j in links)

@@ -1,0 +1,117 @@
+"""Contrastive search beside its equation written out, without cache and one row at a time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer import Transformer
+from glassformer.data.vocabulary import BOS, EOS
+from glassformer.decode.answer import answer
+from glassformer.decode.contrastive import contrastive
+from glassformer.decode.generate import generate
+from glassformer.decode.penalties import banned, no_repeat_ngram
+from glassformer.decode.sampling import Sampling
+from glassformer.foundation.errors import ConfigError
+from train.examples import model, sequences
+
+
+@torch.no_grad()
+def by_hand(network: Transformer, source, prompt, limit: int, alpha: float, k: int, context: int = 99) -> list[int]:
+    """Su et al. 2022, equation 5, for one row; the tokens before the last `context` are not read."""
+    inputs = {} if source is None else {"source": torch.tensor([[*source, EOS]])}
+    ids: list[int] = list(prompt)
+    while len(ids) < len(prompt) + limit and (len(ids) == len(prompt) or ids[-1] != EOS):
+        ids_read = ids[max(0, len(ids) + 1 - context) :]
+        hidden = network.hidden(torch.tensor([ids_read]), **inputs)[0]
+        chances = network.head(hidden[-1]).softmax(-1)
+        worth = {}
+        for v in chances.topk(k).indices.tolist():
+            ahead = network.hidden(torch.tensor([[*ids_read, v]]), **inputs)[0, -1]
+            alike = max(float(torch.cosine_similarity(ahead, each, dim=0)) for each in hidden)
+            worth[v] = (1 - alpha) * float(chances[v]) - alpha * alike
+        ids.append(max(worth, key=worth.__getitem__))
+    return ids[len(prompt) :]
+
+
+def written(steps, n: int) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in range(n)]
+    for step in steps:
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            found[row].append(token)
+    return found
+
+
+LAYOUTS = [("encoder-decoder", "learned"), ("decoder", "rotary"), ("decoder", "alibi")]
+
+
+@pytest.mark.parametrize(("layout", "positions"), LAYOUTS)
+def test_equals_its_equation(layout, positions):
+    """Rows of unequal prompts, sources and limits in one batch; each as alone."""
+    network = model(layout, seed=3, positions=positions, n_layers=2).eval()
+    network.head.register_forward_hook(lambda module, inputs, output: output - 3.0 * (torch.arange(13) == EOS))
+    limits = [7, 3, 9, 1]
+    prompts = [[BOS, *each] for each in sequences([0, 4, 2, 1], 5)]
+    sources = sequences([2, 5, 1, 3], 6) if layout == "encoder-decoder" else None
+    found = written(
+        contrastive(network, alpha=0.6, k=3, sources=sources, prompts=prompts, max_new_tokens=limits), len(limits)
+    )
+    for row, (prompt, limit) in enumerate(zip(prompts, limits, strict=True)):
+        assert found[row] == by_hand(network, None if sources is None else sources[row], prompt, limit, 0.6, 3)
+    assert found != written(generate(network, sources=sources, prompts=prompts, max_new_tokens=limits), len(limits))
+
+
+def test_without_a_penalty_it_is_greedy():
+    network, prompts = model("decoder", seed=4), [[BOS, *each] for each in sequences([1, 3])]
+    greedy = written(generate(network, prompts=prompts, max_new_tokens=8), 2)
+    assert written(contrastive(network, alpha=0.0, prompts=prompts, max_new_tokens=8), 2) == greedy
+
+
+@pytest.mark.parametrize("context", [4, 6])
+def test_a_text_longer_than_its_context(context):
+    network = model("decoder", seed=5, positions="rotary", max_len=8).eval()
+    prompts = [[BOS, *each] for each in sequences([5, 2])]
+    steps = contrastive(network, alpha=0.5, k=3, prompts=prompts, max_new_tokens=10, max_context=context)
+    found = written(steps, 2)
+    assert found == [by_hand(network, None, prompt, 10, 0.5, 3, context) for prompt in prompts]
+
+
+def test_the_last_token_that_the_model_takes_is_the_likeliest():
+    network, sources = model(seed=6, max_len=6), sequences([2, 3])
+    network.head.register_forward_hook(lambda module, inputs, output: output - 99.0 * (torch.arange(13) == EOS))
+    found = answer(network, sources, max_new_tokens=99, sampling=Sampling(temperature=0.0, contrastive_alpha=0.6))
+    assert [len(each.ids) for each in found] == [6, 6]
+    for source, each in zip(sources, found, strict=True):
+        assert each.ids[:5] == by_hand(network, source, [BOS], 5, 0.6, 4)
+        last = network(torch.tensor([[BOS, *each.ids[:5]]]), source=torch.tensor([[*source, EOS]]))[0, -1]
+        assert each.ids[5] == int(last.argmax())
+
+
+def test_filters_hold():
+    network, prompts = model("decoder", seed=3), [[BOS, *each] for each in sequences([2, 4])]
+    filters = [banned([[id] for id in range(6)]), no_repeat_ngram(1)]
+    steps = contrastive(network, alpha=0.6, k=13, filters=filters, prompts=prompts, max_new_tokens=3)
+    for prompt, ids in zip(prompts, written(steps, 2), strict=True):
+        assert len({*prompt, *ids}) == len({*prompt}) + 3
+        assert min(ids) > 5
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (lambda: Sampling(contrastive_alpha=0.5), "Contrastive search draws none; got contrastive_alpha=0.5 with temp"),
+        (lambda: Sampling(temperature=0.0, contrastive_alpha=1.5), "contrastive_alpha must be at most 1"),
+        (lambda: Sampling(temperature=0.0, contrastive_alpha=float("nan")), "contrastive_alpha must be at least 0"),
+        (lambda: Sampling(temperature=0.0, contrastive_alpha=0.5, top_p=0.9), "top_p says what tokens are drawn from"),
+        (lambda: next(contrastive(model("decoder"), alpha=2, prompts=[[1]], max_new_tokens=1)), "from 0 to 1; got 2"),
+        (lambda: next(contrastive(model("decoder"), alpha=1, k=0, prompts=[[1]], max_new_tokens=1)), "k=4"),
+        (
+            lambda: next(contrastive(model("decoder"), alpha=1, prompts=[[1]], max_new_tokens=1, max_context=1)),
+            "max_context must be at least 2",
+        ),
+    ],
+    ids=["drawn", "above 1", "nan", "a share", "alpha", "no tokens", "no room"],
+)
+def test_mistakes(made, says):
+    with pytest.raises(ConfigError, match=says):
+        made()

@@ -1,0 +1,63 @@
+"""Faults in the ways to choose an answer beyond the likeliest token and a draw."""
+
+from __future__ import annotations
+
+from mutant_runner import Mutant
+
+BEAM = "tests/decode/test_beam.py"
+COVERAGE = "tests/decode/test_coverage.py"
+WORDS = "tests/decode/test_words.py"
+CONTRAST = "tests/decode/test_contrastive.py"
+EQUATION = f"{COVERAGE}::test_scores_are_the_equation_and_ranked_by_it"
+LINKS = f"{COVERAGE}::test_links_are_what_each_token_read_most"
+GROUPS = f"{BEAM}::test_groups_search_apart[3.0]"
+
+# fmt: off
+ROWS: list[Mutant] = [
+    Mutant("what is read twice makes up for what is not", "decode/coverage.py",
+        "clamp(torch.finfo(self._sums.dtype).tiny, 1.0)", "clamp(torch.finfo(self._sums.dtype).tiny)", EQUATION),
+    Mutant("the end of a source is to be read", "decode/coverage.py",
+        "torch.arange(int(lengths.max()) + 1) < lengths", "torch.arange(int(lengths.max()) + 1) <= lengths", EQUATION),
+    Mutant("what was read is that of another beginning", "decode/beam.py",
+        "        covered.follow(rows)\n", "        covered.follow(torch.arange(len(rows)) % len(covered._sums))\n",
+        EQUATION),
+    Mutant("the last layer says what is read", "decode/coverage.py",
+        "names[max(0, len(names) - 2)]", "names[-1]", f"{EQUATION}[3-1]"),
+    Mutant("a link is that of the token before", "decode/read_back.py",
+        "links = [(most[j], j)", "links = [(most[j - 1], j)", LINKS),
+    Mutant("the end of a source is linked", "decode/read_back.py",
+        "if id != EOS and most[j] < len(batch[row])]", "if id != EOS]", LINKS),
+    Mutant("what is banned may come in two tokens", "decode/words.py",
+        "for n in range(len(word)) if tail", "for n in range(1) if tail", f"{WORDS}::test_what_is_banned_is_nowhere_in_the_text[byte]"),
+    Mutant("what is banned may stand inside of a token", "decode/words.py",
+        "each.startswith(rest) if there else rest in each", "each.startswith(rest)",
+        f"{WORDS}::test_what_is_banned_is_nowhere_in_the_text[bpe]"),
+    Mutant("a text begins as it likes", "decode/words.py",
+        "            only[row] = -math.inf\n", "", f"{WORDS}::test_a_text_begins_as_it_is_told"),
+    Mutant("what is forbidden is only unlikely", "decode/beam.py",
+        ".masked_fill(logits.isneginf(), -torch.inf)", ".nan_to_num(-1e9)",
+        f"{WORDS}::test_a_beam_of_which_nothing_may_go_on_is_refused"),
+    Mutant("what is alike is sought", "decode/contrastive.py",
+        "(1 - alpha) * p - alpha * alike", "(1 - alpha) * p + alpha * alike", f"{CONTRAST}::test_equals_its_equation"),
+    Mutant("padding is something to be unlike", "decode/contrastive.py",
+        ".masked_fill(~seen.real[:, None], -torch.inf)", "", f"{CONTRAST}::test_equals_its_equation"),
+    Mutant("the cache of another candidate is kept", "decode/contrastive.py",
+        "run.cache.select(rows * k + best)", "run.cache.select(rows * k)", f"{CONTRAST}::test_equals_its_equation"),
+    Mutant("a forbidden candidate is taken", "decode/contrastive.py",
+        ".masked_fill(p == 0, -torch.inf).argmax(-1)", ".argmax(-1)", f"{CONTRAST}::test_filters_hold"),
+    Mutant("a full context is read ahead of itself", "decode/contrastive.py",
+        "context = None if max_context is None else max_context - 1", "context = max_context",
+        f"{CONTRAST}::test_a_text_longer_than_its_context"),
+    Mutant("a group goes where those before it went", "decode/beam.py",
+        "totals - less[:, None]", "totals + less[:, None]", GROUPS),
+    Mutant("diversity counts in the score", "decode/beam.py",
+        "values_of = totals.flatten(1)", "values_of = ranks.flatten(1)", GROUPS),
+    Mutant("groups know nothing of one another", "decode/beam.py",
+        "        if group:\n", "        if False:\n", GROUPS),
+    Mutant("a group that is done diverts no more", "decode/beam.py",
+        "rows = {each.row // groups for each in searches if not each.closed}\n"
+        "    return [each for each in searches if each.going and each.row // groups in rows]",
+        "return [each for each in searches if not each.closed]",
+        f"{BEAM}::test_groups_hang_on_no_bound"),
+]
+# fmt: on
