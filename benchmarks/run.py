@@ -1,8 +1,9 @@
 """Our speed beside that of named peers, in one run: `make bench`, or `python benchmarks/run.py NAME [options]`.
 
 Without a name it runs the quick ones and prints their tables. `checkpoint` says what saving costs training, `heads`
-what a diagnosis takes; `memory` starts 24 processes, `ranks` several, `serve` a server, `text` one for each tokenizer.
-`results` trains every recipe and `studies` runs the studies of docs/studies.md; each takes an hour.
+what a diagnosis takes, `decode` how fast texts are written; `memory` starts 24 processes, `ranks` several, `serve` a
+server, `text` one for each tokenizer. `results` trains every recipe and `studies` runs the studies of
+docs/studies.md; each takes an hour.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 QUICK = ("attend", "sparse", "dropout", "cross_entropy", "train_step")
-KNOWN = (*QUICK, "checkpoint", "heads", "memory", "ranks", "results", "serve", "studies", "text")
+KNOWN = (*QUICK, "checkpoint", "decode", "heads", "memory", "ranks", "results", "serve", "studies", "text")
 USAGE = f"Usage: python benchmarks/run.py [{' | '.join(KNOWN)}] [--json] [options; --help after a name lists them]"
 
 

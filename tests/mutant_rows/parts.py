@@ -89,7 +89,7 @@ ROWS: list[Mutant] = [
 
     # the cache
     Mutant("new keys come before the old", "parts/cache.py",
-        "torch.cat([self._held[0], k], dim=2)", "torch.cat([k, self._held[0]], dim=2)", PART_CACHE),
+        "torch.cat([old_k, k], dim=2)", "torch.cat([k, old_k], dim=2)", PART_CACHE),
     Mutant("the fixed cache writes to the same columns", "parts/cache.py",
         "        self.used = end\n", "", STEPS),
     Mutant("unwritten columns are read", "parts/cache.py",

@@ -80,6 +80,7 @@ class PairsSplit(Split):
             sampling=recipe.decode,
             beam=recipe.decode.beam,
             alpha=recipe.decode.length_penalty,
+            precision=recipe.decode.precision,
             as_text=recipe.data.task == PAIRS,
             objective=objective,
             poll=poll,

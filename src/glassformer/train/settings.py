@@ -16,6 +16,8 @@ from glassformer.train.breaks.table import break_names
 from glassformer.train.schedule import SCHEDULES, Schedule
 
 PRECISIONS = ("auto", "bfloat16", "float16", "float32")
+DECODE_PRECISIONS = ("auto", "bfloat16", "float32", "int8")
+"""Those of decode/prepare.py, which imports torch."""
 TRACKERS = ("tensorboard",)
 TEXT_METRICS = ("bleu", "chrf")
 LABEL_METRICS = ("accuracy", "macro_f1")
@@ -178,12 +180,16 @@ class DecodeConfig(Sampling):
     """Beginnings of an answer that go on together (beam search); 1: the likeliest token alone, or one that is drawn."""
     length_penalty: float = 0.6
     """Of a beam: log-probabilities are divided by ((5 + tokens) / 6) to this power; above 0 longer answers gain."""
+    precision: str = "float32"
+    """Weights while answers are written: float32 (as they were trained), bfloat16 and int8, which are rounded and
+    faster; or auto (bfloat16 where the machine has it in hardware)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, "decode", 1, "max_new_tokens", "batch_size", "beam")
         at_most(self, "decode", MOST, "max_new_tokens", "batch_size")
         at_most(self, "decode", MOST_BEAM, "beam")
+        one_of(DECODE_PRECISIONS, self.precision, "decode.precision")
         if not abs(self.length_penalty) <= MOST_PENALTY:
             raise ConfigError(
                 f"decode.length_penalty must be from -{MOST_PENALTY} to {MOST_PENALTY}; got {self.length_penalty}. "

@@ -13,6 +13,7 @@ from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.answer import ASKED, MODELS, USUAL, answer
 from glassformer.decode.classify import label_probabilities
+from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
 from glassformer.model.count import Row, count_parameters
@@ -95,10 +96,10 @@ def translate(
     if recipe.data.task == TEXT:
         raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
     loaded = load_run(run, recipe, average)
-    most, answered = recipe.decode.max_new_tokens, 0
+    model, most, answered = prepared(loaded.model, recipe.decode.precision), recipe.decode.max_new_tokens, 0
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
         answers = answer(
-            loaded.model,
+            model,
             sources,
             max_new_tokens=most,
             batch_size=batch_size,
