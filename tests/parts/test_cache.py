@@ -71,6 +71,20 @@ def test_gradients_go_through_a_growing_cache(shape):
         close(parameter.grad, each)
 
 
+def test_keys_of_a_memory_move_only_where_a_row_reads_another_one():
+    """Rows 0 and 1 stand for two sources; the rows that go on from them are those of a beam."""
+    cache = Cache(1)
+    keys = cache.cross[0].append(*kv(4))[0]
+    moved = []
+    for rows, sources in [([0, 0, 1], [0, 0, 1]), ([1, 0, 2], [0, 0, 1]), ([2, 1, 0], [1, 0, 0]), ([0, 2], [1, 0])]:
+        before = cache.cross[0].read()[0].data_ptr()
+        cache.select(torch.tensor(rows))
+        held = cache.cross[0].read()[0]
+        moved.append(held.data_ptr() != before)
+        assert torch.equal(held, keys[sources])
+    assert moved == [True, False, True, True]
+
+
 def test_only_once_is_ever_complete():
     once, growing, fixed = Once(), Growing(), Fixed(9)
     assert not once.complete

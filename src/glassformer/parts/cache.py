@@ -151,6 +151,7 @@ class Cache:
         self.layers: list[LayerCache] = [Growing() if capacity is None else Fixed(capacity) for _ in range(n_layers)]
         self.cross: list[LayerCache] = [Once() for _ in range(n_layers)]
         self._ragged: Tensor | None = None  # [B, columns] positions, once rows differ
+        self._memories: Tensor | None = None  # [B] which of the first rows' memory each row reads, once rows changed
 
     def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
         """Where new tokens would stand. `keep` is False at padding, which takes a column but no position.
@@ -190,7 +191,20 @@ class Cache:
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows of the batch, in the order given: rows that are finished leave."""
-        for layer in (*self.layers, *self.cross):
+        for layer in self.layers:
             layer.select(rows)
+        self._select_memories(rows)
         if self._ragged is not None:
             self._ragged = self._ragged[rows]
+
+    def _select_memories(self, rows: Tensor) -> None:
+        """Keys of the memory stay where they are if each row reads the same one as before, as in a beam."""
+        if not self.cross or not self.cross[0].complete:
+            return
+        before = self._memories
+        if before is None:
+            before = torch.arange(len(self.cross[0].read()[0]), device=rows.device)
+        self._memories = before[rows]
+        if not torch.equal(self._memories, before):
+            for layer in self.cross:
+                layer.select(rows)
