@@ -16,7 +16,7 @@ from importlib import import_module
 QUICK = ("attend", "sparse", "dropout", "cross_entropy", "train_step")
 KNOWN = (
     *QUICK,
-    *("checkpoint", "heads", "language", "memory", "page", "ranks", "results", "serve", "studies", "text"),
+    *("checkpoint", "decode", "heads", "language", "memory", "page", "ranks", "results", "serve", "studies", "text"),
 )
 USAGE = f"Usage: python benchmarks/run.py [{' | '.join(KNOWN)}] [--json] [options; --help after a name lists them]"
 

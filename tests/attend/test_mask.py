@@ -29,6 +29,14 @@ def test_queries_are_the_last_of_the_keys():
     assert table(Mask(causal=True), 4, 2) == ["..", "..", "x.", "xx"]
 
 
+def test_the_last_of_the_keys_alone_reads_all_of_them():
+    assert table(Mask(causal=True), 1, 4) is None
+    assert table(Mask(causal=True, prefix=torch.tensor([2])), 1, 4) is None
+    assert table(Mask(causal=True, window=2), 1, 4) == ["..xx"]
+    standing = Mask(causal=True, query_positions=torch.tensor([1]), key_positions=torch.tensor([0, 1, 2]))
+    assert table(standing, 1, 3) == ["xx."]
+
+
 def test_window():
     assert table(Mask(window=1), 3, 3) == ["x..", ".x.", "..x"]
     assert table(Mask(window=2), 4, 4) == ["xx..", "xxx.", ".xxx", "..xx"]

@@ -89,7 +89,7 @@ ROWS: list[Mutant] = [
 
     # the cache
     Mutant("new keys come before the old", "parts/cache.py",
-        "torch.cat([self._held[0], k], dim=2)", "torch.cat([k, self._held[0]], dim=2)", PART_CACHE),
+        "torch.cat([old_k, k], dim=2)", "torch.cat([k, old_k], dim=2)", PART_CACHE),
     Mutant("the fixed cache writes to the same columns", "parts/cache.py",
         "        self.used = end\n", "", STEPS),
     Mutant("unwritten columns are read", "parts/cache.py",
@@ -100,7 +100,7 @@ ROWS: list[Mutant] = [
     Mutant("rows that leave take the wrong positions with them", "parts/cache.py",
         "self._ragged = self._ragged[rows]", "self._ragged = self._ragged[: len(rows)]", RAGGED),
     Mutant("the keys of the memory do not leave", "parts/cache.py",
-        "for layer in (*self.layers, *self.cross):", "for layer in self.layers:",
+        "            for layer in self.cross:\n                layer.select(rows)\n", "            pass\n",
         f"{CACHE}::test_select_before_rows_differ"),
     Mutant("a full cache goes on", "parts/cache.py",
         "if self.capacity is not None and end > self.capacity:", "if False:", PART_CACHE),

@@ -14,9 +14,14 @@ def kv(T, B=2):
     return torch.randn(B, 1, T, 3), torch.randn(B, 1, T, 3)
 
 
+@pytest.mark.parametrize("learns", [True, False], ids=["gradients", "none"])
 @pytest.mark.parametrize("make", [Growing, Once, lambda: Fixed(6)], ids=["Growing", "Once", "Fixed"])
-def test_layer_caches_are_alike(make):
-    cache = make()
+def test_layer_caches_are_alike(make, learns):
+    with torch.set_grad_enabled(learns):
+        check_layer_cache(make())
+
+
+def check_layer_cache(cache):
     assert isinstance(cache, LayerCache)
     cache.select(torch.tensor([0]))  # nothing yet, nothing to do
     parts = [kv(2), kv(1), kv(3)]
@@ -27,6 +32,57 @@ def test_layer_caches_are_alike(make):
         assert torch.equal(mine, torch.cat(column, dim=2))
     cache.select(torch.tensor([1, 1, 0]))
     assert torch.equal(cache.read()[0], held[0][[1, 1, 0]])
+
+
+def test_a_growing_cache_seldom_moves():
+    """Room doubles, so most steps write their own columns and nothing else."""
+    cache, places = Growing(), []
+    with torch.no_grad():
+        for _ in range(40):
+            places.append(cache.append(*kv(1))[0].data_ptr())
+    assert len({*places}) <= 6
+
+
+def test_what_was_appended_is_not_written_over():
+    """Neither the caller's keys, nor what another cache or an earlier step was given."""
+    cache, first = Growing(), kv(2)
+    kept = first[0].clone()
+    with torch.no_grad():
+        early = cache.append(*first)[0]
+        for _ in range(5):
+            cache.append(*kv(1))
+        cache.select(torch.tensor([1, 0]))
+        cache.append(*kv(1))
+    assert torch.equal(first[0], kept)
+    assert torch.equal(early, kept)
+
+
+@pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
+def test_gradients_go_through_a_growing_cache(shape):
+    made, ids = model(shape), tokens(2, 6)
+    given = {} if shape == "decoder" else {"source": tokens(2, 5)}
+    made(ids, **given).square().sum().backward()
+    expected = [each.grad.clone() for each in made.parameters()]
+    made.zero_grad()
+    cache, memory = made.new_cache(), {"memory": made.encode(given["source"])} if given else {}
+    steps = [made(part, cache=cache, **memory) for part in ids.split((2, 1, 1, 2), dim=1)]
+    torch.cat(steps, dim=1).square().sum().backward()
+    for each, parameter in zip(expected, made.parameters(), strict=True):
+        close(parameter.grad, each)
+
+
+def test_keys_of_a_memory_move_only_where_a_row_reads_another_one():
+    """Rows 0 and 1 stand for two sources; the rows that go on from them are those of a beam."""
+    cache = Cache(1)
+    keys = cache.cross[0].append(*kv(4))[0]
+    moved = []
+    for rows, sources in [([0, 0, 1], [0, 0, 1]), ([1, 0, 2], [0, 0, 1]), ([2, 1, 0], [1, 0, 0]), ([0, 2], [1, 0])]:
+        before = cache.cross[0].read()[0].data_ptr()
+        cache.select(torch.tensor(rows))
+        held = cache.cross[0].read()[0]
+        moved.append(held.data_ptr() != before)
+        assert torch.equal(held, keys[sources])
+    assert moved == [True, False, True, True]
 
 
 def test_only_once_is_ever_complete():

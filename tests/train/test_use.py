@@ -11,6 +11,7 @@ import pytest
 
 from glassformer.data.vocabulary import UNK
 from glassformer.decode.answer import answer, answers
+from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
@@ -88,6 +89,26 @@ def test_every_parameter_has_its_row(run):
     model, (rows, total) = load(run).model, parameters(run)
     assert {row.name: row.shape for row in rows} == {name: p.shape for name, p in model.named_parameters()}
     assert total == sum(row.numbers for row in rows) == sum(p.numel() for p in model.parameters())
+
+
+def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch):
+    """By translate and by evaluate; the loss is that of the model as it is."""
+    plain, rounded = load_recipe(run / "recipe.toml"), dict[str, object]()
+
+    def watched(model, precision):
+        rounded[precision] = model
+        return prepared(model, precision)
+
+    monkeypatch.setattr("glassformer.train.use.prepared", watched)
+    monkeypatch.setattr("glassformer.train.evaluate.prepared", watched)
+    for precision in ("int8", "bfloat16"):
+        asked = override(plain, {"decode.precision": precision})
+        assert len(list(translate(run, numbered(LINES), 2, asked))) == len(LINES)
+        assert rounded.keys() == {precision}
+        rounded.clear()
+        assert evaluate(run, asked)["loss"] == evaluate(run, plain)["loss"]
+        assert rounded.keys() == {precision, "float32"}
+        rounded.clear()
 
 
 def test_as_many_lines_as_asked_are_decoded_together(run, monkeypatch):

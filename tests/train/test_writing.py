@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from glassformer.data.vocabulary import BOS, SPECIALS
 from glassformer.decode.sampling import Sampling
@@ -99,6 +100,15 @@ def test_texts_hang_on_seed_and_number_alone(run):
     }
     assert pieces[99, 1] == pieces[2, 1] == pieces[1, 1] != pieces[99, 2]
     assert len({*pieces[99, 1][:3]}) == 3
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_texts_are_written_with_the_weights_asked_for(run, precision):
+    writer = Writer(run, of_run(run, max_new_tokens=5, precision=precision))
+    assert len(texts([*writer.write(["ab"], n=2)])) == 2
+    maps = {type(each).__name__ for each in writer.model.modules()}
+    assert ("Int8Linear" in maps) == (precision == "int8")
+    assert next(writer.model.parameters()).dtype == (torch.bfloat16 if precision == "bfloat16" else torch.float32)
 
 
 def test_what_is_read_at_once_is_a_window(run):

@@ -111,10 +111,11 @@ class Mask:
         if self.key_positions is not None:
             rules.append(torch.atleast_2d(self.key_positions >= 0)[:, None, :])
         pattern = self.sparse
-        if self.causal or pattern is not None:
+        causal = self.causal and (T > 1 or self.placed)  # the last of the keys reads all of them
+        if causal or pattern is not None:
             queries, keys = self.places(T, S, device)
             places = torch.atleast_2d(queries)[:, :, None], torch.atleast_2d(keys)[:, None, :]
-            if self.causal:
+            if causal:
                 before = places[0] >= places[1]
                 rules.append(before if self.prefix is None else before | (places[1] < self.prefix[:, None, None]))
             if pattern is not None:

@@ -20,6 +20,7 @@ class Attention(nn.Module):
     `weigh` says which weights it uses. `qk_norm` makes a norm of a head's width for queries and one for keys, before
     they are turned, so that no score grows without bound (Henry et al. 2020, section 3; with a norm's own weights,
     Dehghani et al. 2023, section 2.1). `relation` is what a position scheme adds in this layer alone.
+    `joined` is one map that gives query, key and value of self-attention, where decoding has put it in their place.
     `scale` multiplies the scores, by default with 1/sqrt(K); T5 leaves it to the first weights and takes 1 (Raffel et
     al. 2020, the code of its models).
     """
@@ -45,11 +46,13 @@ class Attention(nn.Module):
         self.dropout = dropout
         self.attend = attend
         self.weigh = weigh
-        inner, shared = n_heads * self.d_head, (n_kv_heads or n_heads) * self.d_head
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads or n_heads
+        inner, shared = n_heads * self.d_head, self.n_kv_heads * self.d_head
         self.query = nn.Linear(d_model, inner, bias=bias)
         self.key = nn.Linear(d_model, shared, bias=bias)
         self.value = nn.Linear(d_model, shared, bias=bias)
         self.output = nn.Linear(inner, d_model, bias=bias)
+        self.joined: nn.Module | None = None
         self.query_norm, self.key_norm = qk_norm(self.d_head), qk_norm(self.d_head)
         self.relation = relation
 
@@ -63,19 +66,27 @@ class Attention(nn.Module):
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """What each position of x reads. A cache may already hold all keys (of a source) or take the new ones in."""
-        q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
         if cache is not None and cache.complete:
+            q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
             k, v = cache.read()
         else:
-            source = x if source is None else source
-            k = rotate(self.key_norm(self.heads(self.key(source))), rotation)
-            v = self.heads(self.value(source))
+            q, k, v = (self.heads(each) for each in self.projected(x, source))
+            q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
             if cache is not None:
                 k, v = cache.append(k, v)
         if self.relation is not None:
             mask = self.relation(q, k, mask, scale=self.scale)
         mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
+        """Query, key and value of all heads side by side; without a source by one product, where maps were joined."""
+        if self.joined is not None:
+            assert source is None, "the maps of self-attention are joined"
+            inner, shared = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
+            return self.joined(x).split([inner, shared, shared], dim=-1)
+        source = x if source is None else source
+        return self.query(x), self.key(source), self.value(source)
 
     def heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         """One vector a position cut into one a head."""

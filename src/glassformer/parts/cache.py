@@ -39,31 +39,51 @@ class LayerCache(Protocol):
 
 
 class Growing:
-    """Concatenates: any length, one allocation a step."""
+    """Any length: room that doubles where it is full, so that a step writes its own columns and copies no others.
+
+    Where gradients are wanted all is copied instead: what a backward will read must not be written over.
+    """
 
     complete = False
 
     def __init__(self) -> None:
+        self.used = 0
         self._held: tuple[Tensor, Tensor] | None = None
 
     def append(
         self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
         """The new keys and values after the old."""
-        if self._held is not None:
-            k, v = torch.cat([self._held[0], k], dim=2), torch.cat([self._held[1], v], dim=2)
-        self._held = (k, v)
-        return self._held
+        if self._held is None:
+            self._held = (k, v)
+        elif torch.is_grad_enabled():
+            old_k, old_v = self.read()
+            self._held = (torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2))
+        else:
+            self._held = (self._with(self._held[0], k), self._with(self._held[1], v))
+        self.used += k.shape[2]
+        return self.read()
+
+    def _with(self, room: Tensor, new: Tensor) -> Tensor:
+        """The room, or one twice as large as is needed, with the new columns in it."""
+        end = self.used + new.shape[2]
+        if end > room.shape[2]:
+            B, G, _, K = room.shape
+            old, room = room, room.new_empty(B, G, 2 * end, K)
+            room[:, :, : self.used] = old[:, :, : self.used]
+        room[:, :, self.used : end] = new
+        return room
 
     def read(self) -> tuple[Tensor, Tensor]:
         """All keys and values so far."""
         assert self._held is not None, "nothing was appended yet"
-        return self._held
+        k, v = self._held
+        return k[:, :, : self.used], v[:, :, : self.used]
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows."""
         if self._held is not None:
-            self._held = (self._held[0][rows], self._held[1][rows])
+            self._held = (self._held[0].index_select(0, rows), self._held[1].index_select(0, rows))
 
 
 class Once(Growing):
@@ -131,6 +151,7 @@ class Cache:
         self.layers: list[LayerCache] = [Growing() if capacity is None else Fixed(capacity) for _ in range(n_layers)]
         self.cross: list[LayerCache] = [Once() for _ in range(n_layers)]
         self._ragged: Tensor | None = None  # [B, columns] positions, once rows differ
+        self._memories: Tensor | None = None  # [B] which of the first rows' memory each row reads, once rows changed
 
     def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
         """Where new tokens would stand. `keep` is False at padding, which takes a column but no position.
@@ -170,7 +191,20 @@ class Cache:
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows of the batch, in the order given: rows that are finished leave."""
-        for layer in (*self.layers, *self.cross):
+        for layer in self.layers:
             layer.select(rows)
+        self._select_memories(rows)
         if self._ragged is not None:
             self._ragged = self._ragged[rows]
+
+    def _select_memories(self, rows: Tensor) -> None:
+        """Keys of the memory stay where they are if each row reads the same one as before, as in a beam."""
+        if not self.cross or not self.cross[0].complete:
+            return
+        before = self._memories
+        if before is None:
+            before = torch.arange(len(self.cross[0].read()[0]), device=rows.device)
+        self._memories = before[rows]
+        if not torch.equal(self._memories, before):
+            for layer in self.cross:
+                layer.select(rows)

@@ -46,7 +46,8 @@ class Head(nn.Module):
     """logits = scale t(x) W^T + b; W may be the embedding's matrix (Press and Wolf 2017).
 
     `transform` is t, none by default. `scale` is 1/sqrt(d_model) in T5, whose tied matrix is as large as an embedding
-    wants to be (Raffel et al. 2020, the code of its models).
+    wants to be (Raffel et al. 2020, the code of its models). `rounded` is the map x W^T + b where decoding has put one
+    in its place.
     """
 
     def __init__(
@@ -64,10 +65,12 @@ class Head(nn.Module):
         self.scale = scale
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model)) if tied is None else tied.weight
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if bias else None
+        self.rounded: nn.Module | None = None
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where V"]:
         """A score for each token of the vocabulary."""
-        return F.linear(self.turned(x), self.weight, self.bias)
+        x = self.turned(x)
+        return F.linear(x, self.weight, self.bias) if self.rounded is None else self.rounded(x)
 
     def turned(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """scale t(x): what is compared with the vector of each token."""

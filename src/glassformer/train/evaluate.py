@@ -15,6 +15,7 @@ from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.vocabulary import UNK, Tokenizer
 from glassformer.decode.answer import Answer, answer, nothing
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
+from glassformer.decode.prepare import prepared
 from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
@@ -47,6 +48,7 @@ def evaluate_model(
     batch_size: int = 128,
     sampling: Sampling = GREEDY,
     search: BeamSettings = ONE_BEAM,
+    precision: str = "float32",
     as_text: bool = False,
     objective: Objective | None = None,
     poll: Callable[[], None] = nothing,
@@ -61,6 +63,7 @@ def evaluate_model(
     `chrf` on detokenised text, with their sacrebleu signatures; without, and where a source has several targets,
     `any_match`: the share of different sources that got one of theirs. Of a classifier the figures of
     `evaluate_labels`.
+    `precision` is that of the weights while answers are written (`prepared`); the loss is that of the model as it is.
     `poll` is called all the time, between any two tokens; what it raises ends the evaluation. A loss that is no finite
     number is the only figure, beside `n`: such a model has no answers.
 
@@ -75,7 +78,7 @@ def evaluate_model(
     if layout == LABEL:
         return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll, ranks=ranks))
     answers = shared_answers(
-        model,
+        prepared(model, precision),
         encoded,
         ranks,
         max_new_tokens=max_new_tokens,

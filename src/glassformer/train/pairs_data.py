@@ -79,6 +79,7 @@ class PairsSplit(Split):
             batch_size=recipe.decode.batch_size,
             sampling=recipe.decode,
             search=recipe.decode,
+            precision=recipe.decode.precision,
             as_text=recipe.data.task == PAIRS,
             objective=objective,
             poll=poll,

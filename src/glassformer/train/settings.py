@@ -17,6 +17,8 @@ from glassformer.train.breaks.table import break_names
 from glassformer.train.schedule import SCHEDULES, Schedule
 
 PRECISIONS = ("auto", "bfloat16", "float16", "float32")
+DECODE_PRECISIONS = ("auto", "bfloat16", "float32", "int8")
+"""Those of decode/prepare.py, which imports torch."""
 TRACKERS = ("tensorboard",)
 TEXT_METRICS = ("bleu", "chrf")
 LABEL_METRICS = ("accuracy", "macro_f1")
@@ -173,12 +175,16 @@ class DecodeConfig(BeamSettings, Sampling):
     """Longest answer, in tokens; none: chosen from the length of the source."""
     batch_size: int = 128
     """Sequences decoded together."""
+    precision: str = "float32"
+    """Weights while answers are written: float32 (as they were trained), bfloat16 and int8, which are rounded and
+    faster; or auto (bfloat16 where the machine has it in hardware)."""
 
     def __post_init__(self) -> None:
         Sampling.__post_init__(self)
         self.check_beam()
         at_least(self, "decode", 1, "max_new_tokens", "batch_size")
         at_most(self, "decode", MOST, "max_new_tokens", "batch_size")
+        one_of(DECODE_PRECISIONS, self.precision, "decode.precision")
         if self.beam > 1 and self.contrastive_alpha:
             raise ConfigError(
                 f"A beam ranks whole answers, contrastive search goes token by token; got decode.beam={self.beam} with "

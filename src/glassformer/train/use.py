@@ -13,6 +13,7 @@ from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.answer import ASKED, MODELS, USUAL, answers
 from glassformer.decode.classify import label_probabilities
+from glassformer.decode.prepare import prepared
 from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
@@ -104,11 +105,11 @@ def translate(
     if recipe.data.task == TEXT:
         raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
     loaded = load_run(run, recipe, average)
-    most, answered = recipe.decode.max_new_tokens, 0
+    model, most, answered = prepared(loaded.model, recipe.decode.precision), recipe.decode.max_new_tokens, 0
     filters = wishes.filters(loaded.tokenizers.target)
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
         found = answers(
-            loaded.model,
+            model,
             sources,
             n_best=asked.n_best if asked else 1,
             max_new_tokens=most,

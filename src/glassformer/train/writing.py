@@ -12,6 +12,7 @@ from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP, UNK
 from glassformer.decode.answer import limit_of, nothing
 from glassformer.decode.method import method_of
 from glassformer.decode.penalties import logit_bias
+from glassformer.decode.prepare import prepared
 from glassformer.decode.stream import Piece, check_stops, write
 from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import ConfigError, DataError
@@ -35,7 +36,7 @@ class Writer:
             )
         self.recipe = recipe
         loaded = load_run(run, recipe)
-        self.model, self.tokenizers = loaded.model, loaded.tokenizers
+        self.model, self.tokenizers = prepared(loaded.model, recipe.decode.precision), loaded.tokenizers
         self.continues = self.model.encoder is None
         """Whether a text goes on from its prompt; else it is an answer to it."""
         data = recipe.data

@@ -1,0 +1,195 @@
+"""Decoding on a processor beside transformers, CTranslate2 and nanoGPT: the same shapes, and where they can, weights.
+
+Works: `gpt2` (12 layers, 768 wide, 8,000 tokens; prompts of 32, 128 written) for one text and for 8; `translate` (6 + 6
+layers, 512 wide, 32 sentences of 15 tokens, 15 written) greedy and with a beam of 4; `character` (6 layers, 384 wide,
+65 tokens; 255 written behind one) for one text and for 64. Weights are random and no text ends early, so that all
+write the same number of tokens. Before any timing each peer in float32 must write what we write, but for nanoGPT, whose
+weights are its own. The tokens a second that are printed are those of the whole call: prompts or sources are read, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from common import Contestants, Row, arguments, begin, compare, fail, machine
+from decode_peers import (
+    Write,
+    convert,
+    ctranslate_writes,
+    library,
+    nanogpt_writes,
+    transformers_writes,
+    twin,
+)
+
+from glassformer import ModelConfig, StackConfig, Transformer
+from glassformer.data.vocabulary import EOS, SPECIALS
+from glassformer.decode.beam import beam_search
+from glassformer.decode.generate import generate
+from glassformer.decode.prepare import prepared
+from glassformer.study.table import markdown
+
+NEVER = -1
+"""An id that no token has: nothing ends."""
+OURS = ("float32", "bfloat16", "int8")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is written: by which model, how many rows, of how many tokens read and written."""
+
+    kind: str
+    rows: int
+    read: int
+    written: int
+    beam: int = 1
+
+    @property
+    def name(self) -> str:
+        """As it stands in the table."""
+        return f"{self.kind}, {self.rows} x {self.read} + {self.written}" + (f", beam {self.beam}" * (self.beam > 1))
+
+
+WORKS = {
+    "gpt2-1": Work("gpt2", 1, 32, 128),
+    "gpt2-8": Work("gpt2", 8, 32, 128),
+    "greedy": Work("translate", 32, 14, 15),
+    "beam": Work("translate", 32, 14, 15, beam=4),
+    "character-1": Work("character", 1, 1, 255),
+    "character-64": Work("character", 64, 1, 255),
+}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the benchmark."""
+    parser = arguments("decode", __doc__ or "", rounds=5)
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS), help="which (default: all)")
+    parser.add_argument("--ours", nargs="+", choices=OURS, default=list(OURS), help="our precisions (default: all)")
+    parser.add_argument("--nanogpt", metavar="CLONE", help="a folder with a clone of nanoGPT, for `character`")
+    parser.add_argument("--small", action="store_true", help="tiny sizes, to try the benchmark; figures mean nothing")
+    options = parser.parse_args(words)
+    if options.device != "cpu":
+        return fail(f"decode compares processors; got --device {options.device}. Leave it out.")
+    begin("decode: our decoding against transformers, CTranslate2 and nanoGPT", options)
+    works = [shrunk(WORKS[each]) if options.small else WORKS[each] for each in options.works]
+    found = [(work, row) for work in works for row in measure(work, options)]
+    if options.json:
+        rows = [asdict(row) for _, row in found]
+        print(json.dumps({"benchmark": "decode", "machine": machine(), "rows": rows}))
+    else:
+        print(table([work for work, _ in found], [row for _, row in found]))
+    return 0
+
+
+def shrunk(work: Work) -> Work:
+    """The same with 2 rows of 3 tokens."""
+    return Work(work.kind, min(work.rows, 2), min(work.read, 3), 3, work.beam)
+
+
+def build(kind: str, *, small: bool) -> Transformer:
+    """A model of random weights, in float32."""
+    torch.manual_seed(0)
+    sizes = {
+        "gpt2": {"d_model": 768, "n_heads": 12, "n_layers": 12, "d_ff": 3072, "max_len": 256},
+        "character": {"d_model": 384, "n_heads": 6, "n_layers": 6, "d_ff": 1536, "max_len": 256},
+        "translate": {"d_model": 512, "n_heads": 8, "n_layers": 6, "d_ff": 2048, "max_len": 64},
+    }[kind]
+    if small:
+        sizes |= {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32}
+    size = {"gpt2": 8_000, "translate": 8_000, "character": 65}[kind] if not small else 64
+    if kind == "translate":
+        stack = StackConfig(positions="learned", norm_placement="post", embedding_norm=True, **sizes)  # as BART
+        config = ModelConfig(size, encoder=stack, decoder=stack, scale_embeddings=False, init="normal")
+    else:
+        stack = StackConfig(positions="learned", activation="gelu_tanh", causal=True, **sizes)
+        config = ModelConfig(size, decoder=stack, scale_embeddings=False, init="normal")
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        model.reader.embedding.weight[EOS] = 0.0  # tied to the head: a logit of 0 is never the highest
+    return model
+
+
+def we_write(model: Transformer, beam: int = 1) -> Write:
+    """By our own `generate` and `beam_search`."""
+
+    def write(rows: Sequence[Sequence[int]], n: int) -> list[list[int]]:
+        read = {"prompts": rows} if model.encoder is None else {"sources": rows}
+        if beam > 1:
+            return [best.ids for (best,) in beam_search(model, **read, max_new_tokens=n, beam=beam, eos=NEVER)]
+        written: list[list[int]] = [[] for _ in rows]
+        for step in generate(model, **read, max_new_tokens=n, eos=NEVER):
+            for row, token in zip(step.rows, step.tokens, strict=True):
+                written[row].append(token)
+        return written
+
+    return write
+
+
+def measure(work: Work, options: argparse.Namespace) -> Iterator[Row]:
+    """One row for each of our precisions; the peers run beside each of them."""
+    ours = build(work.kind, small=options.small)
+    first = len(SPECIALS)
+    rows = torch.randint(first, 60 if options.small else ours.config.vocab_size or 0, (work.rows, work.read)).tolist()
+    expected = we_write(ours, work.beam)(rows, work.written)
+    with tempfile.TemporaryDirectory() as folder:
+        rivals = peers(work, ours, options, Path(folder), lambda write: check_same(write, rows, expected))
+        for precision in options.ours:
+            mine = we_write(prepared(ours, precision), work.beam)
+            contestants: Contestants = {
+                name: (lambda write=write: write(rows, work.written))
+                for name, write in {"ours": mine, **rivals}.items()
+            }
+            yield compare({"work": work.name, "our precision": precision}, contestants, options.rounds)
+
+
+def peers(
+    work: Work, ours: Transformer, options: argparse.Namespace, folder: Path, check: Callable[[Write], None]
+) -> dict[str, Write]:
+    """Those that are installed, each checked in float32 where it has our weights."""
+    if work.kind == "character":
+        return {"nanoGPT float32": nanogpt_writes(ours, options.nanogpt)} if options.nanogpt else {}
+    if library("transformers") is None:
+        return {}
+    theirs, found = twin(ours), dict[str, Write]()
+    check(transformers_writes(theirs, torch.float32, work.beam))
+    if library("ctranslate2") is not None:
+        convert(theirs, folder)
+        for kind in ("float32", "int8"):
+            whole, threads = work.kind == "translate", torch.get_num_threads()
+            found[f"CTranslate2 {kind}"] = ctranslate_writes(folder, kind, threads, whole=whole, beam=work.beam)
+        check(found["CTranslate2 float32"])
+    return {"transformers bfloat16": transformers_writes(theirs, torch.bfloat16, work.beam), **found}
+
+
+def check_same(write: Write, rows: Sequence[Sequence[int]], expected: list[list[int]]) -> None:
+    """In float32 a peer must write our tokens, or its time says nothing. A tie may fall otherwise in one row of 20."""
+    n, found = len(expected[0]), write(rows, len(expected[0]))
+    assert all(len(row) == n for row in found), f"all write {n} tokens; got {[len(row) for row in found]}"
+    same = sum(a == b for a, b in zip(found, expected, strict=True))
+    assert same >= 0.95 * len(expected), f"only {same} of {len(expected)} rows are alike: {found[0]} {expected[0]}"
+
+
+def table(works: Sequence[Work], rows: Sequence[Row]) -> str:
+    """Tokens a second of each, and how many times as fast ours is as each peer."""
+    rivals = list(dict.fromkeys(peer for row in rows for peer in row.times_as_fast))
+    speeds, ratios = ([f"{each}, tokens/s" for each in ("ours", *rivals)], [f"over {each}" for each in rivals])
+    body = [
+        [str(each) for each in row.case.values()]
+        + [speed(work, row, name) for name in ("ours", *rivals)]
+        + [f"{row.times_as_fast[each]} ×" if each in row.times_as_fast else "" for each in rivals]
+        for work, row in zip(works, rows, strict=True)
+    ]
+    return markdown([*rows[0].case, *speeds, *ratios], body)
+
+
+def speed(work: Work, row: Row, name: str) -> str:
+    """Tokens a second, of a call as a whole; nothing where it was not there."""
+    if name not in row.milliseconds:
+        return ""
+    return f"{1e3 * work.rows * work.written / row.milliseconds[name].median:.0f}"
