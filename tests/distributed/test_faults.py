@@ -108,7 +108,8 @@ def test_a_lost_process_is_named(tmp_path, task, told):
     first, last = ended(begin(2, WORK, str(tmp_path), "60", task))
     assert first.code == 1, first.text
     assert told in first.text
-    assert "What was saved is intact" in first.text
+    again = f"start the same number of processes, or another, with `glassformer resume {tmp_path}`."
+    assert f"What was saved is intact: {again}" in first.text
     assert last.code == (9 if task == "dies" else 2)
 
 

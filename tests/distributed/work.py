@@ -250,7 +250,7 @@ def main() -> int:
     out, timeout, *names = sys.argv[1:]
     torch.set_num_threads(1)
     try:
-        with joined(launched(), "cpu", int(timeout)) as ranks:
+        with joined(launched(), "cpu", int(timeout), Path(out)) as ranks:
             for name in names:
                 TASKS[name](ranks, Path(out))
     except GlassformerError as error:

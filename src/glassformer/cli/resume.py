@@ -24,7 +24,8 @@ def run(arguments: Arguments) -> int:
     from glassformer.train.distributed import joined
     from glassformer.train.session import resume
 
-    with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
+    team = joined(place, recipe.training.device, recipe.distributed.timeout, folder)
+    with Signals() as signals, team as ranks:
         session = resume(folder, arguments.lists.get("allow-change", []), arguments.changes, ranks=ranks)
         return follow(
             session,

@@ -44,7 +44,8 @@ def run(arguments: Arguments) -> int:
     from glassformer.train.distributed import joined
     from glassformer.train.session import start
 
-    with Signals() as signals, joined(place, recipe.training.device, recipe.distributed.timeout) as ranks:
+    team = joined(place, recipe.training.device, recipe.distributed.timeout, out)
+    with Signals() as signals, team as ranks:
         with room_for(out) if place.first else nullcontext():
             session = start(recipe, out, ranks)
         return follow(

@@ -7,12 +7,14 @@ that all do the same after the same step. Numbers that are agreed on travel over
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from datetime import timedelta
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -125,11 +127,11 @@ ALONE = Ranks(Launched())
 
 
 @contextmanager
-def joined(place: Launched, device: str, timeout: int) -> Generator[Ranks]:
+def joined(place: Launched, device: str, timeout: int, run: Path | None = None) -> Generator[Ranks]:
     """Meet the other processes, for the length of the `with`; alone, there is nobody to meet.
 
-    `timeout` is in seconds. Errors: `ProcessError` naming the process that did not come, failed or fell silent;
-    `ConfigError` for a device on which processes cannot work together.
+    `timeout` is in seconds; `run` is what they train. Errors: `ProcessError` naming the process that did not come,
+    failed or fell silent; `ConfigError` for a device on which processes cannot work together.
     """
     if place.count == 1:
         yield ALONE
@@ -152,7 +154,10 @@ def joined(place: Launched, device: str, timeout: int) -> Generator[Ranks]:
             reason = explained(ranks, error, timeout)
             if reason is None:
                 raise
-            raise ProcessError(reason) from error
+            again = f"glassformer resume {shlex.quote(str(run or 'RUN'))}"
+            raise ProcessError(
+                f"{reason} What was saved is intact: start the same number of processes, or another, with `{again}`."
+            ) from error
         dist.destroy_process_group()
 
 
@@ -202,15 +207,9 @@ def explained(ranks: Ranks, error: Exception, timeout: int) -> str | None:
         if silent:
             told.append(f"{named(silent, ranks.count)} was killed or has fallen silent")
         if told:
-            return f"{'; '.join(told)}; the job has ended. {KEPT}"
-        return f"The processes lost each other though all of them live ({first_line(error)}). {KEPT}"
-    return (
-        f"The place where the processes meet is gone, and with it process 0 or torchrun itself, within {timeout} s. "
-        f"{KEPT}"
-    )
-
-
-KEPT = "What was saved is intact: start the same number of processes, or another, with `glassformer resume RUN`."
+            return f"{'; '.join(told)}; the job has ended."
+        return f"The processes lost each other though all of them live ({first_line(error)})."
+    return f"The place where the processes meet is gone, and with it process 0 or torchrun itself, within {timeout} s."
 
 
 def is_lost(error: Exception) -> bool:
