@@ -139,3 +139,22 @@ def test_what_carries_the_difference_is_as_in_python(watched, served, subject):
     view.settle()
     assert f"layer={expected[0]['layer']}" in page.url or expected[0]["layer"] == 0
     assert page.locator(".patches .terms").count() == 1, "what was found stays"
+
+
+def test_weighted_by_value_as_in_python(watched, served, subject):
+    """What the switch shows of a cell is the share of what is moved, as `value_weighted` has it."""
+    view = watched()
+    page = view.open(served)
+    view.go("attention?block=cross&layer=0&head=3&of=moved")
+    made = subject.trace("abc")
+    weights, sizes = (made.attention("cross")[0, 3], made.buffers["v.cross"][1][0, 3])
+    shares = weights * sizes / (weights * sizes).sum(-1, keepdims=True)
+    box = page.locator(".map-cells").bounding_box()
+    rows, columns = shares.shape
+    for q, k in ((0, 0), (rows - 1, 2), (1, columns - 1)):
+        page.mouse.move(box["x"] + (k + 0.5) * box["width"] / columns, box["y"] + (q + 0.5) * box["height"] / rows)
+        told = page.get_attribute(".map-body", "data-tip")
+        assert float(told.rpartition(": ")[2]) == pytest.approx(float(shares[q, k]), abs=1e-4)
+    page.locator("button[data-value=weights]").click()
+    view.settle()
+    assert "of=" not in page.url

@@ -76,7 +76,7 @@ def app(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("run")
     lines = [{"kind": "train", "step": 1, "loss": 2.0}, {"kind": "train", "step": 2, "loss": 1.0}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines) + '{"kind": "tr')
-    model = small(n_layers=1)
+    model = small()
     whole = attentions(model)["decoder.blocks.0.cross_attention"].attend
 
     def score():
@@ -323,9 +323,9 @@ def test_a_patch_is_that_of_python(app):
     ids = [ask(app, "POST", "/api/trace", json.dumps({"text": text}).encode()).json["id"] for text in ("abc", "abd")]
     told = ask(app, "POST", "/api/patch", json.dumps(dict(zip(("trace", "other"), ids, strict=True))).encode()).json
     made = [from_bytes(ask(app, "GET", f"/api/trace/{name}").body) for name in ids]
-    expected = patching_as_json(patch_traces(small(n_layers=1), *made))
+    expected = patching_as_json(patch_traces(small(), *made))
     assert told["streams"][0]["effects"][0] == pytest.approx([0, 0, 1, 0], abs=1e-4)
-    assert len(told["heads"]) == len(expected["heads"]) == 12
+    assert len(told["heads"]) == len(expected["heads"]) == 24
 
 
 @pytest.mark.parametrize(
