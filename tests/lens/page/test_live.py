@@ -15,6 +15,14 @@ from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.pair import patch_traces, patching_as_json
 from lens.explored import LETTERS, SCREENS, silenced, small
 
+PAST = {
+    "steps": [10, 20, 30],
+    "heads": [
+        {"id": "x.0.1", "block": "cross", "layer": 0, "head": 1, "role": "reversal", "scores": [0.1, 0.5, 0.9]},
+        {"id": "x.0.2", "block": "cross", "layer": 0, "head": 2, "role": "reversal", "scores": [0.1, None, 0.2]},
+        {"id": "d.0.0", "block": "decoder", "layer": 0, "head": 0, "role": "previous", "scores": [-0.1, 0.0, 0.3]},
+    ],
+}
 MAKE = """async text => {
   const asked = {method: "POST", body: JSON.stringify({text}),
     headers: {"Content-Type": "application/json", "X-Glassformer-Token": sessionStorage.getItem("token")}};
@@ -33,7 +41,7 @@ def subject():
         found = answer(model, sources, max_new_tokens=4)
         return "exact_match", sum(each.ids == right for each, right in zip(found, rights, strict=True)) / 3, 3
 
-    return Subject("toy", model, BOTH, examples=[("abc", None)], silence=silenced, score=score)
+    return Subject("toy", model, BOTH, examples=[("abc", None)], history=lambda: PAST, silence=silenced, score=score)
 
 
 @pytest.fixture(scope="module")
@@ -158,3 +166,20 @@ def test_weighted_by_value_as_in_python(watched, served, subject):
     page.locator("button[data-value=weights]").click()
     view.settle()
     assert "of=" not in page.url
+
+
+def test_roles_over_the_checkpoints(watched, served):
+    """A chart for each role, a line for each head, a mark for each checkpoint that has a score."""
+    view = watched()
+    page = view.open(served)
+    view.go("heads")
+    page.locator("#history").click()
+    page.locator(".by-role").first.wait_for()
+    assert page.locator(".by-role h3").all_text_contents() == ["reversal", "previous"]
+    marks = [page.locator(".by-role").nth(i).locator("circle").count() for i in (0, 1)]
+    assert marks == [5, 3]
+    assert page.locator(".by-role").first.locator(".keys").text_content() == "cross 0.1: 90.0 %cross 0.2: 20.0 %"
+    ys = [float(each.get_attribute("cy")) for each in page.locator(".by-role").first.locator("circle.c0").all()]
+    assert ys == sorted(ys, reverse=True), "the score rises"
+    assert (ys[0] - ys[1]) == pytest.approx(ys[1] - ys[2], rel=1e-6)
+    assert not view.complaints
