@@ -10,6 +10,22 @@ from glassformer.lens.page.bundle import framed, resources, standalone
 from lens.explored import SCREENS, planted
 
 
+def hexadecimal(colour):
+    """Red, green and blue of "#rrggbb", 0 to 255."""
+    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+
+
+def luminance(parts):
+    """WCAG 2.2, relative luminance."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in parts)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def ratio(one, two):
+    """Of two luminances."""
+    return (max(one, two) + 0.05) / (min(one, two) + 0.05)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast(watched, shown, scheme):
     """WCAG 2.2: text 4.5 to 1, marks 3 to 1, against the colours that they stand on."""
@@ -18,14 +34,8 @@ def test_contrast(watched, shown, scheme):
     read = "names => names.map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim())"
     colours = dict(zip(names, page.evaluate(read, names), strict=True))
 
-    def light(colour):
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
     def contrast(one, two):
-        high, low = sorted((light(colours[one]), light(colours[two])), reverse=True)
-        return (high + 0.05) / (low + 0.05)
+        return ratio(*(luminance(hexadecimal(colours[each])) for each in (one, two)))
 
     for text, ground in [(text, ground) for text in ("ink", "quiet") for ground in ("page", "card", "soft")]:
         assert contrast(text, ground) >= 4.5, (text, ground)
@@ -41,18 +51,117 @@ def test_contrast(watched, shown, scheme):
     assert contrast("mark", "card") >= 3
 
 
-NAMELESS = """() => {
-  const kinds = "button, a, select, input, textarea, [role=button], [role=img], svg[role]";
-  const named = each => each.textContent.trim() || each.getAttribute("aria-label") || each.closest("label");
-  return [...document.querySelectorAll(kinds)].filter(each => !named(each)).map(each => each.outerHTML.slice(0, 90));
+ON_COLOURS = """async () => {
+  const { css, difference, inkOn, inkOnDifference } = await import("lens/colour.js");
+  const levels = Array.from({length: 256}, (_, level) => [css(level), inkOn(level)]);
+  const shares = Array.from({length: 201}, (_, i) => [difference(i / 100 - 1), inkOnDifference(i / 100 - 1)]);
+  return [...levels, ...shares];
 }"""
 
 
-def test_everything_has_a_name(opened):
-    for screen in SCREENS:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_of_what_is_written_on_maps(watched, shown, scheme):
+    """Figures on any level of a map, and on any difference: 4.5 to 1. Lines of charts: 3 to 1 on their card."""
+    page = watched(color_scheme=scheme).open(shown[0])
+    for ground, ink in page.evaluate(ON_COLOURS):
+        parts = [int(each) for each in ground[4:-1].split()]
+        assert ratio(luminance(parts), luminance(hexadecimal(ink))) >= 4.5, (ground, ink)
+    read = "names => names.map(name => getComputedStyle(document.documentElement).getPropertyValue(name).trim())"
+    card, *lines = page.evaluate(read, ["--card", "--c0", "--c1", "--c2", "--c3", "--accent"])
+    for line in lines:
+        assert ratio(luminance(hexadecimal(line)), luminance(hexadecimal(card))) >= 3
+
+
+UNNAMED = {"RootWebArea", "generic", "none", "InlineTextBox", "StaticText", ""}
+
+
+def test_every_control_has_a_name_and_a_role(opened):
+    """As a screen reader is told of them: whatever can have the focus says what it is, and which one it is."""
+    for screen in (*SCREENS, "attention?view=arcs", "attention?view=table"):
         page = opened.go(screen)
-        assert page.evaluate(NAMELESS) == [], screen
+        nodes = opened.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+        reached = 0
+        for node in nodes:
+            told = {each["name"]: each["value"].get("value") for each in node.get("properties", [])}
+            role = node.get("role", {}).get("value", "")
+            if not told.get("focusable") or node.get("ignored") or role == "RootWebArea" or role == "main":
+                continue
+            reached += 1
+            assert role not in UNNAMED, (screen, node)
+            assert node.get("name", {}).get("value", "").strip(), (screen, role)
+        assert reached > 8, screen
         assert page.locator("main h2").count() > 0
+
+
+FOCUS = """() => {
+  const each = document.activeElement;
+  const style = getComputedStyle(each), box = each.getBoundingClientRect(), bar = document.getElementById("bar");
+  const path = [];
+  const number = at => [...at.parentElement.children].indexOf(at);
+  for (let at = each; at.parentElement; at = at.parentElement) path.unshift(number(at));
+  const behind = box.bottom <= bar.getBoundingClientRect().bottom;
+  return {path, name: each.outerHTML.slice(0, 80),
+    seen: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
+    hidden: behind && !bar.contains(each) && !each.classList.contains("skip")};
+}"""
+
+
+@pytest.mark.parametrize("screen", ["overview", "attention", "generate", "heads", "parameters"])
+def test_focus_is_seen_and_goes_in_order(opened, screen):
+    """Tab by Tab: a frame of 2 pixels at least, in the order of the document, and never behind the bar."""
+    page = opened.go(screen)
+    page.evaluate("() => document.activeElement.blur()")
+    assert page.locator("[tabindex]:not([tabindex='0']):not([tabindex='-1'])").count() == 0
+    before = []
+    for _ in range(24):
+        page.keyboard.press("Tab")
+        at = page.evaluate(FOCUS)
+        if at["path"] == [] or at["path"] < before:
+            break  # behind the last one
+        assert at["seen"], at["name"]
+        assert not at["hidden"], at["name"]
+        before = at["path"]
+    assert before
+
+
+SMALL = """() => {
+  const kinds = "button, a[href], select, input, textarea, summary, [role=button], [tabindex='0']";
+  const inText = each => each.tagName === "A" && each.closest("p, li, h3");
+  const shown = [...document.querySelectorAll(kinds)].filter(each => each.checkVisibility() && !inText(each));
+  const targets = shown.map(each => {
+    const label = each.matches("input[type=checkbox], input[type=range]") && each.closest("label");
+    const {left, top, width, height} = (label || each).getBoundingClientRect();
+    return {each, left, top, width, height, x: left + width / 2, y: top + height / 2, small: width < 24 || height < 24};
+  }).filter(each => each.width > 1);
+  const reaches = (one, other) => {
+    const dx = Math.max(other.left - one.x, one.x - other.left - other.width, 0);
+    const dy = Math.max(other.top - one.y, one.y - other.top - other.height, 0);
+    return Math.hypot(dx, dy) < 12 || (other.small && Math.hypot(one.x - other.x, one.y - other.y) < 24);
+  };
+  return targets.filter(one => one.small && targets.some(other => other !== one && reaches(one, other)))
+    .map(one => `${one.width} x ${one.height}: ${one.each.outerHTML.slice(0, 90)}`);
+}"""
+
+
+def test_targets_are_large_enough(opened):
+    """WCAG 2.2, 2.5.8: 24 by 24 pixels, or so far from others that a circle of 24 around each reaches no other."""
+    for screen in (*SCREENS, "attention?view=arcs"):
+        assert opened.go(screen).evaluate(SMALL) == [], screen
+
+
+MOVING = """() => [...document.querySelectorAll("*")].filter(each => {
+  const style = getComputedStyle(each);
+  const moves = parseFloat(style.transitionDuration) > 0 || style.animationName !== "none";
+  return moves || style.scrollBehavior === "smooth";
+}).map(each => each.outerHTML.slice(0, 80))"""
+
+
+def test_nothing_moves_where_less_motion_is_asked_for(watched, shown):
+    view = watched(reduced_motion="reduce")
+    page = view.open(shown[0])
+    for screen in SCREENS:
+        assert view.go(screen).evaluate(MOVING) == [], screen
+        assert page.evaluate("() => document.getAnimations().length") == 0
 
 
 WAYS = {

@@ -15,6 +15,14 @@ from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.pair import patch_traces, patching_as_json
 from lens.explored import LETTERS, SCREENS, silenced, small
 
+PAST = {
+    "steps": [10, 20, 30],
+    "heads": [
+        {"id": "x.0.1", "block": "cross", "layer": 0, "head": 1, "role": "reversal", "scores": [0.1, 0.5, 0.9]},
+        {"id": "x.0.2", "block": "cross", "layer": 0, "head": 2, "role": "reversal", "scores": [0.1, None, 0.2]},
+        {"id": "d.0.0", "block": "decoder", "layer": 0, "head": 0, "role": "previous", "scores": [-0.1, 0.0, 0.3]},
+    ],
+}
 MAKE = """async text => {
   const asked = {method: "POST", body: JSON.stringify({text}),
     headers: {"Content-Type": "application/json", "X-Glassformer-Token": sessionStorage.getItem("token")}};
@@ -33,7 +41,7 @@ def subject():
         found = answer(model, sources, max_new_tokens=4)
         return "exact_match", sum(each.ids == right for each, right in zip(found, rights, strict=True)) / 3, 3
 
-    return Subject("toy", model, BOTH, examples=[("abc", None)], silence=silenced, score=score)
+    return Subject("toy", model, BOTH, examples=[("abc", None)], history=lambda: PAST, silence=silenced, score=score)
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +147,39 @@ def test_what_carries_the_difference_is_as_in_python(watched, served, subject):
     view.settle()
     assert f"layer={expected[0]['layer']}" in page.url or expected[0]["layer"] == 0
     assert page.locator(".patches .terms").count() == 1, "what was found stays"
+
+
+def test_weighted_by_value_as_in_python(watched, served, subject):
+    """What the switch shows of a cell is the share of what is moved, as `value_weighted` has it."""
+    view = watched()
+    page = view.open(served)
+    view.go("attention?block=cross&layer=0&head=3&of=moved")
+    made = subject.trace("abc")
+    weights, sizes = (made.attention("cross")[0, 3], made.buffers["v.cross"][1][0, 3])
+    shares = weights * sizes / (weights * sizes).sum(-1, keepdims=True)
+    box = page.locator(".map-cells").bounding_box()
+    rows, columns = shares.shape
+    for q, k in ((0, 0), (rows - 1, 2), (1, columns - 1)):
+        page.mouse.move(box["x"] + (k + 0.5) * box["width"] / columns, box["y"] + (q + 0.5) * box["height"] / rows)
+        told = page.get_attribute(".map-body", "data-tip")
+        assert float(told.rpartition(": ")[2]) == pytest.approx(float(shares[q, k]), abs=1e-4)
+    page.locator("button[data-value=weights]").click()
+    view.settle()
+    assert "of=" not in page.url
+
+
+def test_roles_over_the_checkpoints(watched, served):
+    """A chart for each role, a line for each head, a mark for each checkpoint that has a score."""
+    view = watched()
+    page = view.open(served)
+    view.go("heads")
+    page.locator("#history").click()
+    page.locator(".by-role").first.wait_for()
+    assert page.locator(".by-role h3").all_text_contents() == ["reversal", "previous"]
+    marks = [page.locator(".by-role").nth(i).locator("circle").count() for i in (0, 1)]
+    assert marks == [5, 3]
+    assert page.locator(".by-role").first.locator(".keys").text_content() == "cross 0.1: 90.0 %cross 0.2: 20.0 %"
+    ys = [float(each.get_attribute("cy")) for each in page.locator(".by-role").first.locator("circle.c0").all()]
+    assert ys == sorted(ys, reverse=True), "the score rises"
+    assert (ys[0] - ys[1]) == pytest.approx(ys[1] - ys[2], rel=1e-6)
+    assert not view.complaints

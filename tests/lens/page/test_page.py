@@ -263,3 +263,11 @@ def test_two_inputs_side_by_side(watched, tmp_path):
     page.wait_for_selector("text=the texts differ in length")
     assert page.locator(".maps canvas.map-cells").count() == 2
     assert "other=2" in page.url
+
+
+def test_a_head_of_the_table_is_opened_by_key(opened):
+    page = opened.go("heads")
+    page.locator("tbody .row-button", has_text="cross 1.2").focus()
+    page.keyboard.press("Enter")
+    opened.settle()
+    assert "attention?block=cross&layer=1&head=2" in page.url

@@ -12,11 +12,13 @@ from glassformer.data.words import Labels
 from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.lens.blocks import place
+from glassformer.lens.roles.metrics import value_weighted
 from glassformer.lens.trace.reading import Layout, read
 from glassformer.lens.trace.sight import look
 from glassformer.model.config import ModelConfig, StackConfig
 from glassformer.model.outputs import Classify, Regress
 from glassformer.model.transformer import Transformer
+from glassformer.parts import watch_attention
 from lens.explored import LETTERS, small
 from specimens import SHAPES, close
 
@@ -192,3 +194,36 @@ def test_what_cannot_be_traced_is_refused():
         trace(small(), LETTERS, TEXT, "a", encoding="u8")
     with pytest.raises(DataError, match="encoder, decoder, cross"):
         trace(small(), LETTERS, TEXT, "a").attention("memory")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_value_weighted_maps_can_be_had_from_the_trace(shape):
+    """Weights times the sizes that are kept are what `value_weighted` makes of the forward itself."""
+    model = small(shape, n_kv_heads=2)
+    made = trace(model, LETTERS, TEXT, "ab", encoding="f32")
+    tokens, source = inputs(made, model)
+    calls = {}
+    with torch.no_grad(), watch_attention(model, lambda call: calls.__setitem__(place(call.name), call)):
+        model(tokens, source=source)
+    for (block, layer), call in calls.items():
+        weights = torch.tensor(made.attention(block)[layer])
+        columns = call.attention.output.weight.unflatten(1, (-1, call.attention.d_head))
+        wanted = value_weighted(weights[None], call.v, columns)[0]
+        sized = weights * torch.tensor(made.buffers[f"v.{block}"][1][layer])[:, None]
+        assert (sized / sized.sum(-1, keepdim=True) - wanted).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_terms_of_each_step_sum_to_its_logit(shape):
+    made = trace(small(shape), LETTERS, TEXT, "ab")
+    names, terms = made.header["attribution"]["names"], made.buffers["attribution"][1]
+    assert terms.shape == (len(names), len(made.header["steps"]))
+    for step, column in zip(made.header["steps"], terms.T, strict=True):
+        logit = made.buffers["logits"][1][step["pos"], step["chosen"]]
+        assert float(column.sum()) == pytest.approx(float(logit), abs=1e-4)
+
+
+def test_a_head_over_labels_has_no_terms():
+    stack = StackConfig(d_model=16, n_heads=2, n_layers=1, d_ff=16)
+    made = trace(Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Classify(3))), LETTERS, TEXT)
+    assert "attribution" not in made.header

@@ -14,7 +14,7 @@ import { focus, lock, locked, now, point, set } from "lens/state.js";
 import { shade, strip } from "lens/strip.js";
 import { headTable } from "lens/table.js";
 import { whole } from "lens/text.js";
-import { asCsv, mapData, partOf, placesOf } from "lens/view.js";
+import { asCsv, mapData, movedData, partOf, placesOf } from "lens/view.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
@@ -70,7 +70,7 @@ export class AttentionScreen {
     const { other, trace, view } = now();
     const { traces, source } = this.context;
     const beside = view === "map" && other !== "" && other !== trace && traces.some((each) => each.id === other);
-    const [found] = await Promise.all([beside ? source.trace(other) : null, attention.loadShown(layer)]);
+    const [found] = await Promise.all([beside ? source.trace(other) : null, attention.loadShown(layer), attention.loadSizes()]);
     const same = found?.attention.get(block);
     if (same && layer < same.group.layers) await same.load([layer]);
     this.other = found;
@@ -83,13 +83,15 @@ export class AttentionScreen {
     put(this.controls,
       switcher("Kind of attention", blocks, block, (value) => set({ block: value, layer: 0, head: 0, q: null, k: null }, true)),
       switcher("View", [["map", "Map"], ["arcs", "Arcs"], ["table", "Table"]], state.view, (view) => set({ view })),
+      attention.group.value_sizes && !this.other && switcher("What is shown", [["weights", "Weights"], ["moved", "Weighted by value"]], state.of, (of) => set({ of })),
       picker("Colour", [["sqrt", "square root"], ["linear", "linear"], ["row", "each row"]], state.scale, (scale) => set({ scale })),
       this.beside(), h("span", { class: "grow" }), this.exports());
     this.layout.classList.toggle("comparing", this.other !== null && state.view === "map");
     const wide = Math.max(280, this.element.clientWidth);
     const room = wide < 900 ? wide - 48 : Math.min(460, Math.max(240, wide * 0.3));
     this.grid.draw(this.trace, attention, { layer, head, scale: state.scale }, room);
-    this.data = mapData(this.trace, attention, layer, head, state.scale, partOf(attention, state));
+    const data = mapData(this.trace, attention, layer, head, state.scale, partOf(attention, state));
+    this.data = state.of === "moved" && !this.other ? movedData(data, attention, layer, head, state.scale) : data;
     put(this.title, h("h2", {}, `${NAMES[block]} attention, layer ${layer}, head ${head}`), roleLine(this.trace.head(block, layer, head)));
     put(this.range, ranges(attention, { layer, head, scale: state.scale }, this.data, (from) => set({ ...from, q: null, k: null })));
     this.body();
@@ -107,7 +109,7 @@ export class AttentionScreen {
       const { block, layer, head } = this.chosen();
       this.comparison.draw(this.trace, this.other, { block, layer, head, scale, q0, k0 }, Math.max(240, this.detail.clientWidth - 4), 420);
     } else {
-      put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale));
+      put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale, data.name.endsWith("value-weighted")));
       this.map.draw(data, Math.max(240, this.detail.clientWidth - 4), Math.max(360, window.innerHeight - 330));
     }
   }

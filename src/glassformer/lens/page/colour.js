@@ -63,14 +63,29 @@ export function css(level) {
 
 /** The colour of a difference from -1 to 1. @param {number} value */
 export function difference(value) {
+  return `rgb(${ofDifference(value).join(" ")})`;
+}
+
+/** @param {number} value */
+function ofDifference(value) {
   const [below, above] = TWO[theme()];
-  return `rgb(${between(value < 0 ? below : above, Math.sqrt(Math.abs(value))).join(" ")})`;
+  return between(value < 0 ? below : above, Math.sqrt(Math.abs(value)));
 }
 
 /** Ink that can be read on a level. @param {number} level */
 export function inkOn(level) {
-  const light = theme() === "light" ? level < 140 : level > 160;
-  return light ? "#10131a" : "#ffffff";
+  return inkFor(between(STOPS[theme()], level / 255));
+}
+
+/** Ink that can be read on the colour of a difference. @param {number} value from -1 to 1 */
+export function inkOnDifference(value) {
+  return inkFor(ofDifference(value));
+}
+
+/** Black or white, whichever stands out more (WCAG 2.2, relative luminance): 4.5 to 1 at least. @param {Rgb} colour */
+function inkFor(colour) {
+  const [r, g, b] = colour.map((part) => (part <= 10 ? part / 3294 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
 }
 
 /** A colour of the theme by the name of its CSS variable. @param {string} name */

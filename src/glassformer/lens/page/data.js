@@ -15,6 +15,7 @@ import { Trace } from "lens/trace.js";
  * @property {() => Promise<TraceInfo[]>} traces
  * @property {(id: string) => Promise<Trace>} trace
  * @property {(since: number) => Promise<{lines: Metric[], next: number}>} metrics
+ * @property {() => Promise<import("./history.js").History>} history
  * @property {(path: string, body: object) => Promise<any>} post
  */
 
@@ -65,10 +66,14 @@ async function embedded(bundle) {
     traces: async () => traces.map((each, i) => ({ id: String(i), title: each.title })),
     trace: async (id) => traces[Number(id)] ?? traces[0],
     metrics: async () => ({ lines: run.metrics ?? [], next: 0 }),
-    post: async () => {
-      throw new Error("This page is a copy without its model. Open the run with glassformer explore.");
-    },
+    history: alone,
+    post: alone,
   };
+}
+
+/** What a page without a model says to what only a model can answer. @returns {Promise<never>} */
+async function alone() {
+  throw new Error("This page is a copy without its model. Open the run with glassformer explore.");
 }
 
 /**
@@ -113,6 +118,7 @@ function served() {
       return /** @type {Promise<Trace>} */ (known.get(id));
     },
     metrics: (since) => json(`metrics?since=${since}`),
+    history: () => json("history"),
     post: async (path, body) =>
       (await ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json(),
   };

@@ -2,6 +2,7 @@
 
 import { h, put, s } from "lens/dom.js";
 import { saveText } from "lens/files.js";
+import { history } from "lens/history.js";
 import { set } from "lens/state.js";
 import { sortable } from "lens/table.js";
 import { headName, number, percent } from "lens/text.js";
@@ -12,18 +13,19 @@ import { headName, number, percent } from "lens/text.js";
 /** @typedef {{block: string, layer: number, head: number, confidence: number | null, entropy: number | null, known?: Head}} Row */
 
 /** @param {Context} context @returns {import("./main.js").Screen} */
-export function heads({ trace, run }) {
+export function heads({ trace, run, source }) {
   const element = h("div", { class: "screen heads" });
   const rows = measured(trace);
   const known = rows.some((row) => row.known);
+  const past = source.live && run.checkpoints ? history(source) : null;
   const draw = () => put(element,
     known ? h("section", { class: "card" }, h("h2", {}, "Role and effect"), h("p", { class: "quiet" }, "To the right: sure of its role. Above: much is lost without it."), scatter(rows)) : null,
     h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, `${rows.length} heads`), h("span", { class: "grow" }),
       h("button", { type: "button", on: { click: () => saveText("heads.csv", csv(rows), "text/csv") } }, "CSV")),
     known ? h("ul", { class: "findings" }, (run.sentences ?? []).map((text) => h("li", {}, text)))
       : h("p", { class: "quiet" }, "Roles have not been tested here; confidence and entropy are those of this input alone."),
-    table(rows, known)));
-  return { element, draw };
+    table(rows, known)), past?.element);
+  return { element, draw, leave: () => past?.leave() };
 }
 
 /** Every head, with what this trace says of it. @param {Trace} trace @returns {Row[]} */
@@ -76,11 +78,11 @@ function scatter(rows) {
   const known = rows.filter((row) => row.known?.role);
   const most = Math.max(0.05, ...known.map((row) => lost(row.known)));
   const x = (/** @type {Row} */ row) => pad + Math.max(0, row.known?.role?.score ?? 0) * (width - pad - 20);
-  const y = (/** @type {Row} */ row) => height - pad - (Math.max(0, lost(row.known)) / most) * (height - pad - 24);
+  const y = (/** @type {Row} */ row) => height - pad - (Math.max(0, lost(row.known)) / most) * (height - pad - 44);
   const shapes = /** @type {Record<string, string>} */ ({ encoder: "M-5-5H5V5H-5Z", decoder: "M0-6L6 5H-6Z", cross: "M0-6L6 0L0 6L-6 0Z" });
   return h("div", { class: "scroll" }, s("svg", { viewBox: `0 0 ${width} ${height}`, class: "scatter", role: "img", "aria-label": "Role score and effect of each head" },
     s("line", { class: "rule", x1: pad, x2: width - 20, y1: height - pad, y2: height - pad }), s("line", { class: "rule", x1: pad, x2: pad, y1: 16, y2: height - pad }),
-    s("text", { x: width - 20, y: height - 12, "text-anchor": "end" }, "score of its role →"), s("text", { x: pad + 6, y: 22 }, `↑ lost without it, up to ${percent(most)}`),
+    s("text", { x: width - 20, y: height - 12, "text-anchor": "end" }, "score of its role →"), s("text", { x: pad + 6, y: 14 }, `↑ lost without it, up to ${percent(most)}`),
     known.map((row) => s("g", { transform: `translate(${x(row)} ${y(row)})`, class: `point ${row.block}` }, s("path", { d: shapes[row.block] }),
       s("title", {}, `${headName(row.block, row.layer, row.head)}: ${row.known?.role?.label}`),
       lost(row.known) > most / 4 && s("text", { x: x(row) > width - 130 ? -10 : 10, y: 4, "text-anchor": x(row) > width - 130 ? "end" : "start" }, headName(row.block, row.layer, row.head))))),

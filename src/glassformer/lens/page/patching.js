@@ -1,6 +1,6 @@
 /** Between two inputs: what of the run with A, put into a run with B, brings A's answer back (activation patching). */
 
-import { difference, inkOn } from "lens/colour.js";
+import { difference, inkOnDifference } from "lens/colour.js";
 import { h, put } from "lens/dom.js";
 import { set } from "lens/state.js";
 import { headName, number, token, whole } from "lens/text.js";
@@ -58,7 +58,7 @@ function streams({ side, effects }, one) {
   const cell = (/** @type {number} */ effect, /** @type {number} */ at, /** @type {number} */ depth) => {
     const share = Math.max(-1, Math.min(1, effect));
     return h("td", { title: `${whole(tokens[at])} at ${at}, behind ${depth} blocks: ${effect.toFixed(3)}`,
-      style: { background: difference(share), color: inkOn(255 * Math.sqrt(Math.abs(share))) } }, Math.abs(effect) >= 0.005 ? effect.toFixed(2) : "");
+      style: { background: difference(share), color: inkOnDifference(share) } }, Math.abs(effect) >= 0.005 ? effect.toFixed(2) : "");
   };
   return [h("h4", {}, `Stream of the ${side}`), h("div", { class: "scroll" }, h("table", { class: "lens" },
     h("thead", {}, h("tr", {}, h("th", {}, "behind"), tokens.map((text) => h("th", { scope: "col" }, h("span", { class: "chip" }, token(text)))))),

@@ -3,6 +3,7 @@
 /**
  * @typedef {object} State
  * @property {string} screen
+ * @property {string} of what a map shows: "weights", or "moved", weights times the size of what they move
  * @property {string} trace
  * @property {string} other the trace beside it, in compare mode; "" for none
  * @property {string} block
@@ -20,7 +21,7 @@
 
 /** @type {State} */
 const DEFAULTS = {
-  screen: "overview", trace: "0", other: "", block: "", layer: 0, head: 0, q: null, k: null, step: -1, view: "map",
+  screen: "overview", of: "weights", trace: "0", other: "", block: "", layer: 0, head: 0, q: null, k: null, step: -1, view: "map",
   scale: "sqrt", sort: "place", q0: 0, k0: 0,
 };
 const NUMBERS = ["layer", "head", "q", "k", "step", "q0", "k0"];

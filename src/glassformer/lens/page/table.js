@@ -46,9 +46,9 @@ export function sortable(caption, columns, rows, { choose, sorted } = {}) {
     if (value) order.sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (down ? -1 : 1));
     const heads = columns.map((each) => h("th", { scope: "col", class: each.figure ? "figure" : "", "aria-sort": each.name === by ? (down ? "descending" : "ascending") : null },
       each.by ? h("button", { type: "button", on: { click: () => { down = by === each.name ? !down : true; by = each.name; draw(); } } }, each.name) : each.name));
-    const body = order.map((row) => h("tr", choose ? { tabindex: "0", class: "link", on: {
-      click: () => choose(row), keydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") choose(row); } } } : {},
-    columns.map((each) => h("td", { class: each.figure ? "figure" : "" }, each.cell(row)))));
+    // A row is chosen by a click anywhere; by key and by ear, by the button in its first cell, whose click the row hears.
+    const body = order.map((row) => h("tr", choose ? { class: "link", on: { click: () => choose(row) } } : {},
+      columns.map((each, i) => h("td", { class: each.figure ? "figure" : "" }, choose && i === 0 ? h("button", { type: "button", class: "row-button" }, each.cell(row)) : each.cell(row)))));
     put(table, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body));
   };
   draw();

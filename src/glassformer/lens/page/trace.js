@@ -27,6 +27,8 @@ export class Attention {
     this.data = new Map();
     /** @type {Stored | undefined} */
     this.mask = undefined;
+    /** How much each key gives a head that reads it: [layer, head, key]. @type {Stored | undefined} */
+    this.sizes = undefined;
     /** Small pictures of all heads, where maps are large. @type {Stored | undefined} */
     this.thumbs = undefined;
   }
@@ -40,6 +42,31 @@ export class Attention {
 
   async loadMask() {
     if (this.group.mask_buffer && !this.mask) this.mask = await this.buffers.get(this.group.mask_buffer);
+  }
+
+  /** Bring how much each key gives, where the trace has it. */
+  async loadSizes() {
+    if (this.group.value_sizes && !this.sizes) this.sizes = await this.buffers.get(this.group.value_sizes);
+  }
+
+  /**
+   * Weights times what they move, each row to sum 1 (Kobayashi et al. 2020); the layer and the sizes are loaded.
+   * @param {number} layer
+   * @param {number} head
+   */
+  moved(layer, head) {
+    const { heads, q_len, k_len } = this.group;
+    const sizes = this.sizes;
+    if (!sizes) return null;
+    const [at, begin] = [(layer * heads + head) * k_len, this.offset(head)];
+    const stored = this.stored(layer);
+    const found = new Float32Array(q_len * k_len);
+    for (let q = 0; q < q_len; q++) {
+      let sum = 0;
+      for (let k = 0; k < k_len; k++) sum += found[q * k_len + k] = this.decode(stored[begin + q * k_len + k]) * sizes[at + k];
+      for (let k = 0; sum > 0 && k < k_len; k++) found[q * k_len + k] /= sum;
+    }
+    return found;
   }
 
   /** Bring what small pictures of these layers are made of. @param {number[]} layers */
@@ -115,14 +142,26 @@ export class Attention {
     const { q_len, k_len } = this.group;
     const begin = this.offset(head);
     const stored = this.stored(layer).subarray(begin, begin + q_len * k_len);
-    if (!part || (part.rows === q_len && part.columns === k_len)) return levelsOf(stored, this.encoding, scale, q_len, k_len);
-    const cut = stored.slice(0, part.rows * part.columns);
-    for (let i = 0; i < part.rows; i++) {
-      const at = (part.q0 + i) * k_len + part.k0;
-      cut.set(stored.subarray(at, at + part.columns), i * part.columns);
-    }
-    return levelsOf(cut, this.encoding, scale, part.rows, part.columns);
+    return partLevels(stored, this.encoding, scale, [q_len, k_len], part);
   }
+}
+
+/**
+ * The levels of a part of a map.
+ * @param {Stored} stored
+ * @param {string} encoding
+ * @param {string} scale
+ * @param {[number, number]} shape of the whole
+ * @param {import("./view.js").Part} [part] without it all
+ */
+export function partLevels(stored, encoding, scale, [q_len, k_len], part) {
+  if (!part || (part.rows === q_len && part.columns === k_len)) return levelsOf(stored, encoding, scale, q_len, k_len);
+  const cut = stored.slice(0, part.rows * part.columns);
+  for (let i = 0; i < part.rows; i++) {
+    const at = (part.q0 + i) * k_len + part.k0;
+    cut.set(stored.subarray(at, at + part.columns), i * part.columns);
+  }
+  return levelsOf(cut, encoding, scale, part.rows, part.columns);
 }
 
 /**

@@ -1,6 +1,7 @@
 /** One head as data that map, arcs, table and files all draw from. */
 
 import { whole } from "lens/text.js";
+import { partLevels } from "lens/trace.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
@@ -46,6 +47,27 @@ export function mapData(trace, attention, layer, head, scale, part) {
     read: trace.tokens(group.q),
     said: group.block === "encoder" && trace.header.sequences.target ? trace.tokens(group.q).map(() => null) : trace.predicted(group.q),
     keys: trace.tokens(group.k),
+  };
+}
+
+/**
+ * The same head, each weight times the size of what it moves; as it is where the trace does not know the sizes.
+ * @param {MapData} data
+ * @param {Attention} attention its layer and its sizes are loaded
+ * @param {number} layer
+ * @param {number} head
+ * @param {string} scale
+ * @returns {MapData}
+ */
+export function movedData(data, attention, layer, head, scale) {
+  const moved = attention.moved(layer, head);
+  if (!moved) return data;
+  const { rows, columns, part } = data;
+  return {
+    ...data,
+    name: `${data.name}, value-weighted`,
+    value: (q, k) => moved[q * columns + k],
+    levels: partLevels(moved, "f32", scale, [rows, columns], part),
   };
 }
 

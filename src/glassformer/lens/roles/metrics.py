@@ -142,14 +142,20 @@ def value_weighted(
 ) -> Float[Tensor, "N H T S"]:
     """Weights times the size of what is moved, ||A[i,j] v_j W_output||, each row to sum 1 (Kobayashi et al. 2020).
 
-    A weight on a key whose vector is nothing moves nothing. `v` are the values (their bias within) of G heads, each
-    shared by H/G; `output` is the output map, cut by heads.
+    A weight on a key whose vector is nothing moves nothing.
     """
-    values = v.repeat_interleave(weights.shape[1] // v.shape[1], 1)
-    squares = torch.einsum("dhk,dhl->hkl", output, output)  # |v W|^2 = v W W^T v^T, K numbers a key and not D
-    moved = (torch.einsum("nhsk,hkl->nhsl", values, squares) * values).sum(-1).clamp(min=0.0).sqrt()
-    sized = weights * moved[:, :, None, :]
+    sized = weights * value_sizes(v, output)[:, :, None, :]
     return sized / sized.sum(-1, keepdim=True).clamp(min=torch.finfo(sized.dtype).tiny)
+
+
+def value_sizes(v: Float[Tensor, "N G S K"], output: Float[Tensor, "D H K"]) -> Float[Tensor, "N H S"]:
+    """||v_j W_output|| of each head: how much a key gives when it is read with weight 1.
+
+    `v` are the values (their bias within) of G heads, each shared by H/G; `output` is the output map, cut by heads.
+    """
+    values = v.repeat_interleave(output.shape[1] // v.shape[1], 1)
+    squares = torch.einsum("dhk,dhl->hkl", output, output)  # |v W|^2 = v W W^T v^T, K numbers a key and not D
+    return (torch.einsum("nhsk,hkl->nhsl", values, squares) * values).sum(-1).clamp(min=0.0).sqrt()
 
 
 def divergence(

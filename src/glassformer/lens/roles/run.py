@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -72,10 +72,10 @@ def diagnose_run(
     return diagnose(opened.loaded.model, opened.probe(sequences, scored), effects=effects)
 
 
-def over_checkpoints(folder: Path | str, *, sequences: int = SEQUENCES) -> Iterator[At]:
+def over_checkpoints(folder: Path | str, *, sequences: int = SEQUENCES, known: Collection[int] = ()) -> Iterator[At]:
     """The heads at each checkpoint that the run has kept, from the first on, without what is lost when they are gone.
 
-    Errors: `CheckpointError` where one is damaged.
+    Those of `known` steps are left out. Errors: `CheckpointError` where one is damaged.
     """
     run = Path(folder)
     recipe = load_recipe(run / "recipe.toml")
@@ -84,6 +84,8 @@ def over_checkpoints(folder: Path | str, *, sequences: int = SEQUENCES) -> Itera
         raise CheckpointError(f"{run} has no checkpoint. Train first, or give another folder.")
     probe: Probe | None = None
     for step, each in found.items():
+        if step in known:
+            continue
         loaded: Loaded = load(each)
         model = as_recipe(loaded.model, recipe)
         probe = probe or run_probe(recipe, model, loaded.tokenizers, sequences, 1)

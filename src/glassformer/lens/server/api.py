@@ -78,6 +78,15 @@ class Api:
         lines = await run_in_threadpool(self.subject.lines, int(since))
         return JSONResponse({"lines": lines, "next": int(since) + len(lines)})
 
+    async def history(self, request: Request) -> Response:
+        """GET /api/history: the role of each head over the checkpoints of the run."""
+        if self.subject.history is None:
+            return error(400, "There is no run behind this page, and so no checkpoint.")
+        try:
+            return JSONResponse(await run_in_threadpool(self.subject.history))
+        except GlassformerError as mistake:
+            return error(400, str(mistake))
+
     async def list_traces(self, request: Request) -> Response:
         """GET /api/traces: id and title of each."""
         told = [{"id": name, "title": title(each.trace)} for name, each in self.traces.items()]

@@ -34,6 +34,7 @@ def make_app(subject: Subject, token: str, port: int) -> Starlette:
         ("/static/{name}", "GET", api.static),
         ("/api/run", "GET", api.run),
         ("/api/metrics", "GET", api.metrics),
+        ("/api/history", "GET", api.history),
         ("/api/traces", "GET", api.list_traces),
         ("/api/trace/{id}", "GET", api.trace),
         ("/api/trace/{id}/header", "GET", api.header),

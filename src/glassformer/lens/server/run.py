@@ -16,6 +16,7 @@ from glassformer.decode.answer import answer
 from glassformer.foundation.errors import GlassformerError
 from glassformer.lens.ablate import silence
 from glassformer.lens.roles.run import diagnose_run
+from glassformer.lens.server.history import History
 from glassformer.lens.server.subject import Example, Subject
 from glassformer.lens.trace.make import weights_sha256
 from glassformer.lens.trace.reading import Layout
@@ -62,6 +63,7 @@ def subject_of(run: Path, told: Told = lambda _: None) -> Subject:
         run / "metrics.jsonl",
         heads,
         sentences,
+        History(run),
         silence,
         scorer(recipe, loaded, split),
     )

@@ -47,6 +47,8 @@ class Subject:
     heads: Sequence[Mapping[str, Any]] = ()
     """What each head does, as the header of a trace has it."""
     sentences: Sequence[str] = ()
+    history: Callable[[], dict[str, Any]] | None = None
+    """Roles over checkpoints; may take seconds."""
     silence: Silence | None = None
     score: Callable[[], tuple[str, float, int]] | None = None
     """A figure of the model as it is now: its name, its value, and of how many samples."""
@@ -72,7 +74,8 @@ class Subject:
         """What the page is told of the run."""
         ids = self.tokenizers.source.decode
         examples = [source if isinstance(source, str) else ids(source) for source, _ in self.examples]
-        return {"name": self.name, "sentences": list(self.sentences), "examples": examples, "live": True}
+        told = {"name": self.name, "sentences": list(self.sentences), "examples": examples}
+        return told | {"live": True, "checkpoints": self.history is not None}
 
     def lines(self, since: int = 0) -> list[dict[str, Any]]:
         """The whole lines of the run's figures from number `since` on; the last may still be being written."""

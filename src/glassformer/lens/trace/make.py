@@ -152,6 +152,8 @@ def attention_of(
         if max(weights.shape[2:]) > SIDE:
             buffers[f"t.{block}"] = ("sqrt255", encode(shrunk(weights).clip(0, 1), "sqrt255"))
             named["thumb"] = f"t.{block}"
+        buffers[f"v.{block}"] = ("f32", torch.stack([seen.sizes[block, layer] for layer in layers]).numpy())
+        named["value_sizes"] = f"v.{block}"
         groups.append({"block": block, "q": queries, "k": keys, **shape, **named, **decided(weights)})
     return groups, buffers
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.lens.blocks import place
+from glassformer.lens.roles.metrics import value_sizes
 from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attended, watch_attention
@@ -25,6 +26,8 @@ class Sight:
     weights: dict[Place, Float[Tensor, "H T S"]] = field(default_factory=dict)
     allowed: dict[Place, Bool[Tensor, "T S"]] = field(default_factory=dict)
     """True where a query may read a key."""
+    sizes: dict[Place, Float[Tensor, "H S"]] = field(default_factory=dict)
+    """How much each key gives a head that reads it, as `value_sizes` has it."""
     streams: list[Float[Tensor, "T D"]] = field(default_factory=list)
     """Of the stack that the head reads: before its first block, and after each."""
     logits: Float[Tensor, "..."] = field(default_factory=lambda: torch.empty(0))
@@ -40,6 +43,8 @@ def look(model: Transformer, tokens: Int[Tensor, "1 T"], source: Int[Tensor, "1 
         where, (T, S) = place(call.name), (call.q.shape[-2], call.k.shape[-2])
         weights = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale)
         seen.weights[where] = weights[0].float().cpu()
+        columns = call.attention.output.weight.detach().unflatten(1, (-1, call.attention.d_head))
+        seen.sizes[where] = value_sizes(call.v, columns)[0].float().cpu()
         allowed = call.mask.allowed(T, S, call.q.device)
         seen.allowed[where] = (
             torch.ones(T, S, dtype=torch.bool) if allowed is None else allowed[0, 0].expand(T, S).cpu()
