@@ -8,6 +8,7 @@ BEAM = "tests/decode/test_beam.py"
 COVERAGE = "tests/decode/test_coverage.py"
 WORDS = "tests/decode/test_words.py"
 CONTRAST = "tests/decode/test_contrastive.py"
+GUESS = "tests/decode/test_speculative.py"
 EQUATION = f"{COVERAGE}::test_scores_are_the_equation_and_ranked_by_it"
 LINKS = f"{COVERAGE}::test_links_are_what_each_token_read_most"
 GROUPS = f"{BEAM}::test_groups_search_apart[3.0]"
@@ -48,6 +49,22 @@ ROWS: list[Mutant] = [
     Mutant("a full context is read ahead of itself", "decode/contrastive.py",
         "context = None if max_context is None else max_context - 1", "context = max_context",
         f"{CONTRAST}::test_a_text_longer_than_its_context"),
+    Mutant("every guess stays", "decode/speculative.py",
+        "float(q[token])) < float(p[i, token])", "float(q[token])) >= 0", f"{GUESS}::test_what_settles_is_distributed_as_p"),
+    Mutant("a guess that went comes again", "decode/speculative.py",
+        "rest = (p[i] - (sure if q is None else q)).clamp(min=0)", "rest = p[i]",
+        f"{GUESS}::test_what_settles_is_distributed_as_p[drawn]"),
+    Mutant("a guess is weighed as if it were certain", "decode/speculative.py",
+        "1.0 if q is None else float(q[token])", "1.0", f"{GUESS}::test_what_settles_is_distributed_as_p[drawn]"),
+    Mutant("guesses stay in the cache", "parts/cache.py",
+        "            layer.truncate(length)\n", "", f"{GUESS}::test_a_reader_reads_what_is_new_alone"),
+    Mutant("penalties do not see the guesses", "decode/speculative.py",
+        "[*written, *tokens[:i]]", "[*written]", f"{GUESS}::test_greedy_is_the_plain_text"),
+    Mutant("guesses reach beyond the context", "decode/speculative.py",
+        "begin_of(len(whole) + n, max_context, drop) == begin", "n", f"{GUESS}::test_a_text_longer_than_its_context"),
+    Mutant("the draft and the test share their numbers", "decode/draw.py",
+        "numbers(each, row, block, lane)", "numbers(each, row, block)",
+        f"{GUESS}::test_drawn_texts_have_the_plain_distribution[draft]"),
     Mutant("a group goes where those before it went", "decode/beam.py",
         "totals - less[:, None]", "totals + less[:, None]", GROUPS),
     Mutant("diversity counts in the score", "decode/beam.py",

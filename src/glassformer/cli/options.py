@@ -99,6 +99,11 @@ CONTRASTIVE = Option(
     "A",
     "Contrastive search: of the likeliest (--top-k, 4) the one least like the text so far; try 0.6.",
 )
+DRAFT = Option("draft", "RUN", "Let this smaller run guess tokens, which RUN reads together: the same texts, faster.")
+LOOKUP = Option(
+    "lookup", "N", "Guess that what followed the last N tokens before follows again; fewer, down to one, do."
+)
+GUESSES = Option("guesses", "N", "With --draft or --lookup: tokens guessed at a time (default: 4).")
 GREEDY = Option("greedy", None, "Take the likeliest token each time; nothing is drawn.")
 SEED = Option("seed", "N", "Fixes what is drawn: the same text at every repetition (default: the recipe's, else 1).")
 STOP = Option("stop", "TEXT", "End a text where this would come, and leave it out; repeatable.", repeats=True)
