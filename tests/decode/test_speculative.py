@@ -126,7 +126,7 @@ def draws(count: int, guesser: str) -> float:
     for one, share in enumerate(after([])):
         if one != EOS:
             expected |= {(one, two): share * each for two, each in enumerate(after([one]))}
-    counts = {text: 0 for text in expected}
+    counts = dict.fromkeys(expected, 0)
     for text in found:
         counts[tuple(text)] += 1
     return chi_square([*counts.values()], [*expected.values()])

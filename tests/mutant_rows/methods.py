@@ -9,6 +9,7 @@ COVERAGE = "tests/decode/test_coverage.py"
 WORDS = "tests/decode/test_words.py"
 CONTRAST = "tests/decode/test_contrastive.py"
 GUESS = "tests/decode/test_speculative.py"
+GRAMMAR = "tests/decode/test_constrained.py"
 EQUATION = f"{COVERAGE}::test_scores_are_the_equation_and_ranked_by_it"
 LINKS = f"{COVERAGE}::test_links_are_what_each_token_read_most"
 GROUPS = f"{BEAM}::test_groups_search_apart[3.0]"
@@ -65,6 +66,12 @@ ROWS: list[Mutant] = [
     Mutant("the draft and the test share their numbers", "decode/draw.py",
         "numbers(each, row, block, lane)", "numbers(each, row, block)",
         f"{GUESS}::test_drawn_texts_have_the_plain_distribution[draft]"),
+    Mutant("the way to cut a text is forced", "decode/constrained.py",
+        "grammar_from_lark(FREELY + grammar)", "grammar_from_lark(grammar)",
+        f"{GRAMMAR}::test_a_token_may_come_just_where_the_text_can_still_match[bpe]"),
+    Mutant("all texts have come as far as the last", "decode/constrained.py",
+        "if known else self._root).deep_copy()", "if known else self._root)",
+        f"{GRAMMAR}::test_with_a_beam_and_with_states_forgotten"),
     Mutant("a group goes where those before it went", "decode/beam.py",
         "totals - less[:, None]", "totals + less[:, None]", GROUPS),
     Mutant("diversity counts in the score", "decode/beam.py",

@@ -110,6 +110,8 @@ STOP = Option("stop", "TEXT", "End a text where this would come, and leave it ou
 BAN = Option("ban", "TEXT", "Never write this, inside of a word neither; repeatable.", repeats=True)
 BEGIN = Option("begin", "TEXT", "Each text that is written begins with this.")
 BIAS = Option("bias", "TEXT=X", "Add X to the logit of a token, by its text; -inf: never; repeatable.", repeats=True)
+REGEX = Option("regex", "EXPRESSION", "Each text matches this as a whole (needs glassformer[constrain]).")
+SCHEMA = Option("json-schema", "FILE", "Each text is JSON that fits the schema in FILE (needs glassformer[constrain]).")
 CROP = Option("crop", None, "Read the end of a prompt that is longer than the model reads; else it is refused.")
 NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of what is written.")
 JSON_TEXTS = Option("json", None, "One JSON object a line for each text: prompt, text, tokens, end.")

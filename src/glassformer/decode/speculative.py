@@ -20,7 +20,7 @@ from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.transformer import Transformer
 
 Lanes = Callable[[Context, int], Sequence[float]]
-"""A number from [0, 1) for each row of a context, for a purpose: 0 the token itself, 1 the guess, 2 whether it stays."""
+"""A number from [0, 1) for each row of a context, for a purpose: the token itself, the guess, or whether it stays."""
 TOKEN, GUESS, STAYS = range(3)
 
 

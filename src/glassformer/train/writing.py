@@ -69,7 +69,7 @@ class Writer:
         check_stops(stops)
         ids = [self.ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
-        first = [logit_bias(dict.fromkeys(self.never(), -math.inf)), *wishes.filters(self.tokenizers.target)]
+        first = [logit_bias(dict.fromkeys(self.never(wishes.constrained), -math.inf)), *wishes.filters(self.tokenizers.target)]
         method = method_of(decode, first)
         if self.guessing is not None:
             method = guessed(self.guessing, self.loaded, self.recipe, first, self.tally)
@@ -114,8 +114,11 @@ class Writer:
             )
         return ids
 
-    def never(self) -> list[int]:
-        """Special tokens that stand in no text; <eos> does, unless the model learned from text without ends."""
+    def never(self, constrained: bool = False) -> list[int]:
+        """Special tokens that stand in no text; <eos> does, unless the model learned from text without ends.
+
+        With a grammar it does, as it ends the text.
+        """
         never = [PAD, BOS, UNK]
         never += [SEP, BLANK] if self.continues else []
-        return never + ([EOS] if self.continues and not self.documents else [])
+        return never + ([EOS] if self.continues and not self.documents and not constrained else [])
