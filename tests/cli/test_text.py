@@ -58,7 +58,7 @@ def test_texts_that_follow_a_grammar(trained, run, refused, tmp_path):
     assert "is not JSON" in refused(*words, "--json-schema", file_of(tmp_path, "{"))
     assert "must be one that llguidance knows" in refused(*words, "--regex", "a((")
     assert "got both" in refused(*words, "--regex", "a", "--json-schema", file_of(tmp_path, '{"enum": ["a"]}'))
-    assert "There is no file" in refused(*words, "--json-schema", str(tmp_path / "nowhere"))
+    assert "there is no such file" in refused(*words, "--json-schema", str(tmp_path / "nowhere"))
 
 
 def file_of(folder: Path, text: str) -> str:
