@@ -226,6 +226,15 @@ def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):
     assert wished.startswith("c d b")
     assert "a" not in wished
     assert "A bias is TEXT=X" in refused(*words, "--bias", "b")
+    greedy = run(*words, "--greedy")
+    for guesser in (("--lookup", "2"), ("--draft", str(trained), "--guesses", "3")):
+        guessed = run(*words, "--greedy", *guesser)
+        assert (guessed.out, "guesses" in guessed.err, greedy.err) == (greedy.out, True, "")
+    assert "Give one of them" in refused(*words, "--draft", str(trained), "--lookup", "2")
+    assert "Give one of them" in refused(*words, "--guesses", "2")
+    assert "--lookup takes a whole number from 1 to 1000" in refused(*words, "--lookup", str(10**9))
+    assert "nowhere is not a run folder" in refused(*words, "--draft", "nowhere")
+    assert "looks ahead by itself" in refused(*words, "--lookup", "2", "--contrastive-alpha", "0.6")
     ahead = (*words, "--contrastive-alpha", "0.6", "--top-k", "3")
     assert run(*ahead).out == run(*ahead, "--seed", "9").out
     assert "Contrastive search draws none" in refused(*ahead, "--temperature", "1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,23 @@ def test_the_other_recipes(tmp_path, run, name):
     assert f"Score it on another text: glassformer evaluate {out} --data.text FILE" in (out / "log.txt").read_text()
     (tmp_path / "test.txt").write_text(words(40, 9), "utf-8")
     assert json.loads(run("evaluate", str(out), "--data.text", str(tmp_path / "test.txt"), "--json").out)["n"] > 9
+
+
+def test_texts_that_follow_a_grammar(trained, run, refused, tmp_path):
+    pytest.importorskip("llguidance", reason="llguidance is not installed")
+    words = ("generate", str(trained), "--prompt", "a", "--no-prompt", "--json", "--n", "3")
+    told = [json.loads(line) for line in run(*words, "--regex", "[ae]{3}( [ae]){2}").out.splitlines()]
+    assert all(re.fullmatch("[ae]{3}( [ae]){2}", each["text"]) and each["end"] == "eos" for each in told)
+    assert "the file is empty" in refused(*words, "--json-schema", file_of(tmp_path, ""))
+    assert "is not JSON" in refused(*words, "--json-schema", file_of(tmp_path, "{"))
+    assert "must be one that llguidance knows" in refused(*words, "--regex", "a((")
+    assert "got both" in refused(*words, "--regex", "a", "--json-schema", file_of(tmp_path, '{"enum": ["a"]}'))
+    assert "there is no such file" in refused(*words, "--json-schema", str(tmp_path / "nowhere"))
+
+
+def file_of(folder: Path, text: str) -> str:
+    (folder / "file.json").write_text(text, "utf-8")
+    return str(folder / "file.json")
 
 
 def test_evaluate_scores_a_whole_file(trained, run, tmp_path):

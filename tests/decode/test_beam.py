@@ -178,15 +178,16 @@ def test_groups_search_apart(strength):
     assert (len(found[0]) > 2) == (strength > 1)
 
 
-def test_groups_hang_on_no_bound():
+@pytest.mark.parametrize(("width", "seed"), [(1, 3), (2, 27)])
+def test_groups_hang_on_no_bound(width, seed):
     """A group that found its answers keeps the others from its tokens until all of them did."""
-    for seed in range(6):
-        network, (source,) = model("encoder-decoder", seed=seed).eval(), sequences([3], seed)
-        given = {"sources": [source], "max_new_tokens": 6, "beam": 3, "groups": 3, "diversity": 1.0}
-        (found,) = beam_search(network, **given, n_best=3, lengths=length_penalty(0.0))
-        apart = diverse_by_hand(network, source, 6, 1, 3, 1.0)
-        for (first,) in apart:
-            assert (first.ids, first.complete) in [(each.ids, each.complete) for each in found]
+    network, (source,) = model("encoder-decoder", seed=seed).eval(), sequences([3], seed)
+    network.head.register_forward_hook(lambda module, inputs, output: output + 2.0 * (torch.arange(13) == EOS))
+    given = {"sources": [source], "max_new_tokens": 10, "beam": 3 * width, "groups": 3, "diversity": 2.0}
+    (found,) = beam_search(network, **given, n_best=3 * width, lengths=length_penalty(0.0))
+    apart = diverse_by_hand(network, source, 10, width, 3, 2.0)
+    expected = {(each.complete, *each.ids) for one in apart for each in one}
+    assert {(each.complete, *each.ids) for each in found} == expected
 
 
 def test_the_bound_saves_steps():

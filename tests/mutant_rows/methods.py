@@ -8,6 +8,8 @@ BEAM = "tests/decode/test_beam.py"
 COVERAGE = "tests/decode/test_coverage.py"
 WORDS = "tests/decode/test_words.py"
 CONTRAST = "tests/decode/test_contrastive.py"
+GUESS = "tests/decode/test_speculative.py"
+GRAMMAR = "tests/decode/test_constrained.py"
 EQUATION = f"{COVERAGE}::test_scores_are_the_equation_and_ranked_by_it"
 LINKS = f"{COVERAGE}::test_links_are_what_each_token_read_most"
 GROUPS = f"{BEAM}::test_groups_search_apart[3.0]"
@@ -48,6 +50,28 @@ ROWS: list[Mutant] = [
     Mutant("a full context is read ahead of itself", "decode/contrastive.py",
         "context = None if max_context is None else max_context - 1", "context = max_context",
         f"{CONTRAST}::test_a_text_longer_than_its_context"),
+    Mutant("every guess stays", "decode/speculative.py",
+        "float(q[token])) < float(p[i, token])", "float(q[token])) >= 0", f"{GUESS}::test_what_settles_is_distributed_as_p"),
+    Mutant("a guess that went comes again", "decode/speculative.py",
+        "rest = (p[i] - (sure if q is None else q)).clamp(min=0)", "rest = p[i]",
+        f"{GUESS}::test_what_settles_is_distributed_as_p[drawn]"),
+    Mutant("a guess is weighed as if it were certain", "decode/speculative.py",
+        "1.0 if q is None else float(q[token])", "1.0", f"{GUESS}::test_what_settles_is_distributed_as_p[drawn]"),
+    Mutant("guesses stay in the cache", "parts/cache.py",
+        "            layer.truncate(length)\n", "", f"{GUESS}::test_a_reader_reads_what_is_new_alone"),
+    Mutant("penalties do not see the guesses", "decode/speculative.py",
+        "[*written, *tokens[:i]]", "[*written]", f"{GUESS}::test_greedy_is_the_plain_text"),
+    Mutant("guesses reach beyond the context", "decode/speculative.py",
+        "begin_of(len(whole) + n, max_context, drop) == begin", "n", f"{GUESS}::test_a_text_longer_than_its_context"),
+    Mutant("the draft and the test share their numbers", "decode/draw.py",
+        "numbers(each, row, block, lane)", "numbers(each, row, block)",
+        f"{GUESS}::test_drawn_texts_have_the_plain_distribution[draft]"),
+    Mutant("the way to cut a text is forced", "decode/constrained.py",
+        "grammar_from_lark(FREELY + grammar)", "grammar_from_lark(grammar)",
+        f"{GRAMMAR}::test_a_token_may_come_just_where_the_text_can_still_match[bpe]"),
+    Mutant("all texts have come as far as the last", "decode/constrained.py",
+        "if known else self._root).deep_copy()", "if known else self._root)",
+        f"{GRAMMAR}::test_with_a_beam_and_with_states_forgotten"),
     Mutant("a group goes where those before it went", "decode/beam.py",
         "totals - less[:, None]", "totals + less[:, None]", GROUPS),
     Mutant("diversity counts in the score", "decode/beam.py",

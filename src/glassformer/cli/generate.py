@@ -21,6 +21,7 @@ from glassformer.train.recipe import Recipe, override
 
 if TYPE_CHECKING:
     from glassformer.decode.stream import Piece
+    from glassformer.train.guessing import Guessing
 
 SHORT = (
     "max-new-tokens",
@@ -41,6 +42,7 @@ OF_DRAWS = {"contrastive_alpha": 0.0, "top_k": None, "top_p": 1.0, "min_p": 0.0,
 """What a greedy choice has no use for, and its value where it is off."""
 MOST_TEXTS = 100_000
 """For one prompt."""
+MOST_GUESSES = 1_000
 SEPARATOR = b"---\n"
 
 
@@ -49,10 +51,11 @@ def run(arguments: Arguments) -> int:
     folder = existing_run(str(arguments.target))
     recipe = decoding(recipe_of(folder), arguments)
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
+    guessing = guessing_of(arguments)
     prompts = prompts_of(arguments)
     from glassformer.train.writing import Writer  # after the checks, as importing torch takes a second
 
-    writer, stops = Writer(folder, recipe), arguments.lists.get("stop", [])
+    writer, stops = Writer(folder, recipe, *filter(None, [guessing])), arguments.lists.get("stop", [])
     if unknown := writer.unknown(prompts):
         which = f"prompt {', '.join(map(str, unknown[:5]))}" + (", ..." if len(unknown) > 5 else "")
         print(f"{which}: {UNKNOWN.replace('the line', 'it')}.", file=sys.stderr)
@@ -62,7 +65,26 @@ def run(arguments: Arguments) -> int:
     else:
         echoed = writer.continues and "no-prompt" not in arguments.options
         show(pieces, prompts if echoed else [""] * len(prompts), n)
+    if guessing is not None:
+        print(f"Of {writer.tally.guessed} guesses {writer.tally.stayed} stayed.", file=sys.stderr)
     return 0
+
+
+def guessing_of(arguments: Arguments) -> Guessing | None:
+    """Who guesses tokens, as it is typed; none: nobody. Errors: `ConfigError`."""
+    given = arguments.options
+    if not {"draft", "lookup", "guesses"} & given.keys():
+        return None
+    if ("draft" in given) == ("lookup" in given):
+        raise ConfigError(
+            "Guesses come from another run (--draft RUN) or from the text (--lookup N). Give one of them."
+        )
+    lookup = whole_number("lookup", given["lookup"], MOST_GUESSES) if "lookup" in given else 0
+    guesses = whole_number("guesses", given.get("guesses", "4"), MOST_GUESSES)
+    draft = existing_run(given["draft"]) if "draft" in given else None
+    from glassformer.train.guessing import Guessing  # here, as importing torch takes a second
+
+    return Guessing(draft, lookup, guesses)
 
 
 def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:

@@ -99,12 +99,19 @@ CONTRASTIVE = Option(
     "A",
     "Contrastive search: of the likeliest (--top-k, 4) the one least like the text so far; try 0.6.",
 )
+DRAFT = Option("draft", "RUN", "Let this smaller run guess tokens, which RUN reads together: the same texts, faster.")
+LOOKUP = Option(
+    "lookup", "N", "Guess that what followed the last N tokens before follows again; fewer, down to one, do."
+)
+GUESSES = Option("guesses", "N", "With --draft or --lookup: tokens guessed at a time (default: 4).")
 GREEDY = Option("greedy", None, "Take the likeliest token each time; nothing is drawn.")
 SEED = Option("seed", "N", "Fixes what is drawn: the same text at every repetition (default: the recipe's, else 1).")
 STOP = Option("stop", "TEXT", "End a text where this would come, and leave it out; repeatable.", repeats=True)
 BAN = Option("ban", "TEXT", "Never write this, inside of a word neither; repeatable.", repeats=True)
 BEGIN = Option("begin", "TEXT", "Each text that is written begins with this.")
 BIAS = Option("bias", "TEXT=X", "Add X to the logit of a token, by its text; -inf: never; repeatable.", repeats=True)
+REGEX = Option("regex", "EXPRESSION", "Each text matches this as a whole (needs glassformer[constrain]).")
+SCHEMA = Option("json-schema", "FILE", "Each text is JSON that fits the schema in FILE (needs glassformer[constrain]).")
 CROP = Option("crop", None, "Read the end of a prompt that is longer than the model reads; else it is refused.")
 NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of what is written.")
 JSON_TEXTS = Option("json", None, "One JSON object a line for each text: prompt, text, tokens, end.")

@@ -1,18 +1,25 @@
-"""The flags by which a text is wished for in words: --ban, --begin, --bias."""
+"""The flags by which a text is wished for in words: --ban, --begin, --bias, --regex, --json-schema."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
+from glassformer.data.lines import read_lines
+from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
     from glassformer.decode.words import Wishes
 
 
 def wished(arguments: Arguments) -> Wishes:
-    """What was wished. Errors: `ConfigError`."""
+    """What was wished. Errors: `ConfigError`, and `DataError` for a schema that cannot be read."""
     from glassformer.decode.words import wishes_of  # here, as importing torch takes a second
 
-    lists = arguments.lists
-    return wishes_of(lists.get("ban", []), arguments.options.get("begin", ""), lists.get("bias", []))
+    lists, given = arguments.lists, arguments.options
+    if given.get("regex") == "":
+        raise ConfigError("--regex takes an expression that texts match; got ''. Leave it out.")
+    schema = "\n".join(read_lines(given["json-schema"])) if "json-schema" in given else ""
+    return wishes_of(
+        lists.get("ban", []), given.get("begin", ""), lists.get("bias", []), given.get("regex", ""), schema
+    )

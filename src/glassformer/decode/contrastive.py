@@ -54,13 +54,13 @@ def contrastive(
     numbers: Sequence[int] | None = None,
     prefix: bool = False,
 ) -> Iterator[Emitted]:
-    """Yields tokens as `generate` does, each the v among the k likeliest that is best by
+    """Yields tokens as `generate` does: of the k likeliest the best by probability and by how new it is.
 
-    (1 - alpha) * p(v) - alpha * max_j cos(h_v, h_j) (Su et al. 2022, equation 5), where h are the vectors before the
-    head, h_v that of v read behind the text, and j all that was read before. alpha 0 is the greedy choice. A step reads
-    k tokens for each row. `filters` come before the k are taken; what they forbid is never written. Where the model
-    takes no more tokens, so that v cannot be read, the last one is the likeliest. The other arguments are those of
-    `generate`. Errors: `ConfigError`, `DataError`.
+    v is best by (1 - alpha) * p(v) - alpha * max_j cos(h_v, h_j) (Su et al. 2022, equation 5), where h are the vectors
+    before the head, h_v that of v read behind the text, and j all that was read before. alpha 0 is the greedy choice.
+    A step reads k tokens for each row. `filters` come before the k are taken; what they forbid is never written. Where
+    the model takes no more tokens, so that v cannot be read, the last one is the likeliest. The other arguments are
+    those of `generate`. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_contrast(alpha, k)

@@ -28,18 +28,37 @@ def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms
     written): a row gets the same text in any batch. Errors while choosing: `ConfigError` where everything is
     forbidden, `DataError` for logits that are no numbers.
     """
-    steps = [*first, *filters_of(sampling)]
+    filtered = partial(apply, [*first, *filters_of(sampling)])
     given = uniforms or partial(own_uniforms, sampling.seed)
 
     def choose(logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        check_numbers(logits, context)
-        for each in steps:
-            logits = each(logits, context)
-        check_possible(logits, context)
+        logits = filtered(logits, context)
         return logits.argmax(-1) if sampling.temperature == 0 else draw(logits, given(context))
 
     return choose
+
+
+def shares(sampling: Sampling, first: Sequence[Filter] = ()) -> Callable[[Tensor, Context], Tensor]:
+    """The probabilities, in float64, that the choice of `chooser` has; all on one token where none is drawn."""
+    filtered = partial(apply, [*first, *filters_of(sampling)])
+
+    def mass(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
+        logits = filtered(logits, context)
+        if sampling.temperature == 0:
+            return torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).double()
+        return logits.double().softmax(-1)
+
+    return mass
+
+
+def apply(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
+    """The logits behind all filters, in float32 or wider. Errors: as those of `chooser`."""
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    check_numbers(logits, context)
+    for each in steps:
+        logits = each(logits, context)
+    check_possible(logits, context)
+    return logits
 
 
 def filters_of(sampling: Sampling) -> list[Filter]:
@@ -65,26 +84,31 @@ def draw(logits: Float[Tensor, "B V"], uniforms: Sequence[float]) -> Int[Tensor,
 
     In float64, so that a token of probability 1e-12 still comes once in 1e12 draws. One of probability 0 never comes.
     """
-    mass = logits.double().softmax(-1).cumsum(-1)
-    at = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)[:, None]
+    return pick(logits.double().softmax(-1), uniforms)
+
+
+def pick(shares: Float[Tensor, "B V"], uniforms: Sequence[float]) -> Int[Tensor, " B"]:
+    """As `draw`, from shares of any sum above 0."""
+    mass = shares.double().cumsum(-1)
+    at = torch.tensor(uniforms, dtype=torch.float64, device=shares.device)[:, None]
     return torch.searchsorted(mass / mass[:, -1:], at, right=True)[:, 0]
 
 
-def own_uniforms(seed: int, context: Context) -> list[float]:
-    """The number of each row at this step: a pure function of (seed, number of the row, tokens it has written).
+def own_uniforms(seed: int, context: Context, lane: int = 0) -> list[float]:
+    """The number of each row at this step: a pure function of (seed, number of the row, tokens it has written, lane).
 
-    A row's own seed, where the context has one, stands in place of `seed`.
+    A row's own seed, where the context has one, stands in place of `seed`. Each lane has numbers of its own.
     """
     places = (divmod(len(ids), AT_ONCE) for ids in context.written)
     keys = zip(context.seeds or [seed] * len(context.numbers), context.numbers, places, strict=True)
-    return [numbers(each, row, block)[i] for each, row, (block, i) in keys]
+    return [numbers(each, row, block, lane)[i] for each, row, (block, i) in keys]
 
 
 @lru_cache(maxsize=4096)
-def numbers(seed: int, row: int, block: int) -> list[float]:
+def numbers(seed: int, row: int, block: int, lane: int = 0) -> list[float]:
     """Numbers from [0, 1) with 53 bits, by Philox (Salmon et al. 2011) keyed with seed and row, counted by block."""
     key = np.array([seed, row], np.uint64)
-    raw = np.random.Philox(key=key, counter=[0, block, 0, 0]).random_raw(AT_ONCE)
+    raw = np.random.Philox(key=key, counter=[0, block, lane, 0]).random_raw(AT_ONCE)
     return ((raw >> np.uint64(11)) * 2.0**-53).tolist()
 
 

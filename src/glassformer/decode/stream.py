@@ -96,18 +96,23 @@ def write(
     """The text of each row of `generate`, as it is written; all but `stops`, `poll` and `method` is as there.
 
     A row ends where one of `stops` comes, whatever tokens it is made of; the stop text is left out. Every row ends
-    with one piece that says why. `method` writes in place of `generate`, and then `choose` is its own. `poll` is called at each step; what it raises ends the writing.
+    with one piece that says why. `method` writes in place of `generate`, and then `choose` is its own.
+    `poll` is called at each step; what it raises ends the writing.
     """
     n_rows = len((prompts if sources is None else sources) or ())
     streams = [TextStream(tokenizer, stops) for _ in range(n_rows)]
     limits = list(max_new_tokens) if isinstance(max_new_tokens, Sequence) else [max_new_tokens] * n_rows
+
+    def stopped(row: int, _: Sequence[int]) -> bool:
+        return streams[row].stopped
+
     writes = partial(generate, choose=choose) if method is None else method
     for step in writes(
         model,
         sources=sources,
         prompts=prompts,
         max_new_tokens=max_new_tokens,
-        stop=lambda row, _: streams[row].stopped,
+        stop=stopped,
         max_context=max_context,
         drop=drop,
         numbers=numbers,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from glassformer.data.vocabulary import UNK, Tokenizer
+from glassformer.decode.constrained import fits, matches
 from glassformer.decode.context import Context, Filter
 from glassformer.decode.penalties import check_known, forbidden, logit_bias
 from glassformer.foundation.errors import ConfigError
@@ -23,16 +24,29 @@ class Wishes:
     """How each text begins."""
     biases: Mapping[str, float] = field(default_factory=dict[str, float])
     """What is added to the logit of a token, by its text."""
+    regex: str = ""
+    """A regular expression that the whole text matches."""
+    schema: str = ""
+    """A JSON schema, as JSON, that the text fits."""
 
     def __post_init__(self) -> None:
         if any(not each for each in self.banned):
             raise ConfigError("What is banned has at least one character; got ''. Leave it out.")
+        if self.regex and self.schema:
+            raise ConfigError("A text follows a regular expression or a JSON schema; got both. Leave one of them out.")
+
+    @property
+    def constrained(self) -> bool:
+        """Whether a grammar says where a text ends."""
+        return bool(self.regex or self.schema)
 
     def filters(self, tokenizer: Tokenizer) -> list[Filter]:
         """The filters, in the order that they apply. Errors: `ConfigError` for what the vocabulary cannot write."""
         biased = {token_of(tokenizer, text): value for text, value in self.biases.items()}
         made = [logit_bias(biased)] if biased else []
         made += [banned_texts(tokenizer, self.banned)] if self.banned else []
+        made += [matches(tokenizer, self.regex)] if self.regex else []
+        made += [fits(tokenizer, self.schema)] if self.schema else []
         return [*made, begins_with(ids_of(tokenizer, self.begin))] if self.begin else made
 
 
@@ -127,6 +141,6 @@ def bias_of(given: str) -> tuple[str, float]:
     return text, bias
 
 
-def wishes_of(banned: Sequence[str], begin: str, biases: Sequence[str]) -> Wishes:
+def wishes_of(banned: Sequence[str], begin: str, biases: Sequence[str], regex: str = "", schema: str = "") -> Wishes:
     """The wishes as they are typed. Errors: `ConfigError`."""
-    return Wishes(banned, begin, dict(map(bias_of, biases)))
+    return Wishes(banned, begin, dict(map(bias_of, biases)), regex, schema)

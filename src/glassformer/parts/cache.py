@@ -85,6 +85,11 @@ class Growing:
         if self._held is not None:
             self._held = (self._held[0].index_select(0, rows), self._held[1].index_select(0, rows))
 
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens."""
+        if self._held is not None:
+            self._held = (self._held[0][:, :, :length], self._held[1][:, :, :length])
+
 
 class Once(Growing):
     """Projected at the first step, read ever after."""
@@ -127,6 +132,10 @@ class Fixed:
         """Keeps the given rows."""
         if self._held is not None:
             self._held = (self._held[0][rows], self._held[1][rows])
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens; the next ones are written over them."""
+        self.used = length
 
 
 class Step(NamedTuple):
@@ -188,6 +197,16 @@ class Cache:
         self.length += step.positions.shape[-1]
         if step.keys.ndim == 2:
             self._ragged = step.keys
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens. Errors: `ConfigError` for a state, which keeps no token apart."""
+        for layer in self.layers:
+            if not isinstance(layer, Growing | Fixed):
+                raise ConfigError("Only keys and values kept token by token can be taken back. Read the text anew.")
+            layer.truncate(length)
+        self.length = length
+        if self._ragged is not None:
+            self._ragged = self._ragged[:, :length]
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows of the batch, in the order given: rows that are finished leave."""

@@ -13,9 +13,11 @@ from glassformer.decode.answer import limit_of, nothing
 from glassformer.decode.method import method_of
 from glassformer.decode.penalties import logit_bias
 from glassformer.decode.prepare import prepared
+from glassformer.decode.speculative import Tally
 from glassformer.decode.stream import Piece, check_stops, write
 from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.train.guessing import Guessing, guessed
 from glassformer.train.recipe import Recipe
 from glassformer.train.use import load_run
 
@@ -26,17 +28,17 @@ USUAL_TOKENS = 200
 class Writer:
     """The best checkpoint of a run, ready to go on from prompts, or to answer them where it has an encoder."""
 
-    def __init__(self, run: Path, recipe: Recipe) -> None:
-        """`recipe` is the run's own, with other decoding. Errors: `ConfigError` for a run that writes no text."""
+    def __init__(self, run: Path, recipe: Recipe, guessing: Guessing | None = None) -> None:
+        """`recipe` is the run's own, with other decoding; with `guessing` it decodes speculatively. Errors: `ConfigError` for a run that writes no text."""
         if recipe.data.layout in ("encoder", "masked", LABEL):
             verb = {LABEL: "classify", "encoder": "translate"}.get(recipe.data.layout, "evaluate")
             raise ConfigError(
                 f"{run} reads both ways (data.layout={recipe.data.layout!r}) and writes no text from left to right. "
                 f"Use glassformer {verb} {run}."
             )
-        self.recipe = recipe
-        loaded = load_run(run, recipe)
-        self.model, self.tokenizers = prepared(loaded.model, recipe.decode.precision), loaded.tokenizers
+        self.recipe, self.guessing, self.tally = recipe, guessing, Tally()
+        self.loaded = load_run(run, recipe)
+        self.model, self.tokenizers = prepared(self.loaded.model, recipe.decode.precision), self.loaded.tokenizers
         self.continues = self.model.encoder is None
         """Whether a text goes on from its prompt; else it is an answer to it."""
         data = recipe.data
@@ -68,8 +70,10 @@ class Writer:
         check_stops(stops)
         ids = [self.ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
-        first = [logit_bias(dict.fromkeys(self.never(), -math.inf)), *wishes.filters(self.tokenizers.target)]
+        first = [logit_bias(dict.fromkeys(self.never(wishes.constrained), -math.inf)), *wishes.filters(self.tokenizers.target)]
         method = method_of(decode, first)
+        if self.guessing is not None:
+            method = guessed(self.guessing, self.loaded, self.recipe, first, self.tally)
         for start in range(0, total, decode.batch_size):
             rows = range(start, min(start + decode.batch_size, total))
             given = [ids[row // n] for row in rows]
@@ -111,8 +115,11 @@ class Writer:
             )
         return ids
 
-    def never(self) -> list[int]:
-        """Special tokens that stand in no text; <eos> does, unless the model learned from text without ends."""
+    def never(self, constrained: bool = False) -> list[int]:
+        """Special tokens that stand in no text; <eos> does, unless the model learned from text without ends.
+
+        With a grammar it does, as it ends the text.
+        """
         never = [PAD, BOS, UNK]
         never += [SEP, BLANK] if self.continues else []
-        return never + ([EOS] if self.continues and not self.documents else [])
+        return never + ([EOS] if self.continues and not self.documents and not constrained else [])

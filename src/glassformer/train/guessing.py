@@ -1,0 +1,43 @@
+"""Who guesses tokens for a run that writes: another run, or the text itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from glassformer.decode.context import Filter
+from glassformer.decode.method import Method
+from glassformer.decode.speculative import Tally, check_guessing, speculative
+from glassformer.foundation.errors import ConfigError
+from glassformer.store.checkpoint import Loaded
+from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.use import load_run
+
+
+class Guessing(NamedTuple):
+    """A run that guesses, or how many tokens must stand in the text already; and how many are guessed at a time."""
+
+    draft: Path | None = None
+    lookup: int = 0
+    guesses: int = 4
+
+
+def guessed(asked: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Filter], tally: Tally) -> Method:
+    """Speculative decoding as asked for. Errors: `ConfigError` for a draft with other tokenizers, and its own."""
+    draft = None
+    if asked.draft is not None:
+        other = load_recipe(asked.draft / "recipe.toml")
+        found = load_run(asked.draft, replace(other, training=replace(other.training, device=recipe.training.device)))
+        pairs = zip(found.tokenizers, loaded.tokenizers, strict=True)
+        if any(theirs.to_json() != ours.to_json() for theirs, ours in pairs):
+            raise ConfigError(
+                f"A draft guesses in the tokens of the run that it guesses for; {asked.draft} has another vocabulary. "
+                "Train it on the same texts with the same [tokenizer]."
+            )
+        draft = found.model
+    check_guessing(loaded.model, draft, asked.lookup, asked.guesses, recipe.decode)
+    of = {"draft": draft, "lookup": asked.lookup, "guesses": asked.guesses}
+    return partial(speculative, **of, sampling=recipe.decode, filters=first, tally=tally)

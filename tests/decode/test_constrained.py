@@ -1,0 +1,150 @@
+"""Texts that follow a grammar: every one matches, every text that matches can come, and bad grammars are told."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+
+import pytest
+import torch
+
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.vocabulary import EOS
+from glassformer.decode import constrained
+from glassformer.decode.beam import beam_search
+from glassformer.decode.context import Context
+from glassformer.decode.words import Wishes
+from glassformer.foundation.errors import ConfigError, DataError
+from train.examples import model
+
+pytest.importorskip("llguidance", reason="llguidance is not installed")
+
+TEXTS = [
+    'ok the cat sat {"name": "café", "n": 12}',
+    "abc abcd 0123456789 true false null [1, 2]",
+    "déjà vu, naïve-x: y_z",
+]
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}, "ok": {"type": "boolean"}},
+        "required": ["n", "ok"],
+        "additionalProperties": False,
+    }
+)
+KINDS = ["bpe", "byte", "character", "unigram", "wordpiece"]
+
+
+def tokenizer(kind: str):
+    return TOKENIZERS[kind].train(TEXTS, TokenizerConfig(kind=kind, vocab_size=540))
+
+
+def random_text(made, step, seed: int, most: int = 60) -> str | None:
+    """A text of random tokens that the filter leaves; none where it did not end."""
+    draw, ids = random.Random(seed), []
+    while len(ids) < most:
+        logits = step(torch.zeros(1, made.vocab_size), Context([0], [[1]], [ids]))[0]
+        ids.append(draw.choice([id for id, value in enumerate(logits.tolist()) if value == 0]))
+        if ids[-1] == EOS:
+            return made.decode(ids)
+    return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_text_matches(kind):
+    made = tokenizer(kind)
+    for expression in (r"(cat|dé+j[àa]) [0-9]{2,3}", r"a(b|cd)*x?", r"[^0-9]{3}"):
+        step = constrained.matches(made, expression)
+        found = [random_text(made, step, seed) for seed in range(12)]
+        assert sum(each is not None for each in found) > 8
+        assert all(re.fullmatch(expression, each, re.DOTALL) for each in found if each is not None)
+        assert len({*found}) > 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_token_may_come_just_where_the_text_can_still_match(kind):
+    """Beside all texts that match, of an expression with few of them."""
+    made = tokenizer(kind)
+    texts, spelled = [b"cat", b"ca", "caf\u00e9".encode(), b"the cat"], made.spelling()
+    step = constrained.matches(made, "ca|cat|café|the cat")
+    going: list[list[int]] = [[]]
+    reached = set()
+    while going:
+        ids = going.pop()
+        text = b"".join(spelled[id] for id in ids)
+        logits = step(torch.zeros(1, made.vocab_size), Context([0], [[1]], [ids]))[0].tolist()
+        for id, value in enumerate(logits):
+            longer = text + spelled[id]
+            may = text in texts if id == EOS else id > EOS and spelled[id] and any(t.startswith(longer) for t in texts)
+            assert (value == 0) == bool(may), (ids, id)
+            if value == 0 and id == EOS:
+                reached.add(text)
+            elif value == 0:
+                going.append([*ids, id])
+    assert reached == {*texts}
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte", "character"])
+def test_json_fits_its_schema(kind):
+    made = tokenizer(kind)
+    found = [random_text(made, constrained.fits(made, SCHEMA), seed, 99) for seed in range(12)]
+    told = [json.loads(each) for each in found if each is not None]
+    assert len(told) > 4
+    assert all(each.keys() == {"n", "ok"} and 0 <= each["n"] <= 99 and each["ok"] in (True, False) for each in told)
+
+
+def test_with_a_beam_and_with_states_forgotten(monkeypatch):
+    """A state that was forgotten is found again, so that a filter is a function of its row."""
+    monkeypatch.setattr(constrained, "MOST_STATES", 2)
+    made = tokenizer("byte")
+    network = model("decoder", vocab=made.vocab_size, max_len=40)
+    filters = Wishes(regex="(ab|ba){1,4}").filters(made)
+    found = beam_search(network, prompts=[[1], [1, 9]], max_new_tokens=12, beam=4, n_best=4, filters=filters)
+    for best in found:
+        assert len({tuple(each.ids) for each in best}) == 4
+        assert all(re.fullmatch("(ab|ba){1,4}", made.decode(each.ids)) for each in best)
+        assert all(each.score > -math.inf for each in best)
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch):
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(constrained, "import_module", missing)
+    with pytest.raises(ConfigError, match=r"pip install 'glassformer\[constrain\]'"):
+        constrained.matches(tokenizer("byte"), "a")
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "says"),
+    [
+        (
+            lambda: constrained.matches(tokenizer("byte"), "a(("),
+            ConfigError,
+            "A regular expression must be one.*unclosed",
+        ),
+        (lambda: constrained.matches(tokenizer("word"), "a"), ConfigError, "a tokenizer of whole words spells none"),
+        (lambda: constrained.fits(tokenizer("byte"), "{"), DataError, "is not JSON"),
+        (lambda: constrained.fits(tokenizer("byte"), "[1]"), DataError, r"is a JSON object; got '\[1\]'"),
+        (lambda: constrained.fits(tokenizer("byte"), "[" * 10**5), DataError, "is not JSON"),
+        (
+            lambda: constrained.fits(tokenizer("byte"), '{"type": "objct"}'),
+            ConfigError,
+            "JSON schema: Invalid type: objct'",
+        ),
+        (lambda: Wishes(regex="a", schema="{}"), ConfigError, "got both"),
+    ],
+    ids=["regex", "words", "no json", "no object", "deep", "no type", "both"],
+)
+def test_mistakes(made, error, says):
+    with pytest.raises(error, match=says):
+        made()
+
+
+def test_logits_of_another_vocabulary():
+    step = constrained.matches(tokenizer("byte"), "a")
+    with pytest.raises(ConfigError, match="262 ids; got logits of 9"):
+        step(torch.zeros(1, 9), Context([0], [[1]], [[]]))

@@ -1,0 +1,202 @@
+"""Speculative decoding: greedy it is the plain text, drawn it has the plain distribution, whoever guesses."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import pytest
+import torch
+
+from glassformer.data.vocabulary import BOS, EOS
+from glassformer.decode.context import Context
+from glassformer.decode.draft import Guess, Reader, lookup_draft, same
+from glassformer.decode.draw import chooser, shares
+from glassformer.decode.generate import generate
+from glassformer.decode.penalties import no_repeat_ngram
+from glassformer.decode.sampling import Sampling
+from glassformer.decode.speculative import Tally, settle, speculative
+from glassformer.foundation.errors import ConfigError
+from train.examples import model, sequences
+
+
+def written(steps, n: int) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in range(n)]
+    for step in steps:
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            found[row].append(token)
+    return found
+
+
+def wordy(layout: str, seed: int, **settings):
+    """A model that seldom ends."""
+    network = model(layout, seed=seed, **settings)
+    network.head.register_forward_hook(
+        lambda module, inputs, output: output - 3.0 * (torch.arange(output.shape[-1]) == EOS)
+    )
+    return network
+
+
+@pytest.mark.parametrize("guesses", [1, 3, 6])
+@pytest.mark.parametrize(("layout", "positions"), [("encoder-decoder", "learned"), ("decoder", "rotary")])
+def test_greedy_is_the_plain_text(layout, positions, guesses):
+    """With a draft of its own, with a copy of the model, and with what stands in the text; penalties included."""
+    network, draft = (wordy(layout, seed, positions=positions, n_layers=n) for seed, n in ((3, 2), (4, 1)))
+    prompts = [[BOS, *each] for each in sequences([0, 6, 2], 5)]
+    given = {"prompts": prompts, "max_new_tokens": [9, 14, 1]}
+    given |= {"sources": sequences([2, 4, 1], 7)} if layout == "encoder-decoder" else {}
+    plain = written(generate(network, **given), 3)
+    for guesser in ({"draft": draft}, {"draft": network}, {"lookup": 2}):
+        tally = Tally()
+        assert written(speculative(network, **guesser, **given, guesses=guesses, tally=tally), 3) == plain
+        assert guesser.get("draft") is not network or tally.stayed == tally.guessed > 0
+        assert not guesser.get("lookup") or tally.stayed > 0
+    asked = Sampling(temperature=0.0, no_repeat_ngram=2, repetition_penalty=1.3)
+    plain = written(generate(network, **given, choose=chooser(asked)), 3)
+    assert written(speculative(network, draft=draft, sampling=asked, guesses=guesses, **given), 3) == plain
+
+
+@pytest.mark.parametrize(("context", "drop"), [(5, 1), (8, 3)])
+def test_a_text_longer_than_its_context(context, drop):
+    network, draft = (wordy("decoder", seed, positions="rotary", max_len=8) for seed in (3, 4))
+    given = {"prompts": [[BOS, *sequences([3])[0]]], "max_new_tokens": 16, "max_context": context, "drop": drop}
+    plain = written(generate(network, **given), 1)
+    for guesser in ({"draft": draft}, {"lookup": 3}):
+        assert written(speculative(network, **guesser, **given, guesses=4), 1) == plain
+
+
+def test_a_prefix_is_read_both_ways_also_where_guesses_are_taken_back():
+    network = wordy("decoder", 3)
+    given = {"prompts": [[BOS, *sequences([5])[0]]], "max_new_tokens": 12, "prefix": True}
+    assert written(speculative(network, lookup=1, **given), 1) == written(generate(network, **given), 1)
+
+
+def test_up_to_the_last_token_that_the_model_takes():
+    network, draft = wordy("decoder", 3, max_len=9), wordy("decoder", 4, max_len=6)
+    given = {"prompts": [[BOS, 7]], "max_new_tokens": 8}
+    assert written(speculative(network, draft=draft, **given), 1) == written(generate(network, **given), 1)
+
+
+def chi_square(counts: list[int], p: list[float]) -> float:
+    """How far counts are from expected ones, in standard deviations of the chi-square; cells below 5 together."""
+    n = sum(counts)
+    cells = [(count, n * share) for count, share in zip(counts, p, strict=True) if n * share >= 5]
+    rare = (n - sum(count for count, _ in cells), n - sum(share for _, share in cells))
+    cells += [rare] if rare[1] > 1 else []
+    total = sum((count - share) ** 2 / share for count, share in cells)
+    return (total - (len(cells) - 1)) / math.sqrt(2 * (len(cells) - 1))
+
+
+@pytest.mark.parametrize("kind", ["drawn", "certain"])
+def test_what_settles_is_distributed_as_p(kind):
+    """Two guesses from q, or two that are certain: the first two tokens that come are drawn from p, 8,000 times."""
+    draw, coin = random.Random(1), torch.Generator().manual_seed(1)
+    p, q = (torch.rand(n, 4, generator=coin, dtype=torch.float64) ** 2 for n in (3, 2))
+    p, q = (each / each.sum(-1, keepdim=True) for each in (p, q))
+    p[0, 2] = 0
+    p[0] /= p[0].sum()
+    first, second = [0] * 4, [0] * 4
+    for _ in range(8_000):
+        guess = [draw.choices(range(4), q[i].tolist())[0] for i in range(2)] if kind == "drawn" else [1, 3]
+        uniforms = [[draw.random() for _ in range(3)] for _ in range(2)]
+        tokens = settle(Guess(guess, q if kind == "drawn" else None), p, *uniforms)
+        first[tokens[0]] += 1
+        if len(tokens) > 1:
+            second[tokens[1]] += 1
+    assert first[2] == 0
+    assert chi_square(first, p[0].tolist()) < 4
+    assert chi_square(second, p[1].tolist()) < 4
+
+
+def draws(count: int, guesser: str) -> float:
+    """The chi-square of whole texts of two tokens beside their probabilities, under temperature and top-k."""
+    network, draft = (model("decoder", seed=seed, vocab=8) for seed in (3, 4))
+    asked, prompt = Sampling(temperature=1.4, top_k=6, seed=5), [BOS, 6, 7, 6]
+    guess = {"draft": draft} if guesser == "draft" else {"lookup": 1}
+    steps = speculative(network, **guess, guesses=2, sampling=asked, prompts=[prompt] * count, max_new_tokens=2)
+    found = written(steps, count)
+    mass = shares(asked)
+
+    @torch.no_grad()
+    def after(ids: list[int]) -> list[float]:
+        return mass(network(torch.tensor([[*prompt, *ids]]))[:, -1], Context([0], [prompt], [ids]))[0].tolist()
+
+    expected = {(EOS,): after([])[EOS]}
+    for one, share in enumerate(after([])):
+        if one != EOS:
+            expected |= {(one, two): share * each for two, each in enumerate(after([one]))}
+    counts = dict.fromkeys(expected, 0)
+    for text in found:
+        counts[tuple(text)] += 1
+    return chi_square([*counts.values()], [*expected.values()])
+
+
+@pytest.mark.parametrize("guesser", ["draft", "lookup"])
+def test_drawn_texts_have_the_plain_distribution(guesser):
+    assert draws(150, guesser) < 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guesser", ["draft", "lookup"])
+def test_many_drawn_texts_have_the_plain_distribution(guesser):
+    assert draws(20_000, guesser) < 4
+
+
+def test_without_a_guess_it_draws_what_is_drawn_without():
+    """Where nothing stands twice nothing is guessed, and the numbers are those of the token itself."""
+    network, prompts = model("decoder", seed=3), [[BOS, 6, 7], [BOS, 8]]
+    asked = Sampling(seed=4)
+    filters = [no_repeat_ngram(1)]
+    given = {"prompts": prompts, "max_new_tokens": 5}
+    plain = written(generate(network, choose=chooser(asked, filters), **given), 2)
+    tally = Tally()
+    assert written(speculative(network, lookup=2, sampling=asked, filters=filters, tally=tally, **given), 2) == plain
+    assert tally.guessed == 0
+
+
+def test_a_reader_reads_what_is_new_alone():
+    network, lengths = model("decoder", seed=3), []
+    network.decoder.register_forward_hook(lambda module, inputs, output: lengths.append(inputs[0].shape[1]))
+    reader = Reader(network)
+    for ids, last in [([1, 6, 7], 1), ([1, 6, 7, 8, 9], 3), ([1, 6, 7, 8, 7, 6], 2), ([1, 6], 1), ([9, 9, 9], 2)]:
+        with torch.no_grad():
+            found = reader.behind(ids, last)
+            torch.testing.assert_close(found, network(torch.tensor([ids]))[0, -last:], rtol=0, atol=1e-12)
+    assert lengths[::2] == [3, 3, 2, 1, 3]
+
+
+def test_what_followed_the_last_time_is_guessed():
+    context = Context([0], [[]], [[]])
+    assert lookup_draft([5, 6, 7, 5, 8, 5], 2, context, most=3).tokens == [8, 5]
+    assert lookup_draft([5, 6, 7, 8, 6, 9, 5, 6], 3, context, most=3).tokens == [7, 8, 6]
+    assert lookup_draft([5, 6, 7], 3, context, most=3).tokens == []
+    assert lookup_draft([5, 5], 3, context, most=2).tokens == [5]
+    assert lookup_draft([5, 5], 0, context, most=2).tokens == []
+    assert [same(*pair) for pair in itertools.product([[1, 2], []], [[1, 3], [1, 2, 4]])] == [1, 2, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "got no draft and lookup=0"),
+        ({"draft": "one", "lookup": 2}, "got a draft and lookup=2"),
+        ({"lookup": -1}, "lookup=-1"),
+        ({"lookup": 2, "guesses": 0}, "got guesses=0"),
+        ({"draft": "other"}, "got 9 tokens for 13"),
+        ({"draft": "encoder-decoder"}, "an encoder where that has one"),
+        ({"draft": "linear"}, "no guess can be taken back"),
+        ({"lookup": 1, "sampling": Sampling(temperature=0.0, contrastive_alpha=0.5)}, "looks ahead by itself"),
+    ],
+    ids=["nobody", "two", "negative", "no guesses", "vocabulary", "layout", "linear", "contrastive"],
+)
+def test_mistakes(given, says):
+    drafts = {
+        "one": lambda: model("decoder"),
+        "other": lambda: model("decoder", vocab=9),
+        "encoder-decoder": model,
+        "linear": lambda: model("decoder", attention_rule="linear"),
+    }
+    given = {name: drafts[each]() if isinstance(each, str) else each for name, each in given.items()}
+    with pytest.raises(ConfigError, match=says):
+        next(speculative(model("decoder"), prompts=[[BOS]], max_new_tokens=3, **given))
