@@ -26,10 +26,21 @@ def test_pick(device, T, S, name):
     assert device in why.lower()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_one_query_of_narrow_numbers_has_the_fused_kernel(dtype, monkeypatch):
+    ran = []
+    for name in ("matmul", "sdpa"):
+        monkeypatch.setattr(AUTO, name, lambda q, *_, name=name, **__: ran.append(name) or q)
+    for T in (1, 2):
+        q, k = torch.randn(1, 1, T, 4, dtype=dtype), torch.randn(1, 1, 3, 4, dtype=dtype)
+        AUTO.auto(q, k, k, Mask(), scale=0.5)
+    assert ran == (["matmul", "matmul"] if dtype is torch.float32 else ["sdpa", "matmul"])
+
+
 @pytest.mark.parametrize("name", ["matmul", "sdpa", "sparse", "flex"])
 def test_auto_runs_what_was_picked(name, monkeypatch):
     q = torch.randn(2, 2, 3, 4)
-    monkeypatch.setattr(AUTO, "pick", lambda device, T, S, mask, flexible: (name, "as the test says"))
+    monkeypatch.setattr(AUTO, "pick", lambda device, T, S, mask, flexible, narrow: (name, "as the test says"))
     marks = {each: torch.full_like(q, i) for i, each in enumerate(("matmul", "sdpa", "sparse", "flex"))}
     for each, mark in marks.items():
         monkeypatch.setattr(AUTO, each, lambda *_, mark=mark, **__: mark)

@@ -14,10 +14,12 @@ MATMUL_UP_TO = 256 * 256
 """Scores (T x S) of one head up to which two products beat the fused kernel on a CPU (`make bench`)."""
 
 
-def pick(device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True) -> tuple[str, str]:
+def pick(
+    device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True, narrow: bool = False
+) -> tuple[str, str]:
     """The backend's name and the reason, for a device type, the lengths of queries and keys, and perhaps a mask.
 
-    `flexible`: FlexAttention can have these heads, numbers and dropout (`obstacle`).
+    `flexible`: FlexAttention can have these heads, numbers and dropout (`obstacle`). `narrow`: in bfloat16 or float16.
     """
     if mask is not None and mask.value_bias is not None:
         return "matmul", "a value bias is mixed by the weights, which the fused kernel never shows"
@@ -27,6 +29,8 @@ def pick(device: str, T: int, S: int, mask: Mask | None = None, *, flexible: boo
         return "sparse", FEW.format(device=device, T=T, S=S)
     if device != "cpu":
         return "sdpa", f"the fused kernel is fastest on {device}"
+    if narrow and T == 1:
+        return "sdpa", "one query of 16-bit numbers on a CPU: the fused kernel is several times as fast as two products"
     if T * S <= MATMUL_UP_TO:
         return "matmul", f"{T} x {S} scores on a CPU: two products beat the fused kernel"
     return "sdpa", f"{T} x {S} scores on a CPU: the fused kernel never holds them whole"
@@ -43,6 +47,7 @@ def auto(
 ) -> Float[Tensor, "B H T K"]:
     """Whatever `pick` names for these inputs."""
     flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=dropout) is None
-    name, _ = pick(q.device.type, q.shape[-2], k.shape[-2], mask, flexible=flexible)
+    narrow = q.dtype.itemsize < 4
+    name, _ = pick(q.device.type, q.shape[-2], k.shape[-2], mask, flexible=flexible, narrow=narrow)
     backend = {"matmul": matmul, "sparse": sparse, "sdpa": sdpa, "flex": flex}[name]
     return backend(q, k, v, mask, scale=scale, dropout=dropout)

@@ -15,19 +15,25 @@ from torch import nn
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
-from glassformer.foundation.runtime import has_bfloat16
+from glassformer.foundation.runtime import has_bfloat16, has_int8
 from glassformer.foundation.shapes import Tensor
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attention, Block, Experts, Head
 from glassformer.parts.int8 import Int8Linear
+from glassformer.parts.packed import PackedLinear
+
+Make = Callable[[Tensor, Tensor | None], nn.Module]
+"""A map from its weight and bias."""
 
 
 def prepared(model: Transformer, precision: str) -> Transformer:
     """The model itself for "float32", else a copy to decode with; the model stays as it is.
 
-    "float32": as it was trained, bit for bit. "bfloat16": all weights in bfloat16. "int8": the weights of linear maps
-    and of the head in 8 bits, all else as it was. "auto": bfloat16 where the machine multiplies it in hardware, else
-    as it was trained. Errors: `ConfigError` for another name, and for what this machine lacks.
+    "float32": as it was trained, bit for bit. "bfloat16": everything in bfloat16. "int8": linear maps and the head in
+    whole numbers of 8 bits (`Int8Linear`), keys and values in bfloat16 where the machine has it in hardware, all else
+    as it was. "auto": bfloat16 where the machine has it in hardware, else as it was trained.
+
+    Errors: `ConfigError` for another name, and for what this machine lacks.
     """
     return lookup(PRECISIONS, precision, "decode.precision")(model)
 
@@ -38,35 +44,36 @@ def as_trained(model: Transformer) -> Transformer:
 
 
 def in_bfloat16(model: Transformer) -> Transformer:
-    """A copy with all weights in bfloat16; query, key and value of self-attention are one map."""
+    """A copy in bfloat16; on a processor that multiplies it, its maps are laid out for that."""
     made = copy.deepcopy(model).to(torch.bfloat16)
     for attention in self_attentions(made):
         join_projections(attention)
+    if (device := device_of(made)).type == "cpu" and has_bfloat16(device):
+        replace_maps(made, PackedLinear)
     return made
 
 
 def in_int8(model: Transformer) -> Transformer:
-    """A copy whose linear maps are `Int8Linear`, the head among them. Errors: `ConfigError` on an accelerator."""
-    device = next(model.parameters()).device
-    if device.type != "cpu":
+    """A copy whose linear maps are `Int8Linear`. Errors: `ConfigError` where the machine has no product for them."""
+    if not has_int8(device := device_of(model)):
         raise ConfigError(
-            f"decode.precision='int8' has its product on a processor; the model is on {device}. "
-            "Take decode.precision='bfloat16', or training.device='cpu'."
+            "decode.precision='int8' needs a processor that multiplies 8-bit numbers (AVX-512 VNNI); "
+            f"the model is on {device}, which does not. Take bfloat16 or float32."
         )
-    if next(model.parameters()).dtype == torch.float64:
-        raise ConfigError("The product of int8 weights takes float32 or bfloat16; the model is in float64. Convert it.")
-    made = copy.deepcopy(model)
+    made = copy.deepcopy(model).float()
     for attention in self_attentions(made):
         join_projections(attention)
-    round_maps(made)
-    if isinstance(made.head, Head):
-        made.head.rounded = Int8Linear(made.head.weight, made.head.bias)
+    replace_maps(made, Int8Linear)
+    if has_bfloat16(device):
+        for each in made.modules():
+            if isinstance(each, Attention):
+                each.arithmetic = torch.bfloat16
     return made
 
 
 def automatic(model: Transformer) -> Transformer:
     """In bfloat16 where that is fast."""
-    return in_bfloat16(model) if has_bfloat16(next(model.parameters()).device) else model
+    return in_bfloat16(model) if has_bfloat16(device_of(model)) else model
 
 
 PRECISIONS: dict[str, Callable[[Transformer], Transformer]] = {
@@ -75,6 +82,11 @@ PRECISIONS: dict[str, Callable[[Transformer], Transformer]] = {
     "int8": in_int8,
     "auto": automatic,
 }
+
+
+def device_of(model: Transformer) -> torch.device:
+    """Where its parameters are."""
+    return next(model.parameters()).device
 
 
 def self_attentions(model: Transformer) -> list[Attention]:
@@ -97,11 +109,15 @@ def join_projections(attention: Attention) -> None:
         delattr(attention, name)
 
 
-def round_maps(module: nn.Module) -> None:
-    """`Int8Linear` in place of each linear map within; a router, which decides between experts, stays exact."""
+def replace_maps(module: nn.Module, make: Make) -> None:
+    """Another map in place of each linear one within, the head's too; a router, which chooses experts, stays exact.
+
+    The matrix of a tied embedding, which is only looked up, stays as well.
+    """
     for name, child in module.named_children():
-        if isinstance(child, nn.Linear):
-            if not isinstance(module, Experts):
-                setattr(module, name, Int8Linear(child.weight, child.bias))
-        else:
-            round_maps(child)
+        if not isinstance(child, nn.Linear):
+            replace_maps(child, make)
+        elif not isinstance(module, Experts):
+            setattr(module, name, make(child.weight, child.bias))
+    if isinstance(module, Head):
+        module.rounded = make(module.weight, module.bias)

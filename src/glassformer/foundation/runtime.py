@@ -80,3 +80,8 @@ def has_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return False
+
+
+def has_int8(device: torch.device) -> bool:
+    """Whether it is a processor that multiplies 8-bit numbers in hardware (VNNI); older ones overflow on the way."""
+    return device.type == "cpu" and torch.cpu._is_vnni_supported()  # pyright: ignore[reportPrivateUsage]

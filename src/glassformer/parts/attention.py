@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import nn
 
 from glassformer.attend import Attend, Mask, Weigh, attention_weights
@@ -20,7 +21,8 @@ class Attention(nn.Module):
     `weigh` says which weights it uses. `qk_norm` makes a norm of a head's width for queries and one for keys, before
     they are turned, so that no score grows without bound (Henry et al. 2020, section 3; with a norm's own weights,
     Dehghani et al. 2023, section 2.1). `relation` is what a position scheme adds in this layer alone.
-    `joined` is one map that gives query, key and value of self-attention, where decoding has put it in their place.
+    `joined` is one map that gives query, key and value of self-attention, where decoding has put it in their place,
+    `arithmetic` the dtype in which queries, keys and values are kept and multiplied where it is not that of x.
     `scale` multiplies the scores, by default with 1/sqrt(K); T5 leaves it to the first weights and takes 1 (Raffel et
     al. 2020, the code of its models).
     """
@@ -53,6 +55,7 @@ class Attention(nn.Module):
         self.value = nn.Linear(d_model, shared, bias=bias)
         self.output = nn.Linear(inner, d_model, bias=bias)
         self.joined: nn.Module | None = None
+        self.arithmetic: torch.dtype | None = None
         self.query_norm, self.key_norm = qk_norm(self.d_head), qk_norm(self.d_head)
         self.relation = relation
 
@@ -72,12 +75,16 @@ class Attention(nn.Module):
         else:
             q, k, v = (self.heads(each) for each in self.projected(x, source))
             q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
+            if self.arithmetic is not None:
+                k, v = k.to(self.arithmetic), v.to(self.arithmetic)
             if cache is not None:
                 k, v = cache.append(k, v)
+        if self.arithmetic is not None:
+            q = q.to(self.arithmetic)
         if self.relation is not None:
             mask = self.relation(q, k, mask, scale=self.scale)
         mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
-        return self.output(mixed.transpose(1, 2).flatten(2))
+        return self.output(mixed.transpose(1, 2).flatten(2).to(x.dtype))
 
     def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
         """Query, key and value of all heads side by side; without a source by one product, where maps were joined."""

@@ -1,9 +1,8 @@
-"""A linear map whose weights are 8-bit numbers, each row of them with a scale: half the bytes of bfloat16 to read."""
+"""A linear map in whole numbers: weights and inputs in 8 bits, exact sums, a step for each output and each position."""
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from glassformer.foundation.errors import DataError
@@ -11,50 +10,42 @@ from glassformer.foundation.shapes import Float, Int, Tensor
 
 LARGEST = 127
 """The numbers are -127 to 127, so that W and -W are as exact."""
-VECTOR = 16
-"""torch's product reads so many numbers of a row at a time, also beyond its end: rows are filled up with zeros."""
+TINY = 1e-30
+"""What a position of zeros is divided by."""
 
 
 class Int8Linear(nn.Module):
-    """y = (x Q^T) * scale + b, where Q * scale is W to half a step: weights alone are rounded, x and sums are not.
+    """y = (P Q^T) * step(x) * step(W) + b, with P * step(x) the input and Q * step(W) the weight, to half a step.
 
-    The largest weight of each output is 127 steps (LLM.int8(), Dettmers et al. 2022, section 2.1, row by row).
-    A processor takes x in float32, bfloat16 or float16.
+    Each row of W has a step of its own and each position of x, the largest number being 127 steps (Dettmers et al.
+    2022, section 2.1, vector-wise). The sum of products of whole numbers is exact, so what a position gets hangs on no
+    other. Weights have a quarter of the bytes of float32, and are laid out for the product once. Nothing is learned,
+    and no gradient goes through it.
     """
 
-    weight: Tensor
-    scale: Tensor
-    bias: Tensor | None
-
-    def __init__(
-        self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None, dtype: torch.dtype | None = None
-    ) -> None:
-        """Rounds a map's weights; `dtype` is that of x (none: the weight's). Errors: `DataError`."""
+    def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
+        """Rounds a map's weights. Errors: `DataError` for weights that are not finite."""
         super().__init__()
-        rounded, scale = round_to_int8(weight.detach())
-        dtype = weight.dtype if dtype is None else dtype
-        self.filling = -weight.shape[1] % VECTOR
-        self.register_buffer("weight", F.pad(rounded, (0, self.filling)))
-        self.register_buffer("scale", scale.to(dtype))
-        self.register_buffer("bias", None if bias is None else bias.detach().to(dtype))
+        whole, step = rounded(weight.detach().float())
+        if not bool(step.isfinite().all()):
+            raise DataError(
+                "Only finite weights can be written in 8 bits; got NaN or infinity. Is the checkpoint whole?"
+            )
+        packed = torch.ops.onednn.qlinear_prepack(whole, None)
+        self.packed, self.step, self.zeros = packed, step[:, 0], torch.zeros(len(step), dtype=torch.int32)
+        self.bias = torch.zeros(len(step)) if bias is None else bias.detach().float()
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
-        """The map at each position."""
-        rows = x.reshape(-1, x.shape[-1])
-        rows = F.pad(rows, (0, self.filling)) if self.filling else rows
-        y = torch.ops.aten._weight_int8pack_mm(rows, self.weight, self.scale)
-        y = y if self.bias is None else y + self.bias
-        return y.view(*x.shape[:-1], -1)
+        """The map at each position, in the dtype of x."""
+        whole, step = rounded(x.reshape(-1, x.shape[-1]).float())
+        y = torch.ops.onednn.qlinear_pointwise(
+            whole, 1.0, 0, self.packed, self.step, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        y = torch.addcmul(self.bias, y, step, out=y)
+        return y.to(x.dtype).view(*x.shape[:-1], -1)
 
 
-def round_to_int8(weight: Float[Tensor, "N D"]) -> tuple[Int[Tensor, "N D"], Float[Tensor, " N"]]:
-    """Whole numbers Q and the size of a step for each row: Q * scale is the weight, to half a step.
-
-    Errors: `DataError` for weights that are not finite.
-    """
-    wide = weight.to(torch.promote_types(weight.dtype, torch.float32))
-    if not bool(wide.isfinite().all()):
-        raise DataError("Only finite weights can be written in 8 bits; got NaN or infinity. Is the checkpoint broken?")
-    largest = wide.abs().amax(1)
-    scale = torch.where(largest > 0, largest / LARGEST, 1.0)
-    return (wide / scale[:, None]).round().to(torch.int8), scale
+def rounded(rows: Float[Tensor, "N D"]) -> tuple[Int[Tensor, "N D"], Float[Tensor, "N 1"]]:
+    """Whole numbers and the size of a step in each row: their product is the row, to half a step."""
+    largest = torch.linalg.vector_norm(rows, torch.inf, -1, keepdim=True).clamp_min_(TINY)
+    return (rows * (LARGEST / largest)).round_().to(torch.int8), largest.mul_(1 / LARGEST)
