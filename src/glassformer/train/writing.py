@@ -70,7 +70,8 @@ class Writer:
         check_stops(stops)
         ids = [self.ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
-        first = [logit_bias(dict.fromkeys(self.never(wishes.constrained), -math.inf)), *wishes.filters(self.tokenizers.target)]
+        never = logit_bias(dict.fromkeys(self.never(wishes.constrained), -math.inf))
+        first = [never, *wishes.filters(self.tokenizers.target)]
         method = method_of(decode, first)
         if self.guessing is not None:
             method = guessed(self.guessing, self.loaded, self.recipe, first, self.tally)
