@@ -16,8 +16,8 @@ from glassformer.store.manifest import sha256
 from glassformer.train import pairs_data
 from glassformer.train.evaluate import Scores
 from glassformer.train.events import Evaluated, Finished, Progress, Saved, Stopped
-from glassformer.train.session import start
-from train.examples import assert_same, follow, recipe, weights
+from glassformer.train.session import resume, start
+from train.examples import STEPS, assert_same, follow, recipe, weights
 
 
 def script(monkeypatch, values: list[float], name: str = "exact_match", losses: list[float] | None = None) -> None:
@@ -128,16 +128,20 @@ def test_divergence_keeps_the_last_checkpoint(tmp_path):
     assert "at step 3 the loss is nan" in said
     assert f"The weight {name} is not finite." in said
     kept = step_folder(tmp_path / "run", 2)
-    assert said.endswith(f"The last checkpoint, {kept}, is intact.")
+    again = f"glassformer resume {kept.parents[1]} --allow-change training.learning_rate --training.learning-rate 0.005"
+    assert said.endswith(f"The last checkpoint, {kept}, is intact; go on from it with less: {again}")
     assert list(checkpoints(tmp_path / "run")) == [1, 2]
     check(kept)
     now = weights(session.model)
     assert [each for each in now if not torch.equal(now[each].nan_to_num(7), after[each].nan_to_num(7))] == []
+    less = resume(tmp_path / "run", ["training.learning_rate"], {"training.learning_rate": 0.005})
+    assert follow(less)[-1].step == STEPS
 
 
 def test_divergence_before_any_checkpoint(tmp_path):
     session = start(recipe(training__learning_rate=1e30, training__warmup=0), tmp_path / "run")
-    with pytest.raises(DivergedError, match=r"at step 2 .*There is no checkpoint yet\."):
+    anew = r"There is no checkpoint yet: train anew with --training\.learning-rate 5e\+29, and --overwrite\.$"
+    with pytest.raises(DivergedError, match=rf"at step 2 .*{anew}"):
         list(session.train())
 
 
@@ -147,7 +151,7 @@ def test_evaluation_that_is_no_number_is_divergence_too(tmp_path):
     said, _ = until_diverged(session, spoil_after=3, spoil=lambda network: overflow_when_evaluated(network))
     assert "after step 4 the loss on the dev split is nan" in said
     assert "Try a lower training.learning_rate" in said
-    assert said.endswith(f"The last checkpoint, {step_folder(tmp_path / 'run', 3)}, is intact.")
+    assert f"The last checkpoint, {step_folder(tmp_path / 'run', 3)}, is intact" in said
     assert load(tmp_path / "run").state["step"] == 3
 
 

@@ -31,11 +31,12 @@ def explain(
     """The error to raise before the update: step, figures, the first module that is to blame, and what to do."""
     of_gradient = first_bad_gradient(model, ranks)  # first, as a forward hides those of a model that is cut
     blame = first_bad_weight(model, ranks) or first_bad_output(model, pieces, objective) or of_gradient
+    autocast = torch.is_autocast_enabled(next(model.parameters()).device.type)
+    narrow = ", training.precision=float32" if autocast else ""
     return DivergedError(
         f"Training must stay finite; at step {step} the loss is {loss:.4g} and the gradient's norm {grad_norm:.4g}. "
         f"{blame or 'No single module is to blame: the sum overflowed.'} "
-        "The weights were not updated. Try a lower training.learning_rate, a longer training.warmup, or "
-        "training.precision=float32."
+        f"The weights were not updated. Try a lower training.learning_rate{narrow} or a longer training.warmup."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -111,14 +112,20 @@ class Session:
             yield from self.saver.wait()
         except DivergedError as error:
             yield from self.saver.wait()
-            kept = newest(self.run).folder
-            where = f"The last checkpoint, {kept}, is intact." if kept else "There is no checkpoint yet."
-            raise DivergedError(f"{error} {where}") from None
+            raise DivergedError(f"{error} {self._with_less()}") from None
         self.saver.refuse_unsaved()
         if ended in ("interrupted", "patience"):
             yield Stopped(self.step, ended)
         if ended != "interrupted":
             yield Finished(self.step, time.perf_counter() - began, self.best.step, self.best.metrics)
+
+    def _with_less(self) -> str:
+        """After a divergence: what there still is, and what to type for half the learning rate."""
+        kept, less = newest(self.run).folder, f"--training.learning-rate {self.recipe.training.learning_rate / 2:g}"
+        if kept is None:
+            return f"There is no checkpoint yet: train anew with {less}, and --overwrite."
+        again = f"glassformer resume {shlex.quote(str(self.run))} --allow-change training.learning_rate {less}"
+        return f"The last checkpoint, {kept}, is intact; go on from it with less: {again}"
 
     def _steps(self, began: float) -> Generator[Event, None, str | None]:
         """All that is left to do; why it ended, None where there was nothing."""
