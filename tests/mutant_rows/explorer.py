@@ -72,7 +72,7 @@ PYTHON: list[Mutant] = [
     Mutant("the sizes of values are squares", "lens/roles/metrics.py",
         ".sum(-1).clamp(min=0.0).sqrt()\n", ".sum(-1).clamp(min=0.0)\n", "tests/lens/test_metrics.py"),
     Mutant("the answer that is brought back is the other's", "lens/trace/pair.py",
-        'said = {step["pos"]: step["chosen"] for step in one["steps"]}', 'said = {step["pos"]: step["chosen"] for step in other["steps"]}', f"{PARTS}::test_a_patch_is_that_of_python"),
+        'said = {step["pos"]: step["chosen"] for step in one["steps"]}', 'said = {step["pos"]: step["chosen"] for step in other["steps"]}', "tests/lens/trace/test_pair.py::test_an_encoder_decoder_reads_the_other_source_and_the_ones_answer"),
     Mutant("a small picture shows sums", "lens/trace/small.py",
         "np.maximum.reduceat", "np.add.reduceat", "tests/lens/trace/test_small.py::test_each_cell_is_the_largest_of_those_it_stands_for"),
     Mutant("a row that sums to 4 is no share", "lens/trace/small.py",
