@@ -2,7 +2,8 @@
 
 A server of its own gives the page with a trace made by hand: `--layers` by `--heads` causal maps of `--tokens`. Each
 round is a fresh browser context. `painted` is the page's own mark in the Performance API, behind the first frame with
-the heads in it; `hover` is from a movement of the pointer to behind the frame that shows it; `head` is from a click at another head, of another layer, to behind its frame.
+the heads in it; `hover` is from a movement of the pointer to behind the frame that shows it; `head` is from a click at
+another head, of another layer, to behind its frame.
 """
 
 from __future__ import annotations
