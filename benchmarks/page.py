@@ -2,8 +2,8 @@
 
 A server of its own gives the page with a trace made by hand: `--layers` by `--heads` causal maps of `--tokens`. Each
 round is a fresh browser context. `painted` is the page's own mark in the Performance API, behind the first frame with
-the heads in it; `hover` is from a movement of the pointer to behind the frame that shows it, and `work` the script's
-own part of that; `head` is from a click at another head, of another layer, to behind its frame.
+the heads in it; `hover` is from a movement of the pointer to behind the frame that shows it; `head` is from a click at
+another head, of another layer, to behind its frame.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -46,9 +48,8 @@ WATCH = """() => {
   document.addEventListener("pointermove", () => {
     const began = performance.now();
     requestAnimationFrame(() => {
-      const inFrame = performance.now();
       const after = new MessageChannel();
-      after.port1.onmessage = () => window.seen.push([performance.now() - began, inFrame - began]);
+      after.port1.onmessage = () => window.seen.push(performance.now() - began);
       after.port2.postMessage(0);
     });
   }, true);
@@ -68,20 +69,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--layers", type=int, default=12, help="layers (default: %(default)s)")
     parser.add_argument("--heads", type=int, default=12, help="heads of a layer (default: %(default)s)")
     parser.add_argument("--tokens", type=int, nargs="+", default=(128, 512), help="of the text (default: 128 512)")
+    parser.add_argument("--sizes", action="store_true", help="sizes alone, without a browser")
     options = parser.parse_args(words)
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
+    if not options.sizes and (find_spec("playwright") is None or not Path(CHROMIUM).exists()):
         return fail("This needs playwright and Chromium: pip install 'glassformer[dev]', apt-get install chromium.")
     begin("page: the explorer in Chromium", options)
-    rows: list[dict[str, float]] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS])
-        for tokens in options.tokens:
-            made = drawn(options.layers, options.heads, tokens)
-            with served(made) as (address, token):
-                rows.append({"tokens": tokens, **seen(browser, address, token, options), **sizes(made)})
-        browser.close()
+    traces = {tokens: drawn(options.layers, options.heads, tokens) for tokens in options.tokens}
+    times = {} if options.sizes else timed_in_browser(traces, options)
+    rows = [{"tokens": tokens, **times.get(tokens, {}), **sizes(made)} for tokens, made in traces.items()]
     if options.json:
         print(json.dumps({"benchmark": "page", "rows": rows}))
         return 0
@@ -89,6 +84,20 @@ def main(words: Sequence[str] | None = None) -> int:
     weight = len(zlib.compress(b"".join(resources().values()), 9))
     print(f"\nScripts and styles: {weight / 1e3:.1f} kB compressed. Times in ms, sizes in MB.")
     return 0
+
+
+def timed_in_browser(traces: dict[int, Trace], options: Namespace) -> dict[int, dict[str, float]]:
+    """The times of each trace, in one browser."""
+    from playwright.sync_api import sync_playwright
+
+    found: dict[int, dict[str, float]] = {}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS])
+        for tokens, made in traces.items():
+            with served(made) as (address, token):
+                found[tokens] = seen(browser, address, token, options)
+        browser.close()
+    return found
 
 
 def seen(browser: Any, address: str, token: str, options: Namespace) -> dict[str, float]:
@@ -117,9 +126,8 @@ def seen(browser: Any, address: str, token: str, options: Namespace) -> dict[str
     return {
         "painted": median(painted),
         "slowest": max(painted),
-        "hover": median(each[0] for each in hovers),
-        "hover p95": quantiles([each[0] for each in hovers], n=20)[-1],
-        "work p95": quantiles([each[1] for each in hovers], n=20)[-1],
+        "hover": median(hovers),
+        "hover p95": quantiles(hovers, n=20)[-1],
         "head": median(switches),
         "heap": heap / 1e6,
     }

@@ -9,6 +9,7 @@ from mutant_runner import Mutant
 
 BOX, MAKE = "tests/lens/trace/test_container.py", "tests/lens/trace/test_make.py"
 SERVER, CLI = "tests/lens/server/test_server.py", "tests/cli/test_explore.py"
+PARTS = "tests/lens/server/test_parts.py"
 PAGE, ACCESS, LIVE, LARGE = (f"tests/lens/page/test_{name}.py" for name in ("page", "access", "live", "large"))
 DAMAGE = f"{BOX}::test_damage_is_named_by_its_field"
 
@@ -71,19 +72,19 @@ PYTHON: list[Mutant] = [
     Mutant("the sizes of values are squares", "lens/roles/metrics.py",
         ".sum(-1).clamp(min=0.0).sqrt()\n", ".sum(-1).clamp(min=0.0)\n", "tests/lens/test_metrics.py"),
     Mutant("the answer that is brought back is the other's", "lens/trace/pair.py",
-        'said = {step["pos"]: step["chosen"] for step in one["steps"]}', 'said = {step["pos"]: step["chosen"] for step in other["steps"]}', f"{SERVER}::test_a_patch_is_that_of_python"),
+        'said = {step["pos"]: step["chosen"] for step in one["steps"]}', 'said = {step["pos"]: step["chosen"] for step in other["steps"]}', "tests/lens/trace/test_pair.py::test_an_encoder_decoder_reads_the_other_source_and_the_ones_answer"),
     Mutant("a small picture shows sums", "lens/trace/small.py",
         "np.maximum.reduceat", "np.add.reduceat", "tests/lens/trace/test_small.py::test_each_cell_is_the_largest_of_those_it_stands_for"),
     Mutant("a row that sums to 4 is no share", "lens/trace/small.py",
         "np.where(sums > 0, sums, 1)", "1", "tests/lens/trace/test_small.py::test_confidence_and_entropy"),
     Mutant("a layer is sent with all others", "lens/trace/container.py",
-        "stored if layer is None else stored[layer]", "stored", f"{SERVER}::test_a_trace_in_parts_is_the_whole_one"),
+        "stored if layer is None else stored[layer]", "stored", f"{PARTS}::test_a_trace_in_parts_is_the_whole_one"),
     Mutant("any layer may be asked for", "lens/server/api.py",
-        "if layer is not None and not 0 <= layer < len(found.trace.buffers[name][1]):", "if False:", f"{SERVER}::test_a_part_that_is_not_there"),
+        "if layer is not None and not 0 <= layer < len(found.trace.buffers[name][1]):", "if False:", f"{PARTS}::test_a_part_that_is_not_there"),
     Mutant("answers wait for an acknowledgement", "lens/server/app.py",
-        "socket.SOCK_STREAM, socket.IPPROTO_TCP)", "socket.SOCK_STREAM)", f"{SERVER}::test_answers_are_sent_at_once"),
+        "socket.SOCK_STREAM, socket.IPPROTO_TCP)", "socket.SOCK_STREAM)", f"{PARTS}::test_answers_are_sent_at_once"),
     Mutant("modules wait for each other", "lens/page/bundle.py",
-        "for name in announced())", "for name in announced()[:3])", f"{SERVER}::test_all_modules_are_asked_for_at_once"),
+        "for name in announced())", "for name in announced()[:3])", f"{PARTS}::test_all_modules_are_asked_for_at_once"),
     Mutant("heads of other weights are shown", "lens/server/run.py",
         'if kept.get("weights_sha256") == digest:', "if kept:", f"{CLI}::test_the_heads_are_found_out_once"),
 ]

@@ -20,7 +20,7 @@ ROWS: list[Mutant] = [
     Mutant("the scale of the head is left out", "lens/attribute.py",
         "head.weight[asked] * head.scale", "head.weight[asked]", f"{TERMS}::test_scales_and_the_bias_of_the_head_count"),
     Mutant("heads take each other's columns", "lens/attribute.py",
-        'enumerate(each)}, bias', 'enumerate(each.flip(0))}, bias', f"{TERMS}::test_a_head_of_the_last_block_is_its_term"),
+        'enumerate(each)}, constant', 'enumerate(each.flip(0))}, constant', f"{TERMS}::test_a_head_of_the_last_block_is_its_term"),
     Mutant("hooks stay behind", "lens/attribute.py",
         "            hook.remove()", "            pass", f"{TERMS}::test_the_model_is_as_before"),
     Mutant("a patch falls on the next place", "lens/patch.py",

@@ -135,8 +135,9 @@ def terms_of(of: Written, pull: Float[Tensor, "T D"], side: str) -> tuple[dict[s
         return {f"{LETTERS[side]}.{of.layer}.{of.kind}": (of.output * pull).sum(-1)}, none
     columns = module.output.weight.unflatten(1, (-1, module.d_head))  # [D, H, K]
     each = torch.einsum("htk,dhk,td->ht", of.heads, columns, pull)
-    bias = none if module.output.bias is None else pull @ module.output.bias
-    return {head_id(of.kind, of.layer, head): row for head, row in enumerate(each)}, bias
+    bias = cast("Tensor | None", module.output.bias)
+    constant = none if bias is None else pull @ bias
+    return {head_id(of.kind, of.layer, head): row for head, row in enumerate(each)}, constant
 
 
 def through_norm(norm: nn.Module, seen: Float[Tensor, "T D"], pull: Float[Tensor, "T D"]) -> tuple[Tensor, Tensor]:

@@ -53,7 +53,7 @@ def test_the_page_is_made_from_the_wheel(wheel):
     """In a process that sees the unpacked wheel alone."""
     environment = {**os.environ, "PYTHONPATH": str(wheel)}
     told = subprocess.run(
-        [sys.executable, "-c", OPEN], env=environment, check=True, capture_output=True, text=True, cwd=wheel
+        [sys.executable, "-c", OPEN], env=environment, check=True, stdout=subprocess.PIPE, text=True, cwd=wheel
     )
     place, *names = told.stdout.split()
     assert Path(place) == wheel / "glassformer"

@@ -2,100 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import socket
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from glassformer.data.dataset import Tokenizers
 from glassformer.foundation.errors import ConfigError
 from glassformer.lens.page.bundle import import_map, resources, served
-from glassformer.lens.server.app import listen, make_app, new_token
+from glassformer.lens.server.app import listen, new_token
 from glassformer.lens.server.guard import MOST_BODY
-from glassformer.lens.server.subject import Subject
-from glassformer.lens.trace.pair import patch_traces, patching_as_json
 from glassformer.lens.trace.value import from_bytes
-from glassformer.parts import attentions
-from lens.explored import LETTERS, silenced, small
+from lens.explored import LETTERS
+from lens.server.asked import HEADS, PORT, TOKEN, ask
 
-PORT, TOKEN = 8642, "the-token"
-MODEL = small()
 SHORT = b'{"text": "ab", "decode": {"max_new_tokens": 1}}'
-HEADS = [{"id": "x.0.1", "block": "cross", "layer": 0, "head": 1, "role": {"label": "reversal", "strength": "strong"}}]
-
-
-class Answer:
-    """What came back."""
-
-    def __init__(self, status, headers, body):
-        self.status, self.headers, self.body = status, headers, body
-
-    @property
-    def json(self):
-        return json.loads(self.body)
-
-
-def ask(app, method, path, body=b"", *, token=TOKEN, host=f"127.0.0.1:{PORT}", **headers):
-    """One request, given to the application itself."""
-    path, _, query = path.partition("?")
-    names = {"host": host, "x-glassformer-token": token} | ({"content-type": "application/json"} if body else {})
-    names |= {name.replace("_", "-"): value for name, value in headers.items()}
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": query.encode(),
-        "scheme": "http",
-        "server": ("127.0.0.1", PORT),
-        "headers": [(n.encode(), v.encode("latin-1")) for n, v in names.items() if v is not None],
-        "root_path": "",
-    }
-    sent = []
-    given = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive():
-        return given.pop(0) if given else {"type": "http.disconnect"}
-
-    async def send(message):
-        sent.append(message)
-
-    with ThreadPoolExecutor(1) as thread:  # this one may have a loop already, that of a browser
-        thread.submit(asyncio.run, app(scope, receive, send)).result()
-    started = next(each for each in sent if each["type"] == "http.response.start")
-    content = b"".join(each.get("body", b"") for each in sent if each["type"] == "http.response.body")
-    return Answer(started["status"], {n.decode(): v.decode() for n, v in started["headers"]}, content)
-
-
-@pytest.fixture(scope="module")
-def app(tmp_path_factory):
-    """One for all tests, which change nothing that another looks at."""
-    tmp_path = tmp_path_factory.mktemp("run")
-    lines = [{"kind": "train", "step": 1, "loss": 2.0}, {"kind": "train", "step": 2, "loss": 1.0}]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines) + '{"kind": "tr')
-    model = MODEL
-    whole = attentions(model)["decoder.blocks.0.cross_attention"].attend
-
-    def score():
-        taken = attentions(model)["decoder.blocks.0.cross_attention"].attend is not whole
-        return "exact_match", 0.2 if taken else 1.0, 5
-
-    subject = Subject(
-        "toy",
-        model,
-        Tokenizers(LETTERS, LETTERS),
-        examples=[("abc", "cba"), ("ab", None)],
-        heads=HEADS,
-        sentences=["Found."],
-        metrics=tmp_path / "metrics.jsonl",
-        silence=silenced,
-        score=score,
-    )
-    return make_app(subject, TOKEN, PORT)
 
 
 def test_the_page_needs_no_token_and_holds_no_data(app):
@@ -271,78 +190,3 @@ def test_each_launch_has_its_own_token():
     tokens = {new_token() for _ in range(20)}
     assert len(tokens) == 20
     assert all(len(each) >= 22 for each in tokens)
-
-
-def test_a_trace_in_parts_is_the_whole_one(app):
-    """Header, and buffers, whole or a layer at a time: what the container has."""
-    whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
-    told = ask(app, "GET", "/api/trace/0/header").json
-    assert told == whole.header
-    for name, (_, stored) in whole.buffers.items():
-        assert ask(app, "GET", f"/api/trace/0/buffer/{name}").body == stored.tobytes()
-    for group in told["attention"]:
-        parts = [
-            ask(app, "GET", f"/api/trace/0/buffer/{group['buffer']}?layer={i}").body for i in range(group["layers"])
-        ]
-        assert b"".join(parts) == whole.buffers[group["buffer"]][1].tobytes()
-
-
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("9/header", 404),
-        ("9/buffer/a.cross", 404),
-        ("0/buffer/a.nothing", 404),
-        ("0/buffer/..%2fa.cross", 404),
-        ("0/buffer/a.cross?layer=9", 400),
-        ("0/buffer/a.cross?layer=-1", 400),
-        ("0/buffer/a.cross?layer=x", 400),
-        ("0/buffer/a.cross?layer=", 400),
-    ],
-)
-def test_a_part_that_is_not_there(app, path, status):
-    assert ask(app, "GET", f"/api/trace/{path}").status == status
-
-
-def test_all_modules_are_asked_for_at_once():
-    """Each is announced in the head, so that none waits for the one that imports it."""
-    page = served()
-    for name in resources():
-        if name.endswith(".js") and name not in ("main.js", "types.js"):  # the page's own script; types alone
-            assert f'<link rel="modulepreload" href="/static/{name}">' in page
-    assert page.index('src="/static/early.js"') < page.index('src="/static/main.js"')
-
-
-def test_answers_are_sent_at_once():
-    """Without the name of the protocol, asyncio leaves small packets waiting; a browser may come before the server."""
-    with listen(0) as listener:
-        assert listener.proto == socket.IPPROTO_TCP
-        socket.create_connection(listener.getsockname()).close()
-
-
-def test_a_patch_is_that_of_python(app):
-    ids = [ask(app, "POST", "/api/trace", json.dumps({"text": text}).encode()).json["id"] for text in ("abc", "abd")]
-    told = ask(app, "POST", "/api/patch", json.dumps(dict(zip(("trace", "other"), ids, strict=True))).encode()).json
-    made = [from_bytes(ask(app, "GET", f"/api/trace/{name}").body) for name in ids]
-    expected = patching_as_json(patch_traces(MODEL, *made))
-    assert told["streams"][0]["effects"][0] == pytest.approx([0, 0, 1, 0], abs=1e-4)
-    assert told["one"] == pytest.approx(expected["one"], abs=1e-5)
-    assert {each["id"]: each["effect"] for each in told["heads"]} == pytest.approx(
-        {each["id"]: each["effect"] for each in expected["heads"]}, abs=1e-4
-    )
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"trace": "0"}, "other must be the id"),
-        ({"trace": "0", "other": 1}, "other must be the id"),
-        ({"trace": "0", "other": "99"}, "Two traces that are known"),
-        ({"trace": "0", "other": "1"}, "same number of tokens"),
-        ({"trace": "0", "other": "1", "heads": []}, "heads is no field"),
-    ],
-)
-def test_patches_that_cannot_be(app, body, words):
-    answer = ask(app, "POST", "/api/patch", json.dumps(body).encode())
-    assert answer.status == 400
-    assert words in answer.json["error"]

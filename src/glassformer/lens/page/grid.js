@@ -30,6 +30,11 @@ export class HeadGrid {
       const at = event.target instanceof Element && event.target.closest(".thumb")?.getAttribute("data-at");
       if (at) this.choose(...places(at));
     });
+    // The pointer is over a head before it is clicked: its weights can be there by then.
+    this.element.addEventListener("pointerover", (event) => {
+      const at = event.target instanceof Element && event.target.closest(".thumb")?.getAttribute("data-at");
+      if (at) this.drawn?.load([places(at)[0]]).catch(() => {}); // a click tells of what is wrong
+    });
     /** Paints a row that comes into sight. @type {Map<Element, () => void>} */
     this.waiting = new Map();
     this.seen = new IntersectionObserver((entries) => {

@@ -53,7 +53,7 @@ def asked(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device
 
 def patching_as_json(found: Patching) -> dict[str, Any]:
     """The same for programs and for the page: heads the strongest first, streams by stack and blocks."""
-    heads = [
+    heads: list[dict[str, Any]] = [
         {"id": head_id(*where, head), "block": where[0], "layer": where[1], "head": head, "effect": float(effect)}
         for where, effects in found.heads.items()
         for head, effect in enumerate(effects)
