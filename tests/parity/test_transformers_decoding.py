@@ -1,4 +1,4 @@
-"""What we write beside what `transformers` writes, with the same weights: greedy, by a beam, drawn with given numbers."""
+"""What we write beside what `transformers` writes with the same weights: greedy, by a beam, by given numbers."""
 
 from __future__ import annotations
 
