@@ -60,11 +60,26 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
         assert math.isclose(one.score, other.score, rel_tol=1e-10, abs_tol=1e-10)
 
 
+ALPHAS = [0.0, 0.6, 2.0, -0.5]
+
+
 @pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -0.5])
+@pytest.mark.parametrize("alpha", ALPHAS)
 def test_wide_enough_it_is_exhaustive(layout, alpha):
+    """On 40 random models in all; the slow tier has 500."""
+    assert_exhaustive(layout, alpha, range(5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_on_many_models_it_is_exhaustive(layout, alpha):
+    assert_exhaustive(layout, alpha, range(5, 68))
+
+
+def assert_exhaustive(layout: str, alpha: float, seeds: range) -> None:
     """On random models, several rows of unequal sources and limits at once; 3 tokens make 1 + 7 + 49 + 343 answers."""
-    for seed in range(12):
+    for seed in seeds:
         network = small(layout, seed)
         limits = [3, 1, 2]
         sources = sequences([2, 4, 1], seed, SMALL) if layout == "encoder-decoder" else None

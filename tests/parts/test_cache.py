@@ -147,3 +147,27 @@ def test_a_step_past_max_len_is_refused_and_leaves_the_cache_as_it_was():
     with pytest.raises(DataError, match="at most max_len=4 tokens; got one of 5"):
         made(tokens(1, 2), cache=cache)
     close(made(ids[:, 3:], cache=cache), made(ids)[:, -1:])
+
+
+@pytest.mark.parametrize("capacity", [None, 12])
+@torch.no_grad()
+def test_what_was_taken_back_was_never_there(capacity):
+    """Also in a batch whose rows have padding; what is read afterwards is as if nothing else had been."""
+    made = model("decoder", max_len=16).eval()
+    first, wrong, then = torch.randint(6, 11, (3, 2, 4)).unbind(0)
+    keep = torch.tensor([[True, True, True, True], [False, False, True, True]])
+    for given in (None, keep):
+        caches = [made.new_cache(capacity) for _ in range(2)]
+        for cache in caches:
+            made(first, keep=given, cache=cache)
+        made(wrong, cache=caches[0])
+        caches[0].truncate(4)
+        found, expected = (made(then, cache=cache) for cache in caches)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        assert caches[0].length == caches[1].length == 8
+
+
+def test_sums_take_nothing_back():
+    cache = model("decoder", attention_rule="linear").new_cache()
+    with pytest.raises(ConfigError, match="Only keys and values kept token by token can be taken back"):
+        cache.truncate(1)

@@ -86,9 +86,8 @@ class Growing:
             self._held = (self._held[0].index_select(0, rows), self._held[1].index_select(0, rows))
 
     def truncate(self, length: int) -> None:
-        """Forgets all but the first `length` tokens."""
-        if self._held is not None:
-            self._held = (self._held[0][:, :, :length], self._held[1][:, :, :length])
+        """Forgets all but the first `length` tokens; the next ones are written over them."""
+        self.used = length
 
 
 class Once(Growing):
@@ -205,8 +204,6 @@ class Cache:
                 raise ConfigError("Only keys and values kept token by token can be taken back. Read the text anew.")
             layer.truncate(length)
         self.length = length
-        if self._ragged is not None:
-            self._ragged = self._ragged[:, :length]
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows of the batch, in the order given: rows that are finished leave."""

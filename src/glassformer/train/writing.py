@@ -29,7 +29,10 @@ class Writer:
     """The best checkpoint of a run, ready to go on from prompts, or to answer them where it has an encoder."""
 
     def __init__(self, run: Path, recipe: Recipe, guessing: Guessing | None = None) -> None:
-        """`recipe` is the run's own, with other decoding; with `guessing` it decodes speculatively. Errors: `ConfigError` for a run that writes no text."""
+        """`recipe` is the run's own, with other decoding; with `guessing` it decodes speculatively.
+
+        Errors: `ConfigError` for a run that writes no text.
+        """
         if recipe.data.layout in ("encoder", "masked", LABEL):
             verb = {LABEL: "classify", "encoder": "translate"}.get(recipe.data.layout, "evaluate")
             raise ConfigError(

@@ -1,0 +1,133 @@
+"""What we write beside what `transformers` writes with the same weights: greedy, by a beam, by given numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer.data.rows import pad
+from glassformer.data.vocabulary import BOS, EOS, PAD
+from glassformer.decode.beam import beam_search
+from glassformer.decode.draw import chooser, pick
+from glassformer.decode.generate import generate
+from glassformer.decode.sampling import Sampling
+from glassformer.proof.laws.hugging_face.decoders import gpt2
+from glassformer.proof.laws.hugging_face.encoder_decoders import marian_pair, tables
+from glassformer.proof.laws.hugging_face.theirs import carry_over
+from glassformer.proof.laws.law import Setting
+from glassformer.proof.laws.specimens import VOCAB
+from train.examples import sequences
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+NEW = 11
+SOONER = {"decoder": 1.0, "encoder-decoder": 2.0}
+"""What is added to the score of <eos>, so that some answers end."""
+WIDE = Setting(torch.device("cpu"), torch.float64)
+
+
+def pair(layout: str):
+    """Ours and theirs in float64, with weights so large that texts differ and end at different places."""
+    if layout == "decoder":
+        ours, theirs, _ = gpt2(WIDE)
+    else:
+        ours, theirs = marian_pair(WIDE)
+        for exact, table in tables(WIDE, ours, theirs):
+            with torch.no_grad():
+                table.copy_(exact)
+
+    with torch.no_grad():
+        for name, each in ours.named_parameters():
+            if each.ndim == 2:
+                each.normal_(std=(1.0 if "embedding" in name else 2.0) * each.shape[1] ** -0.5)
+            else:
+                each.normal_(mean=float("norm" in name and "weight" in name), std=0.1)
+    carry_over(ours, theirs, "gpt2" if layout == "decoder" else "marian")
+
+    def sooner(module, inputs, output):
+        logits = output if isinstance(output, torch.Tensor) else output.logits
+        logits[..., EOS] += SOONER[layout]
+
+    theirs.register_forward_hook(sooner)
+    ours.head.register_forward_hook(sooner)
+    return ours.eval(), theirs
+
+
+def asked(layout: str):
+    """The same four rows, as ours take them and as theirs do."""
+    if layout == "decoder":
+        prompts = [[BOS, *each] for each in sequences([3, 3, 3, 3], 3, VOCAB)]
+        return {"prompts": prompts}, {"input_ids": torch.tensor(prompts)}
+    sources = sequences([5, 2, 7, 3], 3, VOCAB)
+    ids, keep = pad([[*each, EOS] for each in sources])
+    return {"sources": sources}, {"input_ids": ids, "attention_mask": keep.long(), "decoder_start_token_id": BOS}
+
+
+def theirs_of(theirs, inputs: dict[str, object], **settings: object):
+    return theirs.generate(
+        **inputs,
+        max_new_tokens=NEW,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+        forced_eos_token_id=None,
+        bad_words_ids=None,
+        return_dict_in_generate=True,
+        output_scores=True,
+        **settings,
+    )
+
+
+def texts(layout: str, inputs: dict[str, torch.Tensor], found: torch.Tensor) -> list[list[int]]:
+    """The new ids of each row up to <eos>, without the padding behind it."""
+    begin = inputs["input_ids"].shape[1] if layout == "decoder" else 1
+    rows = [row[begin:] for row in found.tolist()]
+    return [row[: row.index(EOS) + 1] if EOS in row else row for row in rows]
+
+
+def written(steps, n: int) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in range(n)]
+    for step in steps:
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            found[row].append(token)
+    return found
+
+
+@pytest.mark.parametrize("layout", ["decoder", "encoder-decoder"])
+def test_the_greedy_text_is_theirs(layout):
+    (ours, theirs), (own, inputs) = pair(layout), asked(layout)
+    expected = texts(layout, inputs, theirs_of(theirs, inputs, do_sample=False, num_beams=1).sequences)
+    assert written(generate(ours, **own, max_new_tokens=NEW), 4) == expected
+    assert len({tuple(each) for each in expected}) > 2
+
+
+@pytest.mark.parametrize("layout", ["decoder", "encoder-decoder"])
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
+def test_the_answers_of_a_beam_are_theirs(layout, alpha):
+    """Theirs divide by length to a power; `never` is their name for the bound that loses nothing."""
+    (ours, theirs), (own, inputs) = pair(layout), asked(layout)
+    beam = {"num_beams": 4, "num_return_sequences": 3, "length_penalty": alpha, "early_stopping": "never"}
+    told = theirs_of(theirs, inputs, do_sample=False, **beam)
+    found = beam_search(ours, **own, max_new_tokens=NEW, beam=4, n_best=3, lengths=lambda length: length**alpha)
+    expected = texts(layout, inputs, told.sequences)
+    assert [[*each.ids, *([EOS] if each.complete else [])] for best in found for each in best] == expected
+    scores = torch.tensor([each.score for best in found for each in best])
+    torch.testing.assert_close(scores, told.sequences_scores.to(scores.dtype), rtol=1e-5, atol=1e-5)
+    assert alpha or any(each.complete for best in found for each in best)
+
+
+@pytest.mark.parametrize("layout", ["decoder", "encoder-decoder"])
+def test_with_the_same_numbers_the_drawn_text_is_theirs(layout, monkeypatch):
+    """Their draw is replaced by ours; all before it, filters and their order, is theirs."""
+    (ours, theirs), (own, inputs) = pair(layout), asked(layout)
+    uniforms, step = torch.rand(NEW, 4, dtype=torch.float64).tolist(), iter(range(NEW))
+    monkeypatch.setattr(torch, "multinomial", lambda shares, num_samples: pick(shares, uniforms[next(step)])[:, None])
+    shape = {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "repetition_penalty": 1.2}
+    drawn = theirs_of(theirs, inputs, do_sample=True, num_beams=1, **shape).sequences
+    choose = chooser(
+        Sampling(**shape),
+        uniforms=lambda context: [
+            uniforms[len(ids)][row] for row, ids in zip(context.numbers, context.written, strict=True)
+        ],
+    )
+    found = written(generate(ours, **own, max_new_tokens=NEW, choose=choose), 4)
+    assert found == texts(layout, inputs, drawn)
+    assert found != written(generate(ours, **own, max_new_tokens=NEW), 4)
