@@ -113,7 +113,8 @@ def beam_search(
             for each in filters:
                 logits = each(logits, Context(owners, [rows.prompts[row] for row in owners], written))
             rule = Rule(width, eos, step, ranking, [0.0] * len(owners) if covered is None else covered.penalties())
-            log_p = logits.double().log_softmax(-1).masked_fill(logits.isneginf(), -torch.inf)
+            log_p = logits.double().log_softmax(-1)
+            log_p[logits.amax(-1).isneginf()] = -torch.inf  # where nothing may come; else -inf stays -inf by itself
             extend_groups(going, log_p, rule, groups, diversity)
             stop_at = width if early_stop or width == 1 else None
             for each in going:
