@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -73,9 +74,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--ours", nargs="+", choices=OURS, default=list(OURS), help="our precisions (default: all)")
     parser.add_argument("--nanogpt", metavar="CLONE", help="a folder with a clone of nanoGPT, for `character`")
     parser.add_argument("--small", action="store_true", help="tiny sizes, to try the benchmark; figures mean nothing")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="count the processor's time, for a machine that others use too"
+    )
     options = parser.parse_args(words)
     if options.device != "cpu":
         return fail(f"decode compares processors; got --device {options.device}. Leave it out.")
+    if options.processor_time and options.threads != 1:
+        return fail("--processor-time adds up the time of all threads. Add --threads 1.")
     begin("decode: our decoding against transformers, CTranslate2 and nanoGPT", options)
     works = [shrunk(WORKS[each]) if options.small else WORKS[each] for each in options.works]
     found = [(work, row) for work in works for row in measure(work, options)]
@@ -145,7 +151,8 @@ def measure(work: Work, options: argparse.Namespace) -> Iterator[Row]:
                 name: (lambda write=write: write(rows, work.written))
                 for name, write in {"ours": mine, **rivals}.items()
             }
-            yield compare({"work": work.name, "our precision": precision}, contestants, options.rounds)
+            clock = time.process_time if options.processor_time else time.perf_counter
+            yield compare({"work": work.name, "our precision": precision}, contestants, options.rounds, clock=clock)
 
 
 def peers(

@@ -38,8 +38,9 @@ def test_a_growing_cache_seldom_moves():
     """Room doubles, so most steps write their own columns and nothing else."""
     cache, places = Growing(), []
     with torch.no_grad():
-        for _ in range(40):
-            places.append(cache.append(*kv(1))[0].data_ptr())
+        for columns in range(1, 41):
+            places.append((held := cache.append(*kv(1))[0]).data_ptr())
+            assert held.shape[2] == columns
     assert len({*places}) <= 6
 
 

@@ -17,6 +17,7 @@ from glassformer.data.vocabulary import EOS
 from glassformer.decode.context import Context, Filter
 from glassformer.decode.coverage import Coverage, reading
 from glassformer.decode.generate import Rows, Run, begin_rows, check_writes, read_first
+from glassformer.decode.likely import Likely, likeliest
 from glassformer.decode.penalties import counts
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
@@ -113,8 +114,7 @@ def beam_search(
             for each in filters:
                 logits = each(logits, Context(owners, [rows.prompts[row] for row in owners], written))
             rule = Rule(width, eos, step, ranking, [0.0] * len(owners) if covered is None else covered.penalties())
-            log_p = logits.double().log_softmax(-1).masked_fill(logits.isneginf(), -torch.inf)
-            extend_groups(going, log_p, rule, groups, diversity)
+            extend_groups(going, logits, rule, groups, diversity)
             stop_at = width if early_stop or width == 1 else None
             for each in going:
                 each.closed = each.closed or done(each, step, min(n_best, width), ranking, stop_at)
@@ -179,9 +179,13 @@ class Rule(NamedTuple):
 
 
 def extend_groups(
-    searches: Sequence[Search], log_p: Float[Tensor, "rows V"], rule: Rule, groups: int, diversity: float
+    searches: Sequence[Search], logits: Float[Tensor, "rows V"], rule: Rule, groups: int, diversity: float
 ) -> None:
-    """Each search one token on, a group after the other; the rows of `log_p` are what goes on in them, in order."""
+    """Each search one token on, a group after the other; the rows of `logits` are what goes on in them, in order.
+
+    A group takes none but the 2 * width likeliest tokens of a row that no other group made less likely.
+    """
+    likely = likeliest(logits, rule.beam * (2 if groups == 1 else 2 + groups))
     firsts = [0, *accumulate(len(each.going) for each in searches)][: len(searches)]
     taken: dict[int, list[int]] = {}
     for group in range(groups):
@@ -191,8 +195,8 @@ def extend_groups(
         part = [searches[i] for i in places]
         less = None
         if group:
-            less = diversity * counts([taken.get(each.row // groups, []) for each in part], log_p[: len(part)])
-        extend(part, [firsts[i] for i in places], log_p, rule, less)
+            less = diversity * counts([taken.get(each.row // groups, []) for each in part], logits[: len(part)])
+        extend(part, [firsts[i] for i in places], likely, rule, less)
         for each in part:
             taken.setdefault(each.row // groups, []).extend(begun.ids[-1] for begun in each.going)
 
@@ -200,29 +204,32 @@ def extend_groups(
 def extend(
     searches: Sequence[Search],
     firsts: Sequence[int],
-    log_p: Float[Tensor, "rows V"],
+    likely: Likely,
     rule: Rule,
     less: Float[Tensor, "B V"] | None = None,
 ) -> None:
-    """Each search one token on. What goes on in each is in rows of `log_p`, the first of them as given.
+    """Each search one token on. What goes on in each is in rows of `likely`, the first of them as given.
 
     A token is taken as if it had `less` of probability, but counts with all of it.
     """
     beam, eos, step, lengths, penalties = rule
-    size = log_p.shape[-1]
-    totals = log_p.new_full((len(searches), max(len(each.going) for each in searches), size), -torch.inf)
+    log_p, k = likely.log_p, likely.log_p.shape[-1]
+    totals = log_p.new_full((len(searches), max(len(each.going) for each in searches), k), -torch.inf)
+    tokens = likely.ids.new_zeros(totals.shape)
     for i, (search, first) in enumerate(zip(searches, firsts, strict=True)):
         sums = log_p.new_tensor([each.log_probability for each in search.going])
         totals[i, : len(sums)] = log_p[first : first + len(sums)] + sums[:, None]
-    ranks = totals if less is None else totals - less[:, None]
-    places_of = ranks.flatten(1).topk(min(2 * beam, totals[0].numel()), sorted=True).indices
-    values_of = totals.flatten(1).gather(1, places_of).tolist()
-    for search, first, values, places in zip(searches, firsts, values_of, places_of.tolist(), strict=True):
+        tokens[i, : len(sums)] = likely.ids[first : first + len(sums)]
+    totals, tokens = totals.flatten(1), tokens.flatten(1)
+    ranks = totals if less is None else totals - less.gather(1, tokens)
+    places_of = ranks.topk(min(2 * beam, totals.shape[1]), sorted=True).indices
+    found = (each.gather(1, places_of).tolist() for each in (totals, tokens))
+    for search, first, *lists in zip(searches, firsts, *found, places_of.tolist(), strict=True):
         begun, search.going = search.going, []
-        for rank, (value, place) in enumerate(zip(values, places, strict=True)):
+        for rank, (value, token, place) in enumerate(zip(*lists, strict=True)):
             if value == -torch.inf or len(search.going) == beam:
                 break
-            parent, token = divmod(place, size)
+            parent = place // k
             ids = [*begun[parent].ids, token]
             if token != eos and step < search.limit:
                 search.going.append(Beginning(ids, value, first + parent))

@@ -32,7 +32,7 @@ class Emitted(NamedTuple):
 
 def greedy(logits: Float[Tensor, "B V"], _: Context) -> Int[Tensor, " B"]:
     """The likeliest token; of equals, the one with the lowest id."""
-    return logits.argmax(-1)
+    return logits.max(-1).indices  # as argmax, which is several times as slow
 
 
 def stops_at(sequences: Sequence[Sequence[int]]) -> Stop:

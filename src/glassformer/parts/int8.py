@@ -47,5 +47,5 @@ class Int8Linear(nn.Module):
 
 def rounded(rows: Float[Tensor, "N D"]) -> tuple[Int[Tensor, "N D"], Float[Tensor, "N 1"]]:
     """Whole numbers and the size of a step in each row: their product is the row, to half a step."""
-    largest = torch.linalg.vector_norm(rows, torch.inf, -1, keepdim=True).clamp_min_(TINY)
+    largest = rows.abs().amax(-1, keepdim=True).clamp_min_(TINY)
     return (rows * (LARGEST / largest)).round_().to(torch.int8), largest.mul_(1 / LARGEST)
