@@ -162,3 +162,11 @@ def test_logits_that_are_none_are_refused(value, says):
     logits[1, 2] = value
     with pytest.raises(DataError, match=says + ".* in row 8"):
         chooser(Sampling())(logits, Context([3, 8], [[1], [1]], [[], []]))
+
+
+def test_each_lane_has_numbers_of_its_own():
+    """So that a guess, and whether it stays, hang on nothing else; the first lane is that of a plain draw."""
+    context = Context([3], [[1]], [[7, 8]])
+    found = [own_uniforms(5, context, lane)[0] for lane in range(3)]
+    assert len({*found}) == 3
+    assert found[0] == own_uniforms(5, context)[0]

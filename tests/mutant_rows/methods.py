@@ -65,7 +65,7 @@ ROWS: list[Mutant] = [
         "begin_of(len(whole) + n, max_context, drop) == begin", "n", f"{GUESS}::test_a_text_longer_than_its_context"),
     Mutant("the draft and the test share their numbers", "decode/draw.py",
         "numbers(each, row, block, lane)", "numbers(each, row, block)",
-        f"{GUESS}::test_drawn_texts_have_the_plain_distribution[draft]"),
+        "tests/decode/test_draw.py::test_each_lane_has_numbers_of_its_own"),
     Mutant("the way to cut a text is forced", "decode/constrained.py",
         "grammar_from_lark(FREELY + grammar)", "grammar_from_lark(grammar)",
         f"{GRAMMAR}::test_a_token_may_come_just_where_the_text_can_still_match[bpe]"),
