@@ -62,7 +62,7 @@ ROWS: list[Mutant] = [
     Mutant("scores are those of other weights than asked for", "train/evaluate.py",
         "prepared(model, precision),", "model,", "tests/train/test_use.py"),
     Mutant("texts are written with other weights than asked for", "train/writing.py",
-        "prepared(loaded.model, recipe.decode.precision), loaded", "loaded.model, loaded", "tests/train/test_writing.py"),
+        "prepared(self.loaded.model, recipe.decode.precision), self", "self.loaded.model, self", "tests/train/test_writing.py"),
     Mutant("one narrow query is multiplied by two products", "attend/auto.py",
         "if narrow and T == 1:", "if False:", "tests/attend/test_auto.py"),
     Mutant("numbers are cut off, not rounded", "parts/int8.py",

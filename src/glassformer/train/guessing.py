@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from glassformer.decode.context import Filter
 from glassformer.decode.method import Method
+from glassformer.decode.prepare import prepared
 from glassformer.decode.speculative import Tally, check_guessing, speculative
 from glassformer.foundation.errors import ConfigError
 from glassformer.store.checkpoint import Loaded
@@ -37,7 +38,7 @@ def guessed(asked: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Fil
                 f"A draft guesses in the tokens of the run that it guesses for; {asked.draft} has another vocabulary. "
                 "Train it on the same texts with the same [tokenizer]."
             )
-        draft = found.model
+        draft = prepared(found.model, recipe.decode.precision)
     check_guessing(loaded.model, draft, asked.lookup, asked.guesses, recipe.decode)
     of = {"draft": draft, "lookup": asked.lookup, "guesses": asked.guesses}
     return partial(speculative, **of, sampling=recipe.decode, filters=first, tally=tally)
