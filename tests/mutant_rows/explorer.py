@@ -66,7 +66,7 @@ PYTHON: list[Mutant] = [
     Mutant("every checkpoint is looked at again", "lens/server/history.py",
         "known=self.seen)", "known=())", "tests/lens/server/test_history.py::test_each_checkpoint_is_looked_at_once"),
     Mutant("a curve is of another role at each step", "lens/server/history.py",
-        'self.seen[step][i]["scores"].get(role)', 'max(self.seen[step][i]["scores"].values())', "tests/lens/server/test_history.py::test_scores_are_those_of_each_checkpoint"),
+        'self.seen[step][i]["scores"].get(role)', 'max(self.seen[step][i]["scores"].values())', "tests/lens/server/test_history.py::test_a_curve_is_of_the_last_role"),
     Mutant("terms are those of the next step", "lens/trace/written.py",
         "found.terms[:, places]", "found.terms.roll(-1, 1)[:, places]", f"{MAKE}::test_the_terms_of_each_step_sum_to_its_logit"),
     Mutant("the sizes of values are squares", "lens/roles/metrics.py",

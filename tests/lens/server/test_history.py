@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,3 +54,23 @@ def test_a_run_without_checkpoints_says_so(made, tmp_path):
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     with pytest.raises(CheckpointError, match="no checkpoint"):
         History(tmp_path / "run")()
+
+
+def test_a_curve_is_of_the_last_role(tmp_path, monkeypatch):
+    """A head that turned from one role to another is followed in the one that it has at last; without one, its best."""
+
+    def head(label, **scores):
+        place = {"id": "x.0.0", "block": "cross", "layer": 0, "head": 0}
+        return SimpleNamespace(to_json=lambda: [{**place, "role": {"label": label}, "scores": scores}])
+
+    seen = [(1, head("sink", sink=0.9, reversal=0.1)), (2, head("reversal", sink=0.2, reversal=0.7))]
+    looks = [SimpleNamespace(step=step, diagnosis=each) for step, each in seen]
+    monkeypatch.setattr(
+        module, "over_checkpoints", lambda *_, known, **__: [at for at in looks if at.step not in known]
+    )
+    history = History(tmp_path)
+    assert history()["heads"][0]["role"] == "reversal"
+    assert history()["heads"][0]["scores"] == [0.1, 0.7]
+    looks.append(SimpleNamespace(step=3, diagnosis=head("diffuse", sink=0.3, reversal=0.2)))
+    assert history()["heads"][0]["role"] == "sink"
+    assert history()["heads"][0]["scores"] == [0.9, 0.2, 0.3]

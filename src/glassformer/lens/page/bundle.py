@@ -80,7 +80,7 @@ def served_policy() -> str:
 
 def standalone(traces: Sequence[bytes], run: Mapping[str, Any]) -> str:
     """One file with the page and its data: the bytes of traces, and facts of the run (name, metrics, diagnosis)."""
-    texts = {name: data.decode() for name, data in resources().items()}
+    texts = {name: bare(data.decode()) for name, data in resources().items()}
     policy = f'<meta http-equiv="content-security-policy" content="{STANDALONE_POLICY}">'
     styles = "".join(f"<style>{texts[name]}</style>" for name in STYLES)
     addresses = {
@@ -98,6 +98,11 @@ def standalone(traces: Sequence[bytes], run: Mapping[str, Any]) -> str:
     data = f'<script type="application/json" id="bundle">{json.dumps(bundle)}</script>'
     head = f"{policy}{styles}{mapped}{_schema()}{data}"
     return _page(head, f'<script type="module">import "lens/main.js"</script>{"".join(parts)}')
+
+
+def bare(text: str) -> str:
+    """A script or a style without its comments in `/* */` and without indentation, of which the page has many."""
+    return re.sub(r"\n\s*", "\n", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
 
 
 def framed(page: str) -> str:
