@@ -59,7 +59,10 @@ class Timed(NamedTuple):
 def main(words: Sequence[str] | None = None) -> int:
     """Run the commands and print the table; exit code 3 where a mean misses its budget."""
     options = reader().parse_args(words)
-    text = Path(options.data) / TEXT
+    if options.list:
+        print("\n".join(f"glassformer train lm {' '.join(each.settings)}" for each in BUDGETS))
+        return 0
+    text = Path(options.data or "") / TEXT
     if not text.is_file():
         return fail(f"There is no {text}. --data names a folder that holds {TEXT}.")
     known = {each.name: each for each in BUDGETS}
@@ -122,9 +125,12 @@ def reader() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="benchmarks/run.py language", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", metavar="FOLDER", required=True, help=f"where {TEXT} lies")
+    parser.add_argument("--data", metavar="FOLDER", help=f"where {TEXT} lies")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="default: 1 2 3")
     parser.add_argument("--only", nargs="+", metavar="ROW", help=f"some of {', '.join(each.name for each in BUDGETS)}")
+    parser.add_argument(
+        "--list", action="store_true", help="print the commands, without text and folder, and run nothing"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output instead of the table")
     parser.add_argument("settings", nargs="*", metavar="-- --section.key value", help="settings for every training")
     return parser

@@ -71,9 +71,9 @@ ROWS: list[Mutant] = [
         f"{DRAW}::test_numbers_of_one_row_are_uniform_and_its_own"),
     Mutant("temperature comes after the nucleus", "decode/draw.py",
         "        (s.temperature not in (0, 1), lambda: filters.temperature(s.temperature)),\n"
-        "        (s.top_k is not None, lambda: filters.top_k(s.top_k or 0)),\n"
+        "        (s.top_k is not None and not s.contrastive_alpha, lambda: filters.top_k(s.top_k or 0)),\n"
         "        (s.top_p != 1, lambda: filters.top_p(s.top_p)),\n",
-        "        (s.top_k is not None, lambda: filters.top_k(s.top_k or 0)),\n"
+        "        (s.top_k is not None and not s.contrastive_alpha, lambda: filters.top_k(s.top_k or 0)),\n"
         "        (s.top_p != 1, lambda: filters.top_p(s.top_p)),\n"
         "        (s.temperature not in (0, 1), lambda: filters.temperature(s.temperature)),\n",
         "tests/parity/test_transformers_filters.py::test_the_filters_stand_in_their_order"),
