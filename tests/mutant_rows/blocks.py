@@ -32,7 +32,7 @@ ROWS: list[Mutant] = [
         "q = rotate(self.query_norm(self.heads(self.query(x))), rotation)",
         "q = self.query_norm(rotate(self.heads(self.query(x)), rotation))", f"{BRANCHES}::test_query_and_key_norm"),
     Mutant("keys have the norm of the queries", "parts/attention.py",
-        "self.key_norm(self.heads(self.key(source)))", "self.query_norm(self.heads(self.key(source)))",
+        "rotate(self.key_norm(k), rotation)", "rotate(self.query_norm(k), rotation)",
         f"{BRANCHES}::test_query_and_key_norm"),
 
     # activations and gates

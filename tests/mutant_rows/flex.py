@@ -58,7 +58,7 @@ ROWS: list[Mutant] = [
     Mutant("auto wants FlexAttention on a processor", "attend/auto.py",
         'if flexible and device == "cuda" and', "if flexible and", PICKED),
     Mutant("auto wants what FlexAttention refuses", "attend/auto.py",
-        "mask, flexible=flexible)", "mask, flexible=True)", f"{FLEX}::test_auto_leaves_it_where_it_would_refuse"),
+        "mask, flexible=flexible, narrow", "mask, flexible=True, narrow", f"{FLEX}::test_auto_leaves_it_where_it_would_refuse"),
     Mutant("attention='flex' with dropout is built", "model/contradictions.py",
         'if config.attention == "flex" and config.attention_dropout:', "if False:", CONFIG),
     Mutant("a run reads its data before it is refused", "train/session.py",
