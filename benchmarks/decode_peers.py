@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
@@ -118,7 +119,8 @@ def nanogpt_writes(ours: Transformer, clone: str) -> Write:
     stack = ours.config.stack
     sizes = {"n_layer": stack.n_layers, "n_head": stack.n_heads, "n_embd": stack.d_model}
     config = module.GPTConfig(vocab_size=ours.config.vocab_size, block_size=stack.max_len, dropout=0.0, **sizes)
-    model = module.GPT(config).eval()
+    with contextlib.redirect_stdout(sys.stderr):  # it says how large it is
+        model = module.GPT(config).eval()
 
     def write(rows: Sequence[Sequence[int]], n: int) -> list[list[int]]:
         read = torch.tensor(rows)

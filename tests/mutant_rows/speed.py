@@ -16,6 +16,8 @@ ROWS: list[Mutant] = [
         "room[:, :, self.used : end] = new", "room[:, :, self.used - 1 : end - 1] = new", CACHE),
     Mutant("the growing cache moves at every step", "parts/cache.py",
         "room.new_empty(B, G, 2 * end, K)", "room.new_empty(B, G, end, K)", f"{CACHE}::test_a_growing_cache_seldom_moves"),
+    Mutant("a growing cache takes nothing back", "parts/cache.py",
+        "self.used = min(self.used, length)", "pass", f"{CACHE}::test_what_was_taken_back_is_written_anew"),
     Mutant("the growing cache shows its empty columns", "parts/cache.py",
         "return k[:, :, : self.used], v[:, :, : self.used]", "return k, v", CACHE),
     Mutant("the growing cache writes over what a backward reads", "parts/cache.py",

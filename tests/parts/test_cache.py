@@ -72,6 +72,19 @@ def test_gradients_go_through_a_growing_cache(shape):
         close(parameter.grad, each)
 
 
+@pytest.mark.parametrize("learns", [True, False], ids=["gradients", "none"])
+def test_what_was_taken_back_is_written_anew(learns):
+    parts, cache = [kv(3), kv(2), kv(4)], Growing()
+    with torch.set_grad_enabled(learns):
+        for part in parts[:2]:
+            cache.append(*part)
+        cache.truncate(4)
+        assert torch.equal(cache.read()[0], torch.cat([parts[0][0], parts[1][0][:, :, :1]], dim=2))
+        held = cache.append(*parts[2])
+    for i in (0, 1):
+        assert torch.equal(held[i], torch.cat([parts[0][i], parts[1][i][:, :, :1], parts[2][i]], dim=2))
+
+
 def test_keys_of_a_memory_move_only_where_a_row_reads_another_one():
     """Rows 0 and 1 stand for two sources; the rows that go on from them are those of a beam."""
     cache = Cache(1)

@@ -87,7 +87,7 @@ class Growing:
 
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens; the next ones are written over them."""
-        self.used = length
+        self.used = min(self.used, length)
 
 
 class Once(Growing):
