@@ -134,7 +134,9 @@ def asked(q, device, monkeypatch, **given):
     """Whether `auto` lets `pick` have FlexAttention."""
     heard = []
     auto = sys.modules["glassformer.attend.auto"]
-    monkeypatch.setattr(auto, "pick", lambda *_, flexible: heard.append(flexible) or ("sdpa", "as the test says"))
+    monkeypatch.setattr(
+        auto, "pick", lambda *_, flexible, narrow: heard.append(flexible) or ("sdpa", "as the test says")
+    )
     monkeypatch.setattr(auto, "obstacle", lambda _, *rest, **named: obstacle(device, *rest, **named))
     ATTEND["softmax"]["auto"](q, q, q, Mask(), scale=1.0, **given)
     return heard[0]

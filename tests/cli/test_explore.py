@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import re
+import struct
 import zlib
+from itertools import count, takewhile
 from pathlib import Path
 
 import pytest
@@ -33,11 +35,28 @@ def trained(tmp_path_factory) -> Path:
     return out
 
 
+PART = r'data-part="([^"]*)">(.*?)</script>'
+
+
 def traces_of(page: Path):
     """What a page holds: its traces, and what it knows of the run."""
-    bundle = json.loads(re.search(r'id="bundle">(.*?)</script>', page.read_text("utf-8"))[1])
-    unpacked = [zlib.decompress(base64.b64decode(each)) for each in [bundle["run"], *bundle["traces"]]]
-    return [from_bytes(each) for each in unpacked[1:]], json.loads(unpacked[0])
+    text = page.read_text("utf-8")
+    bundle = json.loads(re.search(r'id="bundle">(.*?)</script>', text)[1])
+    run, *headers = (zlib.decompress(base64.b64decode(each)) for each in [bundle["run"], *bundle["traces"]])
+    parts = {name: zlib.decompress(base64.b64decode(data)) for name, data in re.findall(PART, text)}
+    return [from_bytes(whole(i, header, parts)) for i, header in enumerate(headers)], json.loads(run)
+
+
+def whole(trace: int, header: bytes, parts: dict[str, bytes]) -> bytes:
+    """The file that the pieces of a trace were cut from."""
+    data = bytearray(b"GFT1" + struct.pack("<I", len(header)) + header)
+    begin = len(data)
+    for name, entry in json.loads(header)["buffers"].items():
+        layers = (parts.get(f"{trace} {name} {layer}") for layer in count())
+        piece = b"".join(takewhile(lambda each: each is not None, layers))
+        assert len(piece) == entry["nbytes"]
+        data.extend(bytes(begin + entry["offset"] - len(data)) + piece)
+    return bytes(data)
 
 
 def test_a_run_becomes_one_file(trained, run, tmp_path, monkeypatch):

@@ -11,6 +11,8 @@ from glassformer.parts import NORMS, Dropout, FeedForward, Head
 from glassformer.parts.positions import rotate
 from specimens import model, tokens
 
+pytestmark = pytest.mark.shapes(True)
+
 FORWARD = {
     "tokens without a batch": lambda made: made(tokens(5), source=tokens(2, 4)),
     "tokens of floats": lambda made: made(torch.zeros(2, 5), source=tokens(2, 4)),
