@@ -146,7 +146,8 @@ def test_a_request_that_cannot_be_read_fails_alone(monkeypatch):
 
 @pytest.mark.parametrize("rule", ["softmax", "linear"])
 def test_after_a_step_that_failed_the_next_request_is_served(rule, monkeypatch):
-    engine, lost = engine_of(attention_rule=rule), [True]
+    engine, lost = engine_of(attention_rule=rule, head_bias=True), [True]
+    engine.model.head.bias.data[EOS] = -1e3
     request = Request(ids(3), max_new_tokens=5)
     expected = alone(engine.model, request, 0, greedy)
     head = engine.model.head.forward
