@@ -41,7 +41,7 @@ BUDGETS = (
         9,
         1.886,
         (
-            *("--model.n-layers", "2", "--data.window", "64", "--training.steps", "160"),
+            *("--model.n-layers", "2", "--data.window", "64", "--training.steps", "125"),
             *("--training.warmup", "10", "--optimizer.momentum", "0.8"),
         ),
     ),
