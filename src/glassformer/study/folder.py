@@ -15,6 +15,8 @@ from glassformer.train.resumable import flat
 
 LOGS = "logs"
 """Made first, so that a folder that has it is known as a study."""
+FILLED_IN = ("data.documents",)
+"""Settings that a run finds out by its text and writes into its recipe, where they were left open."""
 
 
 class StudyFolder:
@@ -64,8 +66,11 @@ class StudyFolder:
 
 
 def differences(kept: Recipe, asked: Recipe) -> list[str]:
-    """Each setting that differs, with both values."""
+    """Each setting that differs, with both values; not what was left open and filled in."""
     ours, theirs = flat(asdict(kept)), flat(asdict(asked))
+    differing = [name for name in theirs if ours[name] != theirs[name]]
     return [
-        f"{name} is {ours[name]!r} there and {theirs[name]!r} here" for name in theirs if ours[name] != theirs[name]
+        f"{name} is {ours[name]!r} there and {theirs[name]!r} here"
+        for name in differing
+        if not (name in FILLED_IN and theirs[name] is None)
     ]
