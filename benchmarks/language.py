@@ -42,10 +42,10 @@ BUDGETS = (
         1.886,
         (
             *("--model.n-layers", "2", "--data.window", "64", "--training.steps", "125"),
-            *("--training.warmup", "10", "--optimizer.momentum", "0.8"),
+            *("--training.warmup", "10", "--optimizer.momentum", "0.8", "--model.qk-norm", "rms"),
         ),
     ),
-    Budget("a minute", 76, 1.52, ("--training.steps", "1150")),
+    Budget("a minute", 76, 1.52, ("--training.steps", "1150", "--model.qk-norm", "rms")),
 )
 
 
