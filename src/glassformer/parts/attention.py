@@ -84,7 +84,8 @@ class Attention(nn.Module):
         if self.relation is not None:
             mask = self.relation(q, k, mask, scale=self.scale)
         mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
-        return self.output(mixed.transpose(1, 2).flatten(2).to(x.dtype))
+        mixed = mixed.transpose(1, 2).flatten(2)
+        return self.output(mixed if self.arithmetic is None else mixed.to(x.dtype))
 
     def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
         """Query, key and value of all heads side by side; without a source by one product, where maps were joined."""
