@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -23,19 +24,19 @@ class GoneError(Exception):
     """Whoever asked has left, or reads no more."""
 
 
-class Answers:
+class Answers(ABC):
     """The endpoint of a kind of request, as an ASGI application."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
 
+    @abstractmethod
     def wanted(self, body: dict[str, Any]) -> Wanted:
         """What a body asks for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
         """The answer in one piece."""
-        raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request. Errors: whatever is refused, while nothing was sent yet."""
@@ -56,36 +57,10 @@ class Answers:
             return
 
     async def _answer(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
-        if wanted.stream:
-            await self._stream(wanted, job, pieces, scope, send)
-            return
         texts: Ready = {}
         async for ready in pieces:
             texts |= ready
         await answer(send, 200, replies.as_json(self.whole(wanted, job, texts)))
-
-    async def _stream(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
-        """Events as they come. What goes wrong before the first one has a status of its own; later it is an event."""
-        patience = self.service.config.patience
-        stream = self.events(wanted, job, pieces)
-        first = await anext(stream)
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        try:
-            await send_patiently(scope, send, first, patience)
-            async for event in stream:
-                await send_patiently(scope, send, event, patience)
-            end = replies.DONE
-        except GoneError:
-            raise
-        except Exception as error:
-            end = replies.event(dict(refusal_of(error, self.service.say).body))
-        await send_patiently(scope, send, end, patience, more=False)
-
-    async def events(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready]) -> AsyncGenerator[bytes]:
-        """The events of a stream but the last."""
-        raise NotImplementedError
-        yield b""
 
 
 class Completions(Answers):
@@ -108,8 +83,32 @@ class Completions(Answers):
         """A `text_completion` object."""
         return self.reply(wanted).whole(texts, prompt_tokens(job))
 
+    async def _answer(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
+        if wanted.stream:
+            await self._stream(wanted, job, pieces, scope, send)
+        else:
+            await super()._answer(wanted, job, pieces, scope, send)
+
+    async def _stream(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
+        """Events as they come. What goes wrong before the first one has a status of its own; later it is an event."""
+        patience = self.service.config.patience
+        stream = self.events(wanted, job, pieces)
+        first = await anext(stream)
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            await send_patiently(scope, send, first, patience)
+            async for event in stream:
+                await send_patiently(scope, send, event, patience)
+            end = replies.DONE
+        except GoneError:
+            raise
+        except Exception as error:
+            end = replies.event(dict(refusal_of(error, self.service.say).body))
+        await send_patiently(scope, send, end, patience, more=False)
+
     async def events(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready]) -> AsyncGenerator[bytes]:
-        """A `text_completion` object for each piece, and one of the counts where they are asked for."""
+        """All but the last: a `text_completion` object for each piece, and one of the counts where they are wanted."""
         reply, begun, counted = self.reply(wanted), set[int](), Piece()
         async for ready in pieces:
             events: list[bytes] = []
