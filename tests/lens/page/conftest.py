@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from glassformer.lens.page.bundle import standalone
+from glassformer.lens.server.app import listen, make_app, make_server, new_token
 from lens.explored import planted
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -87,6 +90,24 @@ def watched(chromium):
     yield make
     for each in made:
         each.context.close()
+
+
+@pytest.fixture(scope="session")
+def serving():
+    """`with serving(subject) as address`: a server on a thread of its own; its address has its token."""
+
+    @contextmanager
+    def serve(subject):
+        with listen(0) as listener:
+            port, token = listener.getsockname()[1], new_token()
+            server = make_server(make_app(subject, token, port))
+            thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
+            thread.start()
+            yield f"http://127.0.0.1:{port}/#token={token}"
+            server.should_exit = True
+            thread.join()
+
+    return serve
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 
 import pytest
 
 from glassformer.data.dataset import Tokenizers
 from glassformer.lens.page.bundle import standalone
-from glassformer.lens.server.app import listen, make_app, make_server, new_token
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.value import Trace
 from lens.explored import LETTERS, planted, small
@@ -31,18 +29,12 @@ class Given(Subject):
 
 
 @pytest.fixture(scope="module")
-def served():
+def served(serving):
     """The address of a server with a trace of 70 source tokens, three layers of two heads; its token."""
     made, _ = planted(words(70), ("<bos>", *words(4)), layers=3, heads=2, encoding="sqrt255")
     subject = Given("given", small(n_layers=1), Tokenizers(LETTERS, LETTERS), examples=[("a", None)], made=made)
-    with listen(0) as listener:
-        port, token = listener.getsockname()[1], new_token()
-        server = make_server(make_app(subject, token, port))
-        thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
-        thread.start()
-        yield f"http://127.0.0.1:{port}/#token={token}"
-        server.should_exit = True
-        thread.join()
+    with serving(subject) as address:
+        yield address
 
 
 def test_a_layer_is_fetched_when_it_is_looked_at(watched, served):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from glassformer import answer, trace
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.sampling import Sampling
-from glassformer.lens.server.app import listen, make_app, make_server, new_token
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.pair import patch_traces, patching_as_json
 from lens.explored import LETTERS, SCREENS, silenced, small
@@ -45,16 +43,10 @@ def subject():
 
 
 @pytest.fixture(scope="module")
-def served(subject):
+def served(subject, serving):
     """The address of a server of its own, with its token."""
-    with listen(0) as listener:
-        port, token = listener.getsockname()[1], new_token()
-        server = make_server(make_app(subject, token, port))
-        thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
-        thread.start()
-        yield f"http://127.0.0.1:{port}/#token={token}"
-        server.should_exit = True
-        thread.join()
+    with serving(subject) as address:
+        yield address
 
 
 def test_every_screen_asks_this_server_alone(watched, served):
