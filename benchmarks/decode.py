@@ -38,7 +38,13 @@ from glassformer.study.table import markdown
 
 NEVER = -1
 """An id that no token has: nothing ends."""
-OURS = ("float32", "bfloat16", "int8")
+OURS = {
+    "float32": ("float32", False),
+    "bfloat16": ("bfloat16", False),
+    "int8": ("int8", False),
+    "int8-compiled": ("int8", True),
+}
+"""The precision of our weights, and whether steps are compiled."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     parser = arguments("decode", __doc__ or "", rounds=5)
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS), help="which (default: all)")
-    parser.add_argument("--ours", nargs="+", choices=OURS, default=list(OURS), help="our precisions (default: all)")
+    parser.add_argument("--ours", nargs="+", choices=OURS, default=list(OURS), help="our ways (default: all)")
     parser.add_argument("--nanogpt", metavar="CLONE", help="a folder with a clone of nanoGPT, for `character`")
     parser.add_argument("--small", action="store_true", help="tiny sizes, to try the benchmark; figures mean nothing")
     parser.add_argument(
@@ -145,14 +151,16 @@ def measure(work: Work, options: argparse.Namespace) -> Iterator[Row]:
     expected = we_write(ours, work.beam)(rows, work.written)
     with tempfile.TemporaryDirectory() as folder:
         rivals = peers(work, ours, options, Path(folder), lambda write: check_same(write, rows, expected))
-        for precision in options.ours:
-            mine = we_write(prepared(ours, precision), work.beam)
+        for way in options.ours:
+            precision, compile = OURS[way]
+            mine = we_write(prepared(ours, precision, compile=compile), work.beam)
+            mine(rows, work.written)  # what is compiled is compiled now
             contestants: Contestants = {
                 name: (lambda write=write: write(rows, work.written))
                 for name, write in {"ours": mine, **rivals}.items()
             }
             clock = time.process_time if options.processor_time else time.perf_counter
-            yield compare({"work": work.name, "our precision": precision}, contestants, options.rounds, clock=clock)
+            yield compare({"work": work.name, "our precision": way}, contestants, options.rounds, clock=clock)
 
 
 def peers(

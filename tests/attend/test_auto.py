@@ -40,7 +40,7 @@ def test_one_query_of_narrow_numbers_has_the_fused_kernel(dtype, monkeypatch):
 @pytest.mark.parametrize("name", ["matmul", "sdpa", "sparse", "flex"])
 def test_auto_runs_what_was_picked(name, monkeypatch):
     q = torch.randn(2, 2, 3, 4)
-    monkeypatch.setattr(AUTO, "pick", lambda device, T, S, mask, flexible, narrow: (name, "as the test says"))
+    monkeypatch.setattr(AUTO, "choice", lambda device, T, S, mask, flexible, narrow: (name, "as the test says"))
     marks = {each: torch.full_like(q, i) for i, each in enumerate(("matmul", "sdpa", "sparse", "flex"))}
     for each, mark in marks.items():
         monkeypatch.setattr(AUTO, each, lambda *_, mark=mark, **__: mark)

@@ -84,7 +84,7 @@ ROWS: list[Mutant] = [
     Mutant("the bias that learns is lowered once", "attend/mask.py",
         "return build() if self.bias is not None and self.bias.requires_grad else self.kept", "return self.kept", MASK),
     Mutant("one mask for every dtype", "attend/mask.py",
-        'f"{T} {S} {like.dtype} {like.device}"', 'f"{T} {S} {like.device}"', MASK),
+        '(T, S, like.dtype, like.device)', '(T, S, like.device)', MASK),
     Mutant("a causal mask with a window is taken for a causal one", "attend/mask.py",
         "others = (self.sparse, self.keep, self.bias, self.value_bias, self.documents, self.prefix)",
         "others = (self.keep, self.bias, self.value_bias, self.documents, self.prefix)", MASK),

@@ -5,17 +5,18 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 CACHE, STEPS = "tests/parts/test_cache.py", "tests/contract/test_cache.py"
+COMPILED = "tests/decode/test_compiled.py"
 INT8, PREPARE = "tests/parts/test_int8.py", "tests/decode/test_prepare.py"
 MASK = "tests/attend/test_mask.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
     Mutant("the growing cache forgets its first columns when it moves", "parts/cache.py",
-        "            room[:, :, : self.used] = old[:, :, : self.used]\n", "            room.zero_()\n", CACHE),
+        "        room[:, :, : self.used] = old[:, :, : self.used]\n", "        room.zero_()\n", CACHE),
     Mutant("the growing cache writes over the last column", "parts/cache.py",
-        "room[:, :, self.used : end] = new", "room[:, :, self.used - 1 : end - 1] = new", CACHE),
+        "room[:, :, self.used : self.used + new.shape[2]] = new", "room[:, :, self.used - 1 : self.used + new.shape[2] - 1] = new", CACHE),
     Mutant("the growing cache moves at every step", "parts/cache.py",
-        "room.new_empty(B, G, 2 * end, K)", "room.new_empty(B, G, end, K)", f"{CACHE}::test_a_growing_cache_seldom_moves"),
+        "old.new_empty(B, G, 2 * (self.used + n), K)", "old.new_empty(B, G, self.used + n, K)", f"{CACHE}::test_a_growing_cache_seldom_moves"),
     Mutant("a growing cache takes nothing back", "parts/cache.py",
         "self.used = min(self.used, length)", "pass", f"{CACHE}::test_what_was_taken_back_is_written_anew"),
     Mutant("the growing cache shows its empty columns", "parts/cache.py",
@@ -60,17 +61,27 @@ ROWS: list[Mutant] = [
     Mutant("auto takes bfloat16 everywhere", "decode/prepare.py",
         "if has_bfloat16(device_of(model)) else model", "", f"{PREPARE}::test_auto_takes_bfloat16_where_it_is_fast"),
     Mutant("answers are written with other weights than asked for", "train/use.py",
-        "prepared(loaded.model, recipe.decode.precision), recipe", "loaded.model, recipe", "tests/train/test_use.py"),
+        "prepared(loaded.model, recipe.decode.precision, compile=recipe.decode.compile)", "loaded.model", "tests/train/test_use.py"),
     Mutant("scores are those of other weights than asked for", "train/evaluate.py",
-        "prepared(model, precision),", "model,", "tests/train/test_use.py"),
+        "prepared(model, precision, compile=compile),", "model,", "tests/train/test_use.py"),
     Mutant("texts are written with other weights than asked for", "train/writing.py",
-        "prepared(self.loaded.model, recipe.decode.precision), self", "self.loaded.model, self", "tests/train/test_writing.py"),
+        "prepared(self.loaded.model, recipe.decode.precision, compile=recipe.decode.compile)", "self.loaded.model", "tests/train/test_writing.py"),
     Mutant("one narrow query is multiplied by two products", "attend/auto.py",
         "if narrow and T == 1:", "if False:", "tests/attend/test_auto.py"),
     Mutant("numbers are cut off, not rounded", "parts/int8.py",
         ".round_().to(torch.int8)", ".trunc_().to(torch.int8)", f"{INT8}::test_numbers_are_rounded_to_half_a_step"),
     Mutant("one step for all rows", "parts/int8.py",
         "rows.abs().amax(-1, keepdim=True)", "rows.abs().max().expand(len(rows), 1).clone()", INT8),
+    Mutant("a compiled step reads whole rooms", "decode/compiled.py",
+        "                    layer.make_room(1)\n", "                    pass\n", COMPILED),
+    Mutant("how long a text is becomes part of a compiled step", "attend/mask.py",
+        "        if torch.compiler.is_compiling():\n            return build()\n", "", f"{COMPILED}::test_texts_are_those_of_the_model"),
+    Mutant("prompts are compiled", "decode/compiled.py",
+        "if x.shape[1] > 1 or cache.length == 1:", "if cache.length == 1:", f"{COMPILED}::test_a_compiled_step_is_the_step_and_how_long_a_text_is_has_no_part_in_it"),
+    Mutant("a compiled copy has weights of its own", "decode/prepare.py",
+        "copy.deepcopy(model, {id(each): each for each in (*model.parameters(), *model.buffers())})", "copy.deepcopy(model)", COMPILED),
+    Mutant("training compiles what it evaluates", "train/run_data.py",
+        "replace(self.recipe.decode, compile=False)", "self.recipe.decode", "tests/train/test_use.py"),
     Mutant("a row of zeros is divided by zero", "parts/int8.py", "TINY = 1e-30\n", "TINY = 0.0\n", INT8),
     Mutant("the step of a position is left out", "parts/int8.py",
         "torch.addcmul(self.bias, y, step, out=y)", "torch.add(self.bias, y, out=y)", INT8),

@@ -95,7 +95,8 @@ def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch):
     """By translate and by evaluate; the loss is that of the model as it is."""
     plain, rounded = load_recipe(run / "recipe.toml"), dict[str, object]()
 
-    def watched(model, precision):
+    def watched(model, precision, *, compile):
+        assert not compile
         rounded[precision] = model
         return prepared(model, precision)
 
@@ -109,6 +110,27 @@ def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch):
         assert evaluate(run, asked)["loss"] == evaluate(run, plain)["loss"]
         assert rounded.keys() == {precision, "float32"}
         rounded.clear()
+
+
+def test_steps_are_compiled_where_that_is_asked_for_and_never_in_training(run, tmp_path, monkeypatch):
+    seen = []
+
+    def watched(model, precision, *, compile):
+        seen.append(compile)
+        return model
+
+    monkeypatch.setattr("glassformer.train.use.prepared", watched)
+    monkeypatch.setattr("glassformer.train.evaluate.prepared", watched)
+    plain = load_recipe(run / "recipe.toml")
+    asked = override(plain, {"decode.compile": True})
+    for given in (plain, asked):
+        assert len(list(translate(run, numbered(LINES), 2, given))) == len(LINES)
+        evaluate(run, given)
+    assert seen == [False, False, True, True]
+    seen.clear()
+    follow(start(asked, tmp_path / "run"))
+    assert seen
+    assert not any(seen)
 
 
 def test_as_many_lines_as_asked_are_decoded_together(run, monkeypatch):

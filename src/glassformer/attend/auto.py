@@ -21,19 +21,25 @@ def pick(
 
     `flexible`: FlexAttention can have these heads, numbers and dropout (`obstacle`). `narrow`: in bfloat16 or float16.
     """
+    name, reason = choice(device, T, S, mask, flexible=flexible, narrow=narrow)
+    return name, reason.format(device=device, T=T, S=S)
+
+
+def choice(device: str, T: int, S: int, mask: Mask | None, *, flexible: bool, narrow: bool) -> tuple[str, str]:
+    """As `pick`, with places for the lengths in the reason: written in, they would be part of what is compiled."""
     if mask is not None and mask.value_bias is not None:
         return "matmul", "a value bias is mixed by the weights, which the fused kernel never shows"
     if flexible and device == "cuda" and mask is not None and skipping_pays(mask, T, S):
-        return "flex", f"on {device}: packed documents leave most blocks of {T} x {S} scores unread, and it skips them"
+        return "flex", "on {device}: packed documents leave most blocks of {T} x {S} scores unread, and it skips them"
     if mask is not None and pays(mask, T, S):
-        return "sparse", FEW.format(device=device, T=T, S=S)
+        return "sparse", FEW
     if device != "cpu":
-        return "sdpa", f"the fused kernel is fastest on {device}"
+        return "sdpa", "the fused kernel is fastest on {device}"
     if narrow and T == 1:
         return "sdpa", "one query of 16-bit numbers on a CPU: the fused kernel is several times as fast as two products"
     if T * S <= MATMUL_UP_TO:
-        return "matmul", f"{T} x {S} scores on a CPU: two products beat the fused kernel"
-    return "sdpa", f"{T} x {S} scores on a CPU: the fused kernel never holds them whole"
+        return "matmul", "{T} x {S} scores on a CPU: two products beat the fused kernel"
+    return "sdpa", "{T} x {S} scores on a CPU: the fused kernel never holds them whole"
 
 
 def auto(
@@ -48,6 +54,6 @@ def auto(
     """Whatever `pick` names for these inputs."""
     flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=dropout) is None
     narrow = q.dtype.itemsize < 4
-    name, _ = pick(q.device.type, q.shape[-2], k.shape[-2], mask, flexible=flexible, narrow=narrow)
+    name, _ = choice(q.device.type, q.shape[-2], k.shape[-2], mask, flexible=flexible, narrow=narrow)
     backend = {"matmul": matmul, "sparse": sparse, "sdpa": sdpa, "flex": flex}[name]
     return backend(q, k, v, mask, scale=scale, dropout=dropout)

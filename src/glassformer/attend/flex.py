@@ -92,7 +92,7 @@ def pays(mask: Mask, T: int, S: int) -> bool:
     if documents is None or mask.bias is not None or T != S or S < LEAST or torch.compiler.is_compiling():
         return False
     _, share = blocks_of(mask, T, S, documents.device)
-    return mask.kept(f"flex share {T} {S}", share.item) <= SHARE
+    return mask.kept(("flex share", T, S), share.item) <= SHARE
 
 
 def blocks_of(mask: Mask, T: int, S: int, device: torch.device) -> tuple[BlockMask, Float[Tensor, ""]]:
@@ -110,7 +110,7 @@ def blocks_of(mask: Mask, T: int, S: int, device: torch.device) -> tuple[BlockMa
         lists = (*_listed(some & ~full), *_listed(full))
         return BlockMask.from_kv_blocks(*lists, BLOCK, reads, (T, S)), some.double().mean()
 
-    return mask.kept(f"flex {T} {S} {device}", build)
+    return mask.kept(("flex", T, S, device), build)
 
 
 def _listed(table: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -49,7 +49,7 @@ class Mask:
     prefix: Int[Tensor, " #B"] | None = None
     """Keys at positions below it are read by every query, also from before them: a prefix LM (Raffel et al. 2020,
     section 3.2.1, figure 4). It loosens the causal rule and no other."""
-    _lowered: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _lowered: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.window is not None and self.pattern is not None:
@@ -169,14 +169,19 @@ class Mask:
                 bias = bias[None]
             return lower(self.allowed(T, S, like.device), bias, like, always_reads=self._always_reads(T, S))
 
-        return self.once(f"{T} {S} {like.dtype} {like.device}", build)
+        return self.once((T, S, like.dtype, like.device), build)
 
-    def once(self, place: str, build: Callable[[], Lowered]) -> Lowered:
+    def once(self, place: Hashable, build: Callable[[], Lowered]) -> Lowered:
         """What `build` answers, kept under a name for the next layer unless the bias learns."""
         return build() if self.bias is not None and self.bias.requires_grad else self.kept(place, build)
 
-    def kept(self, place: str, build: Callable[[], Kept]) -> Kept:
-        """What `build` makes of the mask without its bias, kept under a name for the next layer."""
+    def kept(self, place: Hashable, build: Callable[[], Kept]) -> Kept:
+        """What `build` makes of the mask without its bias, kept under a name for the next layer.
+
+        Not in compiled code, of which the lengths in its name would be a part.
+        """
+        if torch.compiler.is_compiling():
+            return build()
         if place not in self._lowered:
             self._lowered[place] = build()
         return self._lowered[place]

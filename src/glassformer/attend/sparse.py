@@ -246,4 +246,4 @@ def _lowered(mask: Mask, parts: list[Part], scores: Float[Tensor, "B H S R"]) ->
             bias = mask.bias.to(scores.dtype).gather(-1, keys.expand(*mask.bias.shape[:-1], -1))
         return lower(allowed[:, None], bias, scores)
 
-    return mask.once(f"sparse {scores.shape[2]} {scores.dtype} {scores.device}", build)
+    return mask.once(("sparse", scores.shape[2], scores.dtype, scores.device), build)

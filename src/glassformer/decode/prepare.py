@@ -13,6 +13,7 @@ from typing import cast
 import torch
 from torch import nn
 
+from glassformer.decode.compiled import compile_steps
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.runtime import has_bfloat16, has_int8
@@ -26,16 +27,25 @@ Make = Callable[[Tensor, Tensor | None], nn.Module]
 """A map from its weight and bias."""
 
 
-def prepared(model: Transformer, precision: str) -> Transformer:
+def prepared(model: Transformer, precision: str, *, compile: bool = False) -> Transformer:
     """The model itself for "float32", else a copy to decode with; the model stays as it is.
 
     "float32": as it was trained, bit for bit. "bfloat16": everything in bfloat16. "int8": linear maps and the head in
     whole numbers of 8 bits (`Int8Linear`), keys and values in bfloat16 where the machine has it in hardware, all else
-    as it was. "auto": bfloat16 where the machine has it in hardware, else as it was trained.
+    as it was. "auto": bfloat16 where the machine has it in hardware, else as it was trained. With `compile` steps of
+    one token are compiled code (`CompiledSteps`), also of a copy.
 
     Errors: `ConfigError` for another name, and for what this machine lacks.
     """
-    return lookup(PRECISIONS, precision, "decode.precision")(model)
+    made = lookup(PRECISIONS, precision, "decode.precision")(model)
+    if not compile:
+        return made
+    return compile_steps(sharing_weights(model) if made is model else made)
+
+
+def sharing_weights(model: Transformer) -> Transformer:
+    """A copy with the same tensors."""
+    return copy.deepcopy(model, {id(each): each for each in (*model.parameters(), *model.buffers())})
 
 
 def as_trained(model: Transformer) -> Transformer:

@@ -63,6 +63,7 @@ class Stack(nn.Module):
         final = config.final_norm if config.final_norm is not None else config.norm_placement != "post"
         self.norm = build_norm(config) if final else nn.Identity()
         self.through: Callable[[nn.ModuleList, Callable[[nn.Module, Tensor], Tensor], Tensor], Tensor] = one_by_one
+        self.along: Callable[[nn.ModuleList, Tensor, dict[str, Any], Cache], Tensor] = with_cache
 
     def forward(
         self,
@@ -116,9 +117,7 @@ class Stack(nn.Module):
         }
         if cache is None:
             return self.norm(self.through(self.blocks, lambda block, x: block(x, **shared), x))
-        for block, layer, cross in zip(self.blocks, cache.layers, cache.cross, strict=True):
-            x = block(x, **shared, cache=layer, cross_cache=cross)
-        return self.norm(x)
+        return self.norm(self.along(self.blocks, x, shared, cache))
 
     def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
         """x with the vectors of the segments, where the stack has any."""
@@ -193,6 +192,13 @@ class Stack(nn.Module):
         block = self.blocks[-1]
         assert isinstance(block, Block)
         return block.feed_forward.norm_sum
+
+
+def with_cache(blocks: nn.ModuleList, x: Tensor, shared: dict[str, Any], cache: Cache) -> Tensor:
+    """x after all blocks: the seam at which decoding puts compiled code in place."""
+    for block, layer, cross in zip(blocks, cache.layers, cache.cross, strict=True):
+        x = block(x, **shared, cache=layer, cross_cache=cross)
+    return x
 
 
 def one_by_one(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:

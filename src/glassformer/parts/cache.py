@@ -60,18 +60,24 @@ class Growing:
             old_k, old_v = self.read()
             self._held = (torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2))
         else:
-            self._held = (self._with(self._held[0], k), self._with(self._held[1], v))
+            self.make_room(k.shape[2])
+            for room, new in zip(self._held, (k, v), strict=True):
+                room[:, :, self.used : self.used + new.shape[2]] = new
         self.used += k.shape[2]
         return self.read()
 
-    def _with(self, room: Tensor, new: Tensor) -> Tensor:
-        """The room, or one twice as large as is needed, with the new columns in it."""
-        end = self.used + new.shape[2]
-        if end > room.shape[2]:
-            B, G, _, K = room.shape
-            old, room = room, room.new_empty(B, G, 2 * end, K)
-            room[:, :, : self.used] = old[:, :, : self.used]
-        room[:, :, self.used : end] = new
+    def make_room(self, n: int) -> None:
+        """Moves to twice the room that n more columns need, where they would leave none. Before the first, nothing.
+
+        Who compiles a step calls this first: a step then never moves, and always reads a part of the room.
+        """
+        if self._held is not None and self.used + n >= self._held[0].shape[2]:
+            self._held = (self._moved(self._held[0], n), self._moved(self._held[1], n))
+
+    def _moved(self, old: Tensor, n: int) -> Tensor:
+        B, G, _, K = old.shape
+        room = old.new_empty(B, G, 2 * (self.used + n), K)
+        room[:, :, : self.used] = old[:, :, : self.used]
         return room
 
     def read(self) -> tuple[Tensor, Tensor]:

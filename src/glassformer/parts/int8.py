@@ -7,6 +7,7 @@ from torch import nn
 
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.parts.opaque import int8_product
 
 LARGEST = 127
 """The numbers are -127 to 127, so that W and -W are as exact."""
@@ -38,14 +39,12 @@ class Int8Linear(nn.Module):
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
         """The map at each position, in the dtype of x."""
         whole, step = rounded(x.reshape(-1, x.shape[-1]).float())
-        y = torch.ops.onednn.qlinear_pointwise(
-            whole, 1.0, 0, self.packed, self.step, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
-        )
+        y = int8_product(whole, self.packed, self.step, self.zeros)
         y = torch.addcmul(self.bias, y, step, out=y)
         return y.to(x.dtype).view(*x.shape[:-1], -1)
 
 
 def rounded(rows: Float[Tensor, "N D"]) -> tuple[Int[Tensor, "N D"], Float[Tensor, "N 1"]]:
     """Whole numbers and the size of a step in each row: their product is the row, to half a step."""
-    largest = rows.abs().amax(-1, keepdim=True).clamp_min_(TINY)
-    return (rows * (LARGEST / largest)).round_().to(torch.int8), largest.mul_(1 / LARGEST)
+    step = rows.abs().amax(-1, keepdim=True).mul_(1 / LARGEST).clamp_min_(TINY)
+    return (rows / step).round_().to(torch.int8), step

@@ -49,6 +49,7 @@ def evaluate_model(
     sampling: Sampling = GREEDY,
     search: BeamSettings = ONE_BEAM,
     precision: str = "float32",
+    compile: bool = False,
     as_text: bool = False,
     objective: Objective | None = None,
     poll: Callable[[], None] = nothing,
@@ -63,7 +64,7 @@ def evaluate_model(
     `chrf` on detokenised text, with their sacrebleu signatures; without, and where a source has several targets,
     `any_match`: the share of different sources that got one of theirs. Of a classifier the figures of
     `evaluate_labels`.
-    `precision` is that of the weights while answers are written (`prepared`); the loss is that of the model as it is.
+    `precision` and `compile` say how answers are written (`prepared`); the loss is that of the model as it is.
     `poll` is called all the time, between any two tokens; what it raises ends the evaluation. A loss that is no finite
     number is the only figure, beside `n`: such a model has no answers.
 
@@ -78,7 +79,7 @@ def evaluate_model(
     if layout == LABEL:
         return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll, ranks=ranks))
     answers = shared_answers(
-        prepared(model, precision),
+        prepared(model, precision, compile=compile),
         encoded,
         ranks,
         max_new_tokens=max_new_tokens,

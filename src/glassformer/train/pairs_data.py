@@ -80,6 +80,7 @@ class PairsSplit(Split):
             sampling=recipe.decode,
             search=recipe.decode,
             precision=recipe.decode.precision,
+            compile=recipe.decode.compile,
             as_text=recipe.data.task == PAIRS,
             objective=objective,
             poll=poll,

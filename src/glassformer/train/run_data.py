@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from glassformer.data.batch import Batch
@@ -125,5 +125,6 @@ class RunData(ABC):
     def evaluate(
         self, model: Transformer, objective: Objective, poll: Callable[[], None] = nothing, ranks: Ranks = ALONE
     ) -> Scored:
-        """The scores of the dev split."""
-        return self.dev.score(model, self.recipe, self.tokenizers, objective, poll, ranks)
+        """The scores of the dev split. Nothing is compiled for it: that would take longer than the answers."""
+        recipe = replace(self.recipe, decode=replace(self.recipe.decode, compile=False))
+        return self.dev.score(model, recipe, self.tokenizers, objective, poll, ranks)

@@ -178,6 +178,8 @@ class DecodeConfig(BeamSettings, Sampling):
     precision: str = "float32"
     """Weights while answers are written: float32 (as they were trained), bfloat16 and int8, which are rounded and
     faster; or auto (bfloat16 where the machine has it in hardware)."""
+    compile: bool = False
+    """Write answers by compiled steps, for long work: it takes up to a minute at the start. int8 gains by it."""
 
     def __post_init__(self) -> None:
         Sampling.__post_init__(self)

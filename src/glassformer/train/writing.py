@@ -41,7 +41,8 @@ class Writer:
             )
         self.recipe, self.guessing, self.tally = recipe, guessing, Tally()
         self.loaded = load_run(run, recipe)
-        self.model, self.tokenizers = prepared(self.loaded.model, recipe.decode.precision), self.loaded.tokenizers
+        self.model = prepared(self.loaded.model, recipe.decode.precision, compile=recipe.decode.compile)
+        self.tokenizers = self.loaded.tokenizers
         self.continues = self.model.encoder is None
         """Whether a text goes on from its prompt; else it is an answer to it."""
         data = recipe.data

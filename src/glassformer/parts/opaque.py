@@ -1,0 +1,45 @@
+"""Products of the processor's library (oneDNN) as operators of our own, which `torch.compile` calls as they are.
+
+Their weights are laid out as that library wants them. torch's own operators for them can be called, but what compiles a
+model looks into them, and finds no layout that it knows.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from glassformer.foundation.shapes import Tensor
+
+OURS = torch.library.Library("glassformer", "DEF")
+OURS.define("int8_product(Tensor whole, Tensor packed, Tensor step, Tensor zeros) -> Tensor")
+OURS.define("bfloat16_product(Tensor x, Tensor packed, Tensor? bias, int width) -> Tensor")
+
+int8_product = torch.ops.glassformer.int8_product.default
+"""Exact sums [M, N] of products of 8-bit numbers [M, D], each column times its step; `packed` of `qlinear_prepack`."""
+bfloat16_product = torch.ops.glassformer.bfloat16_product.default
+"""x W^T + b, `width` numbers at each position; `packed` of `_reorder_linear_weight`."""
+
+
+def _int8(whole: Tensor, packed: Tensor, step: Tensor, zeros: Tensor) -> Tensor:
+    return torch.ops.onednn.qlinear_pointwise(
+        whole, 1.0, 0, packed, step, zeros, None, 1.0, 0, torch.float32, "none", [], ""
+    )
+
+
+def _bfloat16(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+
+
+for key in ("CPU", "MkldnnCPU"):  # inputs are dense, weights the library's
+    OURS.impl("int8_product", _int8, key)
+    OURS.impl("bfloat16_product", _bfloat16, key)
+
+
+@torch.library.register_fake("glassformer::int8_product", lib=OURS)
+def _(whole: Tensor, packed: Tensor, step: Tensor, zeros: Tensor) -> Tensor:
+    return whole.new_empty(len(whole), len(step), dtype=torch.float32)
+
+
+@torch.library.register_fake("glassformer::bfloat16_product", lib=OURS)
+def _(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> Tensor:
+    return x.new_empty(*x.shape[:-1], width)

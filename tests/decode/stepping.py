@@ -1,0 +1,111 @@
+"""Compiled steps beside steps: `python tests/decode/stepping.py KIND` tells how they differ, as JSON.
+
+A program of its own, for what executes the shapes in our signatures would be compiled with them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from torch._dynamo.utils import counters
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
+
+from glassformer.decode.batching import Engine
+from glassformer.decode.beam import beam_search
+from glassformer.decode.generate import generate
+from glassformer.decode.prepare import prepared
+from glassformer.decode.requests import Request
+from specimens import model, tokens
+
+ROWS = [[5, 6, 7, 8, 9, 10], [8, 9], [9, 10, 7]]
+SHAPES = {
+    "decoder": ("decoder", {}),
+    "encoder-decoder": ("encoder-decoder", {}),
+    "rotary": ("decoder", {"positions": "rotary", "n_kv_heads": 2, "qk_norm": "rms"}),
+    "t5": ("decoder", {"positions": "t5"}),
+    "window": ("decoder", {"window": 3}),
+    "linear": ("decoder", {"attention_rule": "linear"}),
+}
+
+
+def graphs() -> int:
+    return counters["stats"]["unique_graphs"]
+
+
+def read_by(made, rows):
+    return {"prompts": rows} if made.encoder is None else {"sources": rows}
+
+
+def written(made, rows):
+    return [step.tokens for step in generate(made, **read_by(made, rows), max_new_tokens=9, eos=-1)]
+
+
+def best_of(made):
+    found = beam_search(made, **read_by(made, ROWS), max_new_tokens=7, beam=3)
+    return [best.ids for (best, *_) in found]
+
+
+def together(made):
+    """Three texts of unequal length, whose rows come and go."""
+    engine, texts = Engine(made, eos=-1), {}
+    for row, n in zip(ROWS, (8, 4, 6), strict=True):
+        given = {"prompt": row} if made.encoder is None else {"source": row}
+        texts[id(engine.submit(Request(max_new_tokens=n, **given)))] = []
+    while engine.busy:
+        for each in engine.step():
+            texts[id(each.ticket)].append(each.id)
+    return [*texts.values()]
+
+
+def lengths():
+    """Logits of steps, of 3 rows and then of 2, and what was compiled for them."""
+    made = model("decoder")
+    ready, ids, counts = prepared(made, "float32", compile=True), tokens(3, 20), [graphs()]
+    with torch.no_grad():
+        cache = ready.new_cache()
+        steps = [ready(ids[:, :5], cache=cache)]
+        counts.append(graphs())
+        steps += [ready(ids[:, at : at + 1], cache=cache) for at in range(5, 20)]
+        counts.append(graphs())
+        worst = (torch.cat(steps, dim=1) - made(ids)).abs().max().item()
+        cache = ready.new_cache()
+        for at in range(4):
+            ready(ids[:2, at : at + 1], cache=cache)
+    return {"worst": worst, "graphs": [each - counts[0] for each in (*counts, graphs())]}
+
+
+def rounded(precision):
+    """The worst of the logits of rounded weights."""
+    made = model("decoder").float()
+    eager, ready, ids = prepared(made, precision), prepared(made, precision, compile=True), tokens(2, 8)
+    with torch.no_grad():
+        caches, worst = (eager.new_cache(), ready.new_cache()), 0.0
+        for part in ids.split((3, 1, 1, 1, 1, 1), dim=1):
+            apart = eager(part, cache=caches[0]).float() - ready(part, cache=caches[1]).float()
+            worst = max(worst, apart.abs().max().item())
+    return {"worst": worst, "graphs": graphs()}
+
+
+def texts(kind):
+    """Whether all ways to write give the same."""
+    shape, settings = SHAPES[kind]
+    made = model(shape, **settings)
+    ready = prepared(made, "float32", compile=True)
+    same = {
+        "rows": written(ready, ROWS) == written(made, ROWS),
+        "one": written(ready, ROWS[:1]) == written(made, ROWS[:1]),
+        "engine": together(ready) == together(made),
+        "beam": kind == "linear" or best_of(ready) == best_of(made),
+    }
+    return {**same, "graphs": graphs()}
+
+
+if __name__ == "__main__":
+    (asked,) = sys.argv[1:]
+    torch.set_num_threads(1)
+    print(json.dumps(lengths() if asked == "lengths" else texts(asked) if asked in SHAPES else rounded(asked)))

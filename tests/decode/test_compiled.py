@@ -1,0 +1,70 @@
+"""Compiled steps: the numbers of the model, code that lengths are no part of, and a compiler that must be there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from decode.stepping import SHAPES
+from glassformer.decode.compiled import compile_steps
+from glassformer.decode.prepare import prepared
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.runtime import has_int8
+from specimens import model
+
+here = pytest.mark.skipif(not has_int8(torch.device("cpu")), reason="this processor has no product of 8-bit numbers")
+STEPPING = Path(__file__).with_name("stepping.py")
+
+
+def compared(kind):
+    ran = subprocess.run([sys.executable, str(STEPPING), kind], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout)
+
+
+def test_a_compiled_step_is_the_step_and_how_long_a_text_is_has_no_part_in_it():
+    found = compared("lengths")
+    assert found["worst"] <= 1e-12
+    begun, prompt, steps, fewer_rows = found["graphs"]
+    assert (begun, prompt, steps, fewer_rows) == (0, 0, 1, 1), "a prompt is read as before, all steps by one code"
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, of its compiler
+def test_weights_are_shared_and_the_model_goes_on_as_it_was():
+    made = model("encoder-decoder")
+    ready = prepared(made, "float32", compile=True)
+    assert ready is not made
+    assert all(a is b for a, b in zip(made.parameters(), ready.parameters(), strict=True))
+    assert type(made.reader.along) is not type(ready.reader.along)
+
+
+def test_a_machine_without_a_compiler_is_told(monkeypatch):
+    from torch._inductor import cpp_builder, exc
+
+    def none_found():
+        raise exc.InvalidCxxCompiler
+
+    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", none_found)
+    with pytest.raises(ConfigError, match=r"decode\.compile writes C\+\+ .* no g\+\+ or clang\+\+ here\. Install one"):
+        compile_steps(model("decoder"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SHAPES)
+def test_texts_are_those_of_the_model(kind):
+    found = compared(kind)
+    assert found.pop("graphs") > 0, "something was compiled"
+    assert all(found.values()), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=here)])
+def test_rounded_weights_are_compiled_too(precision):
+    found = compared(precision)
+    assert found["graphs"] == 1
+    assert found["worst"] <= 0.05
