@@ -30,16 +30,16 @@ def _bfloat16(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> Ten
     return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
 
 
-for key in ("CPU", "MkldnnCPU"):  # inputs are dense, weights the library's
-    OURS.impl("int8_product", _int8, key)
-    OURS.impl("bfloat16_product", _bfloat16, key)
-
-
-@torch.library.register_fake("glassformer::int8_product", lib=OURS)
-def _(whole: Tensor, packed: Tensor, step: Tensor, zeros: Tensor) -> Tensor:
+def _like_int8(whole: Tensor, packed: Tensor, step: Tensor, zeros: Tensor) -> Tensor:
     return whole.new_empty(len(whole), len(step), dtype=torch.float32)
 
 
-@torch.library.register_fake("glassformer::bfloat16_product", lib=OURS)
-def _(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> Tensor:
+def _like_bfloat16(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> Tensor:
     return x.new_empty(*x.shape[:-1], width)
+
+
+for key in ("CPU", "MkldnnCPU"):  # inputs are dense, weights the library's
+    OURS.impl("int8_product", _int8, key)
+    OURS.impl("bfloat16_product", _bfloat16, key)
+torch.library.register_fake("glassformer::int8_product", _like_int8, lib=OURS)  # shapes alone, for who compiles
+torch.library.register_fake("glassformer::bfloat16_product", _like_bfloat16, lib=OURS)
