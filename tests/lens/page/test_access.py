@@ -6,7 +6,8 @@ import gzip
 
 import pytest
 
-from glassformer.lens.page.bundle import framed, resources, standalone
+from glassformer.lens.page.bundle import framed, standalone
+from glassformer.lens.page.script import script, style
 from lens.explored import SCREENS, planted
 
 
@@ -52,7 +53,7 @@ def test_contrast(watched, shown, scheme):
 
 
 ON_COLOURS = """async () => {
-  const { css, difference, inkOn, inkOnDifference } = await import("lens/colour.js");
+  const { css, difference, inkOn, inkOnDifference } = modules["colour.js"];
   const levels = Array.from({length: 256}, (_, level) => [css(level), inkOn(level)]);
   const shares = Array.from({length: 201}, (_, i) => [difference(i / 100 - 1), inkOnDifference(i / 100 - 1)]);
   return [...levels, ...shares];
@@ -210,8 +211,24 @@ def test_a_damaged_trace_is_told_of(watched, shown, tmp_path):
     assert "header.steps[0].rank" in page.text_content("main")
 
 
+INJECT = """() => {
+  const script = document.createElement("script");
+  script.textContent = "window.ran = true";
+  document.body.append(script);
+  document.body.insertAdjacentHTML("beforeend", "<style>body { opacity: .5 }</style>");
+  return [window.ran ?? false, getComputedStyle(document.body).opacity];
+}"""
+
+
+def test_a_file_runs_its_own_script_alone(opened):
+    """Its policy names its script and its style by their digests: what came into it otherwise does nothing."""
+    assert opened.page.evaluate(INJECT) == [False, "1"]
+    assert len(opened.complaints) == 2
+    assert "unsafe" not in opened.page.content()
+
+
 def test_sizes():
     """The page's own weight: 120 kB compressed; an export is no more than the trace and a little."""
-    assert len(gzip.compress(b"".join(resources().values()))) <= 120_000
+    assert len(gzip.compress((script() + style()).encode())) <= 120_000
     made, _ = planted()
     assert len(made.to_html()) <= 1.4 * len(gzip.compress(made.to_bytes())) + 200_000

@@ -22,7 +22,7 @@ import { asCsv, mapData, movedData, partOf, placesOf } from "lens/view.js";
 
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
 /** Tokens up to which both texts are written below the map at once; of longer ones, when there is time. */
-const SOON = 300;
+const SOON = 64;
 const AXES = /** @type {Record<string, string>} */ ({ source: "source", target_in: "target" });
 
 /** Draws and redraws the screen; `draw` for a new state, `light` where only what is pointed at changed. */

@@ -105,7 +105,7 @@ function served() {
   /** @param {string} id */
   const load = async (id) => {
     const at = `trace/${encodeURIComponent(id)}`;
-    const header = readHeader(await (await ask(`${at}/header`)).text());
+    const header = await json(`${at}/header`); // the server has checked what it sends
     return new Trace(header, new Buffers(header, async (name, layer) =>
       new Uint8Array(await (await ask(`${at}/buffer/${encodeURIComponent(name)}${layer === null ? "" : `?layer=${layer}`}`)).arrayBuffer())));
   };
