@@ -10,7 +10,9 @@ from mutant_runner import Mutant
 BOX, MAKE = "tests/lens/trace/test_container.py", "tests/lens/trace/test_make.py"
 SERVER, CLI = "tests/lens/server/test_server.py", "tests/cli/test_explore.py"
 PARTS = "tests/lens/server/test_parts.py"
-PAGE, ACCESS, LIVE, LARGE = (f"tests/lens/page/test_{name}.py" for name in ("page", "access", "live", "large"))
+PAGE, ACCESS, LIVE, LARGE, COPY = (
+    f"tests/lens/page/test_{name}.py" for name in ("page", "access", "live", "large", "copy")
+)
 DAMAGE = f"{BOX}::test_damage_is_named_by_its_field"
 
 # fmt: off
@@ -90,6 +92,10 @@ PYTHON: list[Mutant] = [
         "(?:async )?(?:function", "(?:function", f"{PARTS}::test_nothing_is_left_of_imports_and_exports"),
     Mutant("a file may run any script", "lens/page/bundle.py",
         "script-src '{_digest(does)}'", "script-src 'unsafe-inline'", f"{ACCESS}::test_a_file_runs_its_own_script_alone"),
+    Mutant("what was asked for is not put into the file", "cli/explore.py",
+        "        traces += pair\n", "", f"{CLI}::test_a_file_holds_what_was_asked_for"),
+    Mutant("the size of what was asked for is not told", "cli/explore.py",
+        "len(page) - usual,", "usual,", f"{CLI}::test_a_file_holds_what_was_asked_for"),
     Mutant("heads of other weights are shown", "lens/server/run.py",
         'if kept.get("weights_sha256") == digest:', "if kept:", f"{CLI}::test_the_heads_are_found_out_once"),
 ]
@@ -119,7 +125,7 @@ BROWSER: list[Mutant] = [
     Mutant("shares of what is moved do not sum to 1", "lens/page/trace.js",
         "found[q * k_len + k] /= sum;", "found[q * k_len + k] /= 1;", f"{LIVE}::test_weighted_by_value_as_in_python"),
     Mutant("the page patches the other way", "lens/page/patching.js",
-        "{ trace: ids[0], other: ids[1] }", "{ trace: ids[1], other: ids[0] }", f"{LIVE}::test_what_carries_the_difference_is_as_in_python"),
+        "this.source.patching(ids[0], ids[1])", "this.source.patching(ids[1], ids[0])", f"{LIVE}::test_what_carries_the_difference_is_as_in_python"),
     Mutant("figures on maps cannot be read", "lens/page/colour.js",
         "> 0.179 ?", "> 0.5 ?", f"{ACCESS}::test_contrast_of_what_is_written_on_maps"),
     Mutant("a row of a table has no button", "lens/page/table.js",
@@ -138,6 +144,14 @@ BROWSER: list[Mutant] = [
         "? { q: q0 + i, k: k0 + j } : null", "? { q: i, k: j } : null", f"{LARGE}::test_of_a_long_text_a_part_is_shown"),
     Mutant("heads are made anew on hover", "lens/page/attention.js",
         "    if (this.striped !== data) this.drawStrips(data, attention);\n", "    this.stripsOf = \"\"; this.drawStrips(data, attention);\n", f"{LARGE}::test_nothing_is_made_anew_where_the_pointer_goes"),
+    Mutant("a copy shows the patching of other texts", "lens/page/data.js",
+        "a === one && b === other", "a !== b", f"{COPY}::test_the_other_way_round_is_another_question"),
+    Mutant("a copy keeps its roles over training to itself", "lens/page/data.js",
+        "run.history ?? alone", "alone", f"{COPY}::test_what_was_put_into_a_copy_is_shown"),
+    Mutant("a copy asks its model, which it has not", "lens/page/history.js",
+        'source.live && h("button"', 'h("button"', f"{COPY}::test_a_copy_says_what_to_type"),
+    Mutant("a map is hatched one cell late", "lens/page/trace.js",
+        "? [[q + 1, k_len]] : []", "? [[q + 2, k_len]] : []", f"{PAGE}::test_masked_is_hatched_and_zero_is_the_background"),
     Mutant("the page asks without its token", "lens/page/data.js",
         '"X-Glassformer-Token": key', '"X-Glassformer-Token": ""', f"{LIVE}::test_every_screen_asks_this_server_alone"),
 ]

@@ -48,7 +48,7 @@ def test_a_part_that_is_not_there(app, path, status):
 
 
 def test_all_modules_come_in_one_answer():
-    """The page names what it needs: one script and one style; and the script has every module, before who imports it."""
+    """The page asks for one script and one style; the script has every module, before those that import it."""
     page, joined = served(), script()
     assert sorted(re.findall(r'(?:src|href)="(/[^"]+)"', page)) == [f"/static/{name}" for name in sorted(static())]
     places = {name: joined.find(f'modules["{name}"] = ') for name in resources() if name.endswith(".js")}

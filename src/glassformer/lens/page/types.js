@@ -22,6 +22,6 @@
  * @typedef {{id: string, title: string}} TraceInfo
  * @typedef {Record<string, any> & {kind: string, step: number}} Metric
  * @typedef {{name: string, sentences?: string[], heads?: Head[], metrics?: Metric[], examples?: string[], live?: boolean, checkpoints?: boolean,
- *   writes?: string}} RunInfo
+ *   writes?: string, history?: import("./history.js").History, patches?: (import("./patching.js").Patching & {traces: [string, string]})[]}} RunInfo
  */
 export {};
