@@ -10,8 +10,8 @@ from mutant_runner import Mutant
 BOX, MAKE = "tests/lens/trace/test_container.py", "tests/lens/trace/test_make.py"
 SERVER, CLI = "tests/lens/server/test_server.py", "tests/cli/test_explore.py"
 PARTS = "tests/lens/server/test_parts.py"
-PAGE, ACCESS, LIVE, LARGE, COPY = (
-    f"tests/lens/page/test_{name}.py" for name in ("page", "access", "live", "large", "copy")
+PAGE, ACCESS, LIVE, LARGE, COPY, SMALL = (
+    f"tests/lens/page/test_{name}.py" for name in ("page", "access", "live", "large", "copy", "small_pictures")
 )
 DAMAGE = f"{BOX}::test_damage_is_named_by_its_field"
 
@@ -152,6 +152,16 @@ BROWSER: list[Mutant] = [
         'source.live && h("button"', 'h("button"', f"{COPY}::test_a_copy_says_what_to_type"),
     Mutant("a map is hatched one cell late", "lens/page/trace.js",
         "? [[q + 1, k_len]] : []", "? [[q + 2, k_len]] : []", f"{PAGE}::test_masked_is_hatched_and_zero_is_the_background"),
+    Mutant("all heads are painted into the first's place", "lens/page/grid.js",
+        "pixels.subarray(Math.round(x * ratio))", "pixels.subarray(2)", f"{SMALL}::test_each_head_has_its_own_picture"),
+    Mutant("a line of a picture is as long as the picture", "lens/page/grid.js",
+        "stride: picture.width }", "stride: Math.round(wide * ratio) }", f"{SMALL}::test_each_head_has_its_own_picture"),
+    Mutant("colours of the first theme stay", "lens/page/colour.js",
+        "`${theme()} ${name}`", "name", f"{SMALL}::test_lines_follow_the_theme"),
+    Mutant("all bars are full", "lens/page/grid.js",
+        "`${gone * wide}px`", "`${wide}px`", f"{SMALL}::test_a_bar_says_what_is_lost_without_the_head"),
+    Mutant("any number will do in a list", "lens/page/schema.js",
+        '[type].flat().includes("number") &&', "type &&", f"{ACCESS}::test_a_damaged_trace_is_told_of"),
     Mutant("the page asks without its token", "lens/page/data.js",
         '"X-Glassformer-Token": key', '"X-Glassformer-Token": ""', f"{LIVE}::test_every_screen_asks_this_server_alone"),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import struct
 
 import pytest
 
@@ -201,14 +202,30 @@ def test_two_in_frames_of_a_notebook(watched, shown, tmp_path):
     assert not view.complaints
 
 
-def test_a_damaged_trace_is_told_of(watched, shown, tmp_path):
+def damaged(data, old, new):
+    """A trace's file with something else in its header; the length of the header is told anew."""
+    (length,) = struct.unpack("<I", data[4:8])
+    header = data[8 : 8 + length].replace(old, new, 1)
+    assert header != data[8 : 8 + length]
+    return data[:4] + struct.pack("<I", len(header)) + header + data[8 + length :]
+
+
+DAMAGE = {
+    "header.steps[0].rank": (b'"rank":0', b'"rang":0'),
+    "special[0]": (b'"special":[false', b'"special":[0    '),
+    "top[0][1]": (b'"top":[[', b'"top":[[1,"x"],['),
+}
+
+
+@pytest.mark.parametrize("field", DAMAGE)
+def test_a_damaged_trace_is_told_of(watched, tmp_path, field):
     made, _ = planted()
-    data = made.to_bytes().replace(b'"rank":0', b'"rang":0', 1)
+    data = damaged(made.to_bytes(), *DAMAGE[field])
     path = tmp_path / "damaged.html"
     path.write_text(standalone([data], {"name": "damaged"}), "utf-8")
     page = watched().open(path.as_uri())
     assert page.get_attribute("body", "data-ready") == "failed"
-    assert "header.steps[0].rank" in page.text_content("main")
+    assert field in page.text_content("main")
 
 
 INJECT = """() => {

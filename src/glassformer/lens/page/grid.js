@@ -2,6 +2,7 @@
 
 import { hatching, table, theme, themed } from "lens/colour.js";
 import { announce, h, sized } from "lens/dom.js";
+import { lost } from "lens/role.js";
 import { headName, percent } from "lens/text.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
@@ -10,7 +11,7 @@ import { headName, percent } from "lens/text.js";
 /** @typedef {{wide: number, tall: number}} Size of a picture, in CSS pixels */
 
 const GAP = 10;
-const LABEL = 18;
+const LABEL = 21;
 
 /** The overview of heads. */
 export class HeadGrid {
@@ -114,12 +115,13 @@ export class HeadGrid {
     const facts = trace.head(block, layer, head);
     const role = facts?.role && facts.role.strength !== "none" ? facts.role.label : "";
     const score = facts?.role ? ` ${percent(facts.role.score)}` : "";
+    const gone = Math.min(1, Math.max(0, lost(facts)));
     return h("button", {
       type: "button", role: "gridcell", class: "thumb", tabindex: "-1", "aria-selected": "false",
-      "data-at": `${layer} ${head}`, "aria-label": `${headName(block, layer, head)}${role ? `, ${role}${score}` : ""}`,
+      "data-at": `${layer} ${head}`, "aria-label": `${headName(block, layer, head)}${role ? `, ${role}${score}` : ""}${gone ? `, ${percent(gone)} lost without it` : ""}`,
       style: { left: `${head * (wide + GAP)}px`, width: `${wide + 4}px`, height: `${tall + 4 + LABEL}px` },
-    }, h("span", { class: "thumb-name" }, `${layer}.${head}`),
-    role && wide > 44 && h("span", { class: `role ${facts?.role?.strength ?? ""}` }, role));
+    }, gone > 0 && h("span", { class: "lost", style: { width: `${gone * wide}px` } }), h("span", { class: "thumb-name" }, `${layer}.${head}`),
+    role && wide > 66 && h("span", { class: `role ${facts?.role?.strength ?? ""}` }, role));
   }
 
   /** @param {{layer: number, head: number}} at @param {boolean} chosen */

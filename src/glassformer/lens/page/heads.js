@@ -3,6 +3,7 @@
 import { h, put, s } from "lens/dom.js";
 import { saveText } from "lens/files.js";
 import { history } from "lens/history.js";
+import { lost } from "lens/role.js";
 import { set } from "lens/state.js";
 import { sortable } from "lens/table.js";
 import { headName, number, percent } from "lens/text.js";
@@ -58,11 +59,6 @@ function table(rows, known) {
     { name: "confidence", figure: true, cell: (row) => row.confidence?.toFixed(3) ?? "–", by: (row) => row.confidence ?? -1 },
     { name: "entropy", figure: true, cell: (row) => row.entropy?.toFixed(3) ?? "–", by: (row) => row.entropy ?? -1 },
   ], rows, { choose: ({ block, layer, head }) => set({ screen: "attention", block, layer, head, q: null, k: null }, true), sorted: known ? "lost without it" : "confidence" });
-}
-
-/** How much is lost without a head. @param {Head | undefined} head */
-export function lost(head) {
-  return head?.ablation ? head.ablation.base - head.ablation.value : 0;
 }
 
 /** @param {Head | undefined} head */

@@ -259,11 +259,11 @@ export class HeatMap {
   }
 }
 
-/** A legend of the scale. @param {string} scale @param {boolean} [moved] weights times what they move */
-export function legend(scale, moved = false) {
+/** A legend of the scale. @param {string} scale @param {{moved?: boolean, masked: boolean}} has weights times what they move; cells that may not be read */
+export function legend(scale, { moved = false, masked }) {
   const steps = Array.from({ length: 24 }, (_, i) => h("i", { style: { background: css((i / 23) * 255) } }));
   const names = /** @type {Record<string, string>} */ ({ sqrt: "square root of the weight", linear: "weight", row: "weight, each row's largest = full" });
   return h("div", { class: "legend" }, h("span", {}, "0"), h("span", { class: "ramp", "aria-hidden": "true" }, steps),
     h("span", {}, scale === "row" ? "row's largest" : "1"), h("span", { class: "quiet" }, moved ? `${names[scale].replace("weight", "share of what is moved")} (Kobayashi et al. 2020)` : names[scale]),
-    h("span", { class: "hatched", "aria-hidden": "true" }), h("span", { class: "quiet" }, "may not be read"));
+    masked && h("span", { class: "masked" }, h("span", { class: "hatched", "aria-hidden": "true" }), h("span", { class: "quiet" }, "may not be read")));
 }
