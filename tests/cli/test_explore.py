@@ -86,7 +86,7 @@ def test_a_file_holds_what_was_asked_for(trained, run, tmp_path, monkeypatch):
     assert (plain.code, answer.code) == (0, 0)
     traces, known = traces_of(tmp_path / "page.html")
     assert [made.sources for made in traces[1:]] == [[*"abc", "<eos>"], [*"abd", "<eos>"]]
-    assert known["history"]["steps"] == [2]
+    assert known["history"]["steps"] == known["kept"] == [2]
     [patching] = known["patches"]
     assert patching["traces"] == ["1", "2"]
     told = json.loads(run("heads", str(trained), "--patch", "a b c", "--into", "a b d", "--json").out)

@@ -96,6 +96,8 @@ PYTHON: list[Mutant] = [
         "        traces += pair\n", "", f"{CLI}::test_a_file_holds_what_was_asked_for"),
     Mutant("the size of what was asked for is not told", "cli/explore.py",
         "len(page) - usual,", "usual,", f"{CLI}::test_a_file_holds_what_was_asked_for"),
+    Mutant("no checkpoint is told of", "lens/server/run.py",
+        "kept=lambda: list(checkpoints(run))", "kept=tuple", f"{CLI}::test_a_file_holds_what_was_asked_for"),
     Mutant("heads of other weights are shown", "lens/server/run.py",
         'if kept.get("weights_sha256") == digest:', "if kept:", f"{CLI}::test_the_heads_are_found_out_once"),
 ]
@@ -148,6 +150,8 @@ BROWSER: list[Mutant] = [
         "a === one && b === other", "a !== b", f"{COPY}::test_the_other_way_round_is_another_question"),
     Mutant("a copy keeps its roles over training to itself", "lens/page/data.js",
         "run.history ?? alone", "alone", f"{COPY}::test_what_was_put_into_a_copy_is_shown"),
+    Mutant("checkpoints are marked at even distances", "lens/page/chart.js",
+        "checkpoint(at, x(at),", "checkpoint(at, x(x0 + kept.indexOf(at)),", f"{COPY}::test_checkpoints_are_marked_below_the_loss"),
     Mutant("a copy asks its model, which it has not", "lens/page/history.js",
         'source.live && h("button"', 'h("button"', f"{COPY}::test_a_copy_says_what_to_type"),
     Mutant("a map is hatched one cell late", "lens/page/trace.js",

@@ -45,6 +45,23 @@ def test_what_was_put_into_a_copy_is_shown(copied, pair):
     assert not view.complaints
 
 
+def test_checkpoints_are_marked_below_the_loss(copied):
+    """Each where its step is, and it leads to what the heads did; none beyond what was measured."""
+    metrics = [{"kind": "train", "step": step, "loss": 1 / step} for step in range(1, 101)]
+    view = copied(metrics=metrics, kept=[1, 50, 100, 150], history=PAST)
+    page = view.go("curves")
+    marks = page.locator(".chart .kept")
+    assert [each.get_attribute("aria-label") for each in marks.all()] == [
+        f"Checkpoint at step {step}: what the heads did" for step in (1, 50, 100)
+    ]
+    left, middle, right = (each.bounding_box()["x"] for each in marks.all())
+    assert (middle - left) / (right - left) == pytest.approx(49 / 99, abs=1e-3)
+    marks.nth(1).click()
+    view.settle()
+    assert page.locator(".by-role").count() == 2
+    assert not view.complaints
+
+
 def test_the_other_way_round_is_another_question(copied, pair):
     view = copied(patches=[{"traces": ["0", "1"], **pair[1]}])
     page = view.go("attention?trace=1&other=0")
