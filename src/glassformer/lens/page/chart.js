@@ -109,7 +109,7 @@ export function chart(given, { log = false, smooth = 0, width = 560, height = 22
 function checkpoint(step, x, y) {
   const name = `Checkpoint at step ${step}: what the heads did`;
   return s("a", { href: "#heads", class: "kept", "aria-label": name }, s("title", {}, name),
-    s("rect", { x: x - 12, y: y - 2, width: 24, height: 24 }), s("path", { d: `M${x - 5} ${y + 9}h10l-5 -8z` }));
+    s("rect", { x: x - 12, y: y - 2, width: 24, height: 24 }), s("path", { d: `M${x - 4} ${y + 7}h8l-4 -6z` }));
 }
 
 /**

@@ -49,7 +49,8 @@ function panels(lines, settings, kept) {
     const series = ["train", "dev"].map((kind) => ({ name: `${kind} ${NAMES[name] ?? name}`, marks: kind === "dev", points: points(lines, kind, name) })).filter((each) => each.points.length);
     const log = settings.log === "log" && /loss|norm/.test(name);
     return h("section", { class: "card" }, h("h2", {}, NAMES[name] ?? name.replaceAll("_", " ")),
-      h("div", { class: "keys" }, series.map((each, i) => h("span", {}, h("i", { class: `key c${i % 4}` }), each.marks ? "dev" : "train"))),
+      h("div", { class: "keys" }, series.map((each, i) => h("span", {}, h("i", { class: `key c${i % 4}` }), each.marks ? "dev" : "train")),
+        name === "loss" && kept.length > 0 && h("span", {}, "▲ checkpoint")),
       chart(series, { log, smooth: /loss|norm/.test(name) ? Number(settings.smooth) : 0, label: `${name} by step`, kept: name === "loss" ? kept : [] }));
   });
 }
