@@ -77,6 +77,27 @@ def test_a_run_becomes_one_file(trained, run, tmp_path, monkeypatch):
     assert {each.split("/")[2] for each in addresses} <= {"www.w3.org", "json-schema.org"}, "names of formats alone"
 
 
+def test_a_file_holds_what_was_asked_for(trained, run, tmp_path, monkeypatch):
+    """Two texts and what carries their difference; the roles at each checkpoint; and how much that adds."""
+    monkeypatch.setattr("glassformer.lens.server.run.EXAMPLES", 1)
+    words = ("--checkpoints", "--patch", "a b c", "--into", "a b d")
+    plain = run("explore", str(trained), "--export", "plain.html")
+    answer = run("explore", str(trained), "--export", "page.html", *words)
+    assert (plain.code, answer.code) == (0, 0)
+    traces, known = traces_of(tmp_path / "page.html")
+    assert [made.sources for made in traces[1:]] == [[*"abc", "<eos>"], [*"abd", "<eos>"]]
+    assert known["history"]["steps"] == known["kept"] == [2]
+    [patching] = known["patches"]
+    assert patching["traces"] == ["1", "2"]
+    told = json.loads(run("heads", str(trained), "--patch", "a b c", "--into", "a b d", "--json").out)
+    assert {each["id"]: each["effect"] for each in patching["heads"]} == pytest.approx(
+        {each["id"]: each["effect"] for each in told["heads"]}, abs=1e-5
+    )
+    added = (tmp_path / "page.html").stat().st_size - (tmp_path / "plain.html").stat().st_size
+    assert f"{added / 1e3:.1f} kB of it" in answer.out
+    assert "of it" not in plain.out
+
+
 def test_the_demo_ends_with_a_page(trained, monkeypatch):
     from glassformer.cli.pictures import explorer
 
@@ -158,6 +179,10 @@ def test_the_page_is_served(trained, run, monkeypatch):
         (["--port", "-1"], ["--port"]),
         (["--export", "."], ["--export", "is a folder"]),
         (["--export", "none/page.html"], ["none", "no folder"]),
+        (["--checkpoints"], ["--checkpoints", "--export"]),
+        (["--patch", "a b", "--into", "a c"], ["--patch", "--export"]),
+        (["--export", "page.html", "--patch", "a b"], ["--into", "both"]),
+        (["--export", "page.html", "--patch", "a b", "--into", "a"], ["same number of tokens"]),
         (["--export", "page.html", "--no-open"], ["--export", "--no-open"]),
         (["--export", "page.html", "--port", "1"], ["--export", "--port"]),
     ],

@@ -10,7 +10,9 @@ from mutant_runner import Mutant
 BOX, MAKE = "tests/lens/trace/test_container.py", "tests/lens/trace/test_make.py"
 SERVER, CLI = "tests/lens/server/test_server.py", "tests/cli/test_explore.py"
 PARTS = "tests/lens/server/test_parts.py"
-PAGE, ACCESS, LIVE, LARGE = (f"tests/lens/page/test_{name}.py" for name in ("page", "access", "live", "large"))
+PAGE, ACCESS, LIVE, LARGE, COPY, SMALL = (
+    f"tests/lens/page/test_{name}.py" for name in ("page", "access", "live", "large", "copy", "small_pictures")
+)
 DAMAGE = f"{BOX}::test_damage_is_named_by_its_field"
 
 # fmt: off
@@ -54,7 +56,7 @@ PYTHON: list[Mutant] = [
     Mutant("a body of any size is read", "lens/server/guard.py",
         "if size > MOST_BODY:", "if False:", f"{SERVER}::test_only_json_is_read"),
     Mutant("answers carry no policy", "lens/server/guard.py",
-        '"Content-Security-Policy": served_policy()', '"X-Policy": ""', f"{SERVER}::test_every_answer_carries_the_policy"),
+        '"Content-Security-Policy": POLICY', '"X-Policy": ""', f"{SERVER}::test_every_answer_carries_the_policy"),
     Mutant("unknown fields are let through", "lens/server/requests.py",
         "        if name not in names:", "        if False:", f"{SERVER}::test_a_wrong_request_is_told_why"),
     Mutant("the run's own traces make room", "lens/server/api.py",
@@ -83,8 +85,19 @@ PYTHON: list[Mutant] = [
         "if layer is not None and not 0 <= layer < len(found.trace.buffers[name][1]):", "if False:", f"{PARTS}::test_a_part_that_is_not_there"),
     Mutant("answers wait for an acknowledgement", "lens/server/app.py",
         "socket.SOCK_STREAM, socket.IPPROTO_TCP)", "socket.SOCK_STREAM)", f"{PARTS}::test_answers_are_sent_at_once"),
-    Mutant("modules wait for each other", "lens/page/bundle.py",
-        "for name in announced())", "for name in announced()[:3])", f"{PARTS}::test_all_modules_are_asked_for_at_once"),
+    Mutant("a module comes before what it imports", "lens/page/script.py",
+        "        for _, imported in IMPORT.findall(text):\n            join(imported)\n        joined[name] = _scoped(name, text)\n",
+        "        joined[name] = _scoped(name, text)\n        for _, imported in IMPORT.findall(text):\n            join(imported)\n", f"{PARTS}::test_all_modules_come_in_one_answer"),
+    Mutant("what is declared async is not exported", "lens/page/script.py",
+        "(?:async )?(?:function", "(?:function", f"{PARTS}::test_nothing_is_left_of_imports_and_exports"),
+    Mutant("a file may run any script", "lens/page/bundle.py",
+        "script-src '{_digest(does)}'", "script-src 'unsafe-inline'", f"{ACCESS}::test_a_file_runs_its_own_script_alone"),
+    Mutant("what was asked for is not put into the file", "cli/explore.py",
+        "        traces += pair\n", "", f"{CLI}::test_a_file_holds_what_was_asked_for"),
+    Mutant("the size of what was asked for is not told", "cli/explore.py",
+        "len(page) - usual,", "usual,", f"{CLI}::test_a_file_holds_what_was_asked_for"),
+    Mutant("no checkpoint is told of", "lens/server/run.py",
+        "kept=lambda: list(checkpoints(run))", "kept=tuple", f"{CLI}::test_a_file_holds_what_was_asked_for"),
     Mutant("heads of other weights are shown", "lens/server/run.py",
         'if kept.get("weights_sha256") == digest:', "if kept:", f"{CLI}::test_the_heads_are_found_out_once"),
 ]
@@ -114,7 +127,7 @@ BROWSER: list[Mutant] = [
     Mutant("shares of what is moved do not sum to 1", "lens/page/trace.js",
         "found[q * k_len + k] /= sum;", "found[q * k_len + k] /= 1;", f"{LIVE}::test_weighted_by_value_as_in_python"),
     Mutant("the page patches the other way", "lens/page/patching.js",
-        "{ trace: ids[0], other: ids[1] }", "{ trace: ids[1], other: ids[0] }", f"{LIVE}::test_what_carries_the_difference_is_as_in_python"),
+        "this.source.patching(ids[0], ids[1])", "this.source.patching(ids[1], ids[0])", f"{LIVE}::test_what_carries_the_difference_is_as_in_python"),
     Mutant("figures on maps cannot be read", "lens/page/colour.js",
         "> 0.179 ?", "> 0.5 ?", f"{ACCESS}::test_contrast_of_what_is_written_on_maps"),
     Mutant("a row of a table has no button", "lens/page/table.js",
@@ -133,6 +146,26 @@ BROWSER: list[Mutant] = [
         "? { q: q0 + i, k: k0 + j } : null", "? { q: i, k: j } : null", f"{LARGE}::test_of_a_long_text_a_part_is_shown"),
     Mutant("heads are made anew on hover", "lens/page/attention.js",
         "    if (this.striped !== data) this.drawStrips(data, attention);\n", "    this.stripsOf = \"\"; this.drawStrips(data, attention);\n", f"{LARGE}::test_nothing_is_made_anew_where_the_pointer_goes"),
+    Mutant("a copy shows the patching of other texts", "lens/page/data.js",
+        "a === one && b === other", "a !== b", f"{COPY}::test_the_other_way_round_is_another_question"),
+    Mutant("a copy keeps its roles over training to itself", "lens/page/data.js",
+        "run.history ?? alone", "alone", f"{COPY}::test_what_was_put_into_a_copy_is_shown"),
+    Mutant("checkpoints are marked at even distances", "lens/page/chart.js",
+        "checkpoint(at, x(at),", "checkpoint(at, x(x0 + kept.indexOf(at)),", f"{COPY}::test_checkpoints_are_marked_below_the_loss"),
+    Mutant("a copy asks its model, which it has not", "lens/page/history.js",
+        'source.live && h("button"', 'h("button"', f"{COPY}::test_a_copy_says_what_to_type"),
+    Mutant("a map is hatched one cell late", "lens/page/trace.js",
+        "? [[q + 1, k_len]] : []", "? [[q + 2, k_len]] : []", f"{PAGE}::test_masked_is_hatched_and_zero_is_the_background"),
+    Mutant("all heads are painted into the first's place", "lens/page/grid.js",
+        "pixels.subarray(Math.round(x * ratio))", "pixels.subarray(2)", f"{SMALL}::test_each_head_has_its_own_picture"),
+    Mutant("a line of a picture is as long as the picture", "lens/page/grid.js",
+        "stride: picture.width }", "stride: Math.round(wide * ratio) }", f"{SMALL}::test_each_head_has_its_own_picture"),
+    Mutant("colours of the first theme stay", "lens/page/colour.js",
+        "`${theme()} ${name}`", "name", f"{SMALL}::test_lines_follow_the_theme"),
+    Mutant("all bars are full", "lens/page/grid.js",
+        "`${gone * wide}px`", "`${wide}px`", f"{SMALL}::test_a_bar_says_what_is_lost_without_the_head"),
+    Mutant("any number will do in a list", "lens/page/schema.js",
+        '[type].flat().includes("number") &&', "type &&", f"{ACCESS}::test_a_damaged_trace_is_told_of"),
     Mutant("the page asks without its token", "lens/page/data.js",
         '"X-Glassformer-Token": key', '"X-Glassformer-Token": ""', f"{LIVE}::test_every_screen_asks_this_server_alone"),
 ]

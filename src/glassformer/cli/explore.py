@@ -4,17 +4,42 @@ from __future__ import annotations
 
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run
 from glassformer.foundation.errors import ConfigError
 
+if TYPE_CHECKING:
+    from glassformer.lens.server.subject import Subject
+    from glassformer.lens.trace.value import Trace
+
 USUAL_PORT = 8642
+INTO_A_FILE = ("checkpoints", "patch", "into")
+"""Options for what a file holds beyond the run's examples."""
+
+
+class More(NamedTuple):
+    """What a file holds beyond the run's examples: it has no model that could be asked later."""
+
+    checkpoints: bool = False
+    """The role of each head at each checkpoint."""
+    patched: tuple[str, str] | None = None
+    """Two texts, and what carries the difference of their answers."""
+
+
+EXAMPLES_ALONE = More()
+
+
+def more_of(options: Mapping[str, str]) -> More:
+    """What is asked for. Errors: `ConfigError` where one of the two texts is missing."""
+    if ("patch" in options) != ("into" in options):
+        raise ConfigError("Patching goes from one text into another: --patch TEXT --into TEXT. Give both.")
+    return More("checkpoints" in options, (options["patch"], options["into"]) if "patch" in options else None)
 
 
 def run(arguments: Arguments) -> int:
@@ -25,7 +50,12 @@ def run(arguments: Arguments) -> int:
     if export is not None:
         if given := [name for name in ("port", "no-open") if name in arguments.options]:
             raise ConfigError(f"--export writes a file and serves nothing. Leave --{given[0]} out.")
-        return write_page(folder, Path(export))
+        return write_page(folder, Path(export), more_of(arguments.options))
+    if given := [name for name in INTO_A_FILE if name in arguments.options]:
+        raise ConfigError(
+            f"--{given[0]} puts into a file what the served page finds out when it is asked. Add --export page.html, "
+            f"or leave --{given[0]} out."
+        )
     if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
         raise ConfigError(
             f"explore serves its page with {missing[0]}, which is not installed: pip install 'glassformer[explore]'. "
@@ -46,33 +76,57 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def write_page(folder: Path, path: Path) -> int:
+def write_page(folder: Path, path: Path, more: More) -> int:
     """The page of a run as one file, with the traces of its examples. Errors: `ConfigError`: it cannot be written."""
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else f"would lie in {path.parent}, which is no folder"
         raise ConfigError(f"--export names the file to write; {path} {what}. Try --export page.html.")
-    written = page_of(folder, path)
-    print(f"{path}: {written.size / 1e6:.1f} MB, one file that any browser opens.")
+    written = page_of(folder, path, more)
+    added = (
+        f" {written.added / 1e3:.1f} kB of it are what was asked for beside the run's examples." if any(more) else ""
+    )
+    print(f"{path}: {written.size / 1e6:.1f} MB, one file that any browser opens.{added}")
     return 0
 
 
 class Written(NamedTuple):
-    """A page on the disk: its characters, and what it says of the model's heads."""
+    """A page on the disk: its characters, those that `More` added, and what it says of the model's heads."""
 
     size: int
+    added: int
     sentences: Sequence[str]
 
 
-def page_of(folder: Path, path: Path) -> Written:
-    """Write the page of a run, with the traces of its examples."""
+def page_of(folder: Path, path: Path, more: More) -> Written:
+    """Write the page of a run, with the traces of its examples, and more.
+
+    Errors: `DataError` where the two texts cannot be compared.
+    """
     from glassformer.lens.page.bundle import standalone
     from glassformer.lens.server.run import subject_of
 
     subject = subject_of(folder, tell)
-    traces = [subject.trace(source, gold).to_bytes() for source, gold in subject.examples]
-    page = standalone(traces, subject.facts() | {"metrics": subject.lines(), "live": False})
+    traces = [subject.trace(source, gold) for source, gold in subject.examples]
+    facts = subject.facts() | {"metrics": subject.lines(), "live": False}
+    usual = len(standalone([made.to_bytes() for made in traces], facts)) if any(more) else None
+    if more.checkpoints and subject.history is not None:
+        tell("Looking at each checkpoint.")
+        facts["history"] = subject.history()
+    if more.patched is not None:
+        pair, patching = between(subject, more.patched)
+        facts["patches"] = [{"traces": [str(len(traces)), str(len(traces) + 1)], **patching}]
+        traces += pair
+    page = standalone([made.to_bytes() for made in traces], facts)
     path.write_text(page, "utf-8")
-    return Written(len(page), subject.sentences)
+    return Written(len(page), 0 if usual is None else len(page) - usual, subject.sentences)
+
+
+def between(subject: Subject, texts: tuple[str, str]) -> tuple[list[Trace], dict[str, Any]]:
+    """The traces of two texts, and what of the first brings its answer back in a run with the second."""
+    from glassformer.lens.trace.pair import patch_traces, patching_as_json
+
+    one, other = (subject.trace(text) for text in texts)
+    return [one, other], patching_as_json(patch_traces(subject.model, one, other))
 
 
 def serve(folder: Path, port: int | None, *, opens: bool) -> int:

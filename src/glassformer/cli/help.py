@@ -54,6 +54,7 @@ EXAMPLES = {
     "explore": (
         "glassformer explore runs/reverse",
         "glassformer explore runs/reverse --export page.html",
+        "glassformer explore runs/reverse --export page.html --checkpoints --patch 'f a c e' --into 'f a d e'",
     ),
     "ablate": (
         "glassformer ablate reverse --vary model.n_layers=1,2,4 --vary model.norm_placement=pre,post --seeds 3",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glassformer.cli.explore import page_of
+from glassformer.cli.explore import EXAMPLES_ALONE, page_of
 from glassformer.decode.answer import answer
 from glassformer.lens.picture import cross_attention_picture
 from glassformer.model.transformer import Transformer
@@ -39,5 +39,5 @@ def gaze(model: Transformer, prepared: RunData) -> str:
 
 def explorer(out: Path) -> str:
     """Write the page of the run into its folder; what was found about its heads, and where the page is."""
-    found = page_of(out, out / PAGE).sentences[:1]
+    found = page_of(out, out / PAGE, EXAMPLES_ALONE).sentences[:1]
     return "\n".join([*found, f"Every head, step and number of it: open {out / PAGE} in a browser.", ""])

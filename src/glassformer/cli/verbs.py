@@ -195,9 +195,9 @@ VERBS: dict[str, Verb] = {
         "Show the best checkpoint of a run as a page: what it answers, what each head reads, the chances of each "
         "token, parameters and curves; a text of your own, and the model without some heads. The page is served on "
         "this machine alone, with a token that is new at each start, and asks nothing of any network; Ctrl-C ends it. "
-        "With --export it is one file that works from disk. What the heads do is found out once, and kept in "
-        "RUN/heads.json.",
-        (PORT, NO_OPEN, EXPORT),
+        "With --export it is one file that works from disk; --checkpoints and --patch put into it what else needs the "
+        "model. What the heads do is found out once, and kept in RUN/heads.json.",
+        (PORT, NO_OPEN, EXPORT, CHECKPOINTS, PATCH, INTO),
     ),
     "ablate": Verb(
         "compare settings over several seeds",

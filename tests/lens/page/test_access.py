@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import struct
 
 import pytest
 
-from glassformer.lens.page.bundle import framed, resources, standalone
+from glassformer.lens.page.bundle import framed, standalone
+from glassformer.lens.page.script import script, style
 from lens.explored import SCREENS, planted
 
 
@@ -52,7 +54,7 @@ def test_contrast(watched, shown, scheme):
 
 
 ON_COLOURS = """async () => {
-  const { css, difference, inkOn, inkOnDifference } = await import("lens/colour.js");
+  const { css, difference, inkOn, inkOnDifference } = modules["colour.js"];
   const levels = Array.from({length: 256}, (_, level) => [css(level), inkOn(level)]);
   const shares = Array.from({length: 201}, (_, i) => [difference(i / 100 - 1), inkOnDifference(i / 100 - 1)]);
   return [...levels, ...shares];
@@ -200,18 +202,50 @@ def test_two_in_frames_of_a_notebook(watched, shown, tmp_path):
     assert not view.complaints
 
 
-def test_a_damaged_trace_is_told_of(watched, shown, tmp_path):
+def damaged(data, old, new):
+    """A trace's file with something else in its header; the length of the header is told anew."""
+    (length,) = struct.unpack("<I", data[4:8])
+    header = data[8 : 8 + length].replace(old, new, 1)
+    assert header != data[8 : 8 + length]
+    return data[:4] + struct.pack("<I", len(header)) + header + data[8 + length :]
+
+
+DAMAGE = {
+    "header.steps[0].rank": (b'"rank":0', b'"rang":0'),
+    "special[0]": (b'"special":[false', b'"special":[0    '),
+    "top[0][1]": (b'"top":[[', b'"top":[[1,"x"],['),
+}
+
+
+@pytest.mark.parametrize("field", DAMAGE)
+def test_a_damaged_trace_is_told_of(watched, tmp_path, field):
     made, _ = planted()
-    data = made.to_bytes().replace(b'"rank":0', b'"rang":0', 1)
+    data = damaged(made.to_bytes(), *DAMAGE[field])
     path = tmp_path / "damaged.html"
     path.write_text(standalone([data], {"name": "damaged"}), "utf-8")
     page = watched().open(path.as_uri())
     assert page.get_attribute("body", "data-ready") == "failed"
-    assert "header.steps[0].rank" in page.text_content("main")
+    assert field in page.text_content("main")
+
+
+INJECT = """() => {
+  const script = document.createElement("script");
+  script.textContent = "window.ran = true";
+  document.body.append(script);
+  document.body.insertAdjacentHTML("beforeend", "<style>body { opacity: .5 }</style>");
+  return [window.ran ?? false, getComputedStyle(document.body).opacity];
+}"""
+
+
+def test_a_file_runs_its_own_script_alone(opened):
+    """Its policy names its script and its style by their digests: what came into it otherwise does nothing."""
+    assert opened.page.evaluate(INJECT) == [False, "1"]
+    assert len(opened.complaints) == 2
+    assert "unsafe" not in opened.page.content()
 
 
 def test_sizes():
     """The page's own weight: 120 kB compressed; an export is no more than the trace and a little."""
-    assert len(gzip.compress(b"".join(resources().values()))) <= 120_000
+    assert len(gzip.compress((script() + style()).encode())) <= 120_000
     made, _ = planted()
     assert len(made.to_html()) <= 1.4 * len(gzip.compress(made.to_bytes())) + 200_000

@@ -18,10 +18,11 @@ ROOT = PACKAGE.parents[1]
 BUILD = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
 OPEN = """
 from pathlib import Path
-from glassformer.lens.page.bundle import resources, served, standalone
+from glassformer.lens.page.bundle import served, standalone
+from glassformer.lens.page.script import resources
 from glassformer.lens.trace.schema import header_schema
 import glassformer
-assert header_schema() and len(served()) > 1000 and len(standalone([], {"name": "empty"})) > 50_000
+assert header_schema() and "page.js" in served() and len(standalone([], {"name": "empty"})) > 50_000
 print(Path(glassformer.__file__).parent, *resources())
 """
 

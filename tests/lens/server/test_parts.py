@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 
 import pytest
 
-from glassformer.lens.page.bundle import resources, served
+from glassformer.lens.page.bundle import served, static
+from glassformer.lens.page.script import FIRST, IMPORT, resources, script
 from glassformer.lens.server.app import listen
 from glassformer.lens.trace.pair import patch_traces, patching_as_json
 from glassformer.lens.trace.value import from_bytes
@@ -45,13 +47,24 @@ def test_a_part_that_is_not_there(app, path, status):
     assert ask(app, "GET", f"/api/trace/{path}").status == status
 
 
-def test_all_modules_are_asked_for_at_once():
-    """Each is announced in the head, so that none waits for the one that imports it."""
-    page = served()
-    for name in resources():
-        if name.endswith(".js") and name not in ("main.js", "types.js"):  # the page's own script; types alone
-            assert f'<link rel="modulepreload" href="/static/{name}">' in page
-    assert page.index('src="/static/early.js"') < page.index('src="/static/main.js"')
+def test_all_modules_come_in_one_answer():
+    """The page asks for one script and one style; the script has every module, before those that import it."""
+    page, joined = served(), script()
+    assert sorted(re.findall(r'(?:src|href)="(/[^"]+)"', page)) == [f"/static/{name}" for name in sorted(static())]
+    places = {name: joined.find(f'modules["{name}"] = ') for name in resources() if name.endswith(".js")}
+    assert [name for name, place in places.items() if place < 0] == ["types.js"]  # types alone
+    assert max(places, key=lambda name: places[name]) == FIRST
+    for name, place in places.items():
+        for _, imported in IMPORT.findall(resources()[name].decode()):
+            assert places[imported] < place, f"{name} imports {imported}"
+
+
+def test_nothing_is_left_of_imports_and_exports():
+    """All are in the one form that is taken apart; a module's own names stay its own."""
+    assert not re.findall(r"^\s*(?:import|export)\b.*", script(), re.MULTILINE)
+    assert "</" not in script(), "it would end the script of a page in one file"
+    assert script().count("\nconst ") - script().count("\nconst {") > 20
+    assert re.search(r"^return \{.*\bhatching\b.*\};$", script(), re.MULTILINE)
 
 
 def test_answers_are_sent_at_once():

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from glassformer.foundation.errors import ConfigError
-from glassformer.lens.page.bundle import import_map, resources, served
+from glassformer.lens.page.bundle import served
 from glassformer.lens.server.app import listen, new_token
 from glassformer.lens.server.guard import MOST_BODY
 from glassformer.lens.trace.value import from_bytes
@@ -33,7 +33,7 @@ def test_data_need_the_token(app, path, token):
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8642", "127.0.0.1", "127.0.0.1:1", "", "0.0.0.0:8642"])
-@pytest.mark.parametrize("path", ["/", "/static/main.js", "/api/run"])
+@pytest.mark.parametrize("path", ["/", "/static/page.js", "/api/run"])
 def test_another_host_is_refused(app, host, path):
     assert ask(app, "GET", path, host=host).status == 400
 
@@ -64,6 +64,7 @@ def test_only_json_is_read(app):
         "/static//etc/passwd",
         "/static/bundle.py",
         "/static/index.html",
+        "/static/main.js",
         "/etc/passwd",
         "/api/trace/../run",
         "/api/trace/999",
@@ -75,7 +76,7 @@ def test_nothing_but_the_page_is_given(app, path):
     assert ask(app, "GET", path).status == 404
 
 
-@pytest.mark.parametrize("path", ["/", "/static/main.js", "/api/run", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/static/page.js", "/api/run", "/nothing"])
 def test_every_answer_carries_the_policy(app, path):
     headers = ask(app, "GET", path).headers
     policy = headers["content-security-policy"]
@@ -87,13 +88,11 @@ def test_every_answer_carries_the_policy(app, path):
     assert not any(name.startswith("access-control") for name in headers)
 
 
-def test_modules_are_named_by_the_map(app):
-    mapped = json.loads(import_map())["imports"]
-    assert {name.removeprefix("lens/") for name in mapped} == {name for name in resources() if name.endswith(".js")}
-    for path in mapped.values():
-        answer = ask(app, "GET", path, token=None)
-        assert answer.status == 200
-        assert answer.headers["content-type"].startswith("text/javascript")
+@pytest.mark.parametrize(("path", "kind"), [("/static/page.js", "text/javascript"), ("/static/page.css", "text/css")])
+def test_script_and_style_are_given(app, path, kind):
+    answer = ask(app, "GET", path, token=None)
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith(kind)
 
 
 def test_what_is_known_of_the_run(app):

@@ -1,10 +1,9 @@
 /** What happens without some heads: chosen here and run by the model, or as the run's own test found it. */
 
 import { h, put } from "lens/dom.js";
-import { effect } from "lens/role.js";
+import { effect, lost } from "lens/role.js";
 import { set } from "lens/state.js";
 import { sortable } from "lens/table.js";
-import { lost } from "lens/heads.js";
 import { headName, percent, token } from "lens/text.js";
 
 /** @typedef {import("./main.js").Context} Context */

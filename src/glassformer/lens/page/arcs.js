@@ -6,7 +6,11 @@ import { placesOf } from "lens/view.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 
+/** From token to token, in CSS pixels; where there is not the room for the least, the picture is scrolled. */
 const STEP = 46;
+const LEAST_STEP = 22;
+/** Left and right of all tokens. */
+const ASIDE = 40;
 const TALL = 260;
 const LEAST = 0.1;
 const MOST = 3;
@@ -15,12 +19,13 @@ const MOST = 3;
  * The arcs of the query (or key) that is pointed at; without one the strongest of each query.
  * @param {MapData} data
  * @param {{q: number | null, k: number | null}} at
+ * @param {number} room in CSS pixels
  * @param {{hover: (q: number | null, k: number | null) => void, choose: (q: number | null, k: number | null) => void}} callbacks
  */
-export function arcs(data, at, callbacks) {
+export function arcs(data, at, room, callbacks) {
   const { q0, k0, rows, columns } = data.part;
-  const step = Math.max(22, Math.min(STEP, 1000 / Math.max(rows, columns)));
-  const width = Math.max(rows, columns) * step + 40;
+  const step = Math.max(LEAST_STEP, Math.min(STEP, (room - ASIDE) / Math.max(rows, columns)));
+  const width = Math.max(rows, columns) * step + ASIDE;
   const [shiftQ, shiftK] = [(width - rows * step) / 2 - q0 * step, (width - columns * step) / 2 - k0 * step];
   const x = (/** @type {number} */ i, /** @type {number} */ shift) => shift + (i + 0.5) * step;
   const lines = drawn(data, at).map(({ q, k, value }) => {

@@ -22,7 +22,7 @@ import { asCsv, mapData, movedData, partOf, placesOf } from "lens/view.js";
 
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
 /** Tokens up to which both texts are written below the map at once; of longer ones, when there is time. */
-const SOON = 300;
+const SOON = 64;
 const AXES = /** @type {Record<string, string>} */ ({ source: "source", target_in: "target" });
 
 /** Draws and redraws the screen; `draw` for a new state, `light` where only what is pointed at changed. */
@@ -49,7 +49,8 @@ export class AttentionScreen {
     this.side = h("div", { class: "side" });
     this.strips = h("div", { class: "strips" });
     this.overview = h("section", { class: "card all-heads", "aria-label": "All heads" }, h("h2", {}, "All heads"),
-      h("p", { class: "quiet" }, "A row for each layer, a column for each head."), this.grid.element);
+      h("p", { class: "quiet" }, "A row for each layer, a column for each head.",
+        this.trace.header.heads?.some((each) => each.ablation) && " A bar: what is lost without the head."), this.grid.element);
     this.layout = h("div", { class: "attention-layout" }, this.overview,
         h("section", { class: "card one-head", "aria-label": "One head" }, this.title, this.range, this.detail, this.strips), this.side);
     this.element = h("div", { class: "screen attention" }, this.controls, this.layout);
@@ -101,15 +102,16 @@ export class AttentionScreen {
   body() {
     const { view, scale, q0, k0 } = now();
     const data = /** @type {MapData} */ (this.data);
+    const masked = this.chosen().attention.group.mask !== "none";
     if (view === "table") put(this.detail, headTable(data));
     else if (view === "arcs") put(this.detail, h("div", { class: "arcs-place" }));
     else if (this.other) {
-      put(this.detail, this.comparison.element, legend(scale), this.patches.element);
+      put(this.detail, this.comparison.element, legend(scale, { masked }), this.patches.element);
       this.patches.draw(this.trace, this.other);
       const { block, layer, head } = this.chosen();
       this.comparison.draw(this.trace, this.other, { block, layer, head, scale, q0, k0 }, Math.max(240, this.detail.clientWidth - 4), 420);
     } else {
-      put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale, data.name.endsWith("value-weighted")));
+      put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale, { moved: data.name.endsWith("value-weighted"), masked }));
       this.map.draw(data, Math.max(240, this.detail.clientWidth - 4), Math.max(360, window.innerHeight - 330));
     }
   }
@@ -123,7 +125,7 @@ export class AttentionScreen {
     const axis = attention.group.q;
     if (now().view === "map" && this.other) this.comparison.mark(at, locked());
     else if (now().view === "map") this.map.mark(at.q, at.k, locked());
-    if (now().view === "arcs") put(this.detail, arcs(data, at, { hover: point, choose: lock }));
+    if (now().view === "arcs") put(this.detail, arcs(data, at, this.detail.clientWidth, { hover: point, choose: lock }));
     put(this.side, inspector(this.trace, data, at, { isLocked: locked(), encoding: attention.encoding, axis }));
     if (this.striped !== data) this.drawStrips(data, attention);
     shade(this.strips, data, at);

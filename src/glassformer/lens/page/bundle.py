@@ -1,8 +1,8 @@
 """The page put together: served from a process, as one file, or in a frame of a notebook.
 
-Modules import each other by the names `lens/NAME.js`, which an import map leads to `/static/NAME.js` on a server and to
-`data:` addresses in one file. Data stand as base64 of zlib, so that no text of a user's is ever part of the page's own,
-and each layer of attention by itself, so that a large one is unpacked where it is looked at.
+Its modules are one script (`script.py`), its styles one style: two answers of a server, or written into one file. Data
+stand in a file as base64 of zlib, so that no text of a user's is ever part of the page's own, and each layer of
+attention by itself, so that a large one is unpacked where it is looked at.
 """
 
 from __future__ import annotations
@@ -18,75 +18,39 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 from typing import Any
-from urllib.parse import quote
 
+from glassformer.lens.page.script import script, style
 from glassformer.lens.trace.container import cut
 
-STYLES = ("base.css", "parts.css", "screens.css")
-PLAIN = " !'()*,-./:;=?@[]^_`{|}~$&+"
-"""Characters that may stand in a `data:` address within a script as they are; it is smaller than base64."""
+STYLE, SCRIPT = "page.css", "page.js"
+"""Names under which a server gives them."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+"""Of the served page: nothing but what the server itself gives."""
 FRAME_HEIGHT = 760
 """Of the frame in a notebook, in pixels."""
-STANDALONE_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
-)
-"""Of one file: its own scripts, and no address at all."""
-
-
-@cache
-def resources() -> Mapping[str, bytes]:
-    """Name to content of every style and module of the page."""
-    found = {each.name: each for each in files("glassformer.lens.page").iterdir()}
-    return {name: found[name].read_bytes() for name in sorted(found) if name.endswith((".css", ".js"))}
-
-
-def modules() -> list[str]:
-    """The names of the page's modules."""
-    return [name for name in resources() if name.endswith(".js")]
-
-
-def announced() -> list[str]:
-    """Modules that a server's page asks for before others import them: first those that ask for its data."""
-    names = modules()
-    imported = {found for name in names for found in re.findall(r'from "lens/([^"]+)"', resources()[name].decode())}
-    data = {"early.js", *re.findall(r'from "lens/([^"]+)"', resources()["data.js"].decode()), "data.js"}
-    return sorted((name for name in names if name in imported | data), key=lambda name: name not in data)
-
-
-@cache
-def import_map() -> str:
-    """The import map of the served page, as JSON."""
-    return json.dumps({"imports": {f"lens/{name}": f"/static/{name}" for name in modules()}})
 
 
 def served() -> str:
     """The page as a server gives it: it holds no data, and asks the server for all."""
-    styles = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in STYLES)
-    early = "".join(f'<link rel="modulepreload" href="/static/{name}">' for name in announced())
-    head = f'{styles}<script type="importmap">{import_map()}</script>{early}{_schema()}'
-    begin = "".join(f'<script type="module" src="/static/{name}"></script>' for name in ("early.js", "main.js"))
-    return _page(head, begin)
+    head = f'<link rel="stylesheet" href="/static/{STYLE}"><script defer src="/static/{SCRIPT}"></script>'
+    return _page(head, "")
 
 
 @cache
-def served_policy() -> str:
-    """The content security policy of the served page: nothing but what the server itself gives."""
-    digest = base64.b64encode(hashlib.sha256(import_map().encode()).digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; img-src 'self' data: blob:; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
-    )
+def static() -> Mapping[str, tuple[str, str]]:
+    """What the served page asks for beside its data: name to content and its type."""
+    return {
+        STYLE: (style(), "text/css; charset=utf-8"),
+        SCRIPT: (script(), "text/javascript; charset=utf-8"),
+    }
 
 
 def standalone(traces: Sequence[bytes], run: Mapping[str, Any]) -> str:
     """One file with the page and its data: the bytes of traces, and facts of the run (name, metrics, diagnosis)."""
-    texts = {name: bare(data.decode()) for name, data in resources().items()}
-    policy = f'<meta http-equiv="content-security-policy" content="{STANDALONE_POLICY}">'
-    styles = "".join(f"<style>{texts[name]}</style>" for name in STYLES)
-    addresses = {
-        f"lens/{name}": f"data:text/javascript;charset=utf-8,{quote(texts[name], PLAIN)}" for name in modules()
-    }
-    mapped = f'<script type="importmap">{json.dumps({"imports": addresses})}</script>'
+    styles, does = bare(style()), bare(script())
     told: list[str] = []
     parts: list[str] = []
     for i, each in enumerate(traces):
@@ -96,8 +60,21 @@ def standalone(traces: Sequence[bytes], run: Mapping[str, Any]) -> str:
             parts.extend(_part(f"{i} {name} {layer}", data) for layer, data in enumerate(layers))
     bundle = {"run": _packed(json.dumps(run).encode()), "traces": told}
     data = f'<script type="application/json" id="bundle">{json.dumps(bundle)}</script>'
-    head = f"{policy}{styles}{mapped}{_schema()}{data}"
-    return _page(head, f'<script type="module">import "lens/main.js"</script>{"".join(parts)}')
+    policy = f'<meta http-equiv="content-security-policy" content="{_standalone_policy(styles, does)}">'
+    head = f"{policy}<style>{styles}</style>{_schema()}{data}"
+    return _page(head, f"{''.join(parts)}<script>{does}</script>")
+
+
+def _standalone_policy(styles: str, does: str) -> str:
+    """Of one file: its own script and style, and no address at all."""
+    return (
+        f"default-src 'none'; script-src '{_digest(does)}'; style-src '{_digest(styles)}'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def bare(text: str) -> str:

@@ -4,7 +4,7 @@ import { h, s } from "lens/dom.js";
 import { number } from "lens/text.js";
 
 /** @typedef {{name: string, points: [number, number][], marks?: boolean}} Series */
-/** @typedef {{log?: boolean, smooth?: number, width?: number, height?: number, label: string}} Options */
+/** @typedef {{log?: boolean, smooth?: number, width?: number, height?: number, label: string, kept?: number[]}} Options kept: steps with a checkpoint */
 
 const PAD = { left: 52, right: 12, top: 10, bottom: 26 };
 const MOST = 600;
@@ -68,7 +68,7 @@ export function ticks(low, high, log) {
  * @param {Series[]} given
  * @param {Options} options
  */
-export function chart(given, { log = false, smooth = 0, width = 560, height = 220, label }) {
+export function chart(given, { log = false, smooth = 0, width = 560, height = 220, label, kept = [] }) {
   const series = given.map((each) => ({ ...each, points: each.points.filter(([, y]) => Number.isFinite(y) && (!log || y > 0)) }));
   const all = series.flatMap((each) => each.points);
   if (!all.length) return h("p", { class: "quiet" }, "Nothing to draw yet.");
@@ -88,10 +88,11 @@ export function chart(given, { log = false, smooth = 0, width = 560, height = 22
     each.marks ? each.points.map(([a, b]) => s("circle", { cx: x(a), cy: y(b), r: 3, class: `dot c${i % 4}` })) : null,
   ].flat());
   const cross = s("line", { class: "cross", y1: PAD.top, y2: height - PAD.bottom, visibility: "hidden" });
-  const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": label },
+  const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: kept.length ? "group" : "img", "aria-label": label },
     ticks(y0, y1, log).map((at) => [s("line", { class: "rule", x1: PAD.left, x2: width - PAD.right, y1: y(at), y2: y(at) }),
       s("text", { x: PAD.left - 8, y: y(at) + 4, "text-anchor": "end" }, number(at))]).flat(),
-    ticks(x0, x1, false).map((at) => s("text", { x: x(at), y: height - 8, "text-anchor": "middle" }, number(at, 6))), lines, cross);
+    ticks(x0, x1, false).map((at) => s("text", { x: x(at), y: height - 8, "text-anchor": "middle" }, number(at, 6))), lines, cross,
+    kept.filter((at) => at >= x0 && at <= x1).map((at) => checkpoint(at, x(at), height - PAD.bottom)));
   const values = h("p", { class: "values quiet" }, latest(series, Infinity));
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
@@ -102,6 +103,13 @@ export function chart(given, { log = false, smooth = 0, width = 560, height = 22
   });
   svg.addEventListener("pointerleave", () => { cross.setAttribute("visibility", "hidden"); values.textContent = latest(series, Infinity); });
   return h("figure", { class: "chart-place" }, svg, values);
+}
+
+/** A mark below the axis that leads to the heads over all checkpoints. @param {number} step @param {number} x @param {number} y */
+function checkpoint(step, x, y) {
+  const name = `Checkpoint at step ${step}: what the heads did`;
+  return s("a", { href: "#heads", class: "kept", "aria-label": name }, s("title", {}, name),
+    s("rect", { x: x - 12, y: y - 2, width: 24, height: 24 }), s("path", { d: `M${x - 4} ${y + 7}h8l-4 -6z` }));
 }
 
 /**

@@ -88,9 +88,18 @@ function inkFor(colour) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
 }
 
+/** The theme's colours that have been looked up; a look makes the browser compute every style. @type {Map<string, string>} */
+const looked = new Map();
+
 /** A colour of the theme by the name of its CSS variable. @param {string} name */
 export function themed(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const key = `${theme()} ${name}`;
+  let found = looked.get(key);
+  if (found === undefined) {
+    found = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    looked.set(key, found);
+  }
+  return found;
 }
 
 /**

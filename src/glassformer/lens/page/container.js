@@ -15,7 +15,7 @@ const KINDS = {
 };
 
 /**
- * The header of a trace; an error names the field that is damaged.
+ * The header of a trace in a file; an error names the field that is damaged.
  * @param {string} text
  * @returns {Header}
  */

@@ -17,7 +17,7 @@ export function curves(context) {
   const settings = { log: "log", smooth: "0.9" };
   let lines = context.run.metrics ?? [];
   let waiting = 0;
-  const draw = () => put(element, controls(), h("div", { class: "charts" }, panels(lines, settings)));
+  const draw = () => put(element, controls(), h("div", { class: "charts" }, panels(lines, settings, context.run.checkpoints ? context.run.kept ?? [] : [])));
   const controls = () => h("div", { class: "controls" },
     switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], settings.log, (value) => { settings.log = value; draw(); }),
     picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], settings.smooth, (value) => { settings.smooth = value; draw(); }),
@@ -39,8 +39,9 @@ export function curves(context) {
 /**
  * @param {Metric[]} lines
  * @param {{log: string, smooth: string}} settings
+ * @param {number[]} kept steps with a checkpoint
  */
-function panels(lines, settings) {
+function panels(lines, settings, kept) {
   if (!lines.length) return h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no run behind it, so there are no curves."));
   const found = [...fields(lines, "train"), ...fields(lines, "dev").filter((name) => name !== "loss")];
   const moving = [...new Set(found)].filter((name) => lines.some((line) => typeof line[name] === "number" && line[name] !== 0));
@@ -48,8 +49,9 @@ function panels(lines, settings) {
     const series = ["train", "dev"].map((kind) => ({ name: `${kind} ${NAMES[name] ?? name}`, marks: kind === "dev", points: points(lines, kind, name) })).filter((each) => each.points.length);
     const log = settings.log === "log" && /loss|norm/.test(name);
     return h("section", { class: "card" }, h("h2", {}, NAMES[name] ?? name.replaceAll("_", " ")),
-      h("div", { class: "keys" }, series.map((each, i) => h("span", {}, h("i", { class: `key c${i % 4}` }), each.marks ? "dev" : "train"))),
-      chart(series, { log, smooth: /loss|norm/.test(name) ? Number(settings.smooth) : 0, label: `${name} by step` }));
+      h("div", { class: "keys" }, series.map((each, i) => h("span", {}, h("i", { class: `key c${i % 4}` }), each.marks ? "dev" : "train")),
+        name === "loss" && kept.length > 0 && h("span", {}, "▲ checkpoint")),
+      chart(series, { log, smooth: /loss|norm/.test(name) ? Number(settings.smooth) : 0, label: `${name} by step`, kept: name === "loss" ? kept : [] }));
   });
 }
 

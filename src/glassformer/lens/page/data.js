@@ -16,6 +16,7 @@ import { Trace } from "lens/trace.js";
  * @property {(id: string) => Promise<Trace>} trace
  * @property {(since: number) => Promise<{lines: Metric[], next: number}>} metrics
  * @property {() => Promise<import("./history.js").History>} history
+ * @property {(one: string, other: string) => Promise<import("./patching.js").Patching>} patching of two traces, by their ids
  * @property {(path: string, body: object) => Promise<any>} post
  */
 
@@ -58,6 +59,7 @@ async function embedded(bundle) {
   const parts = new Map(Array.from(document.querySelectorAll("[data-part]"), (each) => [each.getAttribute("data-part"), each]));
   const traces = await Promise.all(bundle.traces.map(async (text, i) => {
     const header = readHeader(new TextDecoder().decode(await inflated(text)));
+    header.run.id = String(i);
     return new Trace(header, new Buffers(header, (name, layer) => inflated(parts.get(`${i} ${name} ${layer ?? 0}`)?.textContent ?? "")));
   }));
   return {
@@ -66,14 +68,16 @@ async function embedded(bundle) {
     traces: async () => traces.map((each, i) => ({ id: String(i), title: each.title })),
     trace: async (id) => traces[Number(id)] ?? traces[0],
     metrics: async () => ({ lines: run.metrics ?? [], next: 0 }),
-    history: alone,
-    post: alone,
+    history: async () => run.history ?? alone("--checkpoints"),
+    patching: async (one, other) => run.patches?.find(({ traces: [a, b] }) => a === one && b === other) ?? alone("--patch TEXT --into TEXT"),
+    post: async () => alone(),
   };
 }
 
-/** What a page without a model says to what only a model can answer. @returns {Promise<never>} */
-async function alone() {
-  throw new Error("This page is a copy without its model. Open the run with glassformer explore.");
+/** What a page without a model says to what only a model can answer, or a page that was asked for it. @param {string} [option] @returns {never} */
+function alone(option) {
+  const written = option ? `, or write a page that has it: \`glassformer explore RUN --export page.html ${option}\`` : "";
+  throw new Error(`This page is a copy without its model. Open the run with \`glassformer explore RUN\`${written}.`);
 }
 
 /**
@@ -100,12 +104,15 @@ function served() {
   };
   /** @param {string} path */
   const json = async (path) => (await ask(path)).json();
+  /** @param {string} path @param {object} body */
+  const post = async (path, body) =>
+    (await ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json();
   /** @type {Map<string, Promise<Trace>>} */
   const known = new Map();
   /** @param {string} id */
   const load = async (id) => {
     const at = `trace/${encodeURIComponent(id)}`;
-    const header = readHeader(await (await ask(`${at}/header`)).text());
+    const header = await json(`${at}/header`); // the server has checked what it sends
     return new Trace(header, new Buffers(header, async (name, layer) =>
       new Uint8Array(await (await ask(`${at}/buffer/${encodeURIComponent(name)}${layer === null ? "" : `?layer=${layer}`}`)).arrayBuffer())));
   };
@@ -119,8 +126,8 @@ function served() {
     },
     metrics: (since) => json(`metrics?since=${since}`),
     history: () => json("history"),
-    post: async (path, body) =>
-      (await ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json(),
+    patching: (one, other) => post("patch", { trace: one, other }),
+    post,
   };
 }
 

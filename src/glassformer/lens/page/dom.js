@@ -52,6 +52,11 @@ function nodes(children) {
     .map((each) => (each instanceof Node ? each : String(each)));
 }
 
+/** A sentence in which what stands between backticks is to be typed. @param {string} text @returns {Child[]} */
+export function sentence(text) {
+  return text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+}
+
 /**
  * Replace what an element holds.
  * @param {Element} element

@@ -2,6 +2,7 @@
 
 import { hatching, table, theme, themed } from "lens/colour.js";
 import { announce, h, sized } from "lens/dom.js";
+import { lost } from "lens/role.js";
 import { headName, percent } from "lens/text.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
@@ -10,7 +11,7 @@ import { headName, percent } from "lens/text.js";
 /** @typedef {{wide: number, tall: number}} Size of a picture, in CSS pixels */
 
 const GAP = 10;
-const LABEL = 18;
+const LABEL = 21;
 
 /** The overview of heads. */
 export class HeadGrid {
@@ -114,12 +115,13 @@ export class HeadGrid {
     const facts = trace.head(block, layer, head);
     const role = facts?.role && facts.role.strength !== "none" ? facts.role.label : "";
     const score = facts?.role ? ` ${percent(facts.role.score)}` : "";
+    const gone = Math.min(1, Math.max(0, lost(facts)));
     return h("button", {
       type: "button", role: "gridcell", class: "thumb", tabindex: "-1", "aria-selected": "false",
-      "data-at": `${layer} ${head}`, "aria-label": `${headName(block, layer, head)}${role ? `, ${role}${score}` : ""}`,
+      "data-at": `${layer} ${head}`, "aria-label": `${headName(block, layer, head)}${role ? `, ${role}${score}` : ""}${gone ? `, ${percent(gone)} lost without it` : ""}`,
       style: { left: `${head * (wide + GAP)}px`, width: `${wide + 4}px`, height: `${tall + 4 + LABEL}px` },
-    }, h("span", { class: "thumb-name" }, `${layer}.${head}`),
-    role && wide > 44 && h("span", { class: `role ${facts?.role?.strength ?? ""}` }, role));
+    }, gone > 0 && h("span", { class: "lost", style: { width: `${gone * wide}px` } }), h("span", { class: "thumb-name" }, `${layer}.${head}`),
+    role && wide > 66 && h("span", { class: `role ${facts?.role?.strength ?? ""}` }, role));
   }
 
   /** @param {{layer: number, head: number}} at @param {boolean} chosen */
@@ -168,14 +170,14 @@ function places(at) {
  */
 function paintRow(pen, attention, layer, scale, { wide, tall }, mask) {
   const ratio = pen.getTransform().a;
-  const [columns, rows] = [Math.round(wide * ratio), Math.round(tall * ratio)];
-  const picture = pen.createImageData(columns, rows);
+  const places = Array.from({ length: attention.group.heads }, (_, head) => head * (wide + GAP) + 2);
+  const picture = pen.createImageData(pen.canvas.width, Math.round(tall * ratio));
   const pixels = new Uint32Array(picture.data.buffer);
+  const box = { columns: Math.round(wide * ratio), rows: picture.height, stride: picture.width };
+  places.forEach((x, head) => colour(pixels.subarray(Math.round(x * ratio)), attention.small(layer, head, scale), box));
+  pen.putImageData(picture, 0, Math.round(2 * ratio)); // all heads at once: each call waits for what was drawn before
   pen.strokeStyle = themed("line");
-  for (let head = 0; head < attention.group.heads; head++) {
-    const x = head * (wide + GAP) + 2;
-    colour(pixels, attention.small(layer, head, scale), columns, rows);
-    pen.putImageData(picture, Math.round(x * ratio), Math.round(2 * ratio));
+  for (const x of places) {
     if (mask) pen.drawImage(mask, x, 2, wide, tall);
     pen.strokeRect(x - 0.5, 1.5, wide + 1, tall + 1);
   }
@@ -183,12 +185,11 @@ function paintRow(pen, attention, layer, scale, { wide, tall }, mask) {
 
 /**
  * Pixels of a map: where there are more cells than pixels, the largest of each pixel is shown, so that no line is lost.
- * @param {Uint32Array} pixels
+ * @param {Uint32Array} pixels from the map's first on
  * @param {{levels: Uint8Array, rows: number, columns: number}} map
- * @param {number} wide
- * @param {number} tall
+ * @param {{columns: number, rows: number, stride: number}} box pixels of the map, and of a line of the whole picture
  */
-function colour(pixels, { levels, rows, columns }, wide, tall) {
+function colour(pixels, { levels, rows, columns }, { columns: wide, rows: tall, stride }) {
   const colours = table();
   const ends = Array.from({ length: wide + 1 }, (_, x) => Math.floor((x * columns) / wide));
   for (let y = 0; y < tall; y++) {
@@ -198,9 +199,10 @@ function colour(pixels, { levels, rows, columns }, wide, tall) {
       const end = Math.max(ends[x] + 1, ends[x + 1]);
       let most = 0;
       for (let q = top; q < below; q++) {
-        for (let at = q * columns + ends[x]; at < q * columns + end; at++) if (levels[at] > most) most = levels[at];
+        const stop = q * columns + end;
+        for (let at = q * columns + ends[x]; at < stop; at++) if (levels[at] > most) most = levels[at];
       }
-      pixels[y * wide + x] = colours[most];
+      pixels[y * stride + x] = colours[most];
     }
   }
 }
@@ -220,7 +222,7 @@ export function thumbnail(attention, layer, head, scale, most) {
   canvas.height = Math.min(small.rows, most);
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const picture = pen.createImageData(canvas.width, canvas.height);
-  colour(new Uint32Array(picture.data.buffer), small, canvas.width, canvas.height);
+  colour(new Uint32Array(picture.data.buffer), small, { columns: canvas.width, rows: canvas.height, stride: canvas.width });
   pen.putImageData(picture, 0, 0);
   return canvas;
 }
@@ -238,12 +240,8 @@ function maskTile(attention, { wide, tall }) {
   pen.fillStyle = hatching(pen);
   const each = Math.max(1, Math.floor(q_len / (4 * tall)));
   for (let q = 0; q < q_len; q += each) {
-    for (let k = 0; k < k_len; k++) {
-      if (attention.allowed(q, k)) continue;
-      let end = k;
-      while (end < k_len && !attention.allowed(q, end)) end++;
-      pen.fillRect((k * wide) / k_len, (q * tall) / q_len, ((end - k) * wide) / k_len, (each * tall) / q_len + 0.2);
-      k = end;
+    for (const [begin, end] of attention.hidden(q)) {
+      pen.fillRect((begin * wide) / k_len, (q * tall) / q_len, ((end - begin) * wide) / k_len, (each * tall) / q_len + 0.2);
     }
   }
   return tile;

@@ -12,6 +12,7 @@ import { token, weight, whole } from "lens/text.js";
  * @property {import("./view.js").Part} part what is shown of them
  * @property {(row: number, column: number) => number} value
  * @property {(row: number, column: number) => boolean} allowed
+ * @property {(row: number) => [number, number][]} hidden the columns that a row may not read, in runs
  * @property {Uint8Array} levels colour of each cell that is shown
  * @property {string[]} read the token that each row reads
  * @property {(string | null)[]} said the token that each row predicts
@@ -27,7 +28,7 @@ import { token, weight, whole } from "lens/text.js";
 
 /** Labels that are drawn anew as the pointer moves. */
 const MOST_LABELS = 120;
-const FONT = '12px ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", Menlo, monospace';
+const FONT = '12px "DejaVu Sans Mono", "SF Mono", Menlo, "Cascadia Mono", monospace';
 
 /**
  * A map on canvases: the cells, and the labels at the left and above. The cross over the cell that is pointed at is
@@ -60,7 +61,7 @@ export class HeatMap {
     const pen = sized(this.left, 1, 1);
     pen.font = FONT;
     const { q0, k0, rows, columns } = data.part;
-    const wide = (/** @type {string[]} */ texts) => Math.ceil(Math.max(0, ...texts.map((each) => pen.measureText(token(each)).width)));
+    const wide = (/** @type {string[]} */ texts) => Math.ceil(Math.max(0, ...[...new Set(texts)].map((each) => pen.measureText(token(each)).width)));
     const said = data.said.slice(q0, q0 + rows);
     this.saidWidth = said.some((each) => each !== null) ? wide(said.map((each) => each ?? "")) + 24 : 0;
     const margin = wide(data.read.slice(q0, q0 + rows)) + this.saidWidth + 14;
@@ -114,14 +115,9 @@ export class HeatMap {
     const { q0, k0, rows, columns } = data.part;
     pen.fillStyle = hatching(pen);
     for (let i = 0; i < rows; i++) {
-      let begin = -1;
-      for (let j = 0; j <= columns; j++) {
-        const hidden = j < columns && !data.allowed(q0 + i, k0 + j);
-        if (hidden && begin < 0) begin = j;
-        if (!hidden && begin >= 0) {
-          pen.fillRect(begin * cell, i * cell, (j - begin) * cell, cell);
-          begin = -1;
-        }
+      for (const run of data.hidden(q0 + i)) {
+        const [begin, end] = run.map((k) => Math.min(columns, Math.max(0, k - k0)));
+        pen.fillRect(begin * cell, i * cell, (end - begin) * cell, cell);
       }
     }
   }
@@ -138,7 +134,7 @@ export class HeatMap {
   drawNumbers(pen) {
     const { data, cell } = /** @type {{data: MapData, cell: number}} */ (this);
     const { q0, k0, rows, columns } = data.part;
-    pen.font = `${cell >= 40 ? 11 : 10}px ui-sans-serif, system-ui, sans-serif`;
+    pen.font = `${cell >= 40 ? 11 : 10}px system-ui, sans-serif`;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     for (let i = 0; i < rows; i++) {
@@ -263,11 +259,11 @@ export class HeatMap {
   }
 }
 
-/** A legend of the scale. @param {string} scale @param {boolean} [moved] weights times what they move */
-export function legend(scale, moved = false) {
+/** A legend of the scale. @param {string} scale @param {{moved?: boolean, masked: boolean}} has weights times what they move; cells that may not be read */
+export function legend(scale, { moved = false, masked }) {
   const steps = Array.from({ length: 24 }, (_, i) => h("i", { style: { background: css((i / 23) * 255) } }));
   const names = /** @type {Record<string, string>} */ ({ sqrt: "square root of the weight", linear: "weight", row: "weight, each row's largest = full" });
   return h("div", { class: "legend" }, h("span", {}, "0"), h("span", { class: "ramp", "aria-hidden": "true" }, steps),
     h("span", {}, scale === "row" ? "row's largest" : "1"), h("span", { class: "quiet" }, moved ? `${names[scale].replace("weight", "share of what is moved")} (Kobayashi et al. 2020)` : names[scale]),
-    h("span", { class: "hatched", "aria-hidden": "true" }), h("span", { class: "quiet" }, "may not be read"));
+    masked && h("span", { class: "masked" }, h("span", { class: "hatched", "aria-hidden": "true" }), h("span", { class: "quiet" }, "may not be read")));
 }

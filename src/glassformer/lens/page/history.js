@@ -1,7 +1,7 @@
 /** The roles of the heads over the checkpoints of a run: a curve for each head that has one. */
 
 import { chart } from "lens/chart.js";
-import { h, put } from "lens/dom.js";
+import { h, put, sentence } from "lens/dom.js";
 import { headName, percent } from "lens/text.js";
 
 /** @typedef {{id: string, block: string, layer: number, head: number, role: string, scores: (number | null)[]}} Curve */
@@ -13,7 +13,7 @@ const CHARTS = 6;
 const LINES = 4;
 
 /**
- * A card that asks for the history when it is told to, and from then on follows the run.
+ * A card that asks for the history when it is told to, and from then on follows the run; a copy shows what it holds.
  * @param {import("./data.js").Source} source
  */
 export function history(source) {
@@ -26,9 +26,9 @@ export function history(source) {
       const text = JSON.stringify(found);
       if (text !== shown) put(outcome, curves(found));
       shown = text;
-      waiting = setTimeout(look, POLL);
+      if (source.live) waiting = setTimeout(look, POLL);
     } catch (error) {
-      put(outcome, h("p", { class: "told", role: "alert" }, error instanceof Error ? error.message : String(error)));
+      put(outcome, h("p", source.live ? { class: "told", role: "alert" } : {}, sentence(error instanceof Error ? error.message : String(error))));
     }
   };
   const begin = () => {
@@ -39,7 +39,8 @@ export function history(source) {
   };
   const element = h("section", { class: "card" }, h("h2", {}, "Over training"),
     h("p", { class: "quiet" }, "How each head came to its role: the role’s score at every checkpoint that the run has kept."),
-    h("button", { type: "button", id: "history", on: { click: begin } }, "Look at every checkpoint"), outcome);
+    source.live && h("button", { type: "button", id: "history", on: { click: begin } }, "Look at every checkpoint"), outcome);
+  if (!source.live) look();
   return { element, leave: () => clearTimeout(waiting) };
 }
 

@@ -184,7 +184,7 @@ function learned(metrics) {
   const dev = metrics.filter((line) => line.kind === "dev");
   const last = dev[dev.length - 1];
   const figures = last ? Object.entries(last).filter(([name, value]) => typeof value === "number" && !["step", "n", "cut", "unknown"].includes(name)).slice(0, 4) : [];
-  return [smallChart(metrics), h("dl", { class: "row" }, figures.flatMap(([name, value]) => [h("dt", {}, name.replaceAll("_", " ")),
+  return [smallChart(metrics), last?.n && h("p", { class: "quiet" }, `The dev split, n = ${count(last.n)}:`), h("dl", { class: "row" }, figures.flatMap(([name, value]) => [h("dt", {}, name.replaceAll("_", " ")),
     h("dd", {}, ["exact_match", "token_accuracy", "accuracy"].includes(name) ? percent(value) : number(value))])),
   h("p", {}, h("a", { href: "#curves", on: { click: (/** @type {Event} */ event) => { event.preventDefault(); set({ screen: "curves" }, true); } } }, "All curves"))];
 }

@@ -1,7 +1,7 @@
 /** Between two inputs: what of the run with A, put into a run with B, brings A's answer back (activation patching). */
 
 import { difference, inkOnDifference } from "lens/colour.js";
-import { h, put } from "lens/dom.js";
+import { h, put, sentence } from "lens/dom.js";
 import { set } from "lens/state.js";
 import { headName, number, token, whole } from "lens/text.js";
 
@@ -11,7 +11,7 @@ import { headName, number, token, whole } from "lens/text.js";
 
 const SHOWN = 10;
 
-/** A card that asks the model when it is told to; it stays as long as the two inputs do. */
+/** A card that asks the model when it is told to, or a copy for what it holds; it stays as long as the two inputs do. */
 export class Patches {
   /** @param {import("./data.js").Source} source */
   constructor(source) {
@@ -29,15 +29,15 @@ export class Patches {
     const ask = async () => {
       put(outcome, h("p", { class: "quiet" }, "Running …"));
       try {
-        put(outcome, told(await this.source.post("patch", { trace: ids[0], other: ids[1] }), one));
+        put(outcome, told(await this.source.patching(ids[0], ids[1]), one));
       } catch (error) {
-        put(outcome, h("p", { class: "told", role: "alert" }, error instanceof Error ? error.message : String(error)));
+        put(outcome, h("p", this.source.live ? { class: "told", role: "alert" } : {}, sentence(error instanceof Error ? error.message : String(error))));
       }
     };
     put(this.element, h("h3", {}, "What carries the difference"),
       h("p", { class: "quiet" }, "The model reads B. One part of its run with A is put in, and A’s answer comes back, in part or whole: 1 is all of it."),
-      this.source.live ? h("button", { type: "button", id: "patch", on: { click: ask } }, "Try every head and every place")
-        : h("p", { class: "quiet" }, "This page is a copy without its model. Open the run with glassformer explore to try it."), outcome);
+      this.source.live && h("button", { type: "button", id: "patch", on: { click: ask } }, "Try every head and every place"), outcome);
+    if (!this.source.live) ask();
   }
 }
 

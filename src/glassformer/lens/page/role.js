@@ -17,6 +17,11 @@ export function roleLine(head) {
   return h("p", { class: "role-line" }, parts);
 }
 
+/** How much is lost without a head. @param {Head | undefined} head */
+export function lost(head) {
+  return head?.ablation ? head.ablation.base - head.ablation.value : 0;
+}
+
 /** What happens without the head. @param {Head} head */
 export function effect(head) {
   const cut = head.ablation;

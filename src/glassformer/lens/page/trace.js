@@ -115,6 +115,22 @@ export class Attention {
     return this.mask ? this.mask[q * this.group.k_len + k] === 1 : true;
   }
 
+  /** The keys that a query may not read: runs, each from its first to before its last. @param {number} q @returns {[number, number][]} */
+  hidden(q) {
+    const { mask, k_len } = this.group;
+    if (mask === "none") return [];
+    if (mask === "causal") return q + 1 < k_len ? [[q + 1, k_len]] : [];
+    /** @type {[number, number][]} */
+    const runs = [];
+    for (let k = 0; k < k_len; k++) {
+      if (this.allowed(q, k)) continue;
+      const begin = k;
+      while (k < k_len && !this.allowed(q, k)) k++;
+      runs.push([begin, k]);
+    }
+    return runs;
+  }
+
   /**
    * A head as a small map: as it is, or each cell the largest weight of those it stands for.
    * @param {number} layer

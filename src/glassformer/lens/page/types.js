@@ -21,7 +21,7 @@
  *   attribution?: {names: string[], buffer: string} | null, heads?: Head[], params?: Parameter[], buffers: Record<string, BufferEntry>}} Header
  * @typedef {{id: string, title: string}} TraceInfo
  * @typedef {Record<string, any> & {kind: string, step: number}} Metric
- * @typedef {{name: string, sentences?: string[], heads?: Head[], metrics?: Metric[], examples?: string[], live?: boolean, checkpoints?: boolean,
- *   writes?: string}} RunInfo
+ * @typedef {{name: string, sentences?: string[], heads?: Head[], metrics?: Metric[], examples?: string[], live?: boolean, checkpoints?: boolean, kept?: number[],
+ *   writes?: string, history?: import("./history.js").History, patches?: (import("./patching.js").Patching & {traces: [string, string]})[]}} RunInfo
  */
 export {};

@@ -43,6 +43,7 @@ export function mapData(trace, attention, layer, head, scale, part) {
     part,
     value: (q, k) => attention.weight(layer, head, q, k),
     allowed: (q, k) => attention.allowed(q, k),
+    hidden: (q) => attention.hidden(q),
     levels: attention.levels(layer, head, scale, part),
     read: trace.tokens(group.q),
     said: group.block === "encoder" && trace.header.sequences.target ? trace.tokens(group.q).map(() => null) : trace.predicted(group.q),

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from glassformer.foundation.errors import GlassformerError
-from glassformer.lens.page.bundle import resources, served
+from glassformer.lens.page.bundle import served, static
 from glassformer.lens.server.guard import MOST_BODY, body_of, error
 from glassformer.lens.server.requests import ablate_request, patch_request, trace_request
 from glassformer.lens.server.subject import Subject
@@ -23,7 +23,6 @@ Done = TypeVar("Done")
 
 MOST_TRACES = 32
 """Kept at once; the oldest of those that were asked for goes first."""
-KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 
 class Kept(NamedTuple):
@@ -60,11 +59,12 @@ class Api:
         return Response(served(), media_type="text/html; charset=utf-8")
 
     async def static(self, request: Request) -> Response:
-        """GET /static/NAME: what the package has under this name; a name is looked up and never opened."""
+        """GET /static/NAME: the page's script or style; a name is looked up and never opened."""
         name: str = request.path_params["name"]
-        if name not in resources():
+        if name not in static():
             return error(404, "There is no such part of the page.")
-        return Response(resources()[name], media_type=KINDS[name[name.rindex(".") :]])
+        content, kind = static()[name]
+        return Response(content, media_type=kind)
 
     async def run(self, request: Request) -> Response:
         """GET /api/run: what is known of the run."""

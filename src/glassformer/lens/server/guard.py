@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from glassformer.lens.page.bundle import served_policy
+from glassformer.lens.page.bundle import POLICY
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -51,7 +51,7 @@ def guarded(endpoint: Endpoint, token: str, hosts: frozenset[str]) -> Endpoint:
 
     async def answer(request: Request) -> Response:
         response = refusal(request, token, hosts) or await endpoint(request)
-        response.headers.update({**HEADERS, "Content-Security-Policy": served_policy()})
+        response.headers.update({**HEADERS, "Content-Security-Policy": POLICY})
         return response
 
     return answer

@@ -22,6 +22,7 @@ from glassformer.lens.trace.make import weights_sha256
 from glassformer.lens.trace.reading import Layout
 from glassformer.store.checkpoint import Loaded
 from glassformer.store.files import write_text_atomically
+from glassformer.store.folders import checkpoints
 from glassformer.store.json_file import read_json
 from glassformer.train.pairs_data import PairsSplit
 from glassformer.train.prepare import prepare_split
@@ -66,6 +67,7 @@ def subject_of(run: Path, told: Told = lambda _: None) -> Subject:
         History(run),
         silence,
         scorer(recipe, loaded, split),
+        kept=lambda: list(checkpoints(run)),
     )
 
 

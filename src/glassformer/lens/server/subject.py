@@ -52,6 +52,8 @@ class Subject:
     silence: Silence | None = None
     score: Callable[[], tuple[str, float, int]] | None = None
     """A figure of the model as it is now: its name, its value, and of how many samples."""
+    kept: Callable[[], Sequence[int]] = tuple
+    """The steps of the checkpoints that there are now."""
 
     def trace(
         self, source: Text, gold: Text | None = None, sampling: Sampling = GREEDY, most: int | None = None
@@ -75,7 +77,7 @@ class Subject:
         ids = self.tokenizers.source.decode
         examples = [source if isinstance(source, str) else ids(source) for source, _ in self.examples]
         told = {"name": self.name, "sentences": list(self.sentences), "examples": examples}
-        return told | {"live": True, "checkpoints": self.history is not None}
+        return told | {"live": True, "checkpoints": self.history is not None, "kept": list(self.kept())}
 
     def lines(self, since: int = 0) -> list[dict[str, Any]]:
         """The whole lines of the run's figures from number `since` on; the last may still be being written."""

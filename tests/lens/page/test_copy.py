@@ -1,0 +1,85 @@
+"""A page in one file has no model: it shows what was put into it, and says what to type for the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.cli.explore import between
+from glassformer.data.dataset import Tokenizers
+from glassformer.lens.page.bundle import standalone
+from glassformer.lens.server.subject import Subject
+from lens.explored import LETTERS, small
+from lens.page.test_live import PAST
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Two traces of one length, and what carries the difference of their answers."""
+    return between(Subject("toy", small(n_layers=1), Tokenizers(LETTERS, LETTERS)), ("abc", "abd"))
+
+
+@pytest.fixture
+def copied(watched, pair, tmp_path):
+    """`copied(facts)`: a page of the two traces that knows these facts, open."""
+
+    def make(**facts):
+        path = tmp_path / "copy.html"
+        run = {"name": "toy", "live": False, "checkpoints": True, **facts}
+        path.write_text(standalone([each.to_bytes() for each in pair[0]], run), "utf-8")
+        view = watched()
+        view.open(path.as_uri())
+        return view
+
+    return make
+
+
+def test_what_was_put_into_a_copy_is_shown(copied, pair):
+    view = copied(history=PAST, patches=[{"traces": ["0", "1"], **pair[1]}])
+    page = view.go("heads")
+    assert page.locator(".by-role h3").all_text_contents() == ["reversal", "previous"]
+    assert page.locator("#history").count() == 0
+    view.go("attention?trace=0&other=1")
+    page.locator(".patches .terms").wait_for()
+    shown = [float(each) for each in page.locator(".patches .terms .figure").all_text_contents()]
+    assert shown == pytest.approx([each["effect"] for each in pair[1]["heads"][:10]], abs=1e-3)
+    assert not view.complaints
+
+
+def test_checkpoints_are_marked_below_the_loss(copied):
+    """Each where its step is, and it leads to what the heads did; none beyond what was measured."""
+    metrics = [{"kind": "train", "step": step, "loss": 1 / step} for step in range(1, 101)]
+    view = copied(metrics=metrics, kept=[1, 50, 100, 150], history=PAST)
+    page = view.go("curves")
+    marks = page.locator(".chart .kept")
+    assert [each.get_attribute("aria-label") for each in marks.all()] == [
+        f"Checkpoint at step {step}: what the heads did" for step in (1, 50, 100)
+    ]
+    left, middle, right = (each.bounding_box()["x"] for each in marks.all())
+    assert (middle - left) / (right - left) == pytest.approx(49 / 99, abs=1e-3)
+    marks.nth(1).click()
+    view.settle()
+    assert page.locator(".by-role").count() == 2
+    assert not view.complaints
+
+
+def test_the_other_way_round_is_another_question(copied, pair):
+    view = copied(patches=[{"traces": ["0", "1"], **pair[1]}])
+    page = view.go("attention?trace=1&other=0")
+    page.locator(".patches code").first.wait_for()
+    assert page.locator(".patches .terms").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "options"),
+    [("heads", "--checkpoints"), ("attention?trace=0&other=1", "--patch TEXT --into TEXT")],
+    ids=["checkpoints", "patch"],
+)
+def test_a_copy_says_what_to_type(copied, place, options):
+    """In one sentence, and no button that could not do anything."""
+    view = copied()
+    page = view.go(place)
+    page.locator(".outcome code").first.wait_for()
+    told = page.locator(".outcome code").all_text_contents()
+    assert told == ["glassformer explore RUN", f"glassformer explore RUN --export page.html {options}"]
+    assert page.locator("#history, #patch").count() == 0
+    assert not view.complaints
