@@ -127,10 +127,11 @@ class Transformer(nn.Module):
         x = self.hidden(tokens, keep=keep, documents=documents, prefix=prefix, cache=cache, **given)
         return self.head(x, keep) if isinstance(self.head, SequenceHead) else self.head(x)
 
-    def new_cache(self, capacity: int | None = None) -> Cache:
+    def new_cache(self, capacity: int | None = None, *, whole: bool = False) -> Cache:
         """An empty cache for decoding: growing, or of constant shapes with room for `capacity` tokens.
 
-        Linear attention has a state in its place, whose size is constant.
+        Linear attention has a state in its place, whose size is constant. Where all layers read a window, keys that
+        none will read again are dropped; with `whole` they stay, so that tokens can be taken back.
 
         Errors: `ConfigError` for a model that reads both ways: what comes later would change what was answered.
         """
@@ -142,11 +143,13 @@ class Transformer(nn.Module):
         stack, n_layers = self.config.stack, len(self.reader.blocks)
         if stack.attention_rule == "linear":
             return StateCache(n_layers, stack.head_width, capacity=capacity)
+        if stack.pattern is not None and stack.pattern.window is not None and capacity is None and not whole:
+            return RollingCache(n_layers, stack.pattern)
         return Cache(n_layers, capacity=capacity)
 
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
         """An empty cache whose rows, `most_rows` at a time, come and go while others go on. Errors: as `new_cache`."""
-        fresh, n_layers = self.new_cache(), len(self.reader.blocks)
+        fresh, n_layers = self.new_cache(whole=True), len(self.reader.blocks)
         if isinstance(fresh, StateCache):
             return StateSlots(n_layers, fresh.features, most_rows=most_rows)
         return Slots(n_layers, most_rows=most_rows)

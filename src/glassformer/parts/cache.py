@@ -2,7 +2,7 @@
 
 `Growing` is what `generate` uses; `Fixed` has constant shapes, which a compiled step needs; `Once` holds the keys of
 an encoder's memory;
-`State` (in state.py) is that of linear attention.
+`State` (in state.py) is that of linear attention, `Rolling` (in rolling.py) that of a window.
 Attention cannot tell them apart. The cache also knows where each key stands, so rows of unequal length share a batch.
 """
 
@@ -158,6 +158,9 @@ class Cache:
 
     With `capacity` it is `Fixed` and takes at most that many tokens; without, `Growing`.
     """
+
+    dropped = 0
+    """Tokens whose keys are no longer held, as nobody will read them (`RollingCache`)."""
 
     def __init__(self, n_layers: int, *, capacity: int | None = None) -> None:
         self.capacity = capacity

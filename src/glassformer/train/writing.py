@@ -72,6 +72,11 @@ class Writer:
         end is read), or empty where it must not be.
         """
         check_stops(stops)
+        if wishes.forced:
+            raise ConfigError(
+                "What is forced is searched for by a beam, and a text that is written as it is read has none. Use "
+                "translate with a beam, or beam_search(prompts=, forced=)."
+            )
         ids = [self.ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
         never = logit_bias(dict.fromkeys(self.never(wishes.constrained), -math.inf))
