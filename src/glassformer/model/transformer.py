@@ -15,7 +15,7 @@ from glassformer.model.config import ModelConfig
 from glassformer.model.heads import HEADS, SequenceHead
 from glassformer.model.initialize import initialize
 from glassformer.model.stack import Stack
-from glassformer.parts import Cache, Slots, StateCache, StateSlots
+from glassformer.parts import Cache, RollingCache, Slots, StateCache, StateSlots
 
 
 class Transformer(nn.Module):

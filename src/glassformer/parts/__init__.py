@@ -21,6 +21,7 @@ from glassformer.parts.norm import LayerNorm, RMSNorm
 from glassformer.parts.pooling import POOLINGS
 from glassformer.parts.positions import POSITIONS, Positions, Relation
 from glassformer.parts.residual import PLACEMENTS, Residual
+from glassformer.parts.rolling import RollingCache
 from glassformer.parts.segments import Segments
 from glassformer.parts.slots import Slots, StateSlots
 from glassformer.parts.state import StateCache
@@ -51,6 +52,7 @@ __all__ = [
     "Positions",
     "Relation",
     "Residual",
+    "RollingCache",
     "Segments",
     "Slots",
     "StateCache",

@@ -1,0 +1,24 @@
+"""Faults in caches that hold less than all keys and values as they are."""
+
+from __future__ import annotations
+
+from mutant_runner import Mutant
+
+ROLLING = "tests/parts/test_rolling.py"
+LONG = f"{ROLLING}::test_a_thousand_tokens_have_the_logits_of_a_cache_that_keeps_all"
+RAGGED = f"{ROLLING}::test_rows_that_stand_at_different_positions_and_change_places"
+
+# fmt: off
+ROWS: list[Mutant] = [
+    Mutant("the last key of a window leaves too soon", "parts/rolling.py",
+        "held > last - self.reach", "held > last - self.reach + 1", LONG),
+    Mutant("sinks leave", "parts/rolling.py", "| (held < self.first)", "", LONG),
+    Mutant("no key ever leaves", "parts/rolling.py",
+        "return stay if gone >= SLACK else None", "return None", LONG),
+    Mutant("keys leave that another row reads", "parts/rolling.py",
+        "torch.atleast_2d(needed).any(0)", "torch.atleast_2d(needed).all(0)", RAGGED),
+    Mutant("a window takes texts of any length", "parts/rolling.py",
+        "self.dropped = Plan(keys, stay), self.length + T - keys.shape[-1]", "self.dropped = Plan(keys, stay), 0",
+        f"{ROLLING}::test_a_text_is_as_long_as_the_model_takes_though_keys_are_dropped"),
+]
+# fmt: on
