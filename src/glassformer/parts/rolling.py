@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.pattern import Pattern
-from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.foundation.shapes import Bool, Int, Num, Tensor
 from glassformer.parts.cache import Cache, LayerCache, Step
 
 SLACK = 64
@@ -36,8 +37,8 @@ class Rolling:
         self._held: tuple[Tensor, Tensor] | None = None
 
     def append(
-        self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
-    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
         """The new keys and values after those of the old that stay."""
         if self._held is None:
             self._held, self.used = (k, v), k.shape[2]
@@ -67,7 +68,7 @@ class Rolling:
             self._held = (self._held[0].index_select(0, rows), self._held[1].index_select(0, rows))
 
 
-def roomier(old: Float[Tensor, "B G S K"], new: Float[Tensor, "B G T K"]) -> Float[Tensor, "B G R K"]:
+def roomier(old: Num[Tensor, "B G S K"], new: Num[Tensor, "B G T K"]) -> Num[Tensor, "B G R K"]:
     """The old columns and the new, and room behind them until the next ones leave."""
     B, G, T, K = new.shape
     used = old.shape[2]
@@ -82,12 +83,12 @@ class RollingCache(Cache):
     def __init__(self, n_layers: int, pattern: Pattern) -> None:
         assert pattern.window is not None, "only a window has an end"
         super().__init__(n_layers)
+        self.rolling = [Rolling() for _ in range(n_layers)]
+        self.layers: list[LayerCache] = [*self.rolling]
         self.reach = (pattern.window - 1) * pattern.dilation
         """How far back a key may lie."""
         self.first = max(pattern.sinks, pattern.global_tokens)
         """How many of the first positions stay."""
-        self.rolling = [Rolling() for _ in range(n_layers)]
-        self.layers: list[LayerCache] = [*self.rolling]
         self._keys: Tensor | None = None  # where each held column stands, [columns] or [B, columns]
         self._plan: Plan | None = None
         self._full = 0  # columns held at which enough of them may be out of reach
@@ -129,6 +130,10 @@ class RollingCache(Cache):
             self._full = len(stay) + SLACK
         for layer in self.rolling:
             layer.stay = stay
+
+    def truncate(self, length: int) -> None:
+        """Errors: `ConfigError`: what was dropped for the tokens taken back would be missing."""
+        raise ConfigError("Windows drop keys, so no token can be taken back. Ask for new_cache(whole=True).")
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows of the batch, in the order given."""

@@ -41,7 +41,8 @@ class Writer:
             )
         self.recipe, self.guessing, self.tally = recipe, guessing, Tally()
         self.loaded = load_run(run, recipe)
-        self.model = prepared(self.loaded.model, recipe.decode.precision, compile=recipe.decode.compile)
+        decode = recipe.decode
+        self.model = prepared(self.loaded.model, decode.precision, decode.cache, compile=decode.compile)
         self.tokenizers = self.loaded.tokenizers
         self.continues = self.model.encoder is None
         """Whether a text goes on from its prompt; else it is an answer to it."""
