@@ -13,8 +13,8 @@ ROWS: list[Mutant] = [
     Mutant("a text ends before it holds what is forced", "decode/forced.py",
         "(now == self.whole or not (last or token == eos))", "True", ALL),
     Mutant("what was held is lost again", "decode/forced.py",
-        "            n if n == len(word) else prefix_at_end", "            prefix_at_end", f"{FORCED}::test_how_much"
-        "_of_a_text_stands_there_is_its_longest_beginning_at_the_end"),
+        "    if word in text:", "    if text.endswith(word):",
+        f"{FORCED}::test_how_much_of_a_text_stands_there_is_its_longest_beginning_at_the_end"),
     Mutant("a forced token is looked at only where it is likely", "decode/beam.py",
         "    if rule.forced is not None:\n        likely", "    if False:\n        likely", NARROW),
     Mutant("an unknown word is nothing", "decode/forced.py",

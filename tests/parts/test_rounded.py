@@ -30,12 +30,12 @@ def test_it_holds_what_a_growing_cache_holds_in_a_quarter_of_the_memory():
     exact, ours = Growing(), Rounded(Growing)
     with torch.no_grad():
         for size in (9, 1, 30):
-            k, v = torch.randn(2, 1, 4, size, 64)
+            k, v = torch.randn(2, 3, 4, size, 64)
             for one, other in zip(exact.append(k, v), ours.append(k, v), strict=True):
                 assert one.shape == other.shape
                 torch.testing.assert_close(other, one, rtol=0, atol=0.02)
         for each in (exact, ours):
-            each.select(torch.tensor([0, 0]))
+            each.select(torch.tensor([2, 0]))
             each.truncate(7)
     torch.testing.assert_close(ours.read(), exact.read(), rtol=0, atol=0.02)
     sizes = [sum(t.untyped_storage().nbytes() for t in each.read()) for each in (exact, ours.numbers, ours.steps)]

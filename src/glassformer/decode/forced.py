@@ -48,10 +48,8 @@ class Forced:
         return now
 
     def _read_on(self, held: Held, id: int) -> Held:
-        return tuple(
-            n if n == len(word) else prefix_at_end(word, word[:n] + self.spelled[id])
-            for word, n in zip(self.words, held, strict=True)
-        )
+        more = self.spelled[id]
+        return tuple(prefix_at_end(word, word[:n] + more) for word, n in zip(self.words, held, strict=True))
 
     def _tokens_on(self, held: Held) -> list[int]:
         """The tokens behind which more of the texts stands there."""
