@@ -148,3 +148,30 @@ def test_logits_of_another_vocabulary():
     step = constrained.matches(tokenizer("byte"), "a")
     with pytest.raises(ConfigError, match="262 ids; got logits of 9"):
         step(torch.zeros(1, 9), Context([0], [[1]], [[]]))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (constrained.matches, "a?" * 500 + "a" * 500),
+        (constrained.matches, "((a{1,100}){1,100}){1,100}b"),
+        (
+            constrained.fits,
+            json.dumps({"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(700)}}),
+        ),
+    ],
+    ids=["optional", "nested", "properties"],
+)
+def test_what_is_too_large_to_be_followed_is_refused_and_ends_nothing(make, text):
+    """The library would let the text end there, whole or not."""
+    with pytest.raises(ConfigError, match="small enough to be followed; after"):
+        first_of(tokenizer("byte"), make, text, 50)
+
+
+def first_of(made, make, text: str, most: int) -> list[int]:
+    """The first token each time that is not the end."""
+    step, ids = make(made, text), list[int]()
+    while len(ids) < most:
+        logits = step(torch.zeros(1, made.vocab_size), Context([0], [[1]], [ids]))[0].tolist()
+        ids.append(next(id for id, value in enumerate(logits) if value == 0 and id != EOS))
+    return ids

@@ -29,7 +29,7 @@ ROWS: list[Mutant] = [
     Mutant("the logits are those of the last column", "decode/batching.py", "lengths - 1])", "-1])",
         f"{ALONE}[positions=rotary]"),
     Mutant("a prompt is read once for each text", "decode/batching.py",
-        "cache = self.model.new_cache()\n", "cache = self.model.new_cache()\n        self.model.hidden(tokens)\n",
+        "cache = self.model.new_cache(whole=True)\n", "cache = self.model.new_cache(whole=True)\n        self.model.hidden(tokens)\n",
         f"{ENGINE}::test_a_prompt_is_read_once_for_all_its_texts"),
     Mutant("all rows draw from one seed", "decode/draw.py", "context.seeds or [seed]", "[seed] or [seed]",
         f"{TESTS}::test_drawn_rows_too[decoder]"),

@@ -67,7 +67,7 @@ ROWS: list[Mutant] = [
         "numbers(each, row, block, lane)", "numbers(each, row, block)",
         "tests/decode/test_draw.py::test_each_lane_has_numbers_of_its_own"),
     Mutant("the way to cut a text is forced", "decode/constrained.py",
-        "grammar_from_lark(FREELY + grammar)", "grammar_from_lark(grammar)",
+        "grammar_from_lark(FREELY + made)", "grammar_from_lark(made)",
         f"{GRAMMAR}::test_a_token_may_come_just_where_the_text_can_still_match[bpe]"),
     Mutant("all texts have come as far as the last", "decode/constrained.py",
         "if known else self._root).deep_copy()", "if known else self._root)",

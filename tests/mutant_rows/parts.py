@@ -105,8 +105,8 @@ ROWS: list[Mutant] = [
     Mutant("a full cache goes on", "parts/cache.py",
         "if self.capacity is not None and end > self.capacity:", "if False:", PART_CACHE),
     Mutant("a refused step counts", "model/stack.py",
-        "        self._check_length(step)\n        if cache is not None:\n            cache.advance(step)\n",
-        "        if cache is not None:\n            cache.advance(step)\n        self._check_length(step)\n", PART_CACHE),
+        "        self._check_length(step, 0 if cache is None else cache.dropped)\n        if cache is not None:\n            cache.advance(step)\n",
+        "        if cache is not None:\n            cache.advance(step)\n        self._check_length(step, 0 if cache is None else cache.dropped)\n", PART_CACHE),
 
     # vocabulary and positions
     Mutant("a negative id is looked up from the end", "parts/vocabulary.py",

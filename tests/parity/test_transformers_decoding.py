@@ -12,7 +12,7 @@ from glassformer.decode.draw import chooser, pick
 from glassformer.decode.generate import generate
 from glassformer.decode.sampling import Sampling
 from glassformer.proof.laws.hugging_face.decoders import gpt2
-from glassformer.proof.laws.hugging_face.encoder_decoders import marian_pair, tables
+from glassformer.proof.laws.hugging_face.encoder_decoders import bart_pair, marian_pair, tables
 from glassformer.proof.laws.hugging_face.theirs import carry_over
 from glassformer.proof.laws.law import Setting
 from glassformer.proof.laws.specimens import VOCAB
@@ -20,15 +20,18 @@ from train.examples import sequences
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 NEW = 11
-SOONER = {"decoder": 1.0, "encoder-decoder": 2.0}
+SOONER = {"gpt2": 1.0, "marian": 2.0, "bart": 0.5}
 """What is added to the score of <eos>, so that some answers end."""
+models = pytest.mark.parametrize("family", SOONER)
 WIDE = Setting(torch.device("cpu"), torch.float64)
 
 
-def pair(layout: str):
+def pair(family: str):
     """Ours and theirs in float64, with weights so large that texts differ and end at different places."""
-    if layout == "decoder":
+    if family == "gpt2":
         ours, theirs, _ = gpt2(WIDE)
+    elif family == "bart":
+        ours, theirs = bart_pair(WIDE)
     else:
         ours, theirs = marian_pair(WIDE)
         for exact, table in tables(WIDE, ours, theirs):
@@ -41,20 +44,20 @@ def pair(layout: str):
                 each.normal_(std=(1.0 if "embedding" in name else 2.0) * each.shape[1] ** -0.5)
             else:
                 each.normal_(mean=float("norm" in name and "weight" in name), std=0.1)
-    carry_over(ours, theirs, "gpt2" if layout == "decoder" else "marian")
+    carry_over(ours, theirs, family)
 
     def sooner(module, inputs, output):
         logits = output if isinstance(output, torch.Tensor) else output.logits
-        logits[..., EOS] += SOONER[layout]
+        logits[..., EOS] += SOONER[family]
 
     theirs.register_forward_hook(sooner)
     ours.head.register_forward_hook(sooner)
     return ours.eval(), theirs
 
 
-def asked(layout: str):
+def asked(family: str):
     """The same four rows, as ours take them and as theirs do."""
-    if layout == "decoder":
+    if family == "gpt2":
         prompts = [[BOS, *each] for each in sequences([3, 3, 3, 3], 3, VOCAB)]
         return {"prompts": prompts}, {"input_ids": torch.tensor(prompts)}
     sources = sequences([5, 2, 7, 3], 3, VOCAB)
@@ -76,9 +79,9 @@ def theirs_of(theirs, inputs: dict[str, object], **settings: object):
     )
 
 
-def texts(layout: str, inputs: dict[str, torch.Tensor], found: torch.Tensor) -> list[list[int]]:
+def texts(family: str, inputs: dict[str, torch.Tensor], found: torch.Tensor) -> list[list[int]]:
     """The new ids of each row up to <eos>, without the padding behind it."""
-    begin = inputs["input_ids"].shape[1] if layout == "decoder" else 1
+    begin = inputs["input_ids"].shape[1] if family == "gpt2" else 1
     rows = [row[begin:] for row in found.tolist()]
     return [row[: row.index(EOS) + 1] if EOS in row else row for row in rows]
 
@@ -91,33 +94,33 @@ def written(steps, n: int) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("layout", ["decoder", "encoder-decoder"])
-def test_the_greedy_text_is_theirs(layout):
-    (ours, theirs), (own, inputs) = pair(layout), asked(layout)
-    expected = texts(layout, inputs, theirs_of(theirs, inputs, do_sample=False, num_beams=1).sequences)
+@models
+def test_the_greedy_text_is_theirs(family):
+    (ours, theirs), (own, inputs) = pair(family), asked(family)
+    expected = texts(family, inputs, theirs_of(theirs, inputs, do_sample=False, num_beams=1).sequences)
     assert written(generate(ours, **own, max_new_tokens=NEW), 4) == expected
     assert len({tuple(each) for each in expected}) > 2
 
 
-@pytest.mark.parametrize("layout", ["decoder", "encoder-decoder"])
+@models
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
-def test_the_answers_of_a_beam_are_theirs(layout, alpha):
+def test_the_answers_of_a_beam_are_theirs(family, alpha):
     """Theirs divide by length to a power; `never` is their name for the bound that loses nothing."""
-    (ours, theirs), (own, inputs) = pair(layout), asked(layout)
+    (ours, theirs), (own, inputs) = pair(family), asked(family)
     beam = {"num_beams": 4, "num_return_sequences": 3, "length_penalty": alpha, "early_stopping": "never"}
     told = theirs_of(theirs, inputs, do_sample=False, **beam)
     found = beam_search(ours, **own, max_new_tokens=NEW, beam=4, n_best=3, lengths=lambda length: length**alpha)
-    expected = texts(layout, inputs, told.sequences)
+    expected = texts(family, inputs, told.sequences)
     assert [[*each.ids, *([EOS] if each.complete else [])] for best in found for each in best] == expected
     scores = torch.tensor([each.score for best in found for each in best])
     torch.testing.assert_close(scores, told.sequences_scores.to(scores.dtype), rtol=1e-5, atol=1e-5)
     assert alpha or any(each.complete for best in found for each in best)
 
 
-@pytest.mark.parametrize("layout", ["decoder", "encoder-decoder"])
-def test_with_the_same_numbers_the_drawn_text_is_theirs(layout, monkeypatch):
+@models
+def test_with_the_same_numbers_the_drawn_text_is_theirs(family, monkeypatch):
     """Their draw is replaced by ours; all before it, filters and their order, is theirs."""
-    (ours, theirs), (own, inputs) = pair(layout), asked(layout)
+    (ours, theirs), (own, inputs) = pair(family), asked(family)
     uniforms, step = torch.rand(NEW, 4, dtype=torch.float64).tolist(), iter(range(NEW))
     monkeypatch.setattr(torch, "multinomial", lambda shares, num_samples: pick(shares, uniforms[next(step)])[:, None])
     shape = {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "repetition_penalty": 1.2}
@@ -129,5 +132,5 @@ def test_with_the_same_numbers_the_drawn_text_is_theirs(layout, monkeypatch):
         ],
     )
     found = written(generate(ours, **own, max_new_tokens=NEW, choose=choose), 4)
-    assert found == texts(layout, inputs, drawn)
+    assert found == texts(family, inputs, drawn)
     assert found != written(generate(ours, **own, max_new_tokens=NEW), 4)

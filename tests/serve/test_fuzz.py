@@ -22,6 +22,10 @@ VALUES = [
         {"7": 5},
         {"7": "x"},
         {"include_usage": True},
+        {"regex": "[a-c]{1,9}"},
+        {"regex": "a\ud800"},
+        {"json": {"const": "\ud800\x00"}},
+        {"type": "json_object"},
         "a" * 50,
         [7] * 30,
     ),
@@ -30,6 +34,7 @@ NAMES = [
     *("model", "prompt", "max_tokens", "temperature", "top_p", "n", "stream", "stop", "logprobs", "echo", "seed"),
     *("presence_penalty", "frequency_penalty", "logit_bias", "user", "suffix", "best_of", "stream_options", "top_k"),
     *("min_p", "typical_p", "repetition_penalty", "no_repeat_ngram", "min_new_tokens", "text", "unknown"),
+    *("structured_outputs", "response_format"),
 ]
 
 

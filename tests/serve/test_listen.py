@@ -50,6 +50,19 @@ def test_openai_completions(client):
     assert len({choice.text for choice in own.choices}) == 1
 
 
+def test_openai_grammars(client):
+    pytest.importorskip("llguidance", reason="llguidance is not installed")
+    import openai
+
+    asked = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "seed": 3}
+    made = client.completions.create(**asked, extra_body={"structured_outputs": {"regex": "[ab]{2}d"}})
+    assert made.choices[0].text in {"aad", "abd", "bad", "bbd"}
+    format_of = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "objct"}}}
+    with pytest.raises(openai.BadRequestError, match="Invalid type: objct") as wrong:
+        client.completions.create(**asked, extra_body={"response_format": format_of})
+    assert wrong.value.param == "response_format"
+
+
 def test_openai_models(client):
     assert [each.id for each in client.models.list()] == ["tiny"]
     assert client.models.retrieve("tiny").owned_by == "glassformer"

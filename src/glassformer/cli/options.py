@@ -108,6 +108,7 @@ GREEDY = Option("greedy", None, "Take the likeliest token each time; nothing is 
 SEED = Option("seed", "N", "Fixes what is drawn: the same text at every repetition (default: the recipe's, else 1).")
 STOP = Option("stop", "TEXT", "End a text where this would come, and leave it out; repeatable.", repeats=True)
 BAN = Option("ban", "TEXT", "Never write this, inside of a word neither; repeatable.", repeats=True)
+FORCE = Option("force", "TEXT", "Of a beam: each answer holds this somewhere; repeatable.", repeats=True)
 BEGIN = Option("begin", "TEXT", "Each text that is written begins with this.")
 BIAS = Option("bias", "TEXT=X", "Add X to the logit of a token, by its text; -inf: never; repeatable.", repeats=True)
 REGEX = Option("regex", "EXPRESSION", "Each text matches this as a whole (needs glassformer[constrain]).")

@@ -25,6 +25,7 @@ from glassformer.cli.options import (
     DTYPE,
     EXPORT,
     FIND_RATE,
+    FORCE,
     GREEDY,
     GUESSES,
     INTO,
@@ -155,7 +156,7 @@ VERBS: dict[str, Verb] = {
         "answer line by line",
         "RUN",
         "Read lines on standard input, write one answer for each on standard output. A blank line stays blank.",
-        (BEAM, N_BEST, SCORES, ALIGNMENTS, JSON_ANSWERS, BAN, BEGIN, BIAS, REGEX, SCHEMA, AVERAGE, BATCH_SIZE),
+        (BEAM, N_BEST, SCORES, ALIGNMENTS, JSON_ANSWERS, BAN, FORCE, BEGIN, BIAS, REGEX, SCHEMA, AVERAGE, BATCH_SIZE),
         ("decode",),
     ),
     "serve": Verb(

@@ -1,4 +1,4 @@
-"""The flags by which a text is wished for in words: --ban, --begin, --bias, --regex, --json-schema."""
+"""The flags by which a text is wished for in words: --ban, --force, --begin, --bias, --regex, --json-schema."""
 
 from __future__ import annotations
 
@@ -21,5 +21,10 @@ def wished(arguments: Arguments) -> Wishes:
         raise ConfigError("--regex takes an expression that texts match; got ''. Leave it out.")
     schema = "\n".join(read_lines(given["json-schema"])) if "json-schema" in given else ""
     return wishes_of(
-        lists.get("ban", []), given.get("begin", ""), lists.get("bias", []), given.get("regex", ""), schema
+        lists.get("ban", []),
+        given.get("begin", ""),
+        lists.get("bias", []),
+        given.get("regex", ""),
+        schema,
+        lists.get("force", []),
     )

@@ -10,6 +10,7 @@ from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.context import Filter
 from glassformer.decode.draw import filters_of
+from glassformer.decode.forced import Forced, check_forced
 from glassformer.decode.generate import check_sources, check_writes, fill_blanks
 from glassformer.decode.method import Method, method_of
 from glassformer.decode.sampling import GREEDY, Sampling
@@ -56,6 +57,7 @@ def answer(
     numbers: Sequence[int] | None = None,
     search: BeamSettings = ONE_BEAM,
     filters: Sequence[Filter] = (),
+    forced: Forced | None = None,
     poll: Callable[[], None] = nothing,
 ) -> list[Answer]:
     """The answer to each source, in order: the best one of `answers`, which says what the arguments are."""
@@ -69,6 +71,7 @@ def answer(
         numbers=numbers,
         search=search,
         filters=filters,
+        forced=forced,
         poll=poll,
     )
     return [best for (best, *_) in found]
@@ -86,12 +89,13 @@ def answers(
     numbers: Sequence[int] | None = None,
     search: BeamSettings = ONE_BEAM,
     filters: Sequence[Filter] = (),
+    forced: Forced | None = None,
     poll: Callable[[], None] = nothing,
 ) -> list[list[Answer]]:
     """The answers to each source, in order: the greedy one, one drawn as `sampling` says, or the best of a beam.
 
     `search` describes the beam; what `sampling` penalises is penalised there, too, and `filters` come before all else.
-    Of a beam up to `n_best` answers come, best first.
+    Of a beam up to `n_best` answers come, best first, and each holds what is `forced`.
 
     Drawn answers hang on (sampling.seed, number of the source), whatever the batches; `numbers` None: its place.
     `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks, each with
@@ -112,6 +116,7 @@ def answers(
         )
     check_sources(model, sources)  # before sorting: an error names the caller's row
     check_choice(model, sampling, search, n_best, filters)
+    check_forced(forced, search.beam, search.beam_groups)
     if lengths is None and not model.config.stack.causal:
         lengths = [len(source) for source in sources]
     found: list[list[Answer]] = [[] for _ in sources]
@@ -127,7 +132,7 @@ def answers(
         else:
             limits = [limit_of(model, source, max_new_tokens) for source in batch]
             if search.beam > 1:
-                these = _search(model, batch, limits, search, n_best, [*filters, *filters_of(sampling)], poll)
+                these = _search(model, batch, limits, search, n_best, [*filters, *filters_of(sampling)], forced, poll)
             else:
                 which = [row if numbers is None else numbers[row] for row in rows]
                 these = [[each] for each in _write(model, batch, limits, method, which, poll)]
@@ -197,6 +202,7 @@ def _search(
     search: BeamSettings,
     n_best: int,
     filters: Sequence[Filter],
+    forced: Forced | None,
     poll: Callable[[], None],
 ) -> list[list[Answer]]:
     found = beam_search(
@@ -210,6 +216,7 @@ def _search(
         groups=search.beam_groups,
         diversity=search.diversity,
         filters=filters,
+        forced=forced,
         early_stop=search.early_stop,
         poll=poll,
     )

@@ -189,7 +189,7 @@ class Engine:
         """Passages, padded on the right, in one forward: what was read of them, and the logits behind each."""
         tokens, keep = pad([passage.ids for passage in group])
         lengths = torch.tensor([len(passage.ids) for passage in group], device=self.device)
-        cache = self.model.new_cache()
+        cache = self.model.new_cache(whole=True)
         hidden = self.model.hidden(
             tokens.to(self.device),
             keep=None if keep is None else keep.to(self.device),

@@ -16,6 +16,7 @@ import torch
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.context import Context, Filter
 from glassformer.decode.coverage import Coverage, reading
+from glassformer.decode.forced import Forced, check_forced
 from glassformer.decode.generate import Rows, Run, begin_rows, check_writes, read_first
 from glassformer.decode.likely import Likely, likeliest
 from glassformer.decode.penalties import counts
@@ -75,6 +76,7 @@ def beam_search(
     groups: int = 1,
     diversity: float = 0.5,
     filters: Sequence[Filter] = (),
+    forced: Forced | None = None,
     early_stop: bool = False,
     eos: int = EOS,
     poll: Callable[[], None] | None = None,
@@ -90,10 +92,12 @@ def beam_search(
     `coverage` is the beta of `Coverage`, which is added to the score of an answer. With `groups` the beam is cut in so
     many, which search one after the other at each step; a token loses `diversity` for each beginning that an earlier
     group just let end in it (Vijayakumar et al. 2018, section 4, Hamming diversity). It is chosen by that, but ranked
-    by its own score; what several groups found is one answer. Errors: `ConfigError`, `DataError`.
+    by its own score; what several groups found is one answer. Each answer holds what is `forced`.
+    Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_beam(beam, n_best, groups)
+    check_forced(forced, beam, groups)
     model.eval()
     width, ranking = beam // groups, lengths or length_penalty(0.6)
     with torch.no_grad(), reading(model) if coverage else nullcontext() as seen:
@@ -113,7 +117,8 @@ def beam_search(
             logits = model.head(hidden[:, -1])
             for each in filters:
                 logits = each(logits, Context(owners, [rows.prompts[row] for row in owners], written))
-            rule = Rule(width, eos, step, ranking, [0.0] * len(owners) if covered is None else covered.penalties())
+            penalties = [0.0] * len(owners) if covered is None else covered.penalties()
+            rule = Rule(width, eos, step, ranking, penalties, forced)
             extend_groups(going, logits, rule, groups, diversity)
             stop_at = width if early_stop or width == 1 else None
             for each in going:
@@ -124,6 +129,8 @@ def beam_search(
             run = follow(run, going, covered)
     apart = together(searches, groups, width)
     if empty := [row for row, found in enumerate(apart) if not found]:
+        if forced is not None:
+            raise forced.refuse(empty[0], rows.limits[empty[0]])
         raise ConfigError(
             f"Each step needs a token that may come; of row {empty[0]} (counted from 0) all beginnings came to one "
             "where none may. Ban fewer, widen the beam, or raise no_repeat_ngram."
@@ -176,6 +183,8 @@ class Rule(NamedTuple):
     lengths: Lengths
     penalties: Sequence[float]
     """What an answer that goes on from each row of the step loses."""
+    forced: Forced | None = None
+    """What each answer holds."""
 
 
 def extend_groups(
@@ -186,6 +195,8 @@ def extend_groups(
     A group takes none but the 2 * width likeliest tokens of a row that no other group made less likely.
     """
     likely = likeliest(logits, rule.beam * (2 if groups == 1 else 2 + groups))
+    if rule.forced is not None:
+        likely = rule.forced.beside(likely, logits, [begun.ids for each in searches for begun in each.going])
     firsts = [0, *accumulate(len(each.going) for each in searches)][: len(searches)]
     taken: dict[int, list[int]] = {}
     for group in range(groups):
@@ -212,7 +223,7 @@ def extend(
 
     A token is taken as if it had `less` of probability, but counts with all of it.
     """
-    beam, eos, step, lengths, penalties = rule
+    beam, eos, step, lengths, penalties, forced = rule
     log_p, k = likely.log_p, likely.log_p.shape[-1]
     totals = log_p.new_full((len(searches), max(len(each.going) for each in searches), k), -torch.inf)
     tokens = likely.ids.new_zeros(totals.shape)
@@ -222,11 +233,18 @@ def extend(
         tokens[i, : len(sums)] = likely.ids[first : first + len(sums)]
     totals, tokens = totals.flatten(1), tokens.flatten(1)
     ranks = totals if less is None else totals - less.gather(1, tokens)
-    places_of = ranks.topk(min(2 * beam, totals.shape[1]), sorted=True).indices
-    found = (each.gather(1, places_of).tolist() for each in (totals, tokens))
-    for search, first, *lists in zip(searches, firsts, *found, places_of.tolist(), strict=True):
+    if forced is None:
+        places_of = ranks.topk(min(2 * beam, totals.shape[1]), sorted=True).indices
+        found = (each.gather(1, places_of).tolist() for each in (totals, tokens))
+        taken = [[*zip(*each, strict=True)] for each in zip(*found, places_of.tolist(), strict=True)]
+    else:
+        texts = ([begun.ids for begun in each.going] for each in searches)
+        last = (step >= each.limit for each in searches)
+        options = zip(totals.tolist(), tokens.tolist(), texts, last, strict=True)
+        taken = [forced.share(*each, k, eos)[: 2 * beam] for each in options]
+    for search, first, options in zip(searches, firsts, taken, strict=True):
         begun, search.going = search.going, []
-        for rank, (value, token, place) in enumerate(zip(*lists, strict=True)):
+        for rank, (value, token, place) in enumerate(options):
             if value == -torch.inf or len(search.going) == beam:
                 break
             parent = place // k

@@ -10,10 +10,9 @@ import json
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -46,13 +45,19 @@ class Spelling:
         return self.tokenizer.encode(text.decode() if isinstance(text, bytes) else text)
 
 
+class Grammar(NamedTuple):
+    """What a text follows, in the library's words, and what it is called in ours."""
+
+    text: str
+    what: str
+
+
 def matches(tokenizer: Tokenizer, expression: str) -> Filter:
     """A text matches the whole of a regular expression, and ends where it can (syntax of Rust's `regex`).
 
     Errors: `ConfigError` for an expression that is none, a tokenizer of whole words, and without llguidance.
     """
-    made = json.loads(library().LLMatcher.grammar_from_regex(expression))
-    return Constraint(tokenizer, made["grammars"][0]["lark_grammar"], "A regular expression").filter
+    return Constraint(tokenizer, of_regex(expression)).filter
 
 
 def fits(tokenizer: Tokenizer, schema: str) -> Filter:
@@ -60,32 +65,45 @@ def fits(tokenizer: Tokenizer, schema: str) -> Filter:
 
     Errors: as of `matches`, and `DataError` for a schema that is no JSON object.
     """
+    return Constraint(tokenizer, of_schema(schema)).filter
+
+
+def of_regex(expression: str) -> Grammar:
+    """The grammar of a regular expression. Errors: `ConfigError` without llguidance."""
+    from_library = library().LLMatcher
+    made = json.loads(from_library.grammar_from_regex(expression))["grammars"][0]["lark_grammar"]
+    return Grammar(from_library.grammar_from_lark(FREELY + made), "A regular expression")
+
+
+def of_schema(schema: str) -> Grammar:
+    """The grammar of a JSON schema. Errors: `DataError` for no JSON object, `ConfigError` without llguidance."""
     try:
         record: object = json.loads(schema)
     except (ValueError, RecursionError) as error:
         raise DataError(f"A JSON schema is a JSON object; this one is not JSON: {str(error)[:80]}.") from None
     if not isinstance(record, dict):
         raise DataError(f"A JSON schema is a JSON object; got {schema[:40]!r}. Try " + '{"type": "object"}.')
-    return Constraint(tokenizer, f"start: %json {json.dumps(record)}", "A JSON schema").filter
+    made = f"{FREELY}start: %json {json.dumps(record)}"
+    return Grammar(library().LLMatcher.grammar_from_lark(made), "A JSON schema")
 
 
 class Constraint:
     """A grammar, and how far each text has come in it: a state for each beginning, one token behind its parent's."""
 
-    def __init__(self, tokenizer: Tokenizer, grammar: str, what: str) -> None:
-        from_library = library()
+    def __init__(self, tokenizer: Tokenizer, grammar: Grammar) -> None:
+        from_library, (text, self.what) = library(), grammar
         if isinstance(tokenizer, WordTokenizer):
             raise ConfigError(
-                f"{what} is followed character by character; a tokenizer of whole words spells none. Train with "
+                f"{self.what} is followed character by character; a tokenizer of whole words spells none. Train with "
                 "tokenizer.kind 'character', 'byte' or 'bpe'."
             )
-        self.size, grammar = tokenizer.vocab_size, from_library.LLMatcher.grammar_from_lark(FREELY + grammar)
+        self.size = tokenizer.vocab_size
         wrapped = from_library.TokenizerWrapper(Spelling(tokenizer))
         self._tokens: LLTokenizer = from_library.LLTokenizer(wrapped)
-        if said := from_library.LLMatcher.validate_grammar(grammar, self._tokens):
+        if said := from_library.LLMatcher.validate_grammar(text, self._tokens):
             why = " ".join(re.split(r"\n +1 \|", said)[0].split())  # before it shows the grammar
-            raise ConfigError(f"{what} must be one that llguidance knows; it says {why[:200]!r}.")
-        self._root: LLMatcher = from_library.LLMatcher(self._tokens, grammar)
+            raise ConfigError(f"{self.what} must be one that llguidance knows; it says {why[:200]!r}.")
+        self._root: LLMatcher = from_library.LLMatcher(self._tokens, text, log_level=0)
         self._states: OrderedDict[tuple[int, ...], LLMatcher] = OrderedDict()
 
     def filter(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
@@ -99,8 +117,12 @@ class Constraint:
         return logits.masked_fill(~torch.from_numpy(may).to(logits.device), -math.inf)
 
     def _may(self, ids: tuple[int, ...]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        mask = self._at(ids).compute_bitmask()
-        return np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")[: self.size].astype(np.bool_)
+        state = self._at(ids)
+        mask = np.frombuffer(state.compute_bitmask(), np.uint8)
+        may = np.unpackbits(mask, bitorder="little")[: self.size].astype(np.bool_)
+        if not state.is_accepting() and not may[EOS + 1 :].any():  # past its limits the library says: the end
+            raise self._lost(len(ids))
+        return may
 
     def _at(self, ids: tuple[int, ...]) -> LLMatcher:
         """The state behind these ids: a copy of the longest beginning's that is known, with the rest taken in."""
@@ -109,15 +131,18 @@ class Constraint:
             return self._states[ids]
         known = next((n for n in range(len(ids) - 1, 0, -1) if ids[:n] in self._states), 0)
         state = (self._states[ids[:known]] if known else self._root).deep_copy()
-        self._take(state, ids[known:])
+        if ids and not state.consume_tokens([*ids[known:]]):
+            raise self._lost(len(ids))
         self._states[ids] = state
         if len(self._states) > MOST_STATES:
             self._states.popitem(last=False)
         return state
 
-    def _take(self, state: LLMatcher, ids: Sequence[int]) -> None:
-        if ids and not state.consume_tokens([*ids]):
-            raise DataError(f"What was written left the grammar: {state.get_error()[:100]}. Let no filter add tokens.")
+    def _lost(self, n: int) -> ConfigError:
+        return ConfigError(
+            f"{self.what} must leave something to write that the vocabulary has, and be small enough to be followed; "
+            f"after {n} tokens llguidance knows none that may come. Ask for fewer repetitions and choices."
+        )
 
 
 def library() -> ModuleType:

@@ -42,13 +42,13 @@ class Reader:
         self._memory = None if source is None else model.encode(torch.tensor([[*source, EOS]], device=self.device))
         self._both_ways = both_ways
         self._read: list[int] = []
-        self._cache = model.new_cache()
+        self._cache = model.new_cache(whole=True)
 
     def behind(self, ids: Sequence[int], last: int) -> Float[Tensor, "T V"]:
         """The logits behind each of the `last` ids."""
         start = min(same(self._read, ids), len(ids) - last)
         if start == 0:
-            self._cache = self.model.new_cache()
+            self._cache = self.model.new_cache(whole=True)
         elif start < len(self._read):
             self._cache.truncate(start)
         prefix = torch.tensor([self._both_ways], device=self.device) if self._both_ways and start == 0 else None

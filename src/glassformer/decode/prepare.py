@@ -27,7 +27,7 @@ Make = Callable[[Tensor, Tensor | None], nn.Module]
 """A map from its weight and bias."""
 
 
-def prepared(model: Transformer, precision: str, *, compile: bool = False) -> Transformer:
+def prepared(model: Transformer, precision: str, cache: str = "exact", *, compile: bool = False) -> Transformer:
     """The model itself for "float32", else a copy to decode with; the model stays as it is.
 
     "float32": as it was trained, bit for bit. "bfloat16": everything in bfloat16. "int8": linear maps and the head in
@@ -35,12 +35,25 @@ def prepared(model: Transformer, precision: str, *, compile: bool = False) -> Tr
     as it was. "auto": bfloat16 where the machine has it in hardware, else as it was trained. With `compile` steps of
     one token are compiled code (`CompiledSteps`), also of a copy.
 
-    Errors: `ConfigError` for another name, and for what this machine lacks.
+    `cache`: keys and values as they are ("exact"), or in 8 bits ("int8", `parts/rounded.py`).
+    Errors: `ConfigError` for another name, and for what this machine or the model lacks.
     """
     made = lookup(PRECISIONS, precision, "decode.precision")(model)
+    if lookup(CACHES, cache, "decode.cache"):
+        check_rounds(made, compile)
+        made = sharing_weights(model) if made is model else made
+        made.rounds_cache = True
     if not compile:
         return made
     return compile_steps(sharing_weights(model) if made is model else made)
+
+
+def check_rounds(model: Transformer, compile: bool) -> None:
+    """Refuse keys in 8 bits where none are held so. Errors: `ConfigError`."""
+    if model.config.stack.attention_rule == "linear":
+        raise ConfigError("Linear attention keeps sums, which are not rounded. Leave decode.cache='int8' out.")
+    if compile:
+        raise ConfigError("Compiled steps read keys as they are. Set decode.compile=false, or decode.cache='exact'.")
 
 
 def sharing_weights(model: Transformer) -> Transformer:
@@ -92,6 +105,10 @@ PRECISIONS: dict[str, Callable[[Transformer], Transformer]] = {
     "int8": in_int8,
     "auto": automatic,
 }
+
+
+CACHES = {"exact": False, "int8": True}
+"""Whether keys and values are rounded."""
 
 
 def device_of(model: Transformer) -> torch.device:

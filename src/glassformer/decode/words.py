@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from glassformer.data.vocabulary import UNK, Tokenizer
 from glassformer.decode.constrained import fits, matches
 from glassformer.decode.context import Context, Filter
+from glassformer.decode.forced import Forced
 from glassformer.decode.penalties import check_known, forbidden, logit_bias
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
@@ -28,10 +29,13 @@ class Wishes:
     """A regular expression that the whole text matches."""
     schema: str = ""
     """A JSON schema, as JSON, that the text fits."""
+    forced: Sequence[str] = ()
+    """Texts that each answer of a beam holds."""
 
     def __post_init__(self) -> None:
-        if any(not each for each in self.banned):
-            raise ConfigError("What is banned has at least one character; got ''. Leave it out.")
+        for name, texts in (("banned", self.banned), ("forced", self.forced)):
+            if any(not each for each in texts):
+                raise ConfigError(f"What is {name} has at least one character; got ''. Leave it out.")
         if self.regex and self.schema:
             raise ConfigError("A text follows a regular expression or a JSON schema; got both. Leave one of them out.")
 
@@ -48,6 +52,12 @@ class Wishes:
         made += [matches(tokenizer, self.regex)] if self.regex else []
         made += [fits(tokenizer, self.schema)] if self.schema else []
         return [*made, begins_with(ids_of(tokenizer, self.begin))] if self.begin else made
+
+    def held(self, tokenizer: Tokenizer) -> Forced | None:
+        """What each answer holds; none: nothing. Errors: `ConfigError` for what the vocabulary cannot write."""
+        for text in self.forced:
+            ids_of(tokenizer, text)
+        return Forced(tokenizer.spelling(), self.forced) if self.forced else None
 
 
 NO_WISHES = Wishes()
@@ -141,6 +151,13 @@ def bias_of(given: str) -> tuple[str, float]:
     return text, bias
 
 
-def wishes_of(banned: Sequence[str], begin: str, biases: Sequence[str], regex: str = "", schema: str = "") -> Wishes:
+def wishes_of(
+    banned: Sequence[str],
+    begin: str,
+    biases: Sequence[str],
+    regex: str = "",
+    schema: str = "",
+    forced: Sequence[str] = (),
+) -> Wishes:
     """The wishes as they are typed. Errors: `ConfigError`."""
-    return Wishes(banned, begin, dict(map(bias_of, biases)), regex, schema)
+    return Wishes(banned, begin, dict(map(bias_of, biases)), regex, schema, forced)

@@ -10,7 +10,7 @@ Inside attention the layout is `[B, H, T, K]`, that of torch's own kernels. Anno
 (`--jaxtyping-packages`); in production they cost nothing.
 """
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Int8, Num
 from torch import Tensor
 
-__all__ = ["Bool", "Float", "Int", "Tensor"]
+__all__ = ["Bool", "Float", "Int", "Int8", "Num", "Tensor"]

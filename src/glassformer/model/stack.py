@@ -100,7 +100,7 @@ class Stack(nn.Module):
         x = self._marked(x, segments)
         places = tokens[:, :, 0] if tokens.ndim == 3 else tokens  # only their number and their device matter
         step = whole(places, keep) if cache is None else cache.step(places, keep)
-        self._check_length(step)
+        self._check_length(step, 0 if cache is None else cache.dropped)
         if cache is not None:
             cache.advance(step)
         standing = step.positions if documents is None else within(documents, step.positions)
@@ -168,8 +168,8 @@ class Stack(nn.Module):
         columns = torch.arange(step.keys.shape[-1], device=step.keys.device)
         return bool(((step.keys == columns) | (step.keys < 0)).all())
 
-    def _check_length(self, step: Step) -> None:
-        limit, columns = self.config.max_len, step.keys.shape[-1]
+    def _check_length(self, step: Step, dropped: int) -> None:
+        limit, columns = self.config.max_len, step.keys.shape[-1] + dropped
         if limit is None or columns <= limit:
             return
         longest = int(step.keys.max()) + 1  # padding takes columns, but no positions

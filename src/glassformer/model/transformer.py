@@ -14,8 +14,8 @@ from glassformer.foundation.typed import expect
 from glassformer.model.config import ModelConfig
 from glassformer.model.heads import HEADS, SequenceHead
 from glassformer.model.initialize import initialize
-from glassformer.model.stack import Stack
-from glassformer.parts import Cache, Slots, StateCache, StateSlots
+from glassformer.model.stack import Stack, with_cache
+from glassformer.parts import Cache, RollingCache, Slots, StateCache, StateSlots, in_int8
 
 
 class Transformer(nn.Module):
@@ -28,6 +28,9 @@ class Transformer(nn.Module):
     >>> model(torch.tensor([[1, 7, 8]]), source=torch.tensor([[5, 6, 7, 2]])).shape
     torch.Size([1, 3, 50])
     """
+
+    rounds_cache = False
+    """Whether new caches hold keys and values in 8 bits; `prepared` makes models that do."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -127,10 +130,11 @@ class Transformer(nn.Module):
         x = self.hidden(tokens, keep=keep, documents=documents, prefix=prefix, cache=cache, **given)
         return self.head(x, keep) if isinstance(self.head, SequenceHead) else self.head(x)
 
-    def new_cache(self, capacity: int | None = None) -> Cache:
+    def new_cache(self, capacity: int | None = None, *, whole: bool = False) -> Cache:
         """An empty cache for decoding: growing, or of constant shapes with room for `capacity` tokens.
 
-        Linear attention has a state in its place, whose size is constant.
+        Linear attention has a state in its place, whose size is constant. Where all layers read a window, keys that
+        none will read again are dropped; with `whole` they stay, so that tokens can be taken back.
 
         Errors: `ConfigError` for a model that reads both ways: what comes later would change what was answered.
         """
@@ -142,11 +146,21 @@ class Transformer(nn.Module):
         stack, n_layers = self.config.stack, len(self.reader.blocks)
         if stack.attention_rule == "linear":
             return StateCache(n_layers, stack.head_width, capacity=capacity)
-        return Cache(n_layers, capacity=capacity)
+        rolls = capacity is None and not whole and self.reader.along is with_cache  # compiled steps know no other cache
+        if rolls and stack.pattern is not None and stack.pattern.window is not None:
+            made = RollingCache(n_layers, stack.pattern)
+        else:
+            made = Cache(n_layers, capacity=capacity)
+        return in_int8(made) if self.rounds_cache else made
 
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
-        """An empty cache whose rows, `most_rows` at a time, come and go while others go on. Errors: as `new_cache`."""
-        fresh, n_layers = self.new_cache(), len(self.reader.blocks)
+        """An empty cache whose rows, `most_rows` at a time, come and go while others go on. Errors: as `new_cache`.
+
+        And where keys are rounded: a row that comes in would be rounded twice.
+        """
+        if self.rounds_cache:
+            raise ConfigError("Rows that come and go keep their keys as they are. Leave decode.cache='int8' out.")
+        fresh, n_layers = self.new_cache(whole=True), len(self.reader.blocks)
         if isinstance(fresh, StateCache):
             return StateSlots(n_layers, fresh.features, most_rows=most_rows)
         return Slots(n_layers, most_rows=most_rows)

@@ -21,6 +21,8 @@ from glassformer.parts.norm import LayerNorm, RMSNorm
 from glassformer.parts.pooling import POOLINGS
 from glassformer.parts.positions import POSITIONS, Positions, Relation
 from glassformer.parts.residual import PLACEMENTS, Residual
+from glassformer.parts.rolling import RollingCache
+from glassformer.parts.rounded import in_int8
 from glassformer.parts.segments import Segments
 from glassformer.parts.slots import Slots, StateSlots
 from glassformer.parts.state import StateCache
@@ -51,6 +53,7 @@ __all__ = [
     "Positions",
     "Relation",
     "Residual",
+    "RollingCache",
     "Segments",
     "Slots",
     "StateCache",
@@ -58,6 +61,7 @@ __all__ = [
     "attentions",
     "check_tokens",
     "drop_chance",
+    "in_int8",
     "watch_attention",
 ]
 

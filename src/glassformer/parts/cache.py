@@ -2,7 +2,7 @@
 
 `Growing` is what `generate` uses; `Fixed` has constant shapes, which a compiled step needs; `Once` holds the keys of
 an encoder's memory;
-`State` (in state.py) is that of linear attention.
+`State` (in state.py) is that of linear attention, `Rolling` (in rolling.py) that of a window.
 Attention cannot tell them apart. The cache also knows where each key stands, so rows of unequal length share a batch.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 
 from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.foundation.shapes import Bool, Int, Num, Tensor
 
 
 @runtime_checkable
@@ -38,6 +38,15 @@ class LayerCache(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesBack(LayerCache, Protocol):
+    """One that holds each token apart."""
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens."""
+        ...
+
+
 class Growing:
     """Any length: room that doubles where it is full, so that a step writes its own columns and copies no others.
 
@@ -51,8 +60,8 @@ class Growing:
         self._held: tuple[Tensor, Tensor] | None = None
 
     def append(
-        self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
-    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
         """The new keys and values after the old."""
         if self._held is None:
             self._held = (k, v)
@@ -116,8 +125,8 @@ class Fixed:
         self._held: tuple[Tensor, Tensor] | None = None
 
     def append(
-        self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
-    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
         """The whole room, with the new keys and values in their columns."""
         if self._held is None:
             B, G, _, K = k.shape
@@ -158,6 +167,9 @@ class Cache:
 
     With `capacity` it is `Fixed` and takes at most that many tokens; without, `Growing`.
     """
+
+    dropped = 0
+    """Tokens whose keys are no longer held, as nobody will read them (`RollingCache`)."""
 
     def __init__(self, n_layers: int, *, capacity: int | None = None) -> None:
         self.capacity = capacity
@@ -206,7 +218,7 @@ class Cache:
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens. Errors: `ConfigError` for a state, which keeps no token apart."""
         for layer in self.layers:
-            if not isinstance(layer, Growing | Fixed):
+            if not isinstance(layer, TakesBack):
                 raise ConfigError("Only keys and values kept token by token can be taken back. Read the text anew.")
             layer.truncate(length)
         self.length = length

@@ -35,6 +35,7 @@ class Service:
         self._answering = 0
         self._idle = asyncio.Event()
         self._reader = ThreadPoolExecutor(1, "glassformer-reader")
+        self._builder = ThreadPoolExecutor(1, "glassformer-builder")
 
     @contextmanager
     def answering(self) -> Generator[None]:
@@ -50,8 +51,12 @@ class Service:
                 self._idle.set()
 
     async def prepare(self, wanted: Wanted) -> Job:
-        """The job for what a client wants; texts are cut into tokens on a thread of their own."""
-        return await asyncio.get_running_loop().run_in_executor(self._reader, self.texts.job, wanted)
+        """The job for what a client wants; texts are cut into tokens on a thread of their own.
+
+        Those with a grammar on another: it takes longer to build, and nobody else waits for it.
+        """
+        thread = self._reader if wanted.wish is None else self._builder
+        return await asyncio.get_running_loop().run_in_executor(thread, self.texts.job, wanted)
 
     async def drain(self, seconds: float) -> int:
         """Takes nothing new and waits until all are answered, at most so long. Returns how many are not."""
@@ -72,4 +77,5 @@ class Service:
     def stop(self) -> None:
         """Ends all threads."""
         self.runner.stop()
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        for each in (self._reader, self._builder):
+            each.shutdown(wait=False, cancel_futures=True)

@@ -7,12 +7,13 @@ import secrets
 from functools import lru_cache
 
 from glassformer.decode.answer import limit_of
-from glassformer.decode.context import Choose
+from glassformer.decode.context import Choose, Filter
 from glassformer.decode.draw import chooser
 from glassformer.decode.penalties import logit_bias
 from glassformer.decode.requests import Request
 from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import GlassformerError
+from glassformer.serve.grammar import Wish, followed
 from glassformer.serve.job import Job
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
@@ -27,11 +28,16 @@ class Texts:
 
     def __init__(self, writer: Writer, config: ServeConfig) -> None:
         self.writer, self.config = writer, config
-        never = dict.fromkeys(writer.never(), -math.inf)
 
         @lru_cache(maxsize=64)
-        def choice(sampling: Sampling, biases: tuple[tuple[int, float], ...]) -> Choose:
-            return chooser(sampling, [logit_bias({**dict(biases), **never})])
+        def follow(wish: Wish) -> Filter:
+            return followed(wish, writer.tokenizers.target)
+
+        @lru_cache(maxsize=64)
+        def choice(sampling: Sampling, biases: tuple[tuple[int, float], ...], wish: Wish | None) -> Choose:
+            never = dict.fromkeys(writer.never(constrained=wish is not None), -math.inf)
+            own = [logit_bias({**dict(biases), **never})]
+            return chooser(sampling, own if wish is None else [*own, follow(wish)])
 
         self.choice = choice
         """Equal settings give one and the same choice, so rows of several clients are chosen for together."""
@@ -43,7 +49,7 @@ class Texts:
         """
         n_texts = len(wanted.prompts) * wanted.n
         job = Job(self.writer.tokenizers.target, n_texts, wanted.n, wanted.stops, whole=not wanted.stream)
-        choose = self.choice(wanted.sampling, tuple(sorted((wanted.biases or {}).items())))
+        choose = self.choice(wanted.sampling, tuple(sorted((wanted.biases or {}).items())), wanted.wish)
         seed = secrets.randbits(63) if wanted.seed is None else wanted.seed
         for place, prompt in enumerate(wanted.prompts):
             ids = prompt if isinstance(prompt, list) else self._encoded(prompt, place)

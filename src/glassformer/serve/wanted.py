@@ -9,6 +9,7 @@ from typing import Any, cast
 from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import ConfigError
 from glassformer.serve.fields import Fields, shown
+from glassformer.serve.grammar import Wish, wish_of
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
 
@@ -19,9 +20,9 @@ DRAWN = {
 """Of these the second line is ours, the first OpenAI's."""
 COMPLETION = DRAWN | {
     *("model", "prompt", "max_tokens", "n", "best_of", "stream", "stream_options", "stop", "logprobs", "echo"),
-    *("suffix", "logit_bias", "user"),
+    *("suffix", "logit_bias", "user", "response_format", "structured_outputs"),
 }
-TRANSLATION = DRAWN | {"model", "text", "max_tokens", "stop", "user"}
+TRANSLATION = DRAWN | {"model", "text", "max_tokens", "stop", "user", "response_format", "structured_outputs"}
 USUAL_TOKENS = 16
 """Of a completion, where max_tokens is not given; as OpenAI's API has it."""
 MOST_STOPS, LONGEST_STOP, MOST_BIASES, MOST_LOGPROBS = 16, 1_000, 1_024, 5
@@ -45,6 +46,8 @@ class Wanted:
     stream: bool = False
     usage: bool = False
     """Whether a stream ends with the counts of tokens."""
+    wish: Wish | None = None
+    """What each text follows."""
 
 
 def completion(body: Mapping[str, Any], model: str, size: int, config: ServeConfig) -> Wanted:
@@ -76,6 +79,7 @@ def completion(body: Mapping[str, Any], model: str, size: int, config: ServeConf
         echo,
         stream,
         usage_of(fields, stream),
+        wish_of(fields),
     )
 
 
@@ -89,7 +93,8 @@ def translation(body: Mapping[str, Any], model: str, config: ServeConfig) -> Wan
         fields.refuse("text", "text is a string, or a list of at least one: what is to be answered. Give it.")
     most = fields.whole("max_tokens", 1, config.max_new_tokens, 0) or None
     drawn = sampling_of(fields, usual_temperature=0.0)
-    return Wanted(cast("list[str | list[int]]", texts), *drawn, most, stops=stops_of(fields))
+    wish = wish_of(fields)
+    return Wanted(cast("list[str | list[int]]", texts), *drawn, most, stops=stops_of(fields), wish=wish)
 
 
 def check_model(fields: Fields, model: str) -> None:

@@ -50,6 +50,7 @@ def evaluate_model(
     search: BeamSettings = ONE_BEAM,
     precision: str = "float32",
     compile: bool = False,
+    cache: str = "exact",
     as_text: bool = False,
     objective: Objective | None = None,
     poll: Callable[[], None] = nothing,
@@ -64,7 +65,7 @@ def evaluate_model(
     `chrf` on detokenised text, with their sacrebleu signatures; without, and where a source has several targets,
     `any_match`: the share of different sources that got one of theirs. Of a classifier the figures of
     `evaluate_labels`.
-    `precision` and `compile` say how answers are written (`prepared`); the loss is that of the model as it is.
+    `precision`, `cache` and `compile` say how answers are written (`prepared`); the loss is that of the model as it is.
     `poll` is called all the time, between any two tokens; what it raises ends the evaluation. A loss that is no finite
     number is the only figure, beside `n`: such a model has no answers.
 
@@ -79,7 +80,7 @@ def evaluate_model(
     if layout == LABEL:
         return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll, ranks=ranks))
     answers = shared_answers(
-        prepared(model, precision, compile=compile),
+        prepared(model, precision, cache, compile=compile),
         encoded,
         ranks,
         max_new_tokens=max_new_tokens,

@@ -38,7 +38,8 @@ def guessed(asked: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Fil
                 f"A draft guesses in the tokens of the run that it guesses for; {asked.draft} has another vocabulary. "
                 "Train it on the same texts with the same [tokenizer]."
             )
-        draft = prepared(found.model, recipe.decode.precision, compile=recipe.decode.compile)
+        decode = recipe.decode
+        draft = prepared(found.model, decode.precision, decode.cache, compile=decode.compile)
     check_guessing(loaded.model, draft, asked.lookup, asked.guesses, recipe.decode)
     of = {"draft": draft, "lookup": asked.lookup, "guesses": asked.guesses}
     return partial(speculative, **of, sampling=recipe.decode, filters=first, tally=tally)

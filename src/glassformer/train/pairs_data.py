@@ -81,6 +81,7 @@ class PairsSplit(Split):
             search=recipe.decode,
             precision=recipe.decode.precision,
             compile=recipe.decode.compile,
+            cache=recipe.decode.cache,
             as_text=recipe.data.task == PAIRS,
             objective=objective,
             poll=poll,

@@ -17,6 +17,7 @@ from glassformer.train.breaks.table import break_names
 from glassformer.train.schedule import SCHEDULES, Schedule
 
 PRECISIONS = ("auto", "bfloat16", "float16", "float32")
+DECODE_CACHES = ("exact", "int8")
 DECODE_PRECISIONS = ("auto", "bfloat16", "float32", "int8")
 """Those of decode/prepare.py, which imports torch."""
 TRACKERS = ("tensorboard",)
@@ -180,6 +181,8 @@ class DecodeConfig(BeamSettings, Sampling):
     faster; or auto (bfloat16 where the machine has it in hardware)."""
     compile: bool = False
     """Write answers by compiled steps, for long work: it takes up to a minute at the start. int8 gains by it."""
+    cache: str = "exact"
+    """Keys and values of the tokens read so far: exact, or int8 (rounded, in a quarter of the memory of float32)."""
 
     def __post_init__(self) -> None:
         Sampling.__post_init__(self)
@@ -187,6 +190,7 @@ class DecodeConfig(BeamSettings, Sampling):
         at_least(self, "decode", 1, "max_new_tokens", "batch_size")
         at_most(self, "decode", MOST, "max_new_tokens", "batch_size")
         one_of(DECODE_PRECISIONS, self.precision, "decode.precision")
+        one_of(DECODE_CACHES, self.cache, "decode.cache")
         if self.beam > 1 and self.contrastive_alpha:
             raise ConfigError(
                 f"A beam ranks whole answers, contrastive search goes token by token; got decode.beam={self.beam} with "

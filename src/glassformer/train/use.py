@@ -105,9 +105,10 @@ def translate(
     if recipe.data.task == TEXT:
         raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
     loaded = load_run(run, recipe, average)
-    model = prepared(loaded.model, recipe.decode.precision, compile=recipe.decode.compile)
+    decode = recipe.decode
+    model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
     most, answered = recipe.decode.max_new_tokens, 0
-    filters = wishes.filters(loaded.tokenizers.target)
+    filters, forced = wishes.filters(loaded.tokenizers.target), wishes.held(loaded.tokenizers.target)
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
         found = answers(
             model,
@@ -119,6 +120,7 @@ def translate(
             numbers=range(answered, answered + len(sources)),
             search=recipe.decode,
             filters=filters,
+            forced=forced,
         )
         answered += len(sources)
         told = ranked(loaded, sources, found, asked, recipe.decode.length_penalty, batch_size) if asked else None

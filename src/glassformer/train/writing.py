@@ -41,7 +41,8 @@ class Writer:
             )
         self.recipe, self.guessing, self.tally = recipe, guessing, Tally()
         self.loaded = load_run(run, recipe)
-        self.model = prepared(self.loaded.model, recipe.decode.precision, compile=recipe.decode.compile)
+        decode = recipe.decode
+        self.model = prepared(self.loaded.model, decode.precision, decode.cache, compile=decode.compile)
         self.tokenizers = self.loaded.tokenizers
         self.continues = self.model.encoder is None
         """Whether a text goes on from its prompt; else it is an answer to it."""
@@ -72,6 +73,11 @@ class Writer:
         end is read), or empty where it must not be.
         """
         check_stops(stops)
+        if wishes.forced:
+            raise ConfigError(
+                "What is forced is searched for by a beam, and a text that is written as it is read has none. Use "
+                "translate with a beam, or beam_search(prompts=, forced=)."
+            )
         ids = [self.ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
         never = logit_bias(dict.fromkeys(self.never(wishes.constrained), -math.inf))

@@ -208,8 +208,8 @@ def cache_off_by_one(model: Transformer) -> None:
     """Of what comes through a cache all but the first tokens stand one place too early."""
 
     def late(new_cache: Callable[..., Cache]) -> Callable[..., Cache]:
-        def made(capacity: int | None = None) -> Cache:
-            cache = new_cache(capacity)
+        def made(capacity: int | None = None, *, whole: bool = False) -> Cache:
+            cache = new_cache(capacity, whole=whole)
             step = cache.step
 
             def shifted(tokens: Tensor, keep: Tensor | None = None) -> Any:

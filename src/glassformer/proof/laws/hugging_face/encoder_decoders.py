@@ -61,11 +61,16 @@ def t5_wide(setting: Setting) -> Iterator[float]:
 
 def bart(setting: Setting) -> Iterator[float]:
     """BartForConditionalGeneration; the first two rows of its tables of positions are read by no token."""
+    yield from translation(setting, *bart_pair(setting), "bart")
+
+
+def bart_pair(setting: Setting) -> tuple[Transformer, nn.Module]:
+    """Ours, and theirs with our weights."""
     settings = {**POST, "positions": "learned", "embedding_norm": True}
     ours = model(setting, "encoder-decoder", own={"scale_embeddings": False}, **settings)
     theirs = tiny(setting, "Bart", "ForConditionalGeneration", d_model=16, max_position_embeddings=24, **SIDES)
     carry_over(ours, theirs, "bart")
-    yield from translation(setting, ours, theirs, "bart")
+    return ours, theirs
 
 
 def marian(setting: Setting) -> Iterator[float]:

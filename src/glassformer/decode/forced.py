@@ -1,0 +1,117 @@
+"""Texts that every answer of a beam must hold (lexically constrained decoding, Hokamp and Liu 2017).
+
+The beam is shared among beginnings by how much of the forced texts they hold (Post and Vilar 2018, dynamic beam
+allocation), so that those that took a less likely token for it are not pushed out by those that did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import zip_longest
+
+import torch
+
+from glassformer.data.vocabulary import UNK
+from glassformer.decode.likely import Likely
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.shapes import Float, Tensor
+
+Held = tuple[int, ...]
+"""How many bytes of each forced text stand there: all of them once it is whole, else those that the text ends with."""
+
+
+Option = tuple[float, int, int]
+"""Log-probability, token, and place among the options of a step."""
+NO_TEXT = b"\xff"
+"""Stands for <unk>: what it stands between is not one text, and no text has this byte."""
+
+
+class Forced:
+    """Texts that each answer holds, however they are cut into tokens; inside of a longer word counts, too.
+
+    `spelled` are the bytes of each id, as `Tokenizer.spelling` has them.
+    """
+
+    def __init__(self, spelled: Sequence[bytes], texts: Sequence[str]) -> None:
+        self.texts, self.spelled = texts, [*spelled]
+        self.spelled[UNK] = NO_TEXT
+        self.words = [text.encode() for text in texts]
+        self.whole: Held = tuple(map(len, self.words))
+        self._after, self._nearer = lru_cache(2**18)(self._read_on), lru_cache(2**12)(self._tokens_on)
+
+    def held(self, ids: Sequence[int]) -> Held:
+        """What stands in a text of these ids."""
+        now = (0,) * len(self.words)
+        for id in ids:
+            now = self._after(now, id)
+        return now
+
+    def _read_on(self, held: Held, id: int) -> Held:
+        more = self.spelled[id]
+        return tuple(prefix_at_end(word, word[:n] + more) for word, n in zip(self.words, held, strict=True))
+
+    def _tokens_on(self, held: Held) -> list[int]:
+        """The tokens behind which more of the texts stands there."""
+        ids = range(len(self.spelled))
+        return [id for id in ids if self.spelled[id] and sum(self._after(held, id)) > sum(held)]
+
+    def beside(self, likely: Likely, logits: Float[Tensor, "rows V"], begun: Sequence[Sequence[int]]) -> Likely:
+        """The likeliest tokens of each row, and behind them all others that bring a forced text nearer."""
+        nearer = [self._nearer(self.held(ids)) for ids in begun]
+        most = max(map(len, nearer))
+        if most == 0:
+            return likely
+        ids = torch.tensor([[*each, *[-1] * (most - len(each))] for each in nearer], device=logits.device)
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        log_p = wide.gather(1, ids.clamp(min=0)).double() - wide.logsumexp(-1, keepdim=True).double()
+        there = (ids[:, :, None] == likely.ids[:, None]).any(-1) | (ids < 0)
+        log_p = log_p.masked_fill(there, -torch.inf)
+        return Likely(torch.cat([likely.ids, ids.clamp(min=0)], 1), torch.cat([likely.log_p, log_p], 1))
+
+    def share(
+        self,
+        totals: Sequence[float],
+        tokens: Sequence[int],
+        begun: Sequence[Sequence[int]],
+        last: bool,
+        k: int,
+        eos: int,
+    ) -> list[Option]:
+        """What the beam takes of `k` options behind each beginning: the best of each count of bytes in turn.
+
+        The fullest count is first. An option that ends a text, by `eos` or as it is the `last`, is none where the text
+        does not hold all.
+        """
+        banks: dict[int, list[Option]] = {}
+        held = [self.held(ids) for ids in begun]
+        for place in sorted(range(len(held) * k), key=lambda place: -totals[place]):
+            before, token = held[place // k], tokens[place]
+            now = before if token == eos else self._after(before, token)
+            if totals[place] > -torch.inf and (now == self.whole or not (last or token == eos)):
+                banks.setdefault(sum(now), []).append((totals[place], token, place))
+        turns = zip_longest(*(banks[count] for count in sorted(banks, reverse=True)))
+        return [option for turn in turns for option in turn if option is not None]
+
+    def refuse(self, row: int, limit: int) -> ConfigError:
+        """What is told where no answer was found."""
+        return ConfigError(
+            f"An answer holds all that is forced, {', '.join(map(repr, self.texts)):.80}; within its {limit} tokens "
+            f"none of row {row} (counted from 0) did. Raise max_new_tokens, widen the beam, or force less."
+        )
+
+
+def check_forced(forced: Forced | None, beam: int, groups: int) -> None:
+    """Refuse what is forced where no beam searches for it. Errors: `ConfigError`."""
+    if forced is not None and (beam == 1 or groups > 1):
+        raise ConfigError(
+            f"What is forced is searched for by one beam, of 2 at least; got beam={beam} and groups={groups}. Try "
+            "beam=5 with groups=1."
+        )
+
+
+def prefix_at_end(word: bytes, text: bytes) -> int:
+    """The length of `word` where it stands in a text, else of its longest beginning that the text ends with."""
+    if word in text:
+        return len(word)
+    return next(n for n in range(min(len(word), len(text)), -1, -1) if text.endswith(word[:n]))

@@ -1,0 +1,142 @@
+"""A cache for windows: keys and values that no later query can read leave, so that it never grows.
+
+Of a causal window all but the last keys are out of reach (Longformer, Beltagy et al. 2020, section 3.1), and beside
+them the first ones stay, where they are sinks (StreamingLLM, Xiao et al. 2023, section 3.2) or global tokens.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.pattern import Pattern
+from glassformer.foundation.shapes import Bool, Int, Num, Tensor
+from glassformer.parts.cache import Cache, LayerCache, Step
+
+SLACK = 64
+"""Columns that may be out of reach before they leave: moving the others costs as much as they are many."""
+
+
+class Plan(NamedTuple):
+    """What a step does to the columns: where all keys stand then, and which of those held stay (none: all)."""
+
+    keys: Int[Tensor, "*batch S"]
+    stay: Int[Tensor, " columns"] | None
+
+
+class Rolling:
+    """Keys and values of one layer in constant room. `stay`: the columns to keep at the next step; none: all."""
+
+    complete = False
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.stay: Int[Tensor, " columns"] | None = None
+        self._held: tuple[Tensor, Tensor] | None = None
+
+    def append(
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
+        """The new keys and values after those of the old that stay."""
+        if self._held is None:
+            self._held, self.used = (k, v), k.shape[2]
+            return self.read()
+        old, end = self.read(), self.used + k.shape[2]
+        if self.stay is not None:
+            old, end = (old[0][:, :, self.stay], old[1][:, :, self.stay]), len(self.stay) + k.shape[2]
+        if torch.is_grad_enabled():
+            self._held = (torch.cat([old[0], k], dim=2), torch.cat([old[1], v], dim=2))
+        elif self.stay is None and end <= self._held[0].shape[2]:
+            for room, new in zip(self._held, (k, v), strict=True):
+                room[:, :, self.used : end] = new
+        else:
+            self._held = (roomier(old[0], k), roomier(old[1], v))
+        self.used, self.stay = end, None
+        return self.read()
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """All keys and values that are held."""
+        assert self._held is not None, "nothing was appended yet"
+        k, v = self._held
+        return k[:, :, : self.used], v[:, :, : self.used]
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows."""
+        if self._held is not None:
+            self._held = (self._held[0].index_select(0, rows), self._held[1].index_select(0, rows))
+
+
+def roomier(old: Num[Tensor, "B G S K"], new: Num[Tensor, "B G T K"]) -> Num[Tensor, "B G R K"]:
+    """The old columns and the new, and room behind them until the next ones leave."""
+    B, G, T, K = new.shape
+    used = old.shape[2]
+    room = new.new_empty(B, G, used + T + SLACK, K)
+    room[:, :, :used], room[:, :, used : used + T] = old, new
+    return room
+
+
+class RollingCache(Cache):
+    """A `Cache` of `Rolling` layers, all of which read by one pattern: what is out of its reach is dropped."""
+
+    def __init__(self, n_layers: int, pattern: Pattern) -> None:
+        assert pattern.window is not None, "only a window has an end"
+        super().__init__(n_layers)
+        self.rolling = [Rolling() for _ in range(n_layers)]
+        self.layers: list[LayerCache] = [*self.rolling]
+        self.reach = (pattern.window - 1) * pattern.dilation
+        """How far back a key may lie."""
+        self.first = max(pattern.sinks, pattern.global_tokens)
+        """How many of the first positions stay."""
+        self._keys: Tensor | None = None  # where each held column stands, [columns] or [B, columns]
+        self._plan: Plan | None = None
+        self._full = 0  # columns held at which enough of them may be out of reach
+
+    def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
+        """Where new tokens would stand, and the keys that they may read."""
+        T, device = tokens.shape[1], tokens.device
+        held = tokens.new_empty(0) if self._keys is None else self._keys
+        if keep is None and held.ndim == 1:
+            positions = new = torch.arange(self.length, self.length + T, device=device)
+        else:
+            held = held.expand(len(tokens), -1)
+            real = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
+            last = torch.nn.functional.pad(held, (1, 0), value=-1).max(1, keepdim=True).values
+            positions = last + real.long().cumsum(1)
+            new = torch.where(real, positions, -1)
+        stay = self._staying(held)
+        keys = torch.cat([held if stay is None else held[..., stay], new], dim=-1)
+        self._plan, self.dropped = Plan(keys, stay), self.length + T - keys.shape[-1]
+        return Step(positions.clamp(min=0), keys, in_order=keys.ndim == 1 and self.dropped == 0)
+
+    def _staying(self, held: Int[Tensor, "*batch S"]) -> Int[Tensor, " columns"] | None:
+        """The columns that some row may read from its next position on; none: all, or too few would leave."""
+        if held.shape[-1] < self._full or not held.numel():
+            return None
+        last = held.max(-1, keepdim=True).values
+        needed = (held >= 0) & ((held > last - self.reach) | (held < self.first))
+        stay = torch.atleast_2d(needed).any(0).nonzero()[:, 0]
+        gone = held.shape[-1] - len(stay)
+        self._full = held.shape[-1] + SLACK - gone
+        return stay if gone >= SLACK else None
+
+    def advance(self, step: Step) -> None:
+        """Takes the tokens of the last `step` in, and tells the layers which of their columns stay."""
+        assert self._plan is not None, "a step is planned before it is taken"
+        self.length += step.positions.shape[-1]
+        self._keys, stay = self._plan
+        if stay is not None:
+            self._full = len(stay) + SLACK
+        for layer in self.rolling:
+            layer.stay = stay
+
+    def truncate(self, length: int) -> None:
+        """Errors: `ConfigError`: what was dropped for the tokens taken back would be missing."""
+        raise ConfigError("Windows drop keys, so no token can be taken back. Ask for new_cache(whole=True).")
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows of the batch, in the order given."""
+        super().select(rows)
+        if self._keys is not None and self._keys.ndim == 2:
+            self._keys = self._keys[rows]

@@ -1,0 +1,84 @@
+"""Keys and values in whole numbers of 8 bits: a quarter of the memory of float32, each rounded by 1/254 of its largest.
+
+Each head's vector of each token has a step of its own, so that a token with large numbers costs others nothing (per
+token, as Xiao et al. 2023, SmoothQuant, section 3, calls it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from glassformer.foundation.shapes import Float, Int8, Tensor
+from glassformer.parts.cache import Cache, Fixed, Growing, Once
+from glassformer.parts.rolling import Rolling, RollingCache
+
+Held = Growing | Fixed | Rolling
+LARGEST = 127
+
+
+class Rounded:
+    """A layer's memory that keeps whole numbers and their steps, and answers with their products.
+
+    `make` is the memory that holds them, as it would hold keys and values.
+    """
+
+    def __init__(self, make: Callable[[], Held]) -> None:
+        self.numbers, self.steps = make(), make()
+        self._dtype = torch.float32
+
+    @property
+    def complete(self) -> bool:
+        """Whether all keys are in already."""
+        return self.numbers.complete
+
+    def append(
+        self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
+    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        """The new keys and values after the old, all of them rounded."""
+        self._dtype = k.dtype
+        (of_k, step_k), (of_v, step_v) = rounded(k), rounded(v)
+        self.numbers.append(of_k, of_v)
+        self.steps.append(step_k, step_v)
+        return self.read()
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """All keys and values so far."""
+        k, v = (each * step for each, step in zip(self.numbers.read(), self.steps.read(), strict=True))
+        return k.to(self._dtype), v.to(self._dtype)
+
+    def select(self, rows: Tensor) -> None:
+        """Keeps the given rows."""
+        for each in (self.numbers, self.steps):
+            each.select(rows)
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens."""
+        for each in (self.numbers, self.steps):
+            assert not isinstance(each, Rolling), "a rolling cache refuses it"
+            each.truncate(length)
+
+
+def rounded(x: Float[Tensor, "B G T K"]) -> tuple[Int8[Tensor, "B G T K"], Float[Tensor, "B G T 1"]]:
+    """The nearest whole numbers, and the step that they count; of zeros the step is 1."""
+    largest = x.abs().amax(-1, keepdim=True).float()
+    step = torch.where(largest > 0, largest / LARGEST, 1.0)
+    return torch.round(x / step).to(torch.int8), step
+
+
+def in_int8(cache: Cache) -> Cache:
+    """A new cache whose keys and values, those of an encoder's memory too, are held in 8 bits."""
+
+    def make() -> Held:
+        if isinstance(cache, RollingCache):
+            return Rolling()
+        return Growing() if cache.capacity is None else Fixed(cache.capacity)
+
+    layers = [Rounded(make) for _ in cache.layers]
+    cache.layers = [*layers]
+    cache.cross = [Rounded(Once) for _ in cache.cross]
+    if isinstance(cache, RollingCache):
+        parts = (each for layer in layers for each in (layer.numbers, layer.steps))
+        cache.rolling = [each for each in parts if isinstance(each, Rolling)]
+    return cache

@@ -1,0 +1,115 @@
+"""What texts of a request must follow: read from its fields, built once on trial where it can do no harm."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from glassformer.data.vocabulary import Tokenizer
+from glassformer.decode.constrained import Constraint, of_regex, of_schema
+from glassformer.decode.context import Filter
+from glassformer.foundation.errors import GlassformerError
+from glassformer.serve import trial
+from glassformer.serve.fields import Fields, shown
+from glassformer.serve.refusal import RefusalError
+
+LONGEST = 65_536
+"""Characters of an expression or a schema."""
+SECONDS = 2.0
+"""Time in which a grammar is built, or refused."""
+KINDS = "text, json_object and json_schema"
+
+
+class Wish(NamedTuple):
+    """A regular expression, or a JSON schema as JSON, and the field that it came in."""
+
+    field: str
+    regex: str = ""
+    schema: str = ""
+
+
+def wish_of(fields: Fields) -> Wish | None:
+    """What `response_format` (as OpenAI has it) or `structured_outputs` (as vLLM has it) asks for."""
+    named = response_format(fields), structured_outputs(fields)
+    if all(named):
+        fields.refuse("structured_outputs", "A text follows response_format or structured_outputs; got both. Give one.")
+    wish = named[0] or named[1]
+    if wish is not None and len(wish.regex + wish.schema) > LONGEST:
+        fields.refuse(wish.field, f"{wish.field} may have {LONGEST} characters. Give a shorter one.")
+    if wish is not None and any("\ud800" <= each <= "\udfff" for each in wish.regex + wish.schema):
+        fields.refuse(wish.field, f"{wish.field} is text; this one has half of a surrogate pair. Leave it out.")
+    return wish
+
+
+def response_format(fields: Fields) -> Wish | None:
+    """The schema of {"type": "json_schema", "json_schema": {"name": ..., "schema": {...}}}, or that of any object."""
+    name = "response_format"
+    inner = inside(fields, name, {"type", "json_schema"})
+    kind = None if inner is None else inner.text("type")
+    if inner is None or kind == "text":
+        return None
+    if kind == "json_object":
+        return Wish(name, schema='{"type": "object"}')
+    if kind != "json_schema":
+        fields.refuse(name, f"Types of response_format are {KINDS}; got {shown(kind)}.")
+    told = inside(inner, "json_schema", {"name", "description", "schema", "strict"})
+    if told is None or not told.given("schema"):
+        fields.refuse(name, 'response_format of type json_schema has {"json_schema": {"name": ..., "schema": {...}}}.')
+    for each in ("name", "description"):
+        told.text(each)
+    told.switch("strict")
+    return Wish(name, schema=written_out(told, "schema"))
+
+
+def structured_outputs(fields: Fields) -> Wish | None:
+    """The expression of {"regex": ...}, or the schema of {"json": ...}."""
+    name = "structured_outputs"
+    inner = inside(fields, name, {"regex", "json"})
+    if inner is None:
+        return None
+    if inner.given("regex") == inner.given("json"):
+        fields.refuse(name, "structured_outputs has either regex or json. Give one of them.")
+    if inner.given("json"):
+        return Wish(name, schema=written_out(inner, "json"))
+    return Wish(name, regex=inner.text("regex") or "()")
+
+
+def inside(fields: Fields, name: str, known: set[str]) -> Fields | None:
+    """The fields of an object in a field; none where it is not there."""
+    value: Any = fields.body.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        fields.refuse(name, f"{name} must be an object; got {shown(value)}.")
+    return Fields(cast("dict[str, Any]", value), known)
+
+
+def written_out(fields: Fields, name: str) -> str:
+    """A schema as JSON, whether it came as JSON or as a string of it."""
+    value = fields.body[name]
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def followed(wish: Wish, tokenizer: Tokenizer) -> Filter:
+    """The filter of a wish. Takes up to `SECONDS`. Errors: `RefusalError` 400 for what is no grammar, or too large."""
+    try:
+        grammar = of_regex(wish.regex) if wish.regex else of_schema(wish.schema)
+        check_small(wish.field, grammar.text)
+        return Constraint(tokenizer, grammar).filter
+    except GlassformerError as error:
+        raise RefusalError(400, str(error), param=wish.field) from None
+
+
+def check_small(field: str, grammar: str) -> None:
+    """Build it in a process of its own, as some small ones need hours and all memory. Errors: `RefusalError`."""
+    command = [sys.executable, "-P", str(Path(trial.__file__))]
+    try:
+        quick = subprocess.run(command, input=grammar.encode(), timeout=SECONDS, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        quick = False
+    if not quick:
+        message = f"A grammar must be built within {SECONDS:g} seconds, and this one was not. Ask for a simpler one."
+        raise RefusalError(400, message, param=field, code="grammar_too_large")

@@ -1,0 +1,35 @@
+"""Faults in caches that hold less than all keys and values as they are."""
+
+from __future__ import annotations
+
+from mutant_runner import Mutant
+
+ROLLING = "tests/parts/test_rolling.py"
+ROUNDED = "tests/parts/test_rounded.py"
+LONG = f"{ROLLING}::test_a_thousand_tokens_have_the_logits_of_a_cache_that_keeps_all"
+RAGGED = f"{ROLLING}::test_rows_that_stand_at_different_positions_and_change_places"
+
+# fmt: off
+ROWS: list[Mutant] = [
+    Mutant("the last key of a window leaves too soon", "parts/rolling.py",
+        "held > last - self.reach", "held > last - self.reach + 1", LONG),
+    Mutant("sinks leave", "parts/rolling.py", "| (held < self.first)", "", LONG),
+    Mutant("no key ever leaves", "parts/rolling.py",
+        "return stay if gone >= SLACK else None", "return None", LONG),
+    Mutant("keys leave that another row reads", "parts/rolling.py",
+        "torch.atleast_2d(needed).any(0)", "torch.atleast_2d(needed).all(0)", RAGGED),
+    Mutant("a window takes texts of any length", "parts/rolling.py",
+        "self.dropped = Plan(keys, stay), self.length + T - keys.shape[-1]", "self.dropped = Plan(keys, stay), 0",
+        f"{ROLLING}::test_a_text_is_as_long_as_the_model_takes_though_keys_are_dropped"),
+    Mutant("all heads and tokens share a step", "parts/rounded.py",
+        "x.abs().amax(-1, keepdim=True).float()", "x.abs().amax().expand(*x.shape[:-1], 1).float()",
+        f"{ROUNDED}::test_a_number_is_rounded_by_half_a_step_and_a_step_is_that_of_its_vector"),
+    Mutant("numbers are cut, not rounded", "parts/rounded.py", "torch.round(x / step)", "(x / step)",
+        f"{ROUNDED}::test_a_number_is_rounded_by_half_a_step_and_a_step_is_that_of_its_vector"),
+    Mutant("steps stay where rows changed places", "parts/rounded.py",
+        "        for each in (self.numbers, self.steps):\n            each.select(rows)", "        self.numbers.select(rows)",
+        f"{ROUNDED}::test_it_holds_what_a_growing_cache_holds_in_a_quarter_of_the_memory"),
+    Mutant("the setting rounds nothing", "decode/prepare.py", "    made.rounds_cache = True\n", "",
+        f"{ROUNDED}::test_logits_are_those_of_exact_keys_but_for_the_rounding"),
+]
+# fmt: on

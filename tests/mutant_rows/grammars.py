@@ -1,0 +1,26 @@
+"""Faults in the grammars that a client asks for."""
+
+from __future__ import annotations
+
+from mutant_runner import Mutant
+
+SERVED = "tests/serve/test_grammar.py"
+GRAMMAR = "tests/decode/test_constrained.py"
+
+# fmt: off
+ROWS: list[Mutant] = [
+    Mutant("what is too large to be followed ends where it is lost", "decode/constrained.py",
+        "if not state.is_accepting() and not may[EOS + 1 :].any():", "if False:",
+        f"{GRAMMAR}::test_what_is_too_large_to_be_followed_is_refused_and_ends_nothing"),
+    Mutant("a grammar takes the time it takes", "serve/grammar.py", "    if not quick:\n", "    if False:\n",
+        f"{SERVED}::test_one_that_takes_too_long_to_build"),
+    Mutant("all wait for a grammar of one", "serve/service.py",
+        "self._reader if wanted.wish is None else self._builder", "self._reader",
+        f"{SERVED}::test_nobody_waits_for_a_grammar_of_another"),
+    Mutant("a grammar is for all who ask alike", "serve/texts.py",
+        "own if wish is None else [*own, follow(wish)]", "own", f"{SERVED}::test_texts_are_those_of_the_command_line"),
+    Mutant("a text without ends goes on behind its grammar", "serve/texts.py",
+        "writer.never(constrained=wish is not None)", "writer.never()",
+        f"{SERVED}::test_text_without_ends_ends_with_its_grammar"),
+]
+# fmt: on

@@ -1,0 +1,210 @@
+"""Texts that follow a grammar, over HTTP: those of the command line, beside others that follow none."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from glassformer.decode import constrained
+from glassformer.decode.words import Wishes
+from glassformer.serve import grammar, trial
+from glassformer.serve.service import Service
+from glassformer.serve.settings import ServeConfig
+from glassformer.train.recipe import override
+from serve.wire import Wire
+
+pytest.importorskip("llguidance", reason="llguidance is not installed")
+PATH = "/v1/completions"
+REGEX = "(ab|ba){2,4} ?d"
+SCHEMA = {"enum": [12, [1], "a"]}
+
+
+def written(writer, prompts: list[str], n: int, wishes: Wishes, **decode) -> list[str]:
+    """What `glassformer generate` writes."""
+    before, found = writer.recipe, [""] * len(prompts) * n
+    writer.recipe = override(before, {f"decode.{name}": value for name, value in decode.items()})
+    try:
+        for piece in writer.write(prompts, n, wishes=wishes):
+            found[piece.row] += piece.text
+        return found
+    finally:
+        writer.recipe = before
+
+
+def format_of(schema: object) -> dict[str, object]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema, "strict": True}}}
+
+
+def regex_of(expression: str) -> dict[str, object]:
+    return {"structured_outputs": {"regex": expression}}
+
+
+def texts(heard) -> list[str]:
+    assert heard.status == 200, heard.parts
+    return [choice["text"] for choice in heard.json["choices"]]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_texts_are_those_of_the_command_line(wire, writer, temperature):
+    body = {"prompt": ["ab", "c"], "n": 2, "seed": 5, "temperature": temperature, "max_tokens": 30}
+    decode = {"seed": 5, "temperature": temperature, "max_new_tokens": 30}
+    found = texts(wire.ask(PATH, body | regex_of(REGEX)))
+    assert found == written(writer, ["ab", "c"], 2, Wishes(regex=REGEX), **decode)
+    assert all(re.fullmatch(REGEX, each) for each in found)
+
+
+@pytest.mark.parametrize("written_as", [SCHEMA, json.dumps(SCHEMA)], ids=["object", "string"])
+def test_schemas_by_either_name(written_as):
+    plain = grammar.Fields({"structured_outputs": {"json": written_as}}, {"structured_outputs"})
+    openai = grammar.Fields(format_of(written_as), {"response_format"})
+    assert grammar.wish_of(plain).schema == grammar.wish_of(openai).schema == json.dumps(SCHEMA)
+    any_object = grammar.Fields({"response_format": {"type": "json_object"}}, {"response_format"})
+    assert grammar.wish_of(any_object).schema == '{"type": "object"}'
+    nothing = grammar.Fields({"response_format": {"type": "text"}}, {"response_format"})
+    assert grammar.wish_of(nothing) is None
+
+
+def test_rows_beside_are_untouched(wire):
+    """Clients with a grammar, with another and with none, at once and one after the other."""
+    more = [{}, regex_of(REGEX), regex_of("[abcd]{3,9}"), format_of({"const": True})]
+    bodies = [{"prompt": "abcd"[: 1 + i % 3], "seed": i, "max_tokens": 9} | more[i % 3] for i in range(12)]
+    alone = [texts(wire.ask(PATH, body)) for body in bodies]
+    with ThreadPoolExecutor(8) as clients:
+        assert list(clients.map(lambda body: texts(wire.ask(PATH, body)), bodies)) == alone
+
+
+def test_a_row_that_cannot_go_on_ends_no_other(wire):
+    """Nothing of "true" is a character of this model."""
+    good, bad = {"prompt": "ab", "temperature": 0, "max_tokens": 9}, format_of({"const": True})
+    alone = texts(wire.ask(PATH, good))
+    begun = [wire.begin(PATH, good), wire.begin(PATH, good | bad), wire.begin(PATH, good)]
+    heard = [each.result(60) for each in begun]
+    assert [texts(heard[0]), texts(heard[2])] == [alone, alone]
+    assert heard[1].status == 400
+    assert "must leave something to write that the vocabulary has" in heard[1].error["message"]
+
+
+def test_a_stream(wire):
+    body = {"prompt": "ab", "seed": 3, "max_tokens": 20} | regex_of(REGEX)
+    events = wire.ask(PATH, body | {"stream": True}).events[:-1]
+    assert ["".join(event["choices"][0]["text"] for event in events)] == texts(wire.ask(PATH, body))
+
+
+def test_translations_follow_too(answerer):
+    found = written(answerer, ["a b", "c"], 1, Wishes(), max_new_tokens=None)
+    with Wire(answerer) as wire:
+        heard = wire.ask("/v1/translate", {"text": ["a b", "c"]} | regex_of("a"))
+        assert heard.status == 400
+        assert "a tokenizer of whole words spells none" in heard.error["message"]
+        assert [each["text"] for each in wire.ask("/v1/translate", {"text": ["a b", "c"]}).json["data"]] == found
+
+
+def test_text_without_ends_ends_with_its_grammar(writer, monkeypatch):
+    monkeypatch.setattr(writer, "documents", False)
+    with Wire(writer) as wire:
+        [text] = texts(wire.ask(PATH, {"prompt": "ab", "max_tokens": 30} | regex_of("ab|cd")))
+    assert text in ("ab", "cd")
+
+
+BAD = [
+    ({"response_format": "json"}, "response_format must be an object"),
+    ({"response_format": {}}, "Types of response_format are text"),
+    ({"response_format": {"type": "xml"}}, 'got "xml"'),
+    ({"response_format": {"type": "json_schema"}}, "of type json_schema has"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"schema": {}, "name": 3}}}, "name must be a string"),
+    ({"response_format": {"type": "text", "scheme": 1}}, "'scheme' is no field"),
+    (format_of(3), "A JSON schema is a JSON object; got '3'"),
+    (format_of("{"), "is not JSON"),
+    (format_of({"type": "objct"}), "Invalid type: objct"),
+    (format_of({"$ref": "http://a.example/x"}), "not present"),
+    ({"structured_outputs": {}}, "has either regex or json"),
+    ({"structured_outputs": {"regex": "a", "json": {}}}, "has either regex or json"),
+    ({"structured_outputs": {"regex": 3}}, "regex must be a string"),
+    ({"structured_outputs": {"choice": ["a"]}}, "'choice' is no field"),
+    (regex_of("a(("), "unclosed"),
+    (regex_of("(" * 900 + ")" * 900), "llguidance knows"),
+    (regex_of("a?" * 500 + "a" * 500), "small enough to be followed"),
+    (format_of({}) | regex_of("a"), "got both"),
+    (regex_of("a\ud800"), "half of a surrogate pair"),
+]
+
+
+@pytest.mark.parametrize(("more", "says"), BAD, ids=[says[:30] for _, says in BAD])
+def test_mistakes(wire, more, says):
+    heard = wire.ask(PATH, {"prompt": "ab", "max_tokens": 4} | more)
+    assert heard.status == 400, heard.json
+    assert says in heard.error["message"]
+    assert texts(wire.ask(PATH, {"prompt": "ab", "max_tokens": 4}))
+
+
+def test_one_that_takes_too_long_to_build(wire, monkeypatch):
+    """As many states as the number says: this one takes seconds, one with twelve digits all memory."""
+    monkeypatch.setattr(grammar, "SECONDS", 0.4)
+    heard = wire.ask(PATH, {"prompt": "ab"} | format_of({"type": "integer", "multipleOf": 300_007}))
+    assert (heard.status, heard.error["code"]) == (400, "grammar_too_large")
+
+
+def test_one_that_is_too_long(writer):
+    with Wire(writer) as wire:
+        heard = wire.ask(PATH, {"prompt": "ab"} | regex_of("a" * 70_000))
+    assert (heard.status, heard.error["param"]) == (400, "structured_outputs")
+
+
+def test_without_the_library_it_says_what_to_install(wire, monkeypatch):
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(constrained, "import_module", missing)
+    heard = wire.ask(PATH, {"prompt": "ab"} | regex_of("abc?d"))
+    assert (heard.status, heard.error["param"]) == (400, "structured_outputs")
+    assert "pip install 'glassformer[constrain]'" in heard.error["message"]
+
+
+def test_nobody_waits_for_a_grammar_of_another(wire, monkeypatch):
+    """Who asks for none is answered while one is being built."""
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(field: str, text: str) -> None:
+        begun.set()
+        go.wait(60)
+
+    monkeypatch.setattr(grammar, "check_small", slow)
+    waiting = wire.begin(PATH, {"prompt": "ab", "max_tokens": 4} | regex_of("[cd]{4}"))
+    try:
+        begun.wait(60)
+        assert texts(wire.ask(PATH, {"prompt": "ab", "max_tokens": 4}))
+        assert not waiting.done()
+    finally:
+        go.set()
+    assert len(texts(waiting.result(60))[0]) == 4
+
+
+def test_a_grammar_is_built_once(writer, monkeypatch):
+    built: list[str] = []
+    monkeypatch.setattr(grammar, "check_small", lambda field, text: built.append(text))
+    made = Service(writer, "tiny", ServeConfig(), print).texts
+    for temperature in (0.0, 1.0):
+        for _ in range(2):
+            made.job(grammar_wanted(temperature))
+    assert len(built) == 1
+
+
+def grammar_wanted(temperature: float):
+    from glassformer.serve.wanted import completion
+
+    body = {"prompt": "ab", "temperature": temperature} | regex_of("ab")
+    return completion(body, "tiny", 20, ServeConfig())
+
+
+@pytest.mark.parametrize("text", ["start: /ab/", "start: ((", ""])
+def test_the_trial_of_what_is_quick_ends_well(text):
+    """What is no grammar is told by whoever builds it next."""
+    run = subprocess.run([sys.executable, str(Path(trial.__file__))], input=text.encode(), capture_output=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
