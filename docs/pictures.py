@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from glassformer.cli.explore import page_of
+from glassformer.cli.explore import EXAMPLES_ALONE, page_of
 from glassformer.cli.runs import existing_run
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -26,7 +26,7 @@ def main(run: str) -> int:
     """Write the page of the run, open it, and take a picture of each screen."""
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        page_of(existing_run(run), Path(folder, "page.html"))
+        page_of(existing_run(run), Path(folder, "page.html"), EXAMPLES_ALONE)
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         for name, (screen, scheme, tall) in SCREENS.items():
             page = browser.new_page(viewport={"width": 1280, "height": tall}, color_scheme=scheme)
