@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from glassformer.foundation.runtime import has_int8
 from specimens import model
 
 here = pytest.mark.skipif(not has_int8(torch.device("cpu")), reason="this processor has no product of 8-bit numbers")
+compiler = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler is here")
 STEPPING = Path(__file__).with_name("stepping.py")
 
 
@@ -27,6 +29,7 @@ def compared(kind):
     return json.loads(ran.stdout)
 
 
+@compiler
 def test_a_compiled_step_is_the_step_and_how_long_a_text_is_has_no_part_in_it():
     found = compared("lengths")
     assert found["worst"] <= 1e-12
@@ -34,6 +37,7 @@ def test_a_compiled_step_is_the_step_and_how_long_a_text_is_has_no_part_in_it():
     assert (begun, prompt, steps, fewer_rows) == (0, 0, 1, 1), "a prompt is read as before, all steps by one code"
 
 
+@compiler
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, of its compiler
 def test_weights_are_shared_and_the_model_goes_on_as_it_was():
     made = model("encoder-decoder")
@@ -54,6 +58,7 @@ def test_a_machine_without_a_compiler_is_told(monkeypatch):
         compile_steps(model("decoder"))
 
 
+@compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SHAPES)
 def test_texts_are_those_of_the_model(kind):
@@ -62,6 +67,7 @@ def test_texts_are_those_of_the_model(kind):
     assert all(found.values()), found
 
 
+@compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=here)])
 def test_rounded_weights_are_compiled_too(precision):
