@@ -29,7 +29,7 @@ ROWS: list[Mutant] = [
     Mutant("steps stay where rows changed places", "parts/rounded.py",
         "        for each in (self.numbers, self.steps):\n            each.select(rows)", "        self.numbers.select(rows)",
         f"{ROUNDED}::test_it_holds_what_a_growing_cache_holds_in_a_quarter_of_the_memory"),
-    Mutant("the setting rounds nothing", "decode/prepare.py", "    made.rounds_cache = True\n", "",
+    Mutant("the setting rounds nothing", "decode/prepare.py", "        made.rounds_cache = True\n", "",
         f"{ROUNDED}::test_logits_are_those_of_exact_keys_but_for_the_rounding"),
 ]
 # fmt: on
