@@ -14,6 +14,7 @@ import pytest
 
 from glassformer.cli import explore
 from glassformer.cli.main import main
+from glassformer.lens.roles.similar import Pair
 from glassformer.lens.server.run import HEADS, subject_of
 from glassformer.lens.trace.make import weights_sha256
 from glassformer.lens.trace.value import from_bytes
@@ -110,6 +111,7 @@ def test_the_demo_ends_with_a_page(trained, monkeypatch):
 def test_the_heads_are_found_out_once(trained, monkeypatch):
     class Diagnosis:
         sentences = ("It reverses.",)
+        pairs = (Pair(("cross", 0, 0), ("cross", 0, 1), 0.0123456),)
 
         def to_json(self):
             return [{"id": "x.0.1", "block": "cross", "layer": 0, "head": 1}]
@@ -121,12 +123,17 @@ def test_the_heads_are_found_out_once(trained, monkeypatch):
     assert subject.sentences == ["It reverses."]
     assert subject.trace("a b").header["heads"] == subject.heads
     assert subject_of(trained).heads == subject.heads
+    assert subject_of(trained).facts()["similar"] == [[["cross", 0, 0], ["cross", 0, 1], 0.01235]]
     assert len(asked) == 1
     kept = json.loads((trained / HEADS).read_text())
     assert kept["weights_sha256"] == weights_sha256(load(trained).model)
     (trained / HEADS).write_text(json.dumps(kept | {"weights_sha256": "of other weights"}))
     assert subject_of(trained).sentences == ["It reverses."]
     assert len(asked) == 2
+    del kept["similar"]
+    (trained / HEADS).write_text(json.dumps(kept))
+    assert subject_of(trained).similar, "what an older version did not look for is looked for"
+    assert len(asked) == 3
 
     def full(*_):
         raise OSError("the disk is full")

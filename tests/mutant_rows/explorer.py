@@ -140,7 +140,7 @@ BROWSER: list[Mutant] = [
         "@media (prefers-reduced-motion: no-preference) {", "@media all {", f"{ACCESS}::test_nothing_moves_where_less_motion_is_asked_for"),
     Mutant("every layer is fetched at once", "lens/page/trace.js",
         "if (!this.group.thumb) return this.load(layers);", "await this.load(layers); if (!this.group.thumb) return;", f"{LARGE}::test_a_layer_is_fetched_when_it_is_looked_at"),
-    Mutant("a part of a map is painted from the beginning", "lens/page/trace.js",
+    Mutant("a part of a map is painted from the beginning", "lens/page/levels.js",
         "const at = (part.q0 + i) * k_len + part.k0;", "const at = i * k_len;", f"{LARGE}::test_of_a_long_text_a_part_is_shown"),
     Mutant("the pointer is on another part", "lens/page/heatmap.js",
         "? { q: q0 + i, k: k0 + j } : null", "? { q: i, k: j } : null", f"{LARGE}::test_of_a_long_text_a_part_is_shown"),

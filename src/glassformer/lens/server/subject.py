@@ -16,6 +16,8 @@ from glassformer.lens.trace.reading import USUAL, Layout, Text
 from glassformer.lens.trace.value import Trace
 from glassformer.model.transformer import Transformer
 
+MOST_PAIRS = 100
+"""Of heads that read alike: so many are told of, and how many there are."""
 Head = tuple[str, int, int]
 """(block, layer, head)."""
 Example = tuple[Text, Text | None]
@@ -54,6 +56,8 @@ class Subject:
     """A figure of the model as it is now: its name, its value, and of how many samples."""
     kept: Callable[[], Sequence[int]] = tuple
     """The steps of the checkpoints that there are now."""
+    similar: Sequence[Sequence[Any]] | None = None
+    """Pairs of heads that read alike, most alike first: (one, other, divergence in bits); None: not looked for."""
 
     def trace(
         self, source: Text, gold: Text | None = None, sampling: Sampling = GREEDY, most: int | None = None
@@ -76,7 +80,13 @@ class Subject:
         """What the page is told of the run."""
         ids = self.tokenizers.source.decode
         examples = [source if isinstance(source, str) else ids(source) for source, _ in self.examples]
-        told = {"name": self.name, "sentences": list(self.sentences), "examples": examples}
+        told = {
+            "name": self.name,
+            "sentences": list(self.sentences),
+            "examples": examples,
+            "alike": len(self.similar or ()),
+        }
+        told["similar"] = None if self.similar is None else list(self.similar[:MOST_PAIRS])
         return told | {"live": True, "checkpoints": self.history is not None, "kept": list(self.kept())}
 
     def lines(self, since: int = 0) -> list[dict[str, Any]]:
