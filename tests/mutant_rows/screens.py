@@ -8,6 +8,7 @@ from pathlib import Path
 from mutant_runner import Mutant
 
 ARRANGE, COPY = (f"tests/lens/page/test_{name}.py" for name in ("arrange", "copy"))
+FIGURES, RUNS = "tests/lens/server/test_figures.py", "tests/lens/page/test_runs.py"
 CLI = "tests/cli/test_explore.py"
 SCORE = f"{ARRANGE}::test_the_score_is_that_before_softmax"
 
@@ -16,6 +17,12 @@ PYTHON: list[Mutant] = [
     Mutant("heads of an older version are never asked again", "lens/server/run.py",
         "if kept.get(\"weights_sha256\") == digest and all(name in kept for name in FOUND):\n        return {name: kept[name] for name in FOUND}",
         "if kept.get(\"weights_sha256\") == digest:\n        return {name: kept.get(name) for name in FOUND}", f"{CLI}::test_the_heads_are_found_out_once"),
+    Mutant("a speed is that of the step before", "lens/server/figures.py",
+        "        step = told.get(\"step\", 0)\n", "        step = told.get(\"step\", 0) + 1\n", f"{FIGURES}::test_steps_have_their_speed"),
+    Mutant("half a line is read", "lens/server/figures.py",
+        '.split(b"\\n")[:-1]', '.split(b"\\n")', FIGURES),
+    Mutant("any folder is a study", "cli/explore.py",
+        'if run.parent.name != "runs" or not path.is_file():', "if False:", f"{CLI}::test_other_runs_and_a_study_stand_beside"),
 ]
 BROWSER: list[Mutant] = [
     Mutant("the least is sorted before the most", "lens/page/arrange.js",
@@ -36,5 +43,15 @@ BROWSER: list[Mutant] = [
         "    if call.mask.bias is not None:\n        scores = scores + call.mask.bias\n", "", SCORE),
     Mutant("pairs of heads are said where nobody looked", "lens/page/similar.js",
         "  if (!pairs) return null;\n", "  pairs ??= [];\n", f"{COPY}::test_heads_that_read_alike"),
+    Mutant("an interval is that of the normal distribution", "lens/page/study.js",
+        "return T[df - 1] ??", "return 1.96 ||", f"{RUNS}::test_a_study_compares_its_settings"),
+    Mutant("differences are not paired", "lens/page/study.js",
+        "arm.figure - /** @type {number} */ (before.get(arm.seed))", "arm.figure - other.arms[0].figure", f"{RUNS}::test_a_study_compares_its_settings"),
+    Mutant("a checkpoint is marked with the next figures", "lens/page/curves.js",
+        "if (more.lines.length || String(more.kept ?? kept) !== String(kept)) {", "if (more.lines.length) {", f"{RUNS}::test_checkpoints_that_come_are_marked"),
+    Mutant("runs look alike", "lens/page/curves.js",
+        "c: number ?? undefined, points", "c: 0, points", f"{RUNS}::test_runs_side_by_side"),
+    Mutant("what was given counts as written", "lens/page/trace.js",
+        "step.pos >= begun - (target ? 1 : 0)", "step.pos > begun - (target ? 1 : 0)", f"{RUNS}::test_other_inputs_are_a_click_away"),
 ]
 ROWS = PYTHON + (BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else [])

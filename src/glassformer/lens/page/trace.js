@@ -260,6 +260,13 @@ export class Trace {
     return this.allLogits?.subarray(pos * size, (pos + 1) * size);
   }
 
+  /** The steps that the model wrote by itself, behind what it was given. */
+  get written() {
+    const { target } = this.header.sequences;
+    const begun = target ? target.n_prompt ?? 1 : 0;
+    return this.header.steps.filter((step) => step.pos >= begun - (target ? 1 : 0));
+  }
+
   /** What was read, in a line. */
   get title() {
     const { source, target } = this.header.sequences;

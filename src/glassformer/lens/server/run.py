@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,16 @@ FOUND = ("heads", "sentences", "similar")
 Told = Callable[[str], None]
 
 
-def subject_of(run: Path, told: Told = lambda _: None) -> Subject:
+def subject_of(
+    run: Path,
+    told: Told = lambda _: None,
+    *,
+    others: Sequence[tuple[str, Path]] = (),
+    study: Mapping[str, Any] | None = None,
+) -> Subject:
     """The best checkpoint of a run, ready to be looked into; `told` hears of what takes long, or cannot be had.
+
+    `others` and `study` are shown beside it, as `Subject` has them.
 
     Errors: those of loading a run. Data that are no longer there cost the examples, and are told of.
     """
@@ -62,7 +70,7 @@ def subject_of(run: Path, told: Told = lambda _: None) -> Subject:
         layout_of(recipe),
         examples_of(recipe, loaded.tokenizers, split),
         {"task": recipe.data.task, "step": loaded.state.get("step")},
-        run / "metrics.jsonl",
+        run,
         found["heads"],
         found["sentences"],
         History(run),
@@ -70,6 +78,8 @@ def subject_of(run: Path, told: Told = lambda _: None) -> Subject:
         scorer(recipe, loaded, split),
         kept=lambda: list(checkpoints(run)),
         similar=found["similar"],
+        others=others,
+        study=study,
     )
 
 
