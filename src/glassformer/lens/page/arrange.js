@@ -80,7 +80,7 @@ export function arrangements(trace, attention) {
   const tested = found.some(({ facts }) => facts?.ablation);
   const told = found.some(({ facts }) => facts?.role);
   /** @type {([string, string] | false)[]} */
-  const orders = [["layer", "layer"], told && ["role", "role"], told && ["score", "score of the role"], tested && ["effect", "what is lost"], ["confidence", "confidence"], ["entropy", "entropy"]];
+  const orders = [["layer", "layer"], told && ["role", "role"], told && ["score", "score"], tested && ["effect", "effect"], ["confidence", "confidence"], ["entropy", "entropy"]];
   /** @type {([string, string] | false)[]} */
   const filters = [["", "all heads"], ...roles.map((role) => /** @type {[string, string]} */ ([`role:${role}`, role])), told && ["sure", `score from ${100 * SURE} %`], tested && ["needed", "needed"],
     ...(attention.group.layers > 1 ? attention.layers.map((layer) => /** @type {[string, string]} */ ([`layer:${layer}`, `layer ${layer}`])) : [])];

@@ -3,7 +3,7 @@
 import { arcs } from "lens/arcs.js";
 import { arranged, arrangements } from "lens/arrange.js";
 import { Comparison } from "lens/compare.js";
-import { h, picker, put, putControls, switcher, whenIdle } from "lens/dom.js";
+import { h, picker, put, putControls, switcher, whenIdle, whenPainted } from "lens/dom.js";
 import { mapSvg, png, save, saveText, svgText } from "lens/files.js";
 import { HeadGrid } from "lens/grid.js";
 import { HeatMap, legend } from "lens/heatmap.js";
@@ -25,6 +25,8 @@ import { asCsv, mapData, movedData, partOf, placesOf } from "lens/view.js";
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
 /** Tokens up to which both texts are written below the map at once; of longer ones, when there is time. */
 const SOON = 64;
+/** Up to this width the map has all the room; what would stand beside it is told of each cell. */
+const NARROW = 380;
 const AXES = /** @type {Record<string, string>} */ ({ source: "source", target_in: "target" });
 
 /** Draws and redraws the screen; `draw` for a new state, `light` where only what is pointed at changed. */
@@ -55,6 +57,7 @@ export class AttentionScreen {
     this.detail = h("div", { class: "detail" });
     this.side = h("div", { class: "side" });
     this.strips = h("div", { class: "strips" });
+    this.begun = false;
     this.arranging = h("div", { class: "controls" });
     this.overview = h("section", { class: "card all-heads", "aria-label": "All heads" }, h("h2", {}, "All heads"),
       this.arranging, this.grid.element);
@@ -98,8 +101,9 @@ export class AttentionScreen {
     const wide = Math.max(280, this.element.clientWidth);
     const room = wide < 900 ? wide - 48 : Math.min(460, Math.max(240, wide * 0.3));
     const places = arranged(this.trace, attention, state);
-    this.arrange(attention, places);
     this.grid.draw(this.trace, attention, { layer, head, scale: state.scale }, room, places);
+    if (this.begun) this.arrange();
+    else whenPainted(() => { this.begun = true; this.arrange(); });
     const data = mapData(this.trace, attention, layer, head, state.scale, partOf(attention, state));
     this.data = state.of === "moved" && !this.other ? movedData(data, attention, layer, head, state.scale) : data;
     put(this.title, h("h2", {}, `${NAMES[block]} attention, layer ${layer}, head ${head}`), roleLine(this.trace.head(block, layer, head)));
@@ -108,12 +112,12 @@ export class AttentionScreen {
     this.light();
   }
 
-  /** In which order heads are shown, which of them, and what their pictures say. @param {Attention} attention @param {{layer: number}[][]} places */
-  arrange(attention, places) {
+  /** In which order heads are shown, which of them, and what their pictures say. */
+  arrange() {
     const { sort, only } = now();
-    const { orders, filters } = arrangements(this.trace, attention);
+    const { orders, filters } = arrangements(this.trace, this.chosen().attention);
     const tested = orders.some(([name]) => name === "effect");
-    const said = !places.length ? "No head is left; choose others."
+    const said = !this.grid.places.length ? "No head is left; choose others."
       : `${sort === "layer" ? "A row for each layer." : "The first is at the top left."}${tested ? " A bar: what is lost without the head." : ""}`;
     putControls(this.arranging, picker("Sort by", orders, sort, (value) => set({ sort: value })), picker("Show", filters, only, (value) => set({ only: value })),
       h("p", { class: "quiet" }, said));
@@ -132,8 +136,10 @@ export class AttentionScreen {
       this.comparison.draw(this.trace, this.other, { block, layer, head, scale, q0, k0 }, Math.max(240, this.detail.clientWidth - 4), 420);
     } else {
       put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale, { moved: data.name.endsWith("value-weighted"), masked }));
-      this.map.draw(data, Math.max(240, this.detail.clientWidth - 4 - ASIDE), Math.max(360, window.innerHeight - 330 - ASIDE));
-      this.drawMarginals(data);
+      const aside = this.detail.clientWidth < NARROW ? 0 : ASIDE;
+      this.map.element.classList.toggle("alone", !aside);
+      this.map.draw(data, Math.max(240, this.detail.clientWidth - 4 - aside), Math.max(360, window.innerHeight - 330 - aside));
+      if (aside) this.drawMarginals(data);
     }
   }
 
@@ -143,7 +149,7 @@ export class AttentionScreen {
     const draw = () => { if (this.data === data) marginals.draw(data, map.cell); };
     if (data.rows + data.columns <= 2 * SOON) return draw();
     marginals.keepRoom(data.part.rows, data.part.columns, map.cell);
-    whenIdle(draw);
+    whenPainted(draw);
   }
 
   /** What is known of the cell that is pointed at; scores are asked for with the first one. @param {{q: number | null, k: number | null}} at */

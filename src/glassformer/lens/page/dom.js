@@ -101,6 +101,11 @@ export function whenIdle(work) {
   else setTimeout(work, 50); // Safari has none
 }
 
+/** Do something that the first picture of a screen can do without, once it is painted. @param {() => void} work */
+export function whenPainted(work) {
+  requestAnimationFrame(() => setTimeout(() => whenIdle(work)));
+}
+
 /**
  * A canvas of a size in CSS pixels, as sharp as the screen is.
  * @param {HTMLCanvasElement} canvas
