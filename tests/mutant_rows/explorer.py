@@ -63,8 +63,8 @@ PYTHON: list[Mutant] = [
         "del self.traces[list(self.traces)[self.own]]", "del self.traces[next(iter(self.traces))]", f"{SERVER}::test_old_answers_make_room"),
     Mutant("it listens to everyone", "lens/server/app.py",
         'HOST = "127.0.0.1"', 'HOST = "0.0.0.0"', f"{SERVER}::test_it_listens_on_loopback_alone"),
-    Mutant("half a line of figures is read", "lens/server/subject.py",
-        'self.metrics.read_bytes().split(b"\\n")', '(self.metrics.read_bytes() + b"\\n").split(b"\\n")', f"{SERVER}::test_what_is_known_of_the_run"),
+    Mutant("half a line of figures is read", "lens/server/figures.py",
+        'path.read_bytes().split(b"\\n")[:-1]', 'path.read_bytes().split(b"\\n")', f"{SERVER}::test_what_is_known_of_the_run"),
     Mutant("every checkpoint is looked at again", "lens/server/history.py",
         "known=self.seen)", "known=())", "tests/lens/server/test_history.py::test_each_checkpoint_is_looked_at_once"),
     Mutant("a curve is of another role at each step", "lens/server/history.py",
@@ -99,7 +99,7 @@ PYTHON: list[Mutant] = [
     Mutant("no checkpoint is told of", "lens/server/run.py",
         "kept=lambda: list(checkpoints(run))", "kept=tuple", f"{CLI}::test_a_file_holds_what_was_asked_for"),
     Mutant("heads of other weights are shown", "lens/server/run.py",
-        'if kept.get("weights_sha256") == digest:', "if kept:", f"{CLI}::test_the_heads_are_found_out_once"),
+        'if kept.get("weights_sha256") == digest and', "if kept and", f"{CLI}::test_the_heads_are_found_out_once"),
 ]
 BROWSER: list[Mutant] = [
     Mutant("a token becomes HTML", "lens/page/dom.js",
@@ -157,7 +157,7 @@ BROWSER: list[Mutant] = [
     Mutant("a map is hatched one cell late", "lens/page/trace.js",
         "? [[q + 1, k_len]] : []", "? [[q + 2, k_len]] : []", f"{PAGE}::test_masked_is_hatched_and_zero_is_the_background"),
     Mutant("all heads are painted into the first's place", "lens/page/grid.js",
-        "pixels.subarray(Math.round(x * ratio))", "pixels.subarray(2)", f"{SMALL}::test_each_head_has_its_own_picture"),
+        "pixels.subarray(Math.round(places[i] * ratio))", "pixels.subarray(2)", f"{SMALL}::test_each_head_has_its_own_picture"),
     Mutant("a line of a picture is as long as the picture", "lens/page/grid.js",
         "stride: picture.width }", "stride: Math.round(wide * ratio) }", f"{SMALL}::test_each_head_has_its_own_picture"),
     Mutant("colours of the first theme stay", "lens/page/colour.js",

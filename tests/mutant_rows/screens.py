@@ -19,8 +19,6 @@ PYTHON: list[Mutant] = [
         "if kept.get(\"weights_sha256\") == digest:\n        return {name: kept.get(name) for name in FOUND}", f"{CLI}::test_the_heads_are_found_out_once"),
     Mutant("a speed is that of the step before", "lens/server/figures.py",
         "        step = told.get(\"step\", 0)\n", "        step = told.get(\"step\", 0) + 1\n", f"{FIGURES}::test_steps_have_their_speed"),
-    Mutant("half a line is read", "lens/server/figures.py",
-        '.split(b"\\n")[:-1]', '.split(b"\\n")', FIGURES),
     Mutant("any folder is a study", "cli/explore.py",
         'if run.parent.name != "runs" or not path.is_file():', "if False:", f"{CLI}::test_other_runs_and_a_study_stand_beside"),
 ]
