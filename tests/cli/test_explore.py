@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 import struct
 import zlib
 from itertools import count, takewhile
@@ -14,10 +15,12 @@ import pytest
 
 from glassformer.cli import explore
 from glassformer.cli.main import main
+from glassformer.lens.roles.similar import Pair
 from glassformer.lens.server.run import HEADS, subject_of
 from glassformer.lens.trace.make import weights_sha256
 from glassformer.lens.trace.value import from_bytes
 from glassformer.store.checkpoint import load
+from glassformer.study.result import Result, write_results
 
 TINY = (
     *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),
@@ -107,9 +110,28 @@ def test_the_demo_ends_with_a_page(trained, monkeypatch):
     assert len(traces_of(trained / "explorer.html")[0]) == 1
 
 
+def test_other_runs_and_a_study_stand_beside(trained, tmp_path, capsys):
+    """A run in STUDY/runs is one of its arms; what another run measured comes along; none is named twice."""
+    arm, page = tmp_path / "depth" / "runs" / "one", tmp_path / "page.html"
+    shutil.copytree(trained, arm)
+    result = Result({"model.n_layers": 1}, 7, "exact_match", {"exact_match": 0.5, "n": 9}, {}, None, [], 3, 2, 1.5, "")
+    write_results([result], arm.parent.parent / "results.jsonl")
+    assert main(["explore", str(arm), str(trained), "--export", str(page)]) == 0
+    _, run = traces_of(page)
+    arms = [{"values": {"model.n_layers": 1}, "seed": 7, "figure": 0.5, "seconds": 1.5}]
+    assert run["study"] == {"name": "depth", "metric": "exact_match", "share": True, "n": 9, "arms": arms}
+    assert [each["name"] for each in run["beside"]] == run["others"] == ["reverse"]
+    assert run["beside"][0]["metrics"] == run["metrics"]
+    assert "tokens_per_second" in run["metrics"][0]
+    assert explore.study_of(trained) is None
+    assert main(["explore", str(arm), str(arm), "--export", str(page)]) == 2
+    assert "named twice" in capsys.readouterr().err
+
+
 def test_the_heads_are_found_out_once(trained, monkeypatch):
     class Diagnosis:
         sentences = ("It reverses.",)
+        pairs = (Pair(("cross", 0, 0), ("cross", 0, 1), 0.0123456),)
 
         def to_json(self):
             return [{"id": "x.0.1", "block": "cross", "layer": 0, "head": 1}]
@@ -121,12 +143,17 @@ def test_the_heads_are_found_out_once(trained, monkeypatch):
     assert subject.sentences == ["It reverses."]
     assert subject.trace("a b").header["heads"] == subject.heads
     assert subject_of(trained).heads == subject.heads
+    assert subject_of(trained).facts()["similar"] == [[["cross", 0, 0], ["cross", 0, 1], 0.01235]]
     assert len(asked) == 1
     kept = json.loads((trained / HEADS).read_text())
     assert kept["weights_sha256"] == weights_sha256(load(trained).model)
     (trained / HEADS).write_text(json.dumps(kept | {"weights_sha256": "of other weights"}))
     assert subject_of(trained).sentences == ["It reverses."]
     assert len(asked) == 2
+    del kept["similar"]
+    (trained / HEADS).write_text(json.dumps(kept))
+    assert subject_of(trained).similar, "what an older version did not look for is looked for"
+    assert len(asked) == 3
 
     def full(*_):
         raise OSError("the disk is full")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
@@ -45,12 +46,13 @@ def more_of(options: Mapping[str, str]) -> More:
 def run(arguments: Arguments) -> int:
     """Serve the page of a run on this machine until Ctrl-C; with --export write it as a file and end."""
     folder = existing_run(str(arguments.target))
+    beside = other_runs([str(arguments.target), *arguments.more])
     export = arguments.options.get("export")
     port = port_of(arguments.options.get("port"))
     if export is not None:
         if given := [name for name in ("port", "no-open") if name in arguments.options]:
             raise ConfigError(f"--export writes a file and serves nothing. Leave --{given[0]} out.")
-        return write_page(folder, Path(export), more_of(arguments.options))
+        return write_page(folder, Path(export), more_of(arguments.options), beside)
     if given := [name for name in INTO_A_FILE if name in arguments.options]:
         raise ConfigError(
             f"--{given[0]} puts into a file what the served page finds out when it is asked. Add --export page.html, "
@@ -61,7 +63,7 @@ def run(arguments: Arguments) -> int:
             f"explore serves its page with {missing[0]}, which is not installed: pip install 'glassformer[explore]'. "
             "Or write the page as a file, which needs nothing: add --export page.html."
         )
-    return serve(folder, port, opens="no-open" not in arguments.options)
+    return serve(folder, port, beside, opens="no-open" not in arguments.options)
 
 
 def port_of(given: str | None) -> int | None:
@@ -71,17 +73,56 @@ def port_of(given: str | None) -> int | None:
     return None if given is None else int(given)
 
 
+def other_runs(targets: Sequence[str]) -> list[tuple[str, Path]]:
+    """Name and folder of each run but the first. Errors: `ConfigError` for one that is named twice; no run."""
+    folders = [existing_run(target) for target in targets]
+    for folder, target in zip(folders, targets, strict=True):
+        if [each.resolve() for each in folders].count(folder.resolve()) > 1:
+            raise ConfigError(f"{target} is named twice. Name each run once.")
+    names = [folder.resolve().name for folder in folders]
+    return [
+        (str(folder) if names.count(name) > 1 else name, folder)
+        for name, folder in zip(names[1:], folders[1:], strict=True)
+    ]
+
+
+def study_of(folder: Path) -> dict[str, Any] | None:
+    """The finished arms of the study that a run is one of, as the page compares them; None where it is of none."""
+    from glassformer.study.result import SHARES, result_from
+
+    run = folder.resolve()
+    path = run.parent.parent / "results.jsonl"
+    if run.parent.name != "runs" or not path.is_file():
+        return None
+    lines = path.read_text("utf-8").splitlines()
+    results = [result_from(json.loads(line), f"{path}:{i}") for i, line in enumerate(lines, 1)]
+    if not results:
+        return None
+    metric = results[0].metric
+    arms = [
+        {"values": each.values, "seed": each.seed, "figure": each.test[metric], "seconds": each.seconds}
+        for each in results
+    ]
+    return {
+        "name": path.parent.name,
+        "metric": metric,
+        "share": metric in SHARES,
+        "n": results[0].test.get("n"),
+        "arms": arms,
+    }
+
+
 def tell(text: str) -> None:
     """Words about the work, which are no output."""
     print(text, file=sys.stderr, flush=True)
 
 
-def write_page(folder: Path, path: Path, more: More) -> int:
+def write_page(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Path]]) -> int:
     """The page of a run as one file, with the traces of its examples. Errors: `ConfigError`: it cannot be written."""
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else f"would lie in {path.parent}, which is no folder"
         raise ConfigError(f"--export names the file to write; {path} {what}. Try --export page.html.")
-    written = page_of(folder, path, more)
+    written = page_of(folder, path, more, beside)
     added = (
         f" {written.added / 1e3:.1f} kB of it are what was asked for beside the run's examples." if any(more) else ""
     )
@@ -97,7 +138,7 @@ class Written(NamedTuple):
     sentences: Sequence[str]
 
 
-def page_of(folder: Path, path: Path, more: More) -> Written:
+def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Path]] = ()) -> Written:
     """Write the page of a run, with the traces of its examples, and more.
 
     Errors: `DataError` where the two texts cannot be compared.
@@ -105,9 +146,9 @@ def page_of(folder: Path, path: Path, more: More) -> Written:
     from glassformer.lens.page.bundle import standalone
     from glassformer.lens.server.run import subject_of
 
-    subject = subject_of(folder, tell)
+    subject = subject_of(folder, tell, others=beside, study=study_of(folder))
     traces = [subject.trace(source, gold) for source, gold in subject.examples]
-    facts = subject.facts() | {"metrics": subject.lines(), "live": False}
+    facts = subject.facts() | {"metrics": subject.lines(), "beside": subject.beside(), "live": False}
     usual = len(standalone([made.to_bytes() for made in traces], facts)) if any(more) else None
     if more.checkpoints and subject.history is not None:
         tell("Looking at each checkpoint.")
@@ -129,7 +170,7 @@ def between(subject: Subject, texts: tuple[str, str]) -> tuple[list[Trace], dict
     return [one, other], patching_as_json(patch_traces(subject.model, one, other))
 
 
-def serve(folder: Path, port: int | None, *, opens: bool) -> int:
+def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *, opens: bool) -> int:
     """Serve until Ctrl-C. Without a port that was asked for, the usual one, or any that is free."""
     from glassformer.lens.server.app import HOST, listen, make_app, make_server, new_token
     from glassformer.lens.server.run import subject_of
@@ -142,7 +183,7 @@ def serve(folder: Path, port: int | None, *, opens: bool) -> int:
         listener = listen(0)
     with listener:
         chosen, token = listener.getsockname()[1], new_token()
-        app = make_app(subject_of(folder, tell), token, chosen)
+        app = make_app(subject_of(folder, tell, others=beside, study=study_of(folder)), token, chosen)
         address = f"http://{HOST}:{chosen}/#token={token}"
         print(f"{folder} is shown at {address}\nIt answers this machine alone, until Ctrl-C.", flush=True)
         if opens:

@@ -197,8 +197,10 @@ VERBS: dict[str, Verb] = {
         "token, parameters and curves; a text of your own, and the model without some heads. The page is served on "
         "this machine alone, with a token that is new at each start, and asks nothing of any network; Ctrl-C ends it. "
         "With --export it is one file that works from disk; --checkpoints and --patch put into it what else needs the "
-        "model. What the heads do is found out once, and kept in RUN/heads.json.",
+        "model. What the heads do is found out once, and kept in RUN/heads.json. The curves of further RUNs stand "
+        "beside those of the first, and of an arm of a study all arms are compared.",
         (PORT, NO_OPEN, EXPORT, CHECKPOINTS, PATCH, INTO),
+        many=True,
     ),
     "ablate": Verb(
         "compare settings over several seeds",

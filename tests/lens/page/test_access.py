@@ -168,9 +168,17 @@ def test_nothing_moves_where_less_motion_is_asked_for(watched, shown):
 
 WAYS = {
     "narrow": {"viewport": {"width": 320, "height": 640}},
+    "zoomed": {"viewport": {"width": 640, "height": 430}, "device_scale_factor": 2},  # a window of 1280 at 200 %
     "forced": {"forced_colors": "active"},
     "still": {"reduced_motion": "reduce"},
 }
+
+
+CUT = """() => [...document.querySelectorAll("main button, main h2, main p, main label, main dd")].filter(each => {
+  const style = getComputedStyle(each);
+  const hides = style.overflowX === "hidden" || style.overflowY === "hidden";
+  return hides && !each.matches(".thumb, .unseen") && each.scrollWidth > each.clientWidth + 1;
+}).map(each => each.outerHTML.slice(0, 80))"""
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -179,9 +187,12 @@ def test_other_ways_of_seeing(chromium, shown, way):
     page = context.new_page()
     page.goto(shown[0])
     page.wait_for_selector("body[data-ready=yes]")
-    for screen in SCREENS:
-        page.evaluate("place => { location.hash = place; }", screen)
+    for place in (*SCREENS, "attention?view=arcs", "attention?view=table"):
+        screen = place.partition("?")[0]
+        page.evaluate("place => { location.hash = place; }", place)
         page.wait_for_selector(f"nav a[data-screen={screen}][aria-current]")
+        page.wait_for_selector("body:not([data-busy])")
+        assert page.evaluate(CUT) == [], f"{place}: text that is cut off"
         wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, f"{screen} is wider than the window"
     context.close()

@@ -45,6 +45,25 @@ def test_what_was_put_into_a_copy_is_shown(copied, pair):
     assert not view.complaints
 
 
+def test_heads_that_read_alike(copied):
+    """Most alike first, as they come; a click leads to the first of the two."""
+    pairs = [[["cross", 0, 1], ["cross", 0, 3], 0.0012], [["decoder", 0, 0], ["decoder", 0, 2], 0.04]]
+    view = copied(similar=pairs)
+    page = view.go("heads")
+    rows = page.locator(".similar tbody tr")
+    assert [each.locator("code").all_text_contents() for each in rows.all()] == [
+        ["cross 0.1", "cross 0.3"],
+        ["decoder 0.0", "decoder 0.2"],
+    ]
+    assert rows.locator(".figure").all_text_contents() == ["0.0012", "0.04"]
+    rows.nth(0).locator(".row-button").click()
+    view.settle()
+    assert "block=cross&head=1" in page.url
+    assert page.get_attribute(".thumb[aria-selected=true]", "data-at") == "0 1"
+    copied(similar=[]).go("heads").wait_for_selector("text=No two heads of one kind read alike.")
+    assert copied().go("heads").locator(".similar").count() == 0, "nobody has looked"
+
+
 def test_checkpoints_are_marked_below_the_loss(copied):
     """Each where its step is, and it leads to what the heads did; none beyond what was measured."""
     metrics = [{"kind": "train", "step": step, "loss": 1 / step} for step in range(1, 101)]

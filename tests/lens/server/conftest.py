@@ -34,7 +34,7 @@ def app(tmp_path_factory):
         examples=[("abc", "cba"), ("ab", None)],
         heads=HEADS,
         sentences=["Found."],
-        metrics=tmp_path / "metrics.jsonl",
+        run=tmp_path,
         silence=silenced,
         score=score,
     )

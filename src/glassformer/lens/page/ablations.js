@@ -3,6 +3,7 @@
 import { h, put } from "lens/dom.js";
 import { effect, lost } from "lens/role.js";
 import { set } from "lens/state.js";
+import { studyCard } from "lens/study.js";
 import { sortable } from "lens/table.js";
 import { headName, percent, token } from "lens/text.js";
 
@@ -19,6 +20,7 @@ export function ablations(context) {
     drawn = true;
     put(element, context.source.live ? bench(context) : h("section", { class: "card" }, h("h2", {}, "Taking heads out"),
       h("p", { class: "quiet" }, "This page is a copy without its model. Open the run with glassformer explore to try it without some heads.")),
+    studyCard(context.run.study),
     tested.length ? h("section", { class: "card" }, h("h2", {}, "One head at a time"), table(tested)) : null);
   };
   return { element, draw };

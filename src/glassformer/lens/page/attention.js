@@ -1,12 +1,14 @@
 /** The screen of attention: all heads of a kind, and one of them in detail. */
 
 import { arcs } from "lens/arcs.js";
+import { arranged, arrangements } from "lens/arrange.js";
 import { Comparison } from "lens/compare.js";
-import { h, picker, put, switcher, whenIdle } from "lens/dom.js";
+import { h, picker, put, putControls, switcher, whenIdle, whenPainted } from "lens/dom.js";
 import { mapSvg, png, save, saveText, svgText } from "lens/files.js";
 import { HeadGrid } from "lens/grid.js";
 import { HeatMap, legend } from "lens/heatmap.js";
 import { inspector } from "lens/inspector.js";
+import { ASIDE, Marginals } from "lens/marginals.js";
 import { Patches } from "lens/patching.js";
 import { ranges } from "lens/range.js";
 import { roleLine } from "lens/role.js";
@@ -23,6 +25,8 @@ import { asCsv, mapData, movedData, partOf, placesOf } from "lens/view.js";
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
 /** Tokens up to which both texts are written below the map at once; of longer ones, when there is time. */
 const SOON = 64;
+/** Up to this width the map has all the room; what would stand beside it is told of each cell. */
+const NARROW = 380;
 const AXES = /** @type {Record<string, string>} */ ({ source: "source", target_in: "target" });
 
 /** Draws and redraws the screen; `draw` for a new state, `light` where only what is pointed at changed. */
@@ -37,20 +41,26 @@ export class AttentionScreen {
     this.patches = new Patches(context.source);
     this.grid = new HeadGrid((layer, head) => set({ layer, head }));
     this.map = new HeatMap({ hover: point, choose: lock });
+    this.marginals = new Marginals({ hover: point, choose: lock });
+    this.map.element.append(...this.marginals.elements);
     /** What is shown, and what the strips were made of. @type {MapData | undefined} */
     this.data = undefined;
     /** @type {MapData | undefined} */
     this.striped = undefined;
     this.stripsOf = "";
+    /** What the shown head moves. @type {Float32Array | null} */
+    this.moved = null;
+    this.movedOf = "";
     this.controls = h("div", { class: "controls" });
     this.title = h("div", { class: "head-title" });
     this.range = h("div", {});
     this.detail = h("div", { class: "detail" });
     this.side = h("div", { class: "side" });
     this.strips = h("div", { class: "strips" });
+    this.begun = false;
+    this.arranging = h("div", { class: "controls" });
     this.overview = h("section", { class: "card all-heads", "aria-label": "All heads" }, h("h2", {}, "All heads"),
-      h("p", { class: "quiet" }, "A row for each layer, a column for each head.",
-        this.trace.header.heads?.some((each) => each.ablation) && " A bar: what is lost without the head."), this.grid.element);
+      this.arranging, this.grid.element);
     this.layout = h("div", { class: "attention-layout" }, this.overview,
         h("section", { class: "card one-head", "aria-label": "One head" }, this.title, this.range, this.detail, this.strips), this.side);
     this.element = h("div", { class: "screen attention" }, this.controls, this.layout);
@@ -81,7 +91,7 @@ export class AttentionScreen {
     const state = now();
     const { block, attention, layer, head } = this.chosen();
     const blocks = /** @type {[string, string][]} */ ([...this.trace.attention.keys()].map((each) => [each, NAMES[each]]));
-    put(this.controls,
+    putControls(this.controls,
       switcher("Kind of attention", blocks, block, (value) => set({ block: value, layer: 0, head: 0, q: null, k: null }, true)),
       switcher("View", [["map", "Map"], ["arcs", "Arcs"], ["table", "Table"]], state.view, (view) => set({ view })),
       attention.group.value_sizes && !this.other && switcher("What is shown", [["weights", "Weights"], ["moved", "Weighted by value"]], state.of, (of) => set({ of })),
@@ -90,13 +100,27 @@ export class AttentionScreen {
     this.layout.classList.toggle("comparing", this.other !== null && state.view === "map");
     const wide = Math.max(280, this.element.clientWidth);
     const room = wide < 900 ? wide - 48 : Math.min(460, Math.max(240, wide * 0.3));
-    this.grid.draw(this.trace, attention, { layer, head, scale: state.scale }, room);
+    const places = arranged(this.trace, attention, state);
+    this.grid.draw(this.trace, attention, { layer, head, scale: state.scale }, room, places);
+    if (this.begun) this.arrange();
+    else whenPainted(() => { this.begun = true; this.arrange(); });
     const data = mapData(this.trace, attention, layer, head, state.scale, partOf(attention, state));
     this.data = state.of === "moved" && !this.other ? movedData(data, attention, layer, head, state.scale) : data;
     put(this.title, h("h2", {}, `${NAMES[block]} attention, layer ${layer}, head ${head}`), roleLine(this.trace.head(block, layer, head)));
     put(this.range, ranges(attention, { layer, head, scale: state.scale }, this.data, (from) => set({ ...from, q: null, k: null })));
     this.body();
     this.light();
+  }
+
+  /** In which order heads are shown, which of them, and what their pictures say. */
+  arrange() {
+    const { sort, only } = now();
+    const { orders, filters } = arrangements(this.trace, this.chosen().attention);
+    const tested = orders.some(([name]) => name === "effect");
+    const said = !this.grid.places.length ? "No head is left; choose others."
+      : `${sort === "layer" ? "A row for each layer." : "The first is at the top left."}${tested ? " A bar: what is lost without the head." : ""}`;
+    putControls(this.arranging, picker("Sort by", orders, sort, (value) => set({ sort: value })), picker("Show", filters, only, (value) => set({ only: value })),
+      h("p", { class: "quiet" }, said));
   }
 
   body() {
@@ -112,8 +136,32 @@ export class AttentionScreen {
       this.comparison.draw(this.trace, this.other, { block, layer, head, scale, q0, k0 }, Math.max(240, this.detail.clientWidth - 4), 420);
     } else {
       put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale, { moved: data.name.endsWith("value-weighted"), masked }));
-      this.map.draw(data, Math.max(240, this.detail.clientWidth - 4), Math.max(360, window.innerHeight - 330));
+      const aside = this.detail.clientWidth < NARROW ? 0 : ASIDE;
+      this.map.element.classList.toggle("alone", !aside);
+      this.map.draw(data, Math.max(240, this.detail.clientWidth - 4 - aside), Math.max(360, window.innerHeight - 330 - aside));
+      if (aside) this.drawMarginals(data);
     }
+  }
+
+  /** The sums beside the map, where there are many when there is time. @param {MapData} data */
+  drawMarginals(data) {
+    const { map, marginals } = this;
+    const draw = () => { if (this.data === data) marginals.draw(data, map.cell); };
+    if (data.rows + data.columns <= 2 * SOON) return draw();
+    marginals.keepRoom(data.part.rows, data.part.columns, map.cell);
+    whenPainted(draw);
+  }
+
+  /** What is known of the cell that is pointed at; scores are asked for with the first one. @param {{q: number | null, k: number | null}} at */
+  cell({ q, k }) {
+    const { attention, layer, head } = this.chosen();
+    if (q === null || k === null || q >= attention.group.q_len || k >= attention.group.k_len) return null;
+    if (attention.group.log_sums && !attention.sums) attention.loadSums().then(() => this.light()).catch(() => {});
+    if (this.movedOf !== `${attention.block} ${layer} ${head}`) {
+      this.movedOf = `${attention.block} ${layer} ${head}`;
+      this.moved = attention.moved(layer, head);
+    }
+    return { score: attention.score(layer, head, q, k), moved: this.moved?.[q * attention.group.k_len + k] ?? null };
   }
 
   /** What hangs on the place that is pointed at. */
@@ -126,7 +174,7 @@ export class AttentionScreen {
     if (now().view === "map" && this.other) this.comparison.mark(at, locked());
     else if (now().view === "map") this.map.mark(at.q, at.k, locked());
     if (now().view === "arcs") put(this.detail, arcs(data, at, this.detail.clientWidth, { hover: point, choose: lock }));
-    put(this.side, inspector(this.trace, data, at, { isLocked: locked(), encoding: attention.encoding, axis }));
+    put(this.side, inspector(this.trace, data, at, { isLocked: locked(), encoding: attention.encoding, axis, cell: this.cell(at) }));
     if (this.striped !== data) this.drawStrips(data, attention);
     shade(this.strips, data, at);
   }

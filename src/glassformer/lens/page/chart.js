@@ -3,7 +3,7 @@
 import { h, s } from "lens/dom.js";
 import { number } from "lens/text.js";
 
-/** @typedef {{name: string, points: [number, number][], marks?: boolean}} Series */
+/** @typedef {{name: string, points: [number, number][], marks?: boolean, c?: number}} Series c: number of its colour, and of its dashes */
 /** @typedef {{log?: boolean, smooth?: number, width?: number, height?: number, label: string, kept?: number[]}} Options kept: steps with a checkpoint */
 
 const PAD = { left: 52, right: 12, top: 10, bottom: 26 };
@@ -83,9 +83,9 @@ export function chart(given, { log = false, smooth = 0, width = 560, height = 22
   const y = (/** @type {number} */ v) => height - PAD.bottom - ((bend(v) - bend(y0)) / (bend(y1) - bend(y0))) * (height - PAD.top - PAD.bottom);
   const path = (/** @type {[number, number][]} */ points) => points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
   const lines = series.flatMap((each, i) => [
-    smooth > 0 && !each.marks ? s("path", { d: path(thinned(each.points)), class: `line raw c${i % 4}` }) : null,
-    s("path", { d: path(thinned(smooth > 0 && !each.marks ? smoothed(each.points, smooth) : each.points)), class: `line c${i % 4}` }),
-    each.marks ? each.points.map(([a, b]) => s("circle", { cx: x(a), cy: y(b), r: 3, class: `dot c${i % 4}` })) : null,
+    smooth > 0 && !each.marks ? s("path", { d: path(thinned(each.points)), class: `line raw ${look(each.c ?? i)}` }) : null,
+    s("path", { d: path(thinned(smooth > 0 && !each.marks ? smoothed(each.points, smooth) : each.points)), class: `line ${look(each.c ?? i)}` }),
+    each.marks ? each.points.map(([a, b]) => s("circle", { cx: x(a), cy: y(b), r: 3, class: `dot c${(each.c ?? i) % 4}` })) : null,
   ].flat());
   const cross = s("line", { class: "cross", y1: PAD.top, y2: height - PAD.bottom, visibility: "hidden" });
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: kept.length ? "group" : "img", "aria-label": label },
@@ -105,6 +105,11 @@ export function chart(given, { log = false, smooth = 0, width = 560, height = 22
   return h("figure", { class: "chart-place" }, svg, values);
 }
 
+/** How a line looks: four colours, and dashes where they come again. @param {number} i its number */
+export function look(i) {
+  return `c${i % 4} d${Math.floor(i / 4) % 3}`;
+}
+
 /** A mark below the axis that leads to the heads over all checkpoints. @param {number} step @param {number} x @param {number} y */
 function checkpoint(step, x, y) {
   const name = `Checkpoint at step ${step}: what the heads did`;
@@ -122,7 +127,7 @@ function latest(series, step) {
     let found = points[0];
     for (const point of points) if (point[0] <= step) found = point;
     return found ? `step ${found[0]}: ${name} ${number(found[1], 4)}` : "";
-  }).join("   ");
+  }).join(series.length > 2 ? "\n" : "   ");
 }
 
 /** Loss in training, on a log scale, small. @param {import("./types.js").Metric[]} metrics */

@@ -1,6 +1,6 @@
 /** The curves of the run: what was measured at each step, and on the dev split. */
 
-import { chart } from "lens/chart.js";
+import { chart, look } from "lens/chart.js";
 import { h, picker, put, switcher } from "lens/dom.js";
 import { saveText } from "lens/files.js";
 
@@ -8,51 +8,69 @@ import { saveText } from "lens/files.js";
 /** @typedef {import("./types.js").Metric} Metric */
 
 const POLL = 3000;
-const NAMES = /** @type {Record<string, string>} */ ({ learning_rate: "learning rate", grad_norm: "norm of the gradient", pad_share: "share of padding", exact_match: "exact match", token_accuracy: "token accuracy" });
+const NAMES = /** @type {Record<string, string>} */ ({ learning_rate: "learning rate", grad_norm: "norm of the gradient", pad_share: "share of padding", exact_match: "exact match", token_accuracy: "token accuracy", tokens_per_second: "tokens per second" });
 const LEFT_OUT = ["step", "epoch", "n", "best", "kind", "cut", "unknown", "tokens"];
+
+/** @typedef {{name: string, metrics: Metric[]}} Run */
+
+/** Figures that jump from step to step. */
+const ROUGH = /loss|norm|second/;
 
 /** @param {Context} context @returns {import("./main.js").Screen} */
 export function curves(context) {
   const element = h("div", { class: "screen curves" });
   const settings = { log: "log", smooth: "0.9" };
   let lines = context.run.metrics ?? [];
+  let kept = context.run.kept ?? [];
   let waiting = 0;
-  const draw = () => put(element, controls(), h("div", { class: "charts" }, panels(lines, settings, context.run.checkpoints ? context.run.kept ?? [] : [])));
+  /** @type {Run[]} */
+  let others = [];
+  const draw = () => put(element, controls(), h("div", { class: "charts" }, panels([{ name: context.run.name, metrics: lines }, ...others], settings, context.run.checkpoints ? kept : [])));
   const controls = () => h("div", { class: "controls" },
     switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], settings.log, (value) => { settings.log = value; draw(); }),
     picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], settings.smooth, (value) => { settings.smooth = value; draw(); }),
     h("span", { class: "grow" }), context.source.live && h("span", { class: "quiet" }, "follows the run"),
     h("button", { type: "button", on: { click: () => saveText("metrics.csv", csv(lines), "text/csv") } }, "CSV"));
   const follow = async () => {
-    const more = await context.source.metrics(lines.length).catch(() => ({ lines: [] }));
-    if (more.lines.length) {
-      lines = [...lines, ...more.lines];
-      context.run.metrics = lines;
+    const more = await context.source.metrics(lines.length).catch(() => ({ lines: [], kept }));
+    if (more.lines.length || String(more.kept ?? kept) !== String(kept)) {
+      context.run.metrics = lines = [...lines, ...more.lines];
+      context.run.kept = kept = more.kept ?? kept;
       draw();
     }
     waiting = setTimeout(follow, POLL);
   };
   if (context.source.live) waiting = setTimeout(follow, POLL);
-  return { element, draw, leave: () => clearTimeout(waiting) };
+  const ready = async () => { if (context.run.others?.length && !others.length) others = await context.source.others(); };
+  return { element, ready, draw, leave: () => clearTimeout(waiting) };
 }
 
 /**
- * @param {Metric[]} lines
+ * @param {Run[]} runs the one that is shown, and those beside it
  * @param {{log: string, smooth: string}} settings
  * @param {number[]} kept steps with a checkpoint
  */
-function panels(lines, settings, kept) {
+function panels(runs, settings, kept) {
+  const lines = runs[0].metrics;
   if (!lines.length) return h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no run behind it, so there are no curves."));
   const found = [...fields(lines, "train"), ...fields(lines, "dev").filter((name) => name !== "loss")];
   const moving = [...new Set(found)].filter((name) => lines.some((line) => typeof line[name] === "number" && line[name] !== 0));
   return moving.map((name) => {
-    const series = ["train", "dev"].map((kind) => ({ name: `${kind} ${NAMES[name] ?? name}`, marks: kind === "dev", points: points(lines, kind, name) })).filter((each) => each.points.length);
+    const series = runs.flatMap((run, i) => seriesOf(run, name, runs.length > 1 ? i : null));
     const log = settings.log === "log" && /loss|norm/.test(name);
+    const keys = runs.length > 1 ? runs.map((run, i) => [look(i), run.name]) : series.map((each, i) => [look(i), each.marks ? "dev" : "train"]);
     return h("section", { class: "card" }, h("h2", {}, NAMES[name] ?? name.replaceAll("_", " ")),
-      h("div", { class: "keys" }, series.map((each, i) => h("span", {}, h("i", { class: `key c${i % 4}` }), each.marks ? "dev" : "train")),
+      h("div", { class: "keys" }, keys.map(([how, text]) => h("span", {}, h("i", { class: `key ${how}` }), text)),
+        runs.length > 1 && series.some((each) => each.marks) && h("span", {}, "○ dev"),
         name === "loss" && kept.length > 0 && h("span", {}, "▲ checkpoint")),
-      chart(series, { log, smooth: /loss|norm/.test(name) ? Number(settings.smooth) : 0, label: `${name} by step`, kept: name === "loss" ? kept : [] }));
+      chart(series, { log, smooth: ROUGH.test(name) ? Number(settings.smooth) : 0, label: `${name} by step`, kept: name === "loss" ? kept : [] }));
   });
+}
+
+/** The lines of a run in the chart of a figure: training and dev. @param {Run} run @param {string} name @param {number | null} number of the run, where there are several */
+function seriesOf({ name: run, metrics }, name, number) {
+  return ["train", "dev"].map((kind) => ({ name: `${number === null ? "" : `${run}, `}${kind} ${NAMES[name] ?? name}`, marks: kind === "dev", c: number ?? undefined, points: points(metrics, kind, name) }))
+    .filter((each) => each.points.length);
 }
 
 /** @param {Metric[]} lines @param {string} kind */

@@ -14,7 +14,8 @@ import { Trace } from "lens/trace.js";
  * @property {() => Promise<RunInfo>} run
  * @property {() => Promise<TraceInfo[]>} traces
  * @property {(id: string) => Promise<Trace>} trace
- * @property {(since: number) => Promise<{lines: Metric[], next: number}>} metrics
+ * @property {(since: number) => Promise<{lines: Metric[], next: number, kept?: number[]}>} metrics
+ * @property {() => Promise<{name: string, metrics: Metric[]}[]>} others the runs whose curves stand beside
  * @property {() => Promise<import("./history.js").History>} history
  * @property {(one: string, other: string) => Promise<import("./patching.js").Patching>} patching of two traces, by their ids
  * @property {(path: string, body: object) => Promise<any>} post
@@ -68,6 +69,7 @@ async function embedded(bundle) {
     traces: async () => traces.map((each, i) => ({ id: String(i), title: each.title })),
     trace: async (id) => traces[Number(id)] ?? traces[0],
     metrics: async () => ({ lines: run.metrics ?? [], next: 0 }),
+    others: async () => run.beside ?? [],
     history: async () => run.history ?? alone("--checkpoints"),
     patching: async (one, other) => run.patches?.find(({ traces: [a, b] }) => a === one && b === other) ?? alone("--patch TEXT --into TEXT"),
     post: async () => alone(),
@@ -125,6 +127,7 @@ function served() {
       return /** @type {Promise<Trace>} */ (known.get(id));
     },
     metrics: (since) => json(`metrics?since=${since}`),
+    others: async () => (await json("others")).runs,
     history: () => json("history"),
     patching: (one, other) => post("patch", { trace: one, other }),
     post,

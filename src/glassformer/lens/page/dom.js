@@ -67,6 +67,18 @@ export function put(element, ...children) {
 }
 
 /**
+ * The same, where controls are made anew: the one that has the focus, by its place among them, keeps it.
+ * @param {Element} element
+ * @param {...Child} children
+ */
+export function putControls(element, ...children) {
+  const all = () => /** @type {HTMLElement[]} */ ([...element.querySelectorAll("button, select, input")]);
+  const at = all().indexOf(/** @type {HTMLElement} */ (document.activeElement));
+  put(element, ...children);
+  if (at >= 0) all()[at]?.focus();
+}
+
+/**
  * The element with an id, which the page always has.
  * @param {string} id
  * @returns {HTMLElement}
@@ -87,6 +99,11 @@ export function announce(text) {
 export function whenIdle(work) {
   if (typeof requestIdleCallback === "function") requestIdleCallback(work, { timeout: 1000 });
   else setTimeout(work, 50); // Safari has none
+}
+
+/** Do something that the first picture of a screen can do without, once it is painted. @param {() => void} work */
+export function whenPainted(work) {
+  requestAnimationFrame(() => setTimeout(() => whenIdle(work)));
 }
 
 /**

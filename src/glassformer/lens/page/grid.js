@@ -1,4 +1,4 @@
-/** All heads of one kind at once: rows are layers, columns heads. Each row is a canvas, painted once it can be seen. */
+/** Heads of one kind at once, in rows, as they are arranged. Each row is a canvas, painted once it can be seen. */
 
 import { hatching, table, theme, themed } from "lens/colour.js";
 import { announce, h, sized } from "lens/dom.js";
@@ -8,6 +8,7 @@ import { headName, percent } from "lens/text.js";
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
 /** @typedef {import("./types.js").Block} Block */
+/** @typedef {import("./arrange.js").Place} Place */
 /** @typedef {{wide: number, tall: number}} Size of a picture, in CSS pixels */
 
 const GAP = 10;
@@ -22,9 +23,11 @@ export class HeadGrid {
     /** What the canvases show, and how. @type {Attention | undefined} */
     this.drawn = undefined;
     this.drawnAs = "";
-    this.shape = { layers: 0, heads: 0 };
+    /** The heads as they stand. @type {Place[][]} */
+    this.places = [];
+    /** @type {Place} */
     this.chosen = { layer: 0, head: 0 };
-    /** Where the keyboard is: ahead of what is drawn, where keys come faster. @type {{layer: number, head: number} | undefined} */
+    /** Where the keyboard is: ahead of what is drawn, where keys come faster. @type {Place | undefined} */
     this.keyed = undefined;
     this.element.addEventListener("keydown", (event) => this.key(event));
     this.element.addEventListener("click", (event) => {
@@ -59,18 +62,18 @@ export class HeadGrid {
    * @param {Attention} attention what small pictures are made of is loaded
    * @param {{layer: number, head: number, scale: string}} chosen
    * @param {number} room
+   * @param {Place[][]} places which heads, row by row
    */
-  draw(trace, attention, chosen, room) {
-    const { layers, heads, block } = attention.group;
+  draw(trace, attention, chosen, room, places) {
     const held = this.element.contains(document.activeElement);
     const before = this.chosen;
     this.chosen = chosen;
     this.keyed = undefined;
     const size = HeadGrid.size(attention, room);
-    const key = [chosen.scale, theme(), size.wide, size.tall, window.devicePixelRatio].join(" ");
+    const key = [chosen.scale, theme(), size.wide, size.tall, window.devicePixelRatio, ...places.map((row) => row.map(({ layer, head }) => `${layer}.${head}`))].join(" ");
     if (this.drawn !== attention || this.drawnAs !== key) {
-      this.shape = { layers, heads };
-      this.element.setAttribute("aria-label", `Heads of the ${block} attention, ${layers} layers by ${heads} heads`);
+      this.places = places;
+      this.element.setAttribute("aria-label", `Heads of the ${attention.block} attention, ${places.flat().length} in ${places.length} rows`);
       this.rows(trace, attention, chosen.scale, size);
     } else this.select(before, false);
     this.select(chosen, true);
@@ -80,21 +83,20 @@ export class HeadGrid {
 
   /** @param {Trace} trace @param {Attention} attention @param {string} scale @param {Size} size */
   rows(trace, attention, scale, size) {
-    const { layers, heads, block } = attention.group;
     const mask = maskTile(attention, size);
     this.seen.disconnect();
     this.waiting.clear();
-    const width = heads * (size.wide + GAP);
-    const rows = Array.from({ length: layers }, (_, layer) => {
+    const rows = this.places.map((places) => {
+      const width = places.length * (size.wide + GAP);
       const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": "true" }));
       const row = h("div", { role: "row", class: "row", style: { width: `${width}px`, height: `${size.tall + GAP + LABEL}px` } }, canvas,
-        Array.from({ length: heads }, (_, head) => this.button(trace, /** @type {Block} */ (block), layer, head, size)));
-      this.waiting.set(row, () => paintRow(sized(canvas, width, size.tall + GAP), attention, layer, scale, size, mask));
+        places.map((place, i) => this.button(trace, attention.block, place, i, size)));
+      this.waiting.set(row, () => paintRow(sized(canvas, width, size.tall + GAP), attention, places, scale, size, mask));
       return row;
     });
     this.element.replaceChildren(...rows);
     const fits = Math.ceil(window.innerHeight / (size.tall + GAP + LABEL));
-    rows.forEach((row, layer) => (layer < fits ? this.paintNow(row) : this.seen.observe(row)));
+    rows.forEach((row, i) => (i < fits ? this.paintNow(row) : this.seen.observe(row)));
   }
 
   /** @param {Element} row */
@@ -107,11 +109,11 @@ export class HeadGrid {
   /**
    * @param {Trace} trace
    * @param {Block} block
-   * @param {number} layer
-   * @param {number} head
+   * @param {Place} place
+   * @param {number} column in which it stands
    * @param {Size} size
    */
-  button(trace, block, layer, head, { wide, tall }) {
+  button(trace, block, { layer, head }, column, { wide, tall }) {
     const facts = trace.head(block, layer, head);
     const role = facts?.role && facts.role.strength !== "none" ? facts.role.label : "";
     const score = facts?.role ? ` ${percent(facts.role.score)}` : "";
@@ -119,30 +121,33 @@ export class HeadGrid {
     return h("button", {
       type: "button", role: "gridcell", class: "thumb", tabindex: "-1", "aria-selected": "false",
       "data-at": `${layer} ${head}`, "aria-label": `${headName(block, layer, head)}${role ? `, ${role}${score}` : ""}${gone ? `, ${percent(gone)} lost without it` : ""}`,
-      style: { left: `${head * (wide + GAP)}px`, width: `${wide + 4}px`, height: `${tall + 4 + LABEL}px` },
+      style: { left: `${column * (wide + GAP)}px`, width: `${wide + 4}px`, height: `${tall + 4 + LABEL}px` },
     }, gone > 0 && h("span", { class: "lost", style: { width: `${gone * wide}px` } }), h("span", { class: "thumb-name" }, `${layer}.${head}`),
     role && wide > 66 && h("span", { class: `role ${facts?.role?.strength ?? ""}` }, role));
   }
 
-  /** @param {{layer: number, head: number}} at @param {boolean} chosen */
+  /** Mark a head, or unmark it; where it is left out, the first one is reached by Tab in its place. @param {Place} at @param {boolean} chosen */
   select({ layer, head }, chosen) {
-    const button = this.element.children[layer]?.querySelector(`[data-at="${layer} ${head}"]`);
+    const button = this.element.querySelector(`[data-at="${layer} ${head}"]`);
     button?.setAttribute("aria-selected", String(chosen));
-    button?.setAttribute("tabindex", chosen ? "0" : "-1");
+    (button ?? this.element.querySelector(".thumb"))?.setAttribute("tabindex", chosen ? "0" : "-1");
   }
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const { layers, heads } = this.shape;
-    let { layer, head } = this.keyed ?? this.chosen;
+    const from = this.keyed ?? this.chosen;
+    const same = (/** @type {Place} */ { layer, head }) => layer === from.layer && head === from.head;
+    let row = Math.max(0, this.places.findIndex((places) => places.some(same)));
+    let column = Math.max(0, this.places[row]?.findIndex(same) ?? 0);
     const moves = /** @type {Record<string, () => void>} */ ({
-      ArrowLeft: () => head--, ArrowRight: () => head++, ArrowUp: () => layer--, ArrowDown: () => layer++,
-      Home: () => { head = 0; }, End: () => { head = heads - 1; }, PageUp: () => { layer = 0; }, PageDown: () => { layer = layers - 1; },
+      ArrowLeft: () => column--, ArrowRight: () => column++, ArrowUp: () => row--, ArrowDown: () => row++,
+      Home: () => { column = 0; }, End: () => { column = Infinity; }, PageUp: () => { row = 0; }, PageDown: () => { row = Infinity; },
     });
-    if (!moves[event.key]) return;
+    if (!moves[event.key] || !this.places.length) return;
     event.preventDefault();
     moves[event.key]();
-    this.keyed = { layer: Math.max(0, Math.min(layers - 1, layer)), head: Math.max(0, Math.min(heads - 1, head)) };
+    const there = this.places[Math.max(0, Math.min(this.places.length - 1, row))];
+    this.keyed = there[Math.max(0, Math.min(there.length - 1, column))];
     this.choose(this.keyed.layer, this.keyed.head);
   }
 
@@ -163,18 +168,18 @@ function places(at) {
 /**
  * @param {CanvasRenderingContext2D} pen
  * @param {Attention} attention
- * @param {number} layer
+ * @param {Place[]} row
  * @param {string} scale
  * @param {Size} size
  * @param {HTMLCanvasElement | null} mask
  */
-function paintRow(pen, attention, layer, scale, { wide, tall }, mask) {
+function paintRow(pen, attention, row, scale, { wide, tall }, mask) {
   const ratio = pen.getTransform().a;
-  const places = Array.from({ length: attention.group.heads }, (_, head) => head * (wide + GAP) + 2);
+  const places = row.map((_, i) => i * (wide + GAP) + 2);
   const picture = pen.createImageData(pen.canvas.width, Math.round(tall * ratio));
   const pixels = new Uint32Array(picture.data.buffer);
   const box = { columns: Math.round(wide * ratio), rows: picture.height, stride: picture.width };
-  places.forEach((x, head) => colour(pixels.subarray(Math.round(x * ratio)), attention.small(layer, head, scale), box));
+  row.forEach(({ layer, head }, i) => colour(pixels.subarray(Math.round(places[i] * ratio)), attention.small(layer, head, scale), box));
   pen.putImageData(picture, 0, Math.round(2 * ratio)); // all heads at once: each call waits for what was drawn before
   pen.strokeStyle = themed("line");
   for (const x of places) {

@@ -4,6 +4,7 @@ import { h, put, s } from "lens/dom.js";
 import { saveText } from "lens/files.js";
 import { history } from "lens/history.js";
 import { lost } from "lens/role.js";
+import { similar } from "lens/similar.js";
 import { set } from "lens/state.js";
 import { sortable } from "lens/table.js";
 import { headName, number, percent } from "lens/text.js";
@@ -25,7 +26,7 @@ export function heads({ trace, run, source }) {
       h("button", { type: "button", on: { click: () => saveText("heads.csv", csv(rows), "text/csv") } }, "CSV")),
     known ? h("ul", { class: "findings" }, (run.sentences ?? []).map((text) => h("li", {}, text)))
       : h("p", { class: "quiet" }, "Roles have not been tested here; confidence and entropy are those of this input alone."),
-    table(rows, known)), past?.element);
+    table(rows, known)), similar(run.similar, run.alike ?? 0, trace), past?.element);
   return { element, draw, leave: () => past?.leave() };
 }
 

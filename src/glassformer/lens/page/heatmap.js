@@ -51,6 +51,7 @@ export class HeatMap {
     /** Where the keyboard is: ahead of what is drawn, where keys come faster than frames. @type {{q: number | null, k: number | null}} */
     this.keyed = { q: null, k: null };
     this.saidWidth = 0;
+    this.cell = 0;
     this.overhang = 0;
     this.listen();
   }

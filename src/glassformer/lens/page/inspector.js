@@ -2,10 +2,12 @@
 
 import { css } from "lens/colour.js";
 import { h } from "lens/dom.js";
-import { percent, token, weight, whole } from "lens/text.js";
+import { entropyOf, receivedBy } from "lens/marginals.js";
+import { number, percent, token, weight, whole } from "lens/text.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 /** @typedef {import("./trace.js").Trace} Trace */
+/** @typedef {{score: {score: number, off: number, below: boolean} | null, moved: number | null}} Cell what more is known of the cell */
 
 const KEYS = 6;
 /** Of each encoding: how far a weight may be off. @type {Record<string, (value: number) => string>} */
@@ -19,9 +21,9 @@ const OFF = {
  * @param {Trace} trace
  * @param {MapData} data
  * @param {{q: number | null, k: number | null}} at
- * @param {{isLocked: boolean, encoding: string, axis: string}} more
+ * @param {{isLocked: boolean, encoding: string, axis: string, cell: Cell | null}} more
  */
-export function inspector(trace, data, at, { isLocked, encoding, axis }) {
+export function inspector(trace, data, at, { isLocked, encoding, axis, cell }) {
   const { q, k } = at;
   if (q === null && k === null) {
     return h("aside", { class: "card inspector" }, h("h3", {}, "Point at a cell"),
@@ -40,7 +42,7 @@ export function inspector(trace, data, at, { isLocked, encoding, axis }) {
     parts.push(h("p", { class: "weight" },
       h("output", { id: "weight", "data-q": q, "data-k": k }, data.allowed(q, k) ? weight(value) : "masked"),
       h("span", { class: "quiet" }, data.allowed(q, k) ? ` of its attention on ` : " may not read "), h("span", { class: "chip" }, token(data.keys[k])),
-      h("span", { class: "quiet" }, ` at ${k}`), data.allowed(q, k) && h("small", { class: "quiet" }, ` ${OFF[encoding](value)}`)));
+      h("span", { class: "quiet" }, ` at ${k}`), data.allowed(q, k) && h("small", { class: "quiet" }, ` ${OFF[encoding](value)}`)), facts(data, q, k, cell));
   }
   if (q !== null && q < data.rows) parts.push(h("p", { class: "label" }, "reads most"), bars(data, (i) => data.value(q, i), data.columns, data.keys, k));
   else if (k !== null && k < data.columns) {
@@ -49,6 +51,31 @@ export function inspector(trace, data, at, { isLocked, encoding, axis }) {
   }
   return h("aside", { class: `card inspector${isLocked ? " locked" : ""}` }, parts,
     h("p", { class: "foot quiet" }, isLocked ? "Locked. Esc or a second click frees it." : "Click to lock."));
+}
+
+/**
+ * Whether the cell may be read, its score before softmax, what it moves, and the sums of its row and its column.
+ * @param {MapData} data
+ * @param {number} q
+ * @param {number} k
+ * @param {Cell | null} cell
+ */
+function facts(data, q, k, cell) {
+  const allowed = data.allowed(q, k);
+  const { entropy, most } = entropyOf(data, q);
+  const { sum, readers } = receivedBy(data, k);
+  /** @type {[string, string, string][]} */
+  const rows = [["mask", "mask", allowed ? "may be read" : "masked: weight 0 by rule"], ["entropy", "entropy of the query", `${number(entropy)} of at most ${number(most)} nats`],
+    ["received", "the key receives", `${number(sum)} from ${readers} ${readers === 1 ? "query" : "queries"}`]];
+  if (allowed && cell?.moved !== null && cell?.moved !== undefined) rows.splice(1, 0, ["moved", "weighted by value", weight(cell.moved)]);
+  if (cell?.score) rows.unshift(["score", "score before softmax", told(cell.score)]);
+  return h("dl", { class: "cell-facts" }, rows.map(([name, text, value]) => [h("dt", {}, text), h("dd", { "data-fact": name }, value)]));
+}
+
+/** @param {{score: number, off: number, below: boolean}} score */
+function told({ score, off, below }) {
+  if (below) return `below ${score.toFixed(1)}`;
+  return off ? `${score.toFixed(off < 0.05 ? 2 : 1)} ± ${off.toPrecision(1)}` : score.toFixed(3);
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import { smallChart } from "lens/chart.js";
 import { h, put } from "lens/dom.js";
+import { examples } from "lens/examples.js";
 import { thumbnail } from "lens/grid.js";
 import { roleLine } from "lens/role.js";
 import { now, set } from "lens/state.js";
@@ -32,7 +33,7 @@ function cards(context) {
   const { trace, run } = context;
   return [
     h("div", { class: "column" },
-      h("section", { class: "card answer" }, h("h2", {}, trace.header.run.mode === "forced" ? "What it was made to read" : "What it answers"), answer(trace)),
+      h("section", { class: "card answer" }, h("h2", {}, trace.header.run.mode === "forced" ? "What it was made to read" : "What it answers"), answer(trace), examples(context)),
       h("section", { class: "card diagnosis" }, h("h2", {}, "What its heads do"), diagnosis(context))),
     h("div", { class: "column" },
       h("section", { class: "card facts-card" }, h("h2", {}, "What it is"), facts(trace)),
@@ -42,7 +43,7 @@ function cards(context) {
 
 /** @param {Trace} trace */
 function answer(trace) {
-  const { sequences, steps, labels } = trace.header;
+  const { sequences, labels } = trace.header;
   const { source, target } = sequences;
   if (labels) {
     return [line("reads", (source ?? { text: [] }).text.map((text) => chip(text))),
@@ -50,7 +51,7 @@ function answer(trace) {
         h("span", { class: "bar" }, h("i", { style: { width: `${100 * p}%` } })), h("span", { class: "figure" }, percent(p)))))];
   }
   const begun = target ? target.n_prompt ?? 1 : 0;
-  const written = steps.filter((step) => step.pos >= begun - (target ? 1 : 0));
+  const written = trace.written;
   const said = written.map((step) => {
     const wrong = step.gold !== null && step.gold !== undefined && step.gold !== step.chosen;
     return h("button", {

@@ -16,12 +16,14 @@
  * @property {number} k0 and its first key
  * @property {string} view
  * @property {string} scale
+ * @property {string} sort of the small pictures: "layer", or what decides which comes first
+ * @property {string} only which of them are shown: "" for all
  */
 
 /** @type {State} */
 const DEFAULTS = {
   screen: "overview", of: "weights", trace: "0", other: "", block: "", layer: 0, head: 0, q: null, k: null, step: -1, view: "map",
-  scale: "sqrt", q0: 0, k0: 0,
+  scale: "sqrt", q0: 0, k0: 0, sort: "layer", only: "",
 };
 const NUMBERS = ["layer", "head", "q", "k", "step", "q0", "k0"];
 const SCREENS = ["overview", "attention", "generate", "heads", "ablations", "parameters", "curves"];

@@ -1,18 +1,13 @@
 /** A trace, ready to be asked: weights by [layer, head, query, key], tokens of each axis, who may read what. */
 
+import { DECODE, levelsOf, partLevels } from "lens/levels.js";
+
 /** @typedef {import("./types.js").Header} Header */
 /** @typedef {import("./types.js").Group} Group */
 /** @typedef {import("./types.js").Block} Block */
 /** @typedef {import("./types.js").Step} Step */
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./container.js").Stored} Stored */
-
-/** Of each encoding: from what is stored to the weight. @type {Record<string, (stored: number) => number>} */
-const DECODE = {
-  sqrt255: (stored) => (stored / 255) ** 2,
-  u16: (stored) => stored / 65535,
-  f32: (stored) => stored,
-};
 
 /** The attention of one kind of block; the weights of a layer are there once `load` has brought them. */
 export class Attention {
@@ -29,6 +24,8 @@ export class Attention {
     this.mask = undefined;
     /** How much each key gives a head that reads it: [layer, head, key]. @type {Stored | undefined} */
     this.sizes = undefined;
+    /** ln of what each softmax is divided by: [layer, head, query]. @type {Stored | undefined} */
+    this.sums = undefined;
     /** Small pictures of all heads, where maps are large. @type {Stored | undefined} */
     this.thumbs = undefined;
   }
@@ -47,6 +44,30 @@ export class Attention {
   /** Bring how much each key gives, where the trace has it. */
   async loadSizes() {
     if (this.group.value_sizes && !this.sizes) this.sizes = await this.buffers.get(this.group.value_sizes);
+  }
+
+  /** Bring what scores can be told from, where the trace has it. */
+  async loadSums() {
+    if (this.group.log_sums && !this.sums) this.sums = await this.buffers.get(this.group.log_sums);
+  }
+
+  /**
+   * The score before softmax, ln of the weight and of what it was divided by; how far it may be off, and whether the
+   * weight is stored as 0, so that the score is this or below. None where the trace cannot tell, or nothing may be read.
+   * @param {number} layer
+   * @param {number} head
+   * @param {number} q
+   * @param {number} k
+   */
+  score(layer, head, q, k) {
+    const { heads, q_len, k_len } = this.group;
+    if (!this.sums || !this.allowed(q, k)) return null;
+    const stored = this.stored(layer)[this.offset(head) + q * k_len + k];
+    const sum = this.sums[(layer * heads + head) * q_len + q];
+    const half = this.encoding === "f32" ? 0 : 0.5;
+    const score = (/** @type {number} */ at) => Math.log(this.decode(at)) + sum;
+    if (stored === 0) return half ? { score: score(half), off: 0, below: true } : { score: -Infinity, off: 0, below: false };
+    return { score: score(stored), off: half ? score(stored) - score(stored - half) : 0, below: false };
   }
 
   /**
@@ -162,51 +183,6 @@ export class Attention {
   }
 }
 
-/**
- * The levels of a part of a map.
- * @param {Stored} stored
- * @param {string} encoding
- * @param {string} scale
- * @param {[number, number]} shape of the whole
- * @param {import("./view.js").Part} [part] without it all
- */
-export function partLevels(stored, encoding, scale, [q_len, k_len], part) {
-  if (!part || (part.rows === q_len && part.columns === k_len)) return levelsOf(stored, encoding, scale, q_len, k_len);
-  const cut = stored.slice(0, part.rows * part.columns);
-  for (let i = 0; i < part.rows; i++) {
-    const at = (part.q0 + i) * k_len + part.k0;
-    cut.set(stored.subarray(at, at + part.columns), i * part.columns);
-  }
-  return levelsOf(cut, encoding, scale, part.rows, part.columns);
-}
-
-/**
- * @param {Stored} stored
- * @param {string} encoding
- * @param {string} scale
- * @param {number} rows
- * @param {number} columns
- * @returns {Uint8Array} levels of a colour scale; not to be written to
- */
-function levelsOf(stored, encoding, scale, rows, columns) {
-  if (scale === "sqrt" && stored instanceof Uint8Array) return stored;
-  const decode = DECODE[encoding];
-  const levels = new Uint8Array(rows * columns);
-  for (let q = 0; q < rows; q++) {
-    let most = 1;
-    if (scale === "row") {
-      most = 1e-9;
-      for (let k = 0; k < columns; k++) most = Math.max(most, decode(stored[q * columns + k]));
-    }
-    for (let k = 0; k < columns; k++) {
-      const at = q * columns + k;
-      const share = decode(stored[at]) / most;
-      levels[at] = Math.round(255 * (scale === "sqrt" ? Math.sqrt(share) : share));
-    }
-  }
-  return levels;
-}
-
 /** All that a trace says. */
 export class Trace {
   /** @param {Header} header @param {import("./container.js").Buffers} buffers */
@@ -282,6 +258,13 @@ export class Trace {
   logits(pos) {
     const size = this.header.model.vocab_size;
     return this.allLogits?.subarray(pos * size, (pos + 1) * size);
+  }
+
+  /** The steps that the model wrote by itself, behind what it was given. */
+  get written() {
+    const { target } = this.header.sequences;
+    const begun = target ? target.n_prompt ?? 1 : 0;
+    return this.header.steps.filter((step) => step.pos >= begun - (target ? 1 : 0));
   }
 
   /** What was read, in a line. */

@@ -4,7 +4,7 @@
  * @typedef {"encoder" | "decoder" | "cross"} Block
  * @typedef {{ids: number[], text: string[], special: boolean[], n_prompt?: number, gold?: (number | null)[] | null}} Sequence
  * @typedef {{block: Block, q: string, k: string, layers: number, heads: number, q_len: number, k_len: number,
- *   mask: string, mask_buffer?: string | null, buffer: string, thumb?: string | null, value_sizes?: string | null, confidence?: number[][],
+ *   mask: string, mask_buffer?: string | null, buffer: string, thumb?: string | null, value_sizes?: string | null, log_sums?: string | null, confidence?: number[][],
  *   entropy?: number[][]}} Group
  * @typedef {{pos: number, input: number, chosen: number, p: number, rank: number, entropy: number, gold?: number | null,
  *   gold_p?: number | null, loss?: number | null, top: [number, number, number][], rest: number}} Step
@@ -22,6 +22,7 @@
  * @typedef {{id: string, title: string}} TraceInfo
  * @typedef {Record<string, any> & {kind: string, step: number}} Metric
  * @typedef {{name: string, sentences?: string[], heads?: Head[], metrics?: Metric[], examples?: string[], live?: boolean, checkpoints?: boolean, kept?: number[],
- *   writes?: string, history?: import("./history.js").History, patches?: (import("./patching.js").Patching & {traces: [string, string]})[]}} RunInfo
+ *   writes?: string, similar?: import("./similar.js").Pair[] | null, alike?: number,
+ *   others?: string[], beside?: {name: string, metrics: Metric[]}[], study?: import("./study.js").Study | null, history?: import("./history.js").History, patches?: (import("./patching.js").Patching & {traces: [string, string]})[]}} RunInfo
  */
 export {};

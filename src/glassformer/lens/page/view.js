@@ -1,7 +1,7 @@
 /** One head as data that map, arcs, table and files all draw from. */
 
+import { partLevels } from "lens/levels.js";
 import { whole } from "lens/text.js";
-import { partLevels } from "lens/trace.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */

@@ -71,12 +71,16 @@ class Api:
         return JSONResponse(self.subject.facts() | {"metrics": await run_in_threadpool(self.subject.lines)})
 
     async def metrics(self, request: Request) -> Response:
-        """GET /api/metrics?since=N: the run's figures from line N on."""
+        """GET /api/metrics?since=N: the run's figures from line N on, and the checkpoints that there are."""
         since = request.query_params.get("since", "0")
         if not (since.isascii() and since.isdecimal() and len(since) < 10):
             return error(400, "since must be a whole number, the lines that are known.")
         lines = await run_in_threadpool(self.subject.lines, int(since))
-        return JSONResponse({"lines": lines, "next": int(since) + len(lines)})
+        return JSONResponse({"lines": lines, "next": int(since) + len(lines), "kept": list(self.subject.kept())})
+
+    async def others(self, request: Request) -> Response:
+        """GET /api/others: name and figures of the runs beside this one."""
+        return JSONResponse({"runs": await run_in_threadpool(self.subject.beside)})
 
     async def history(self, request: Request) -> Response:
         """GET /api/history: the role of each head over the checkpoints of the run."""

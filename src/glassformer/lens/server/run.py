@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,20 @@ BEGUN = 24
 """Tokens of the dev text that a decoder goes on from."""
 HEADS = "heads.json"
 """Beside the run's recipe: what its heads do, so that it is found out once."""
+FOUND = ("heads", "sentences", "similar")
 Told = Callable[[str], None]
 
 
-def subject_of(run: Path, told: Told = lambda _: None) -> Subject:
+def subject_of(
+    run: Path,
+    told: Told = lambda _: None,
+    *,
+    others: Sequence[tuple[str, Path]] = (),
+    study: Mapping[str, Any] | None = None,
+) -> Subject:
     """The best checkpoint of a run, ready to be looked into; `told` hears of what takes long, or cannot be had.
+
+    `others` and `study` are shown beside it, as `Subject` has them.
 
     Errors: those of loading a run. Data that are no longer there cost the examples, and are told of.
     """
@@ -53,7 +62,7 @@ def subject_of(run: Path, told: Told = lambda _: None) -> Subject:
         split = prepare_split(recipe, loaded.tokenizers, "dev")
     except GlassformerError as missing:
         told(f"Examples are made of the vocabulary, as the dev data cannot be read: {missing}")
-    heads, sentences = heads_of(run, loaded, told)
+    found = heads_of(run, loaded, told)
     return Subject(
         run.resolve().name,
         loaded.model,
@@ -61,13 +70,16 @@ def subject_of(run: Path, told: Told = lambda _: None) -> Subject:
         layout_of(recipe),
         examples_of(recipe, loaded.tokenizers, split),
         {"task": recipe.data.task, "step": loaded.state.get("step")},
-        run / "metrics.jsonl",
-        heads,
-        sentences,
+        run,
+        found["heads"],
+        found["sentences"],
         History(run),
         silence,
         scorer(recipe, loaded, split),
         kept=lambda: list(checkpoints(run)),
+        similar=found["similar"],
+        others=others,
+        study=study,
     )
 
 
@@ -109,22 +121,22 @@ def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Callable[[], 
     return score
 
 
-def heads_of(run: Path, loaded: Loaded, told: Told) -> tuple[list[dict[str, Any]], list[str]]:
-    """What the heads of a run do, and the sentences about them: as it was found for these weights, or found now."""
+def heads_of(run: Path, loaded: Loaded, told: Told) -> dict[str, Any]:
+    """What the heads of a run do, sentences about them, and which read alike: as found for these weights, or now."""
     digest, path = weights_sha256(loaded.model), run / HEADS
     kept = read_json(path) if path.is_file() else {}
-    if kept.get("weights_sha256") == digest:
-        return kept.get("heads", []), kept.get("sentences", [])
+    if kept.get("weights_sha256") == digest and all(name in kept for name in FOUND):
+        return {name: kept[name] for name in FOUND}
     told("Finding out what each head does, once for these weights.")
     try:
         found = diagnose_run(run)
     except GlassformerError as reason:
         told(f"What the heads do cannot be found out: {reason}")
-        return [], []
-    heads, sentences = found.to_json(), list(found.sentences)
-    record = {"weights_sha256": digest, "heads": heads, "sentences": sentences}
+        return {"heads": [], "sentences": [], "similar": None}
+    alike = [[each.one, each.other, float(f"{each.divergence:.4g}")] for each in found.pairs]
+    record = {"heads": found.to_json(), "sentences": list(found.sentences), "similar": alike}
     try:
-        write_text_atomically(path, json.dumps(record))
+        write_text_atomically(path, json.dumps({"weights_sha256": digest, **record}))
     except (OSError, GlassformerError) as reason:  # a run that only may be read is looked into all the same
         told(f"What was found out is not kept: {reason}")
-    return heads, sentences
+    return record

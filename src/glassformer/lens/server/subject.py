@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -11,11 +10,14 @@ from typing import Any, Protocol, runtime_checkable
 
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.lens.server.figures import figures
 from glassformer.lens.trace.make import trace
 from glassformer.lens.trace.reading import USUAL, Layout, Text
 from glassformer.lens.trace.value import Trace
 from glassformer.model.transformer import Transformer
 
+MOST_PAIRS = 100
+"""Of heads that read alike: so many are told of, and how many there are."""
 Head = tuple[str, int, int]
 """(block, layer, head)."""
 Example = tuple[Text, Text | None]
@@ -42,8 +44,8 @@ class Subject:
     examples: Sequence[Example] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     """For the header of traces: `name`, `task`, `step`."""
-    metrics: Path | None = None
-    """metrics.jsonl of the run."""
+    run: Path | None = None
+    """Its folder, where its figures are."""
     heads: Sequence[Mapping[str, Any]] = ()
     """What each head does, as the header of a trace has it."""
     sentences: Sequence[str] = ()
@@ -54,6 +56,12 @@ class Subject:
     """A figure of the model as it is now: its name, its value, and of how many samples."""
     kept: Callable[[], Sequence[int]] = tuple
     """The steps of the checkpoints that there are now."""
+    similar: Sequence[Sequence[Any]] | None = None
+    """Pairs of heads that read alike, most alike first: (one, other, divergence in bits); None: not looked for."""
+    others: Sequence[tuple[str, Path]] = ()
+    """Runs whose curves are drawn beside its own: name and folder."""
+    study: Mapping[str, Any] | None = None
+    """The study that the run is an arm of: `name`, `metric`, `share`, `n`; of each arm `values`, `seed`, `figure`."""
 
     def trace(
         self, source: Text, gold: Text | None = None, sampling: Sampling = GREEDY, most: int | None = None
@@ -76,19 +84,21 @@ class Subject:
         """What the page is told of the run."""
         ids = self.tokenizers.source.decode
         examples = [source if isinstance(source, str) else ids(source) for source, _ in self.examples]
-        told = {"name": self.name, "sentences": list(self.sentences), "examples": examples}
+        told: dict[str, Any] = {
+            "name": self.name,
+            "sentences": list(self.sentences),
+            "examples": examples,
+            "alike": len(self.similar or ()),
+        }
+        told["similar"] = None if self.similar is None else list(self.similar[:MOST_PAIRS])
+        told["study"] = self.study
+        told["others"] = [name for name, _ in self.others]
         return told | {"live": True, "checkpoints": self.history is not None, "kept": list(self.kept())}
 
     def lines(self, since: int = 0) -> list[dict[str, Any]]:
-        """The whole lines of the run's figures from number `since` on; the last may still be being written."""
-        if self.metrics is None or not self.metrics.is_file():
-            return []
-        *whole, _ = self.metrics.read_bytes().split(b"\n")
-        found: list[dict[str, Any]] = []
-        for line in whole[since:]:
-            try:
-                value = json.loads(line)
-            except ValueError:
-                value = None
-            found.append(value if isinstance(value, dict) else {"kind": "damaged", "step": 0})
-        return found
+        """The run's figures from line `since` on."""
+        return [] if self.run is None else figures(self.run, since)
+
+    def beside(self) -> list[dict[str, Any]]:
+        """Name and figures of each of the other runs."""
+        return [{"name": name, "metrics": figures(run)} for name, run in self.others]

@@ -133,7 +133,13 @@ def _check_group(where: str, group: Mapping[str, Any], header: Mapping[str, Any]
         if group[f"{side}_len"] != length:
             raise _wrong(f"{where}.{side}_len", f"{length}, as many as {group[side]} has", group[f"{side}_len"])
     shape = [group["layers"], group["heads"], group["q_len"], group["k_len"]]
-    wanted = {"buffer": shape, "mask_buffer": shape[2:], "thumb": None, "value_sizes": [*shape[:2], shape[3]]}
+    wanted = {
+        "buffer": shape,
+        "mask_buffer": shape[2:],
+        "thumb": None,
+        "value_sizes": [*shape[:2], shape[3]],
+        "log_sums": shape[:3],
+    }
     for field, expected in wanted.items():
         name = group.get(field)
         if name is None and not (field == "mask_buffer" and group["mask"] == "explicit"):

@@ -154,6 +154,9 @@ def attention_of(
             named["thumb"] = f"t.{block}"
         buffers[f"v.{block}"] = ("f32", torch.stack([seen.sizes[block, layer] for layer in layers]).numpy())
         named["value_sizes"] = f"v.{block}"
+        if (block, layers[0]) in seen.log_sums:
+            buffers[f"s.{block}"] = ("f32", torch.stack([seen.log_sums[block, layer] for layer in layers]).numpy())
+            named["log_sums"] = f"s.{block}"
         groups.append({"block": block, "q": queries, "k": keys, **shape, **named, **decided(weights)})
     return groups, buffers
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from glassformer.attend import attention_weights
+from glassformer.attend.reference import dot_products
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.lens.blocks import place
 from glassformer.lens.roles.metrics import value_sizes
@@ -28,6 +30,8 @@ class Sight:
     """True where a query may read a key."""
     sizes: dict[Place, Float[Tensor, "H S"]] = field(default_factory=dict)
     """How much each key gives a head that reads it, as `value_sizes` has it."""
+    log_sums: dict[Place, Float[Tensor, "H T"]] = field(default_factory=dict)
+    """ln of what each softmax is divided by, so that score = ln(weight) + this; of softmax alone."""
     streams: list[Float[Tensor, "T D"]] = field(default_factory=list)
     """Of the stack that the head reads: before its first block, and after each."""
     logits: Float[Tensor, "..."] = field(default_factory=lambda: torch.empty(0))
@@ -43,6 +47,8 @@ def look(model: Transformer, tokens: Int[Tensor, "1 T"], source: Int[Tensor, "1 
         where, (T, S) = place(call.name), (call.q.shape[-2], call.k.shape[-2])
         weights = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale)
         seen.weights[where] = weights[0].float().cpu()
+        if call.attention.weigh is attention_weights:
+            seen.log_sums[where] = log_sums(call, weights)[0].float().cpu()
         columns = call.attention.output.weight.detach().unflatten(1, (-1, call.attention.d_head))
         seen.sizes[where] = value_sizes(call.v, columns)[0].float().cpu()
         allowed = call.mask.allowed(T, S, call.q.device)
@@ -53,6 +59,15 @@ def look(model: Transformer, tokens: Int[Tensor, "1 T"], source: Int[Tensor, "1 
     with watch_attention(model.eval(), note), recorded_stream(model.reader, seen.streams):
         seen.logits = model(tokens, source=source)[0].float().cpu()
     return seen
+
+
+def log_sums(call: Attended, weights: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T"]:
+    """logsumexp of each query's scores, as its largest weight tells it; infinite where nothing may be read."""
+    scores = dot_products(call.q, call.k, scale=call.scale)
+    if call.mask.bias is not None:
+        scores = scores + call.mask.bias
+    best = weights.argmax(-1, keepdim=True)
+    return (scores.gather(-1, best) - weights.gather(-1, best).log()).squeeze(-1)
 
 
 @contextmanager

@@ -1,0 +1,39 @@
+"""What a run has written of its steps: what was measured, and how fast it went."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
+SPEED = "tokens_per_second"
+
+
+def figures(run: Path, since: int = 0) -> list[dict[str, Any]]:
+    """The whole lines of a run's figures from number `since` on, those of training with their speed.
+
+    The last line may still be being written. A line that cannot be read is one of kind "damaged".
+    """
+    found = [_read(line) for line in _whole(run / METRICS)[since:]]
+    asked = {each["step"]: each for each in found if each.get("kind") == "train" and isinstance(each.get("step"), int)}
+    for line in reversed(_whole(run / TIMING) if asked else []):  # from the end, as new ones are what is asked for
+        told = _read(line)
+        step = told.get("step", 0)
+        if told.get("kind") != "damaged" and step < min(asked):
+            break
+        if step in asked and SPEED in told:
+            asked[step].setdefault(SPEED, told[SPEED])
+    return found
+
+
+def _whole(path: Path) -> list[bytes]:
+    return path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"kind": "damaged", "step": 0}

@@ -1,0 +1,131 @@
+"""What stands beside a run: other inputs, other runs, its study; and checkpoints that come while one looks."""
+
+from __future__ import annotations
+
+import json
+from statistics import fmean
+
+import pytest
+
+from glassformer.data.dataset import Tokenizers
+from glassformer.lens.page.bundle import standalone
+from glassformer.lens.server.subject import Subject
+from lens.explored import LETTERS, planted, small
+
+
+@pytest.fixture
+def opened_with(watched, tmp_path):
+    """`opened_with(traces, facts)`: a page of these, open."""
+
+    def make(traces, **facts):
+        path = tmp_path / "page.html"
+        path.write_text(standalone([each.to_bytes() for each in traces], {"name": "mine", **facts}), "utf-8")
+        view = watched()
+        view.open(path.as_uri())
+        return view
+
+    return make
+
+
+def test_other_inputs_are_a_click_away(opened_with):
+    """Each with its answer, and how much of it is right; the page leads to it and back."""
+    traces = [planted(sources=(letter, "b", "c", "d", "<eos>"))[0] for letter in "abc"]
+    traces[1].header["steps"][1]["gold"] = 0
+    view = opened_with(traces)
+    page = view.page
+    page.locator(".examples .tokens .chip").nth(5).wait_for()
+    rows = page.locator(".examples li")
+    assert rows.locator("button").all_text_contents() == ["bbcd", "cbcd"]
+    assert [row.locator(".quiet").text_content().strip() for row in rows.all()] == ["2 of 3 right", "3 of 3 right"]
+    assert rows.nth(0).locator(".chip").all_text_contents() == ["d", "c", "b"]
+    assert rows.nth(0).locator(".chip.wrong").all_text_contents() == ["c"]
+    rows.nth(0).locator("button").click()
+    view.settle()
+    assert "trace=1" in page.url
+    assert page.locator(".examples button").all_text_contents() == ["abcd", "cbcd"]
+    assert not view.complaints
+
+
+def lines(speed, steps):
+    """Figures of a run."""
+    return [{"kind": "train", "step": step, "loss": speed / step, "tokens_per_second": speed} for step in steps]
+
+
+def test_runs_side_by_side(opened_with):
+    """A colour for each run, dashes from the fifth on, its name at its figures."""
+    others = [{"name": f"other {i}", "metrics": lines(i + 2, range(1, 9))} for i in range(4)]
+    view = opened_with(
+        [planted()[0]], metrics=lines(1, range(1, 9)), beside=others, others=[each["name"] for each in others]
+    )
+    page = view.go("curves")
+    card = page.locator(".charts .card", has_text="tokens per second")
+    assert card.locator(".keys span").all_text_contents() == ["mine", *(f"other {i}" for i in range(4))]
+    assert [each.get_attribute("class") for each in card.locator("path.line:not(.raw)").all()] == [
+        *(f"line c{i} d0" for i in range(4)),
+        "line c0 d1",
+    ]
+    told = card.locator(".values").text_content().split("\n")
+    assert told[4] == "step 8: other 3, train tokens per second 5"
+    assert not view.complaints
+
+
+STUDY = {
+    "name": "depth",
+    "metric": "exact_match",
+    "share": True,
+    "n": 500,
+    "arms": [
+        {"values": {"model.n_layers": layers}, "seed": seed, "figure": figure, "seconds": 1.0}
+        for layers, figures in ((1, (0.5, 0.6, 0.7)), (2, (0.58, 0.69, 0.8)), (4, (0.9,)))
+        for seed, figure in enumerate(figures)
+    ],
+}
+
+
+def test_a_study_compares_its_settings(opened_with):
+    """By hand: the mean of 8, 9 and 10 points, with 4.303 standard errors of 1 / sqrt(3) on both sides."""
+    view = opened_with([planted()[0]], study=STUDY)
+    page = view.go("ablations")
+    rows = page.locator(".study tbody tr")
+    cells = [row.locator("td, th").all_text_contents() for row in rows.all()]
+    assert [row[0] for row in cells] == ["n_layers = 1", "n_layers = 2", "n_layers = 4"]
+    assert [row[1] for row in cells] == ["3", "3", "1"]
+    half = 4.303 * 10 / 3**0.5
+    assert cells[0][2] == f"60.0 % [{60 - half:.1f} %, {60 + half:.1f} %]"
+    assert cells[0][4] == "the baseline"
+    half = 4.303 / 3**0.5
+    assert cells[1][4] == f"+9.00 % [+{9 - half:.2f} %, +{9 + half:.1f} %]"
+    assert cells[1][5] == "beyond chance"
+    assert cells[2][4:] == ["+40.0 %", "one seed tells no interval"]
+    page.locator(".study select").select_option("n_layers = 2")
+    assert rows.nth(0).locator("td").nth(3).text_content().startswith("−9.00 % [−11.5 %, −6.52 %]")
+    assert rows.nth(1).locator("circle").count() == 3
+    assert fmean([0.58, 0.69, 0.8]) == pytest.approx(0.69)
+    assert not view.complaints
+
+
+def test_checkpoints_that_come_are_marked(watched, serving, tmp_path):
+    """While the page is open, and without a new line of figures."""
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines(1, range(1, 41))))
+    kept = [10]
+    both = Tokenizers(LETTERS, LETTERS)
+    subject = Subject(
+        "live",
+        small(n_layers=1),
+        both,
+        examples=[("ab", None)],
+        run=tmp_path,
+        history=lambda: {"steps": [], "heads": []},
+        kept=lambda: list(kept),
+        others=[("other", tmp_path)],
+    )
+    with serving(subject) as address:
+        view = watched()
+        page = view.open(address)
+        view.go("curves")
+        assert page.locator(".chart .kept").count() == 1
+        assert page.locator(".keys").first.locator("span").all_text_contents()[:2] == ["live", "other"]
+        kept.append(30)
+        page.locator(".chart .kept").nth(1).wait_for()
+        assert "step 30" in page.locator(".chart .kept").nth(1).get_attribute("aria-label")
+        page.goto("about:blank")

@@ -1,0 +1,34 @@
+"""What a run has written of its steps, read while it is being written."""
+
+from __future__ import annotations
+
+import json
+
+from glassformer.lens.server.figures import figures
+
+
+def written(run, name, lines, rest=""):
+    """A file of JSON lines, and the beginning of another one."""
+    (run / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines) + rest)
+
+
+def test_steps_have_their_speed(tmp_path):
+    """Those of training; also where lines are asked for from a later one on, and a last line is half written."""
+    train = [{"kind": "train", "step": step, "loss": 1 / step} for step in (1, 2, 3)]
+    dev = {"kind": "dev", "step": 2, "loss": 0.4}
+    written(tmp_path, "metrics.jsonl", [*train[:2], dev, train[2]], '{"kind": "tr')
+    speeds = [{"step": step, "tokens_per_second": 10.0 * step, "seconds": step} for step in (1, 2, 3)]
+    written(tmp_path, "timing.jsonl", speeds, '{"step": 4, "tok')
+    fast = [each | {"tokens_per_second": 10.0 * each["step"]} for each in train]
+    assert figures(tmp_path) == [*fast[:2], dev, fast[2]]
+    assert figures(tmp_path, 2) == [dev, fast[2]]
+    assert figures(tmp_path, 4) == []
+
+
+def test_what_is_damaged_or_missing(tmp_path):
+    assert figures(tmp_path) == []
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "train", "step": 1}\nnothing\n[1]\n')
+    damaged = {"kind": "damaged", "step": 0}
+    assert figures(tmp_path) == [{"kind": "train", "step": 1}, damaged, damaged], "no speeds, and a line each"
+    (tmp_path / "timing.jsonl").write_text('nothing\n{"step": 1, "tokens_per_second": 5.0}\n\n')
+    assert figures(tmp_path)[0]["tokens_per_second"] == 5.0
