@@ -25,7 +25,7 @@ def lines() -> Iterator[str]:
         for option in (*verb.options, *COMMON):
             yield f"glassformer {name} --{option.name} {option.value or ''}".rstrip()
         for section in verb.sections:
-            for flag, _ in setting_lines(section, Recipe("NAME")):
+            for flag, _ in setting_lines(section, Recipe("NAME"), verb.taken):
                 yield f"glassformer {name} {flag}"
     for recipe in known_recipes():
         yield f"recipe {recipe}"

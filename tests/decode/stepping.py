@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import torch
 from torch._dynamo.utils import counters
@@ -19,7 +21,8 @@ from glassformer.decode.batching import Engine
 from glassformer.decode.beam import beam_search
 from glassformer.decode.generate import generate
 from glassformer.decode.prepare import prepared
-from glassformer.decode.requests import Request
+from glassformer.decode.requests import Limits, Request
+from glassformer.decode.warm_up import warm_up
 from specimens import model, tokens
 
 ROWS = [[5, 6, 7, 8, 9, 10], [8, 9], [9, 10, 7]]
@@ -64,19 +67,41 @@ def together(made):
 
 def lengths():
     """Logits of steps, of 3 rows and then of 2, and what was compiled for them."""
-    made = model("decoder")
-    ready, ids, counts = prepared(made, "float32", compile=True), tokens(3, 20), [graphs()]
+    made = model("decoder", max_len=40)
+    ready, ids, counts = prepared(made, "float32", compile=True), tokens(3, 40), [graphs()]
     with torch.no_grad():
         cache = ready.new_cache()
         steps = [ready(ids[:, :5], cache=cache)]
         counts.append(graphs())
-        steps += [ready(ids[:, at : at + 1], cache=cache) for at in range(5, 20)]
+        steps += [ready(ids[:, at : at + 1], cache=cache) for at in range(5, 40)]
         counts.append(graphs())
         worst = (torch.cat(steps, dim=1) - made(ids)).abs().max().item()
         cache = ready.new_cache()
         for at in range(4):
             ready(ids[:2, at : at + 1], cache=cache)
     return {"worst": worst, "graphs": [each - counts[0] for each in (*counts, graphs())]}
+
+
+def warmed(shape):
+    """What is compiled before anybody asks, and what all kinds of texts, on another thread, have compiled then."""
+    made = prepared(model(shape, max_len=90), "float32", compile=True)
+    engine, counts = Engine(made, Limits(rows=8), eos=-1), []
+    warm_up(engine)
+    counts.append(graphs())
+
+    def ask():
+        for rows in ([3], [1], [5, 1], [40, 2, 3], [6] * 8, [70]):
+            for n in rows:
+                given = {"prompt": [5] * n} if made.encoder is None else {"source": [5] * n}
+                engine.submit(Request(max_new_tokens=14, **given))
+            while engine.busy:
+                assert not any(each.error for each in engine.step())
+        counts.append(graphs())
+
+    asking = Thread(target=ask)
+    asking.start()
+    asking.join()
+    return {"graphs": counts}
 
 
 def rounded(precision):
@@ -108,4 +133,6 @@ def texts(kind):
 if __name__ == "__main__":
     (asked,) = sys.argv[1:]
     torch.set_num_threads(1)
-    print(json.dumps(lengths() if asked == "lengths" else texts(asked) if asked in SHAPES else rounded(asked)))
+    kind, _, of = asked.partition(" ")
+    what = {"lengths": lengths, "warmed": partial(warmed, of), **{each: partial(texts, each) for each in SHAPES}}
+    print(json.dumps(what.get(kind, partial(rounded, asked))()))

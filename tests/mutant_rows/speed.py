@@ -5,6 +5,8 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 CACHE, STEPS = "tests/parts/test_cache.py", "tests/contract/test_cache.py"
+LISTEN = "tests/serve/test_listen.py"
+WARM = "tests/decode/test_warm_up.py"
 COMPILED = "tests/decode/test_compiled.py"
 INT8, PREPARE = "tests/parts/test_int8.py", "tests/decode/test_prepare.py"
 MASK = "tests/attend/test_mask.py"
@@ -76,6 +78,25 @@ ROWS: list[Mutant] = [
         "                    layer.make_room(1)\n", "                    pass\n", COMPILED),
     Mutant("how long a text is becomes part of a compiled step", "attend/mask.py",
         "        if torch.compiler.is_compiling():\n            return build()\n", "", f"{COMPILED}::test_texts_are_those_of_the_model"),
+    Mutant("a text beyond a vector's length is compiled anew", "attend/softmax.py",
+        "if torch.compiler.is_compiling() or scores.shape[-1] > SHORT or", "if scores.shape[-1] > SHORT or torch.compiler.is_compiling() or",
+        f"{COMPILED}::test_a_compiled_step_is_the_step_and_how_long_a_text_is_has_no_part_in_it"),
+    Mutant("lengths that happen to be equal must be so ever after", "decode/compiled.py",
+        "use_duck_shape=False", "use_duck_shape=True", f"{COMPILED}::test_a_server_that_is_warm_compiles_no_more[encoder-decoder]"),
+    Mutant("a room of one row", "parts/slots.py",
+        "n + max(n // 2, 1)", "n + n // 2", f"{WARM}::test_a_room_has_one_row_more_than_there_are"),
+    Mutant("all texts of a warm-up end together", "decode/warm_up.py",
+        "ROWS = ((5, 2), (2, 3), (3, 4))", "ROWS = ((5, 2), (2, 2), (3, 2))", f"{WARM}::test_steps_of_several_rows_and_of_one"),
+    Mutant("a warm-up asks for more rows than there is room for", "decode/warm_up.py",
+        "min(len(ROWS), engine.limits.rows, engine.limits.tokens)", "len(ROWS)", f"{WARM}::test_where_there_is_less_room"),
+    Mutant("what a warm-up fails with is swallowed", "decode/warm_up.py",
+        "                raise each.error\n", "                pass\n", f"{WARM}::test_what_goes_wrong_is_not_swallowed"),
+    Mutant("the first client waits for the compiler", "cli/serve.py",
+        "            service.warm_up()\n", "            pass\n", f"{LISTEN}::test_steps_are_compiled_before_it_listens"),
+    Mutant("a server writes as the run does", "cli/serve.py",
+        "recipe = override(recipe, arguments.changes)", "recipe = override(recipe, {})", f"{LISTEN}::test_steps_are_compiled_before_it_listens"),
+    Mutant("a server has a beam that it does not use", "cli/serve.py",
+        'if name in VERBS["serve"].taken:', "if True:", f"{LISTEN}::test_settings_that_cannot_be"),
     Mutant("prompts are compiled", "decode/compiled.py",
         "if x.shape[1] > 1 or cache.length == 1:", "if cache.length == 1:", f"{COMPILED}::test_a_compiled_step_is_the_step_and_how_long_a_text_is_has_no_part_in_it"),
     Mutant("a compiled copy has weights of its own", "decode/prepare.py",

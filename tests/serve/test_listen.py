@@ -9,6 +9,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 from glassformer.cli.verbs import VERBS
 from glassformer.serve.settings import ServeConfig
@@ -205,6 +206,13 @@ def test_a_second_signal_ends_at_once(text_run):
         (["--key-file", "nowhere"], "--key-file names a file"),
         (["--host", "203.0.113.1", "--key-file", "KEY"], "Nothing can listen at 203.0.113.1"),
         (["--rows", "0"], "rows must be at least 1"),
+        (["--decode.cache", "int8"], "Texts that come and go keep their keys as they are; got decode.cache='int8'"),
+        (["--decode.beam", "4"], "without a beam. Leave --decode.beam out; translate takes it"),
+        (["--decode.top-k", "4"], "serve takes no --decode.top-k: clients say with each request how tokens are chosen"),
+        (["--decode.max-new-tokens", "4"], "serve takes no --decode.max-new-tokens: --max-new-tokens is the longest"),
+        (["--decode.batch-size", "4"], "serve takes no --decode.batch-size: --rows says how many"),
+        (["--decode.precision", "int9"], "decode.precision"),
+        (["--model.n-layers", "4"], "there is no section 'model' here"),
     ],
 )
 def test_settings_that_cannot_be(text_run, tmp_path, flags, says, capsys, monkeypatch):
@@ -215,6 +223,34 @@ def test_settings_that_cannot_be(text_run, tmp_path, flags, says, capsys, monkey
     words = [str(tmp_path / "key") if word == "KEY" else word for word in flags]
     assert main(["serve", str(text_run), *words]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_steps_are_compiled_before_it_listens(text_run, capsys, monkeypatch):
+    """Neither compiles nor listens here: what was asked for reaches the model, and in which order."""
+    from glassformer.cli.main import main
+    from glassformer.decode import prepare
+    from glassformer.serve import listen
+
+    seen = []
+
+    def compiled(model):
+        seen.append("compiled")
+        return model
+
+    def listened(service, found):
+        assert next(service.runner.engine.model.parameters()).dtype == torch.bfloat16
+        assert not service.runner.engine.busy
+        seen.append(capsys.readouterr().err)
+        return 0
+
+    monkeypatch.setattr(prepare, "compile_steps", compiled)
+    monkeypatch.setattr(listen, "listen", listened)
+    settings = ["--decode.precision", "bfloat16", "--decode.cache", "exact"]
+    assert main(["serve", str(text_run), "--port", "0", *settings, "--decode.compile"]) == 0
+    assert seen.pop(0) == "compiled"
+    assert re.fullmatch(r"Compiling the steps .* \.\.\.\nSteps were compiled in \d+ s\.\n", seen.pop())
+    assert main(["serve", str(text_run), "--port", "0", *settings]) == 0
+    assert seen == [""]
 
 
 def test_without_the_extra_it_says_what_to_install(text_run, capsys, monkeypatch):

@@ -14,7 +14,7 @@ SHORT = 32
 
 def softmax(scores: Float[Tensor, "*rows S"]) -> Float[Tensor, "*rows S"]:
     """exp(score) / sum over a row of exp(score), in the dtype of the scores."""
-    if scores.shape[-1] > SHORT or scores.device.type != "cpu" or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or scores.shape[-1] > SHORT or scores.device.type != "cpu":
         return scores.softmax(-1)
     return _ShortSoftmax.apply(scores)
 

@@ -45,6 +45,7 @@ EXAMPLES = {
     ),
     "serve": (
         "glassformer serve runs/lm",
+        "glassformer serve runs/lm --decode.precision int8 --decode.compile",
         "glassformer serve runs/multi30k --host 0.0.0.0 --key-file key.txt --name translate.example",
     ),
     "classify": (
@@ -122,7 +123,7 @@ def section_tables(verb: Verb, target: str | None) -> list[str]:
         "Settings: --key value or --key=value, with - or _ in the key; a switch is turned off by --section.no-key. "
         f"In brackets: {whose}."
     )
-    lines = {each: setting_lines(each, recipe or Recipe("NAME")) for each in verb.sections}
+    lines = {each: setting_lines(each, recipe or Recipe("NAME"), verb.taken) for each in verb.sections}
     return [textwrap.fill(note, width()), *(table(f"[{section}]", each) for section, each in lines.items())]
 
 

@@ -27,6 +27,8 @@ class Verb:
     options: tuple[Option, ...] = ()
     sections: tuple[str, ...] = ()
     """Sections of a recipe whose settings may be given as `--section.key value`."""
+    taken: tuple[str, ...] = ()
+    """The settings of its sections that it takes, where it does not take them all."""
     second: str | None = None
     """What may stand behind the target; none: nothing does."""
     many: bool = False

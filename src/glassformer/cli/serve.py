@@ -11,11 +11,22 @@ from typing import Any
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.cli.settings import flag_of
+from glassformer.cli.verbs import VERBS
+from glassformer.decode.beam_settings import BeamSettings
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.typed import annotations_of
 from glassformer.serve.settings import KEY, ServeConfig
+from glassformer.train.recipe import Recipe, override
 
 NEEDED = ("h11", "starlette", "uvicorn")
+INSTEAD = {
+    "max_new_tokens": "--max-new-tokens is the longest text that may be asked for",
+    "batch_size": "--rows says how many texts are written together",
+}
+"""What a server has in place of a setting."""
+EXACT = "exact"
+"""The one kind of decode.cache that a server has."""
 MOST_KEY = 4096
 """Bytes of a file with a key."""
 
@@ -24,7 +35,7 @@ def run(arguments: Arguments) -> int:
     """Serve until the end; what happens is said on standard error."""
     folder = existing_run(str(arguments.target))
     config = settings_of(arguments)
-    recipe = recipe_of(folder)
+    recipe = decoding(recipe_of(folder), arguments)
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ConfigError(
             f"glassformer serve needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
@@ -37,9 +48,34 @@ def run(arguments: Arguments) -> int:
         from glassformer.train.writing import Writer
 
         service = Service(Writer(folder, recipe), folder.resolve().name, config, say, created_of(folder))
+        if recipe.decode.compile:
+            service.warm_up()
         return int(listening.listen(service, found))
     finally:
         found.close()
+
+
+def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
+    """The run's recipe with the numbers and the steps that were asked for.
+
+    Errors: `ConfigError` for a setting that is a client's to choose, or that a server has no use for.
+    """
+    for place in arguments.changes:
+        section, name = place.split(".", 1)
+        if name in VERBS["serve"].taken:
+            continue
+        flag = flag_of(section, name)
+        if name in annotations_of(BeamSettings):
+            raise ConfigError(f"A server writes token by token, without a beam. Leave {flag} out; translate takes it.")
+        instead = INSTEAD.get(name, "clients say with each request how tokens are chosen")
+        raise ConfigError(f"serve takes no {flag}: {instead}. Leave it out.")
+    recipe = override(recipe, arguments.changes)
+    if recipe.decode.cache != EXACT:
+        raise ConfigError(
+            f"Texts that come and go keep their keys as they are; got decode.cache={recipe.decode.cache!r}. "
+            "Give --decode.cache exact, or leave it out where the run's own is that."
+        )
+    return recipe
 
 
 def say(line: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import sys
+from collections.abc import Collection
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import is_dataclass, make_dataclass
 from difflib import get_close_matches
@@ -72,12 +73,14 @@ def converted(place: str, kind: Any, text: str) -> object:
         raise ConfigError(f"{flag} takes {wanted}; got {text!r}.") from None
 
 
-def setting_lines(section: str, recipe: Recipe) -> list[tuple[str, str]]:
-    """(flag and what it takes, meaning and present value) of each setting of a section."""
+def setting_lines(section: str, recipe: Recipe, taken: Collection[str] = ()) -> list[tuple[str, str]]:
+    """(flag and what it takes, meaning and present value) of each setting of a section; or of those `taken` alone."""
     values = getattr(recipe, section)
     meanings = meanings_of(type(values))
     lines: list[tuple[str, str]] = []
     for key, kind in annotations_of(type(values)).items():
+        if taken and key not in taken:
+            continue
         value = getattr(values, key)
         takes = "" if is_switch(kind) else " " + SHOWN[next(each for each in (types_in(kind)) if each in SHOWN)]
         shown = "" if value is None else f" [{str(value).lower() if is_switch(kind) else value}]"

@@ -182,6 +182,8 @@ VERBS: dict[str, Verb] = {
             Option("connections", "N", "Connections open at a time (default: 768)."),
             Option("drain", "S", "Time for answers to end after SIGTERM or Ctrl-C (default: 30)."),
         ),
+        ("decode",),
+        ("precision", "compile", "cache"),
     ),
     "classify": Verb(
         "label line by line",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+import torch.fx.experimental._config as shapes
 from torch import nn
 
 from glassformer.foundation.errors import ConfigError
@@ -35,12 +37,22 @@ class CompiledSteps:
         """The stream after all blocks."""
         if x.shape[1] > 1 or cache.length == 1:  # the first token finds no keys: code of its own, for one use
             return with_cache(blocks, x, shared, cache)
-        with torch.compiler.config.patch(recompile_limit=KINDS):  # pyright: ignore[reportAttributeAccessIssue]
+        with many_kinds(), own_lengths():
             for block, layer, cross in zip(blocks, cache.layers, cache.cross, strict=True):
                 if isinstance(layer, Growing):
                     layer.make_room(1)
                 x = self._step(block, x, shared, layer, cross)
         return x
+
+
+def many_kinds() -> AbstractContextManager[None]:
+    """As many kinds of steps as there are may be compiled."""
+    return torch.compiler.config.patch(recompile_limit=KINDS)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def own_lengths() -> AbstractContextManager[None]:
+    """Two lengths that happen to be equal when a step is compiled need not be equal ever after."""
+    return shapes.patch(use_duck_shape=False)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def step(

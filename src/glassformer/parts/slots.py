@@ -75,11 +75,14 @@ class Room:
         self.n_rows = n
 
     def _widen(self, k: Tensor, v: Tensor, n: int, columns: int, most_rows: int) -> None:
-        """Larger room where it is needed, as large as the rows of now need it, and half as many more rows."""
+        """Larger room where it is needed, as large as the rows of now need it, and half as many more rows.
+
+        At least one more, as a room of one row would be a kind of its own where steps are compiled.
+        """
         if self._held is not None and self._held[0].shape[0] >= n and self._held[0].shape[2] >= columns:
             return
         columns = -(-max(columns, self.width) // STEP_OF_COLUMNS) * STEP_OF_COLUMNS
-        rows = min(n + n // 2, max(most_rows, n))
+        rows = min(n + max(n // 2, 1), max(most_rows, n))
         old, self._held = (
             self._held,
             (

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from time import perf_counter
 
 from glassformer.decode.batching import Engine
 from glassformer.decode.requests import Limits
+from glassformer.decode.warm_up import warm_up
 from glassformer.serve.guard import Say
 from glassformer.serve.job import Job
 from glassformer.serve.refusal import draining
@@ -69,6 +71,13 @@ class Service:
             except TimeoutError:
                 break
         return self._answering
+
+    def warm_up(self) -> None:
+        """Has steps compiled before anybody waits for them; before `start`."""
+        self.say("Compiling the steps of one text and of several ...")
+        began = perf_counter()
+        warm_up(self.runner.engine)
+        self.say(f"Steps were compiled in {perf_counter() - began:.0f} s.")
 
     def start(self) -> None:
         """Begins to write, from within the loop."""
