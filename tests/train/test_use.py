@@ -95,10 +95,10 @@ def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch):
     """By translate and by evaluate; the loss is that of the model as it is."""
     plain, rounded = load_recipe(run / "recipe.toml"), dict[str, object]()
 
-    def watched(model, precision, *, compile):
+    def watched(model, precision, cache, *, compile):
         assert not compile
         rounded[precision] = model
-        return prepared(model, precision)
+        return prepared(model, precision, cache)
 
     monkeypatch.setattr("glassformer.train.use.prepared", watched)
     monkeypatch.setattr("glassformer.train.evaluate.prepared", watched)
@@ -115,7 +115,7 @@ def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch):
 def test_steps_are_compiled_where_that_is_asked_for_and_never_in_training(run, tmp_path, monkeypatch):
     seen = []
 
-    def watched(model, precision, *, compile):
+    def watched(model, precision, cache, *, compile):
         seen.append(compile)
         return model
 
