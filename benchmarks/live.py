@@ -67,7 +67,7 @@ def stretches(run: Path, options: Namespace) -> list[tuple[float, float]]:
         bounds = [clock(run)]
         for i in range(2 * options.rounds):
             follow(address, token, options.seconds) if i % 2 else time.sleep(options.seconds)
-            bounds.append(clock(run))
+            bounds.append(clock(run, after=bounds[-1][0]))
     finally:
         explorer.terminate()
         explorer.wait()
@@ -103,11 +103,17 @@ def address_of(explorer: subprocess.Popen[str]) -> tuple[str, str]:
     raise TimeoutError("glassformer explore ended without an address.")
 
 
-def clock(run: Path) -> tuple[int, float]:
-    """The newest step, and the seconds of training until then."""
-    lines = (run / "timing.jsonl").read_text("utf-8").splitlines()
-    newest = json.loads(lines[-1] if lines[-1].endswith("}") else lines[-2])
-    return newest["step"], newest["seconds"]
+def clock(run: Path, after: int = 0) -> tuple[int, float]:
+    """The newest step, one behind `after`, and the seconds of training until then."""
+    newest: dict[str, float] = {}
+
+    def went_on() -> bool:
+        whole, _, _ = (run / "timing.jsonl").read_text("utf-8").rpartition("\n")
+        newest.update(json.loads(whole.rpartition("\n")[2]) if whole else {})
+        return newest.get("step", 0) > after
+
+    wait_for(went_on, f"a step behind {after}")
+    return int(newest["step"]), newest["seconds"]
 
 
 def wait_for(done: Callable[[], bool], what: str) -> None:

@@ -14,6 +14,7 @@ from glassformer.foundation.errors import CheckpointError
 from glassformer.lens.roles.run import over_checkpoints
 from glassformer.lens.server import history as module
 from glassformer.lens.server.history import SEQUENCES, History
+from glassformer.store.checkpoint import load
 from lens.test_roles_of_a_run import SMALL, untrained_run
 
 
@@ -56,6 +57,20 @@ def test_each_checkpoint_is_looked_at_once(made, tmp_path, monkeypatch):
     shutil.move(tmp_path / "later", last)
     assert history()["steps"] == [1, 2, 3]
     assert looked == [1, 2, 3]
+
+
+def test_a_checkpoint_that_its_run_deletes_meanwhile_is_passed_over(made, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    shutil.copytree(made, run)
+    first = min((run / "checkpoints").iterdir())
+
+    def late(folder):
+        if folder == first:
+            shutil.rmtree(folder)
+        return load(folder)
+
+    monkeypatch.setattr("glassformer.lens.roles.run.load", late)
+    assert History(run)()["steps"] == [2, 3]
 
 
 def test_a_run_without_checkpoints_says_so(made, tmp_path):

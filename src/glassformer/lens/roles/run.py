@@ -75,7 +75,8 @@ def diagnose_run(
 def over_checkpoints(folder: Path | str, *, sequences: int = SEQUENCES, known: Collection[int] = ()) -> Iterator[At]:
     """The heads at each checkpoint that the run has kept, from the first on, without what is lost when they are gone.
 
-    Those of `known` steps are left out. Errors: `CheckpointError` where one is damaged.
+    Those of `known` steps are left out, and those that a run in training deletes before they are read. Errors:
+    `CheckpointError` where one is damaged.
     """
     run = Path(folder)
     recipe = load_recipe(run / "recipe.toml")
@@ -86,7 +87,12 @@ def over_checkpoints(folder: Path | str, *, sequences: int = SEQUENCES, known: C
     for step, each in found.items():
         if step in known:
             continue
-        loaded: Loaded = load(each)
+        try:
+            loaded: Loaded = load(each)
+        except CheckpointError:
+            if each.exists():
+                raise
+            continue
         model = as_recipe(loaded.model, recipe)
         probe = probe or run_probe(recipe, model, loaded.tokenizers, sequences, 1)
         yield At(step, diagnose(model, probe, effects=False))
