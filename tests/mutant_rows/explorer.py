@@ -67,8 +67,6 @@ PYTHON: list[Mutant] = [
         'path.read_bytes().split(b"\\n")[:-1]', 'path.read_bytes().split(b"\\n")', f"{SERVER}::test_what_is_known_of_the_run"),
     Mutant("every checkpoint is looked at again", "lens/server/history.py",
         "known=self.seen)", "known=())", "tests/lens/server/test_history.py::test_each_checkpoint_is_looked_at_once"),
-    Mutant("who looks at checkpoints is as urgent as who trains", "lens/server/history.py",
-        ", initializer=step_back", "", "tests/lens/server/test_history.py::test_checkpoints_are_looked_at_when_no_other_wants_the_processor"),
     Mutant("a checkpoint that is gone ends the look at all", "lens/roles/run.py",
         "            if each.exists():\n                raise\n", "            raise\n", "tests/lens/server/test_history.py::test_a_checkpoint_that_its_run_deletes_meanwhile_is_passed_over"),
     Mutant("a curve is of another role at each step", "lens/server/history.py",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -16,12 +13,6 @@ from glassformer.lens.server import history as module
 from glassformer.lens.server.history import SEQUENCES, History
 from glassformer.store.checkpoint import load
 from lens.test_roles_of_a_run import SMALL, untrained_run
-
-
-@pytest.fixture(autouse=True)
-def urgent(monkeypatch):
-    """Tests share their processors with other tests, and would wait for the end of all."""
-    monkeypatch.setattr(module, "LEAST_URGENT", os.getpriority(os.PRIO_PROCESS, 0))
 
 
 @pytest.fixture(scope="module")
@@ -98,21 +89,3 @@ def test_a_curve_is_of_the_last_role(tmp_path, monkeypatch):
     looks.append(SimpleNamespace(step=3, diagnosis=head("diffuse", sink=0.3, reversal=0.2)))
     assert history()["heads"][0]["role"] == "sink"
     assert history()["heads"][0]["scores"] == [0.9, 0.2, 0.3]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have a niceness of their own on Linux alone")
-def test_checkpoints_are_looked_at_when_no_other_wants_the_processor(tmp_path, monkeypatch):
-    def urgency():
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-    def watched(*_, **__):
-        seen.append(urgency())
-        return []
-
-    monkeypatch.setattr(module, "LEAST_URGENT", 19)
-    seen, before, history = [], urgency(), History(tmp_path)
-    history.seen[1] = []
-    monkeypatch.setattr(module, "over_checkpoints", watched)
-    assert history() == {"steps": [1], "heads": []}
-    assert seen == [19]
-    assert urgency() == before

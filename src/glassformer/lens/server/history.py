@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from glassformer.lens.roles.run import over_checkpoints
 
-LEAST_URGENT = 19
-"""Niceness, where threads have one of their own (Linux)."""
 SEQUENCES = 100
 """Probed at each checkpoint: a quarter of a diagnosis's, as every one of them is looked at."""
 
@@ -22,24 +17,20 @@ class History:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        self.thread = ThreadPoolExecutor(1, "glassformer-history", initializer=step_back)
+        self.lock = threading.Lock()
         self.seen: dict[int, list[dict[str, Any]]] = {}
 
     def __call__(self) -> dict[str, Any]:
         """`steps`, and of each head its role at the last of them with the score of that role at each.
 
-        A score is attention on the role's keys beyond chance. Checkpoints that came since are looked at now, one after
-        the other on a thread that takes what others leave: a run in training goes on as fast. Errors: those of loading
-        a run.
+        A score is attention on the role's keys beyond chance. Checkpoints that came since are looked at now.
+        Errors: those of loading a run.
         """
-        return self.thread.submit(self.looked).result()
-
-    def looked(self) -> dict[str, Any]:
-        """The same, on whatever thread this is."""
-        for at in over_checkpoints(self.run, sequences=SEQUENCES, known=self.seen):
-            self.seen[at.step] = at.diagnosis.to_json()
-        steps = sorted(self.seen)
-        return {"steps": steps, "heads": [self.curve(i, steps) for i in range(len(self.seen[steps[-1]]))]}
+        with self.lock:
+            for at in over_checkpoints(self.run, sequences=SEQUENCES, known=self.seen):
+                self.seen[at.step] = at.diagnosis.to_json()
+            steps = sorted(self.seen)
+            return {"steps": steps, "heads": [self.curve(i, steps) for i in range(len(self.seen[steps[-1]]))]}
 
     def curve(self, i: int, steps: list[int]) -> dict[str, Any]:
         """Head number i: its last role (none: its best score), and that role's score at each step."""
@@ -48,9 +39,3 @@ class History:
         role = last["role"]["label"] if known else max(last["scores"], key=lambda name: last["scores"][name] or -1.0)
         place = {name: last[name] for name in ("id", "block", "layer", "head")}
         return {**place, "role": role, "scores": [self.seen[step][i]["scores"].get(role) for step in steps]}
-
-
-def step_back() -> None:
-    """This thread, and those it starts, run when no other wants the processor; elsewhere than on Linux as any other."""
-    with suppress(AttributeError, OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LEAST_URGENT)
