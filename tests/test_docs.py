@@ -134,7 +134,6 @@ TINY = {
     "cross_entropy": "--rounds 1 --targets 4 --vocabulary 16 --vectors 4 --head 16 --d-model 8",
     "train_step": "--rounds 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",
     "checkpoint": "--rounds 1 --tokens 64 --vocabulary 50 --d-model 16 --layers 1 --steps 2",
-    "live": "--rounds 1 --seconds 1",
     "decode": "--rounds 1 --small --works gpt2-1 beam --ours bfloat16",
     "heads": "--rounds 1 --layers 1 --heads 1 --d-model 8 --sequences 4 --scored 2",
     "page": "--sizes --layers 1 --heads 1 --tokens 70",
