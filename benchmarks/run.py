@@ -21,7 +21,6 @@ KNOWN = (
         "decode",
         "heads",
         "language",
-        "live",
         "memory",
         "page",
         "ranks",
