@@ -46,7 +46,9 @@ def ask(app, method, path, body=b"", *, token=TOKEN, host=f"127.0.0.1:{PORT}", *
     given = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive():
-        return given.pop(0) if given else {"type": "http.disconnect"}
+        if not given:
+            await asyncio.Event().wait()  # the browser is still there
+        return given.pop(0)
 
     async def send(message):
         sent.append(message)

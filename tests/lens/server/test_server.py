@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from glassformer.foundation.errors import ConfigError
@@ -119,6 +120,29 @@ def test_a_text_is_answered(app):
     assert len(made.header["steps"]) <= 5
 
 
+def test_an_answer_is_begun_otherwise(app):
+    """A token of a known answer is another: what was before it stays, the model goes on behind it."""
+    whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
+    said = whole.header["sequences"]["target"]["ids"][1:]
+    begin = [*said[:2], next(id for id in LETTERS.encode("abc") if id != said[2])]
+    asked = {"trace": "0", "begin": begin}
+    name = ask(app, "POST", "/api/trace", json.dumps(asked).encode()).json["id"]
+    made = from_bytes(ask(app, "GET", f"/api/trace/{name}").body)
+    assert made.sources == whole.sources
+    assert [step["chosen"] for step in made.header["steps"]][:3] == begin
+    assert made.header["steps"][0]["gold"] == LETTERS.encode("c")[0], "the right answer is still known"
+    (title,) = [each["title"] for each in ask(app, "GET", "/api/traces").json["traces"] if each["id"] == name]
+    assert title == f"abc · with {LETTERS.tokens(begin[2:])[0]} as token 3"
+
+
+def test_a_beam_is_asked_for(app):
+    asked = {"text": "dcba", "decode": {"beam": 3, "max_new_tokens": 4}}
+    name = ask(app, "POST", "/api/trace", json.dumps(asked).encode()).json["id"]
+    header = ask(app, "GET", f"/api/trace/{name}/header").json
+    assert header["beams"]["width"] == header["run"]["decoding"]["beam"] == 3
+    assert header["run"]["note"] == "beam 3"
+
+
 @pytest.mark.parametrize(
     ("body", "word"),
     [
@@ -134,6 +158,18 @@ def test_a_text_is_answered(app):
         ({"text": "ab", "decode": {"temperature": -1}}, "temperature"),
         ({"text": "ab", "decode": {"top_k": 5}}, "top_k"),
         ({"text": "ab", "decode": {"max_new_tokens": 257}}, "max_new_tokens"),
+        ({"text": "ab", "decode": {"max_new_tokens": 1.5}}, "decode.max_new_tokens"),
+        ({"text": "ab", "decode": {"beam": 17}}, "decode.beam"),
+        ({"text": "ab", "decode": {"beam": True}}, "decode.beam"),
+        ({"text": "ab", "decode": {"beam": 2, "temperature": 1}}, "beam=2"),
+        ({"text": "ab", "trace": "0"}, "text"),
+        ({"trace": "999"}, "known"),
+        ({"trace": 0}, "trace"),
+        ({"text": "ab", "begin": "ab"}, "begin"),
+        ({"text": "ab", "begin": [-1]}, "begin"),
+        ({"text": "ab", "begin": [True]}, "begin"),
+        ({"text": "ab", "begin": [99]}, "begins_with"),
+        ({"text": "ab", "begin": [6] * 3, "decode": {"max_new_tokens": 2}}, "begin with 3"),
         ({"text": "a" * 5000}, "4096"),
         ({"text": "\ud800"}, "surrogate"),
     ],
@@ -147,7 +183,7 @@ def test_a_wrong_request_is_told_why(app, body, word):
 
 
 def test_old_answers_make_room(app, monkeypatch):
-    monkeypatch.setattr("glassformer.lens.server.api.MOST_TRACES", 4)
+    monkeypatch.setattr("glassformer.lens.server.traces.MOST_TRACES", 4)
     for _ in range(4):
         ask(app, "POST", "/api/trace", json.dumps({"text": "a", "decode": {"max_new_tokens": 1}}).encode())
     known = [each["id"] for each in ask(app, "GET", "/api/traces").json["traces"]]
@@ -159,7 +195,15 @@ def test_heads_are_taken_out(app):
     asked = {"trace": "0", "heads": [{"block": "cross", "layer": 0, "head": head} for head in range(4)]}
     told = ask(app, "POST", "/api/ablate", json.dumps(asked).encode()).json
     assert told["metrics"] == {"name": "exact_match", "before": 1.0, "after": 0.2, "n": 5}
-    assert told["before"] == from_bytes(ask(app, "GET", "/api/trace/0").body).output
+    whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
+    assert told["before"] == whole.output
+    same = from_bytes(ask(app, "GET", f"/api/trace/{told['same']}").body)
+    assert same.output == whole.output, "made to write the same"
+    assert same.attention("cross").shape == whole.attention("cross").shape
+    assert np.array_equal(same.attention("encoder"), whole.attention("encoder")), "nothing before it changed"
+    assert not np.array_equal(same.attention("cross")[1], whole.attention("cross")[1]), "what comes after it did"
+    titles = {each["id"]: each["title"] for each in ask(app, "GET", "/api/traces").json["traces"]}
+    assert titles[told["same"]] == "abc · without 4 heads"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.lens.blocks import place
 from glassformer.lens.roles.metrics import value_weighted
+from glassformer.lens.trace.answering import Manner
 from glassformer.lens.trace.reading import Layout, read
 from glassformer.lens.trace.sight import look
 from glassformer.model.config import ModelConfig, StackConfig
@@ -60,7 +61,7 @@ def test_rows_sum_to_one(shape):
 def test_the_replay_has_the_logits_of_the_fast_path(shape):
     """Each token was chosen through the cache; one pass over all of them comes to the same scores."""
     model = small(shape).double()
-    reading = read(model, LETTERS.encode(TEXT), None, None, max_new_tokens=7)
+    reading = read(model, LETTERS.encode(TEXT), None, None, manner=Manner(most=7))
     source = None if reading.source is None else torch.tensor([reading.source])
     seen = look(model, torch.tensor([reading.tokens]), source)
     assert len(reading.fast) > 0

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from glassformer.foundation.errors import GlassformerError
+from glassformer.lens.blocks import head_id
 from glassformer.lens.page.bundle import served, static
 from glassformer.lens.server.guard import MOST_BODY, body_of, error
 from glassformer.lens.server.requests import ablate_request, patch_request, trace_request
+from glassformer.lens.server.stream import Line, streamed
 from glassformer.lens.server.subject import Subject
-from glassformer.lens.trace.container import header_text, piece
+from glassformer.lens.server.traces import Traces, repeated, title
+from glassformer.lens.trace.container import piece
 from glassformer.lens.trace.pair import patch_traces, patching_as_json
-from glassformer.lens.trace.value import Trace
-
-Done = TypeVar("Done")
-
-MOST_TRACES = 32
-"""Kept at once; the oldest of those that were asked for goes first."""
-
-
-class Kept(NamedTuple):
-    """A trace that is known, and its header as it is sent."""
-
-    trace: Trace
-    header: bytes
 
 
 class Api:
@@ -38,21 +28,7 @@ class Api:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.lock = threading.Lock()
-        self.traces: dict[str, Kept] = {}
-        self.made = 0
-        for source, gold in subject.examples:
-            self.keep(subject.trace(source, gold))
-        self.own = len(self.traces)
-
-    def keep(self, made: Trace) -> str:
-        """The id under which a trace is known from now on."""
-        name = str(self.made)
-        self.made += 1
-        made.header["run"]["id"] = name
-        self.traces[name] = Kept(made, header_text(made.header, made.buffers))
-        while len(self.traces) > MOST_TRACES:
-            del self.traces[list(self.traces)[self.own]]
-        return name
+        self.traces = Traces(subject)
 
     async def page(self, request: Request) -> Response:
         """GET /, the page itself."""
@@ -93,26 +69,26 @@ class Api:
 
     async def list_traces(self, request: Request) -> Response:
         """GET /api/traces: id and title of each."""
-        told = [{"id": name, "title": title(each.trace)} for name, each in self.traces.items()]
+        told = [{"id": name, "title": title(each.trace)} for name, each in self.traces.known.items()]
         return JSONResponse({"traces": told})
 
     async def trace(self, request: Request) -> Response:
         """GET /api/trace/ID: the container."""
-        found = self.traces.get(request.path_params["id"])
+        found = self.traces.known.get(request.path_params["id"])
         if found is None:
             return error(404, "There is no such trace.")
         return Response(await run_in_threadpool(found.trace.to_bytes), media_type="application/octet-stream")
 
     async def header(self, request: Request) -> Response:
         """GET /api/trace/ID/header: the header alone."""
-        found = self.traces.get(request.path_params["id"])
+        found = self.traces.known.get(request.path_params["id"])
         if found is None:
             return error(404, "There is no such trace.")
         return Response(found.header, media_type="application/json")
 
     async def buffer(self, request: Request) -> Response:
         """GET /api/trace/ID/buffer/NAME?layer=L: a buffer, or one layer of it, as it is stored."""
-        found, name = self.traces.get(request.path_params["id"]), request.path_params["name"]
+        found, name = self.traces.known.get(request.path_params["id"]), request.path_params["name"]
         if found is None or name not in found.trace.buffers:
             return error(404, "There is no such buffer.")
         asked = request.query_params.get("layer")
@@ -124,34 +100,51 @@ class Api:
         return Response(piece(found.trace.buffers, name, layer), media_type="application/octet-stream")
 
     async def make(self, request: Request) -> Response:
-        """POST /api/trace {text, gold, decode}: the model answers a text; {id} of the trace."""
+        """POST /api/trace {text or trace, gold, begin, decode}: the model answers; {id} of the trace."""
+        return await self.attempt(request, lambda data: {"id": self.traces.answer(trace_request(data))})
 
-        def work(data: bytes) -> dict[str, Any]:
+    async def generate(self, request: Request) -> Response:
+        """POST /api/generate, as /api/trace: a line {token} for each token as it is written, the last one {id}."""
+        data = await body_of(request)
+        if data is None:
+            return error(413, f"A request may have {MOST_BODY:,} bytes.")
+        texts = self.subject.tokenizers.target.tokens
+
+        def work(tell: Callable[[Line], None], poll: Callable[[], None]) -> Line:
+            def heard(id: int) -> None:
+                tell({"token": texts([id])[0]})
+
             asked = trace_request(data)
-            made = self.subject.trace(asked.text, asked.gold, asked.sampling, asked.max_new_tokens)
-            return {"id": self.keep(made)}
+            with self.lock:
+                poll()
+                return {"id": self.traces.answer(asked._replace(manner=asked.manner._replace(heard=heard, poll=poll)))}
 
-        return await self.attempt(request, work)
+        return await streamed(work)
 
     async def ablate(self, request: Request) -> Response:
-        """POST /api/ablate {trace, heads}: what the model writes with these heads and without, and its figure."""
+        """POST /api/ablate {trace, heads}: what the model writes with these heads and without, and its figure.
+
+        `same` is the id of a trace in which it is made to write without them what it wrote with them: what each of the
+        other heads reads then can be compared cell by cell.
+        """
 
         def work(data: bytes) -> dict[str, Any]:
             asked = ablate_request(data)
-            known, silence = self.traces.get(asked.trace), self.subject.silence
+            known, silence = self.traces.known.get(asked.trace), self.subject.silence
             if known is None or silence is None:
                 raise GlassformerError("Heads are taken out of a trace that is known; open one of this launch.")
-            read = known.trace.header["sequences"]
-            side = read.get("source") or read["target"]
-            ids = [id for id, special in zip(side["ids"], side["special"], strict=True) if not special]
-            begun = ids[: side.get("n_prompt", len(ids))] if "source" not in read else ids
-            before = self.subject.trace(begun), self.subject.score and self.subject.score()
+            before, score = known.trace, self.subject.score
+            figure = score and score()
             with silence(self.subject.model, asked.heads):
-                after = self.subject.trace(begun), self.subject.score and self.subject.score()
-            told: dict[str, Any] = {"before": before[0].output, "after": after[0].output}
-            if before[1] and after[1]:
-                name, value, n = before[1]
-                told["metrics"] = {"name": name, "before": value, "after": after[1][1], "n": n}
+                after, without = self.subject.trace(*known.asked), score and score()
+                same = self.subject.trace(known.asked.source, known.asked.gold, repeated(known))
+            names = [head_id(*each) for each in asked.heads]
+            note = f"without {', '.join(names) if len(names) < 4 else f'{len(names)} heads'}"
+            told: dict[str, Any] = {"before": before.output, "after": after.output}
+            told["same"] = self.traces.keep(same, known.asked, note)
+            if figure and without:
+                name, value, n = figure
+                told["metrics"] = {"name": name, "before": value, "after": without[1], "n": n}
             return told
 
         return await self.attempt(request, work)
@@ -161,7 +154,7 @@ class Api:
 
         def work(data: bytes) -> dict[str, Any]:
             asked = patch_request(data)
-            one, other = self.traces.get(asked.trace), self.traces.get(asked.other)
+            one, other = self.traces.known.get(asked.trace), self.traces.known.get(asked.other)
             if one is None or other is None:
                 raise GlassformerError("Two traces that are known are compared; open them in this launch.")
             return patching_as_json(patch_traces(self.subject.model, one.trace, other.trace))
@@ -182,11 +175,3 @@ class Api:
             return JSONResponse(await run_in_threadpool(alone, data))
         except GlassformerError as mistake:
             return error(400, str(mistake))
-
-
-def title(trace: Trace) -> str:
-    """The first words that were read."""
-    sequences = trace.header["sequences"]
-    side = sequences.get("source") or sequences["target"]
-    words = [text for text, special in zip(side["text"], side["special"], strict=True) if not special][:24]
-    return ("" if all(len(word) <= 1 for word in words) else " ").join(words)[:60] or "(empty)"

@@ -41,6 +41,7 @@ def make_app(subject: Subject, token: str, port: int) -> Starlette:
         ("/api/trace/{id}/header", "GET", api.header),
         ("/api/trace/{id}/buffer/{name}", "GET", api.buffer),
         ("/api/trace", "POST", api.make),
+        ("/api/generate", "POST", api.generate),
         ("/api/ablate", "POST", api.ablate),
         ("/api/patch", "POST", api.patch),
         ("/{rest:path}", "*", _nothing),

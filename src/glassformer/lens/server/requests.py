@@ -6,22 +6,26 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.registry import suggestion
+from glassformer.lens.trace.answering import Manner
 
 MOST_NEW = 256
 """Tokens that one request may ask for."""
-DECODE = ("temperature", "top_k", "top_p", "seed", "max_new_tokens")
+MOST_BEAM = 16
+"""Beginnings that one request may have go on together."""
+DECODE = ("temperature", "top_k", "top_p", "seed", "max_new_tokens", "beam")
 
 
 class TraceRequest(NamedTuple):
-    """A text to answer, or to go on from."""
+    """A text to answer or to go on from, or a trace whose text is answered once more; and how."""
 
-    text: str
+    text: str | None
+    trace: str | None
     gold: str | None
-    sampling: Sampling
-    max_new_tokens: int | None
+    manner: Manner
 
 
 class AblateRequest(NamedTuple):
@@ -48,23 +52,38 @@ def patch_request(data: bytes) -> PatchRequest:
 
 
 def trace_request(data: bytes) -> TraceRequest:
-    """The fields of POST /api/trace. Errors: `DataError` and `ConfigError`, by field."""
-    given = fields(data, ("text", "gold", "decode"))
-    decode = given.get("decode", {})
-    if not isinstance(given.get("text"), str):
-        raise DataError("text must be a text. Type something for the model to read.")
-    if not isinstance(given.get("gold", ""), str) or not isinstance(decode, dict):
-        raise DataError("gold must be a text, and decode an object. Leave them out.")
+    """The fields of POST /api/trace and /api/generate. Errors: `DataError` and `ConfigError`, by field."""
+    given = fields(data, ("text", "trace", "gold", "begin", "decode"))
+    named = [given[name] for name in ("text", "trace") if name in given]
+    if len(named) != 1 or not isinstance(named[0], str):
+        raise DataError("text must be a text, or trace the id of one. Type something for the model to read.")
+    if not isinstance(given.get("gold", ""), str):
+        raise DataError("gold must be a text. Leave it out.")
+    begin = given.get("begin", [])
+    if not isinstance(begin, list) or not all(type(id) is int and id >= 0 for id in begin):
+        raise DataError("begin must be a list of ids, the tokens that the answer begins with. Leave it out.")
+    return TraceRequest(
+        given.get("text"), given.get("trace"), given.get("gold"), manner(given.get("decode", {}), begin)
+    )
+
+
+def manner(decode: object, begin: list[int]) -> Manner:
+    """How an answer is written, from the field `decode`. Errors: `DataError` and `ConfigError`, by field."""
+    if not isinstance(decode, dict):
+        raise DataError("decode must be an object. Leave it out.")
     known(decode, DECODE, "decode.")
-    most = decode.pop("max_new_tokens", None)
-    if most is not None and (not isinstance(most, int) or not 1 <= most <= MOST_NEW):
-        raise ConfigError(f"max_new_tokens must be a whole number from 1 to {MOST_NEW}; got {most!r:.20}.")
+    whole = {"top_k", "seed", "max_new_tokens", "beam"}
     for name, value in decode.items():
-        if isinstance(value, bool) or not isinstance(value, int if name in ("top_k", "seed") else int | float):
-            raise ConfigError(f"decode.{name} must be a number; got {value!r:.20}. Leave it out.")
+        if isinstance(value, bool) or not isinstance(value, int if name in whole else int | float):
+            kind = "a whole number" if name in whole else "a number"
+            raise ConfigError(f"decode.{name} must be {kind}; got {value!r:.20}. Leave it out.")
     values: dict[str, Any] = {"temperature": 0.0} | decode
+    most, beam = values.pop("max_new_tokens", None), values.pop("beam", 1)
+    for name, value, highest in (("max_new_tokens", most, MOST_NEW), ("beam", beam, MOST_BEAM)):
+        if value is not None and not 1 <= value <= highest:
+            raise ConfigError(f"decode.{name} must be a whole number from 1 to {highest}; got {value!r:.20}.")
     values |= {name: float(values[name]) for name in ("temperature", "top_p") if name in values}
-    return TraceRequest(given["text"], given.get("gold"), Sampling(**values), most)
+    return Manner(Sampling(**values), most, BeamSettings(beam=beam), tuple(begin))
 
 
 def ablate_request(data: bytes) -> AblateRequest:

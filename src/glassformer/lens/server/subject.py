@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from glassformer.data.dataset import Tokenizers
-from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.lens.server.figures import figures
+from glassformer.lens.trace.answering import USUAL_MANNER, Manner
 from glassformer.lens.trace.make import trace
 from glassformer.lens.trace.reading import USUAL, Layout, Text
 from glassformer.lens.trace.value import Trace
@@ -63,17 +63,19 @@ class Subject:
     study: Mapping[str, Any] | None = None
     """The study that the run is an arm of: `name`, `metric`, `share`, `n`; of each arm `values`, `seed`, `figure`."""
 
-    def trace(
-        self, source: Text, gold: Text | None = None, sampling: Sampling = GREEDY, most: int | None = None
-    ) -> Trace:
+    def trace(self, source: Text, gold: Text | None = None, manner: Manner = USUAL_MANNER) -> Trace:
         """The model's answer to a source, as a trace that knows the heads' roles."""
         made = trace(
             self.model,
             self.tokenizers,
             source,
             gold=gold,
-            sampling=sampling,
-            max_new_tokens=most,
+            sampling=manner.sampling,
+            search=manner.search,
+            max_new_tokens=manner.most,
+            begin=manner.begin,
+            heard=manner.heard,
+            poll=manner.poll,
             layout=self.layout,
             about={"name": self.name, **self.about},
         )

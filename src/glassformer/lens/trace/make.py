@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,9 +13,12 @@ import torch
 from glassformer import __version__
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer
+from glassformer.decode.answer import nothing
+from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import DataError
 from glassformer.lens.blocks import LETTERS
+from glassformer.lens.trace.answering import Manner
 from glassformer.lens.trace.container import finite
 from glassformer.lens.trace.quantise import Array, encode
 from glassformer.lens.trace.reading import USUAL, Layout, Reading, Text, as_ids, both, read
@@ -41,17 +44,23 @@ def trace(
     *,
     gold: Text | None = None,
     sampling: Sampling = GREEDY,
+    search: BeamSettings = ONE_BEAM,
     max_new_tokens: int | None = None,
+    begin: Sequence[int] = (),
     layout: Layout = USUAL,
     encoding: str = "sqrt255",
     about: Mapping[str, Any] | None = None,
+    heard: Callable[[int], None] | None = None,
+    poll: Callable[[], None] = nothing,
 ) -> Trace:
     """One run of a model over one input, to look at: `.show()` in a notebook, `.save(path)`, `.to_html()`.
 
     `source` is a text, or ids without special ones: what an encoder-decoder answers, a decoder goes on from, an
     encoder reads. The model writes the answer itself, or reads the `target` where one is given; with `gold`, each step
-    is compared with it. `encoding` is that of attention weights: "sqrt255", "u16" or "f32" (exact). `about` adds to
-    the header's `model` (`name`, `task`, `step`).
+    is compared with it. With a beam (`search`) the trace is that of the best answer, and the header's `beams` has all
+    that was looked at; an answer of its own begins with the ids of `begin`. `heard` is told of each token that is
+    written, and `poll` called before each step: what they raise ends the writing. `encoding` is that of attention
+    weights: "sqrt255", "u16" or "f32" (exact). `about` adds to the header's `model` (`name`, `task`, `step`).
     Errors: `ConfigError` for a model that reads features or gives numbers, `DataError` for a text that is too long.
     """
     tokenizers = both(tokenizer)
@@ -61,8 +70,7 @@ def trace(
         as_ids(source, tokenizers.source),
         *ids,
         layout=layout,
-        sampling=sampling,
-        max_new_tokens=max_new_tokens,
+        manner=Manner(sampling, max_new_tokens, search, begin, heard, poll),
     )
     refuse_large(model, reading)
     device = next(model.parameters()).device
@@ -73,7 +81,7 @@ def trace(
         "model": model_facts(model) | dict(about or {}),
         "run": {
             "mode": reading.mode,
-            "decoding": finite(asdict(sampling)),
+            "decoding": finite(asdict(sampling) | {"beam": search.beam}),
             "code": __version__,
             "torch": torch.__version__,
             "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
@@ -83,6 +91,8 @@ def trace(
         "params": parameters_of(model),
         "heads": [],
     }
+    if reading.beams is not None:
+        header["beams"] = reading.beams.as_json()
     header |= answers(model, tokenizers, reading, seen, buffers)
     header["sequences"] = sequences_of(model, reading, tokenizers)
     header["vocab"] = vocabulary_of(header, tokenizers, complete="logits" in header)
@@ -191,6 +201,7 @@ def vocabulary_of(header: Mapping[str, Any], tokenizers: Tokenizers, *, complete
     spoken |= {row[0] for step in header["steps"] for row in step["top"]}
     lens = header.get("lens") or {"top": []}
     spoken |= {row[0] for layer in lens["top"] for place in layer for row in place}
+    spoken |= {node["token"] for node in header.get("beams", {"nodes": []})["nodes"]}
     size = tokenizers.target.vocab_size
     ids = list(range(size)) if complete else sorted(id for id in spoken if id < size)
     return dict(zip(map(str, ids), tokenizers.target.tokens(ids), strict=True))

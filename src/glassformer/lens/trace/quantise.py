@@ -72,3 +72,8 @@ def encode(numbers: Array, encoding: str) -> Array:
 def decode(stored: Array, encoding: str) -> Array:
     """The numbers that the elements stand for."""
     return lookup(ENCODINGS, encoding, "encoding").decode(stored)
+
+
+def brief(value: float) -> float:
+    """Six significant digits: what is shown has fewer."""
+    return float(f"{value:.6g}")

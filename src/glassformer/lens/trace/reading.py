@@ -8,16 +8,14 @@ from typing import NamedTuple
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
 from glassformer.decode.answer import limit_of
-from glassformer.decode.context import Choose, Context
-from glassformer.decode.draw import chooser
-from glassformer.decode.generate import fill_blanks, generate
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.generate import fill_blanks
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Tensor
+from glassformer.lens.trace.answering import USUAL_MANNER, Ids, Manner, write
+from glassformer.lens.trace.beams import Tree
 from glassformer.model.outputs import Classify, Lm
 from glassformer.model.transformer import Transformer
 
-Ids = Sequence[int]
 MOST_TOKENS = 4096
 """Of one sequence of a trace: its attention would have 16 million weights a head."""
 USUAL_TOKENS = 40
@@ -55,6 +53,8 @@ class Reading(NamedTuple):
     """How many of `tokens` were given."""
     fast: tuple[Tensor, ...] = ()
     """The logits from which each generated token was chosen, by the cached path."""
+    beams: Tree | None = None
+    """What a beam search looked at."""
 
 
 def read(
@@ -64,8 +64,7 @@ def read(
     gold: Ids | None,
     *,
     layout: Layout = USUAL,
-    sampling: Sampling = GREEDY,
-    max_new_tokens: int | None = None,
+    manner: Manner = USUAL_MANNER,
 ) -> Reading:
     """Lets the model answer, unless the `target` is given. Errors: `ConfigError`, `DataError`."""
     config = model.config
@@ -78,29 +77,27 @@ def read(
             f"A trace shows tokens or a label; this model has head {config.head.kind!r}. Use observe(model) instead."
         )
     if not config.stack.causal:
+        if manner.begin:
+            raise ConfigError("This model fills its blanks at once, and an answer of it cannot be begun for it.")
         return _masked(model, source) if layout.masked else _blanks(model, source, target, gold)
     if config.encoder is None:
-        return _continued(model, source, target, layout, sampling, max_new_tokens)
-    return _answered(model, source, target, gold, sampling, max_new_tokens)
+        return _continued(model, source, target, layout, manner)
+    return _answered(model, source, target, gold, manner)
 
 
-def _answered(
-    model: Transformer, source: Ids, target: Ids | None, gold: Ids | None, sampling: Sampling, most: int | None
-) -> Reading:
-    limit = limit_of(model, source, most).tokens
+def _answered(model: Transformer, source: Ids, target: Ids | None, gold: Ids | None, manner: Manner) -> Reading:
+    limit = limit_of(model, source, manner.most).tokens
     if target is not None:
-        said, fast = [*target, EOS], ()
+        said, fast, beams = [*target, EOS], (), None
     else:
-        said, fast = generated(model, sampling, limit, sources=[source], prompts=None)
+        said, fast, beams = write(model, manner, limit, sources=[source], prompts=None)
     right = None if (known := target if gold is None else gold) is None else [*known, EOS]
     mode = "generate" if target is None else "forced"
     read = [BOS, *said[:-1]]
-    return Reading(mode, [*source, EOS], read, [*said], padded(right, len(read)), 1, fast)
+    return Reading(mode, [*source, EOS], read, [*said], padded(right, len(read)), 1, fast, beams)
 
 
-def _continued(
-    model: Transformer, prompt: Ids, target: Ids | None, layout: Layout, sampling: Sampling, most: int | None
-) -> Reading:
+def _continued(model: Transformer, prompt: Ids, target: Ids | None, layout: Layout, manner: Manner) -> Reading:
     given = [BOS, *prompt] if layout.begins else [*prompt]
     if not given:
         raise DataError("This model goes on from a text; got an empty one. Give at least one token.")
@@ -111,10 +108,10 @@ def _continued(
             f"A text may have at most {min(limits)} tokens here, special ones included; got {len(given)}. Shorten it."
         )
     if target is not None:
-        said, fast = [*target], ()
+        said, fast, beams = [*target], (), None
     else:
-        asked = min(USUAL_TOKENS if most is None else most, room)
-        said, fast = generated(model, sampling, asked, sources=None, prompts=[given])
+        asked = min(max(USUAL_TOKENS, len(manner.begin)) if manner.most is None else manner.most, room)
+        said, fast, beams = write(model, manner, asked, sources=None, prompts=[given])
     if len(said) > room:
         raise DataError(
             f"Text and target may have {min(limits)} tokens together; got {len(given) + len(said)}. Shorten it."
@@ -122,7 +119,7 @@ def _continued(
     whole = [*given, *said]
     right: list[int | None] = [*whole[1:]] if target is not None else [*given[1:], *[None] * len(said)]
     mode = "generate" if target is None else "forced"
-    return Reading(mode, None, whole[:-1], [*whole[1:]], right, len(given), fast)
+    return Reading(mode, None, whole[:-1], [*whole[1:]], right, len(given), fast, beams)
 
 
 def _blanks(model: Transformer, source: Ids, target: Ids | None, gold: Ids | None) -> Reading:
@@ -139,21 +136,6 @@ def _masked(model: Transformer, text: Ids) -> Reading:
     if not text:
         raise DataError("This model fills in what stands in a text; got an empty one. Give at least one token.")
     return Reading("fill", None, [*text], [*text], [*text], len(text))
-
-
-def generated(
-    model: Transformer, sampling: Sampling, most: int, *, sources: list[Ids] | None, prompts: list[Ids] | None
-) -> tuple[list[int], tuple[Tensor, ...]]:
-    """The tokens that the model writes through its cache, and the logits that each was chosen from."""
-    choose: Choose = chooser(sampling)
-    kept: list[Tensor] = []
-
-    def keeping(logits: Tensor, context: Context) -> Tensor:
-        kept.append(logits[0].float().cpu())
-        return choose(logits, context)
-
-    steps = generate(model, sources=sources, prompts=prompts, max_new_tokens=most, choose=keeping)
-    return [step.tokens[0] for step in steps], tuple(kept)
 
 
 def padded(ids: Ids | None, length: int) -> list[int | None]:

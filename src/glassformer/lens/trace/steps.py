@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from glassformer.foundation.shapes import Float, Tensor
+from glassformer.lens.trace.quantise import brief
 from glassformer.lens.trace.reading import Reading
 from glassformer.model.transformer import Transformer
 
@@ -74,8 +75,3 @@ def lens_of(model: Transformer, reading: Reading, streams: Sequence[Float[Tensor
         top.append(rows)
         chances.append(of_said)
     return {"names": names, "top": top, "p": chances}
-
-
-def brief(value: float) -> float:
-    """Six significant digits: what is shown has fewer."""
-    return float(f"{value:.6g}")

@@ -1,0 +1,70 @@
+"""The tree of a beam search: each beginning that went on at some step, and the answers that were found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from glassformer.data.vocabulary import EOS
+from glassformer.decode.beam import Hypothesis
+from glassformer.decode.beam_settings import BeamSettings
+from glassformer.decode.context import Context
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.lens.trace.quantise import brief
+
+Beginning = tuple[int, ...]
+
+
+@dataclass
+class Node:
+    """A beginning of an answer, or all of it."""
+
+    log_p: float
+    """In nats, of all its tokens."""
+    score: float | None = None
+    """Of an answer: what the search ranked it by."""
+    rank: int | None = None
+    """Of an answer: how many were better."""
+
+
+class Tree:
+    """A filter that changes nothing, and remembers what goes on in the one row of a search.
+
+    It is the last filter, so that it sees the logits that the search sees.
+    """
+
+    def __init__(self, search: BeamSettings) -> None:
+        self.search = search
+        self.nodes: dict[Beginning, Node] = {(): Node(0.0)}
+        self.before: dict[Beginning, Float[Tensor, " V"]] = {}
+
+    def __call__(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
+        """The logits, as they are."""
+        log_p = logits.double().log_softmax(-1)
+        begun = [tuple(ids) for ids in context.written]
+        for ids in filter(None, begun):
+            before = self.nodes[ids[:-1]].log_p
+            self.nodes.setdefault(ids, Node(before + float(self.before[ids[:-1]][ids[-1]])))
+        self.before = dict(zip(begun, log_p, strict=True))
+        return logits
+
+    def end(self, found: Sequence[Hypothesis]) -> None:
+        """What was found, best first."""
+        for rank, each in enumerate(found):
+            ids = (*each.ids, *[EOS] * each.complete)
+            self.nodes[ids] = Node(each.log_probability, each.score, rank)
+        self.before = {}
+
+    def as_json(self) -> dict[str, Any]:
+        """The header's `beams`: nodes level by level; each names its parent by its place, -1 at the root."""
+        order = sorted((ids for ids in self.nodes if ids), key=lambda ids: (len(ids), -self.nodes[ids].log_p))
+        places = {(): -1} | {ids: place for place, ids in enumerate(order)}
+        nodes: list[dict[str, Any]] = []
+        for ids in order:
+            node, parent = self.nodes[ids], self.nodes[ids[:-1]]
+            figures = {"p": brief(math.exp(min(0.0, node.log_p - parent.log_p))), "log_p": brief(node.log_p)}
+            answer = {} if node.rank is None or node.score is None else {"score": brief(node.score), "rank": node.rank}
+            nodes.append({"token": ids[-1], "parent": places[ids[:-1]], **figures, **answer})
+        return {"width": self.search.beam, "length_penalty": self.search.length_penalty, "nodes": nodes}
