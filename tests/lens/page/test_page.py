@@ -225,7 +225,7 @@ def test_what_is_saved_holds_the_selection(opened, shown):
     for kind in ("CSV", "SVG", "PNG"):
         with page.expect_download() as caught:
             page.locator(".exports button", has_text=kind).click()
-        assert caught.value.suggested_filename == f"cross-1-2.{kind.lower()}"
+        assert caught.value.suggested_filename == f"planted-run-attention-cross-1-2.{kind.lower()}"
         saved[kind] = Path(caught.value.path()).read_bytes()
     rows = list(csv.DictReader(io.StringIO(saved["CSV"].decode())))
     weights = shown[2]["cross"][1, 2]

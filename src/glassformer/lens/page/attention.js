@@ -2,21 +2,23 @@
 
 import { arcs } from "lens/arcs.js";
 import { arranged, arrangements } from "lens/arrange.js";
+import { besideOf, besidePicker } from "lens/beside.js";
 import { Comparison } from "lens/compare.js";
+import { mapCsv } from "lens/csv.js";
 import { h, picker, put, putControls, switcher, whenIdle, whenPainted } from "lens/dom.js";
-import { mapSvg, png, save, saveText, svgText } from "lens/files.js";
+import { onPaper, saving } from "lens/files.js";
 import { HeadGrid } from "lens/grid.js";
 import { HeatMap, legend } from "lens/heatmap.js";
 import { inspector } from "lens/inspector.js";
 import { ASIDE, Marginals } from "lens/marginals.js";
 import { Patches } from "lens/patching.js";
+import { mapSvg } from "lens/picture.js";
 import { ranges } from "lens/range.js";
 import { roleLine } from "lens/role.js";
 import { focus, lock, locked, now, point, set } from "lens/state.js";
 import { shade, strip } from "lens/strip.js";
 import { headTable } from "lens/table.js";
-import { whole } from "lens/text.js";
-import { asCsv, mapData, movedData, partOf, placesOf } from "lens/view.js";
+import { mapData, movedData, partOf, placesOf } from "lens/view.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
@@ -78,10 +80,8 @@ export class AttentionScreen {
   /** Bring the weights that are to be drawn. */
   async ready() {
     const { block, attention, layer } = this.chosen();
-    const { other, trace, view } = now();
-    const { traces, source } = this.context;
-    const beside = view === "map" && other !== "" && other !== trace && traces.some((each) => each.id === other);
-    const [found] = await Promise.all([beside ? source.trace(other) : null, attention.loadShown(layer), attention.loadSizes()]);
+    const beside = now().view === "map" ? besideOf(this.context) : null;
+    const [found] = await Promise.all([beside, attention.loadShown(layer), attention.loadSizes()]);
     const same = found?.attention.get(block);
     if (same && layer < same.group.layers) await same.load([layer]);
     this.other = found;
@@ -96,7 +96,7 @@ export class AttentionScreen {
       switcher("View", [["map", "Map"], ["arcs", "Arcs"], ["table", "Table"]], state.view, (view) => set({ view })),
       attention.group.value_sizes && !this.other && switcher("What is shown", [["weights", "Weights"], ["moved", "Weighted by value"]], state.of, (of) => set({ of })),
       picker("Colour", [["sqrt", "square root"], ["linear", "linear"], ["row", "each row"]], state.scale, (scale) => set({ scale })),
-      this.beside(), h("span", { class: "grow" }), this.exports());
+      state.view === "map" && besidePicker(this.context), h("span", { class: "grow" }), this.exports());
     this.layout.classList.toggle("comparing", this.other !== null && state.view === "map");
     const wide = Math.max(280, this.element.clientWidth);
     const room = wide < 900 ? wide - 48 : Math.min(460, Math.max(240, wide * 0.3));
@@ -204,25 +204,18 @@ export class AttentionScreen {
       strip(name(attention.group.q, "queries"), data.read, queries, { hover: (q) => point(q, null), choose: (q) => lock(q, null) }));
   }
 
-  /** Which other input is shown beside this one. */
-  beside() {
-    const { traces } = this.context;
-    const { other, trace, view } = now();
-    if (traces.length < 2 || view !== "map") return null;
-    const options = /** @type {[string, string][]} */ ([["", "nothing"], ...traces.filter((each) => each.id !== trace).map((each) => [each.id, whole(each.title)])]);
-    return picker("Beside it", options, other, (id) => set({ other: id }, true));
-  }
-
+  /** What saves the view that is shown; a table, as the map that it tells of. */
   exports() {
-    const name = () => {
-      const { block, layer, head } = this.chosen();
-      return `${block}-${layer}-${head}`;
-    };
+    const { block, layer, head } = this.chosen();
+    const { of, view } = now();
+    const compared = view === "map" && this.other !== null;
+    const moved = of === "moved" && !compared ? ["by-value"] : [];
     const data = () => /** @type {MapData} */ (this.data);
-    const svg = () => mapSvg(data(), focus());
-    return h("div", { class: "exports", role: "group", "aria-label": "Save this head" },
-      h("button", { type: "button", on: { click: async () => save(`${name()}.png`, await png(svg())) } }, "PNG"),
-      h("button", { type: "button", on: { click: () => saveText(`${name()}.svg`, svgText(svg()), "image/svg+xml") } }, "SVG"),
-      h("button", { type: "button", on: { click: () => saveText(`${name()}.csv`, asCsv(data()), "text/csv") } }, "CSV"));
+    const svg = () => {
+      if (compared) return this.comparison.svg(focus());
+      return view === "arcs" ? onPaper(/** @type {SVGElement} */ (this.detail.querySelector("svg"))) : mapSvg(data(), focus());
+    };
+    return saving("this head", [this.context.run.name, "attention", block, layer, head, ...moved, ...(compared ? ["compared"] : view === "arcs" ? ["arcs"] : [])],
+      { svg, csv: () => (compared ? this.comparison.csv() : mapCsv(data())) });
   }
 }

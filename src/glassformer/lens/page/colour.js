@@ -50,9 +50,8 @@ export function table() {
 /** @type {Map<string, string[]>} */
 const written = new Map();
 
-/** A level as CSS writes colours. @param {number} level */
-export function css(level) {
-  const name = theme();
+/** A level as CSS writes colours. @param {number} level @param {string} [name] of the theme; without it the page's */
+export function css(level, name = theme()) {
   let found = written.get(name);
   if (!found) {
     found = Array.from({ length: 256 }, (_, i) => `rgb(${between(STOPS[name], i / 255).join(" ")})`);
@@ -61,14 +60,14 @@ export function css(level) {
   return found[Math.round(Math.min(255, Math.max(0, level)))];
 }
 
-/** The colour of a difference from -1 to 1. @param {number} value */
-export function difference(value) {
-  return `rgb(${ofDifference(value).join(" ")})`;
+/** The colour of a difference from -1 to 1. @param {number} value @param {string} [name] of the theme; without it the page's */
+export function difference(value, name) {
+  return `rgb(${ofDifference(value, name).join(" ")})`;
 }
 
-/** @param {number} value */
-function ofDifference(value) {
-  const [below, above] = TWO[theme()];
+/** @param {number} value @param {string} [name] */
+function ofDifference(value, name = theme()) {
+  const [below, above] = TWO[name];
   return between(value < 0 ? below : above, Math.sqrt(Math.abs(value)));
 }
 

@@ -1,8 +1,10 @@
 /** The same head on two inputs: one beside the other, and their difference where the texts are of one length. */
 
 import { difference } from "lens/colour.js";
+import { mapsCsv } from "lens/csv.js";
 import { h, put } from "lens/dom.js";
 import { HeatMap } from "lens/heatmap.js";
+import { inRow, mapSvg } from "lens/picture.js";
 import { whole } from "lens/text.js";
 import { mapData, partOf } from "lens/view.js";
 
@@ -19,7 +21,11 @@ export class Comparison {
   constructor(callbacks) {
     this.maps = [new HeatMap(callbacks), new HeatMap(callbacks), new HeatMap(callbacks)];
     this.element = h("div", { class: "beside" });
-    this.shown = 0;
+    /** @type {MapData[]} */
+    this.shown = [];
+    /** @type {string[]} */
+    this.names = [];
+    this.note = "";
   }
 
   /** @param {Trace} one @param {Trace} other @param {Chosen} chosen @param {number} room @param {number} tall */
@@ -27,19 +33,27 @@ export class Comparison {
     const data = [one, other].map((trace) => dataOf(trace, chosen)).filter((each) => each !== null);
     const delta = data.length === 2 ? minus(data[0], data[1]) : null;
     if (delta) data.push(delta);
-    this.shown = data.length;
-    const names = [`A: ${whole(one.title)}`, `B: ${whole(other.title)}`, "A − B"];
-    const note = delta ? h("p", { class: "quiet" }, "Blue: A reads more. Orange: B reads more.")
-      : h("p", { class: "quiet" }, "There is no difference to show: the texts differ in length.");
+    this.shown = data;
+    const names = this.names = [`A: ${whole(one.title)}`, `B: ${whole(other.title)}`, "A − B"];
+    this.note = delta ? "Blue: A reads more. Orange: B reads more." : "There is no difference to show: the texts differ in length.";
     put(this.element, h("div", { class: "maps" }, data.map((_, i) => h("section", { "aria-label": names[i] }, h("h3", {}, names[i]),
-      h("div", { class: "scroll" }, this.maps[i].element)))), note);
+      h("div", { class: "scroll" }, this.maps[i].element)))), h("p", { class: "quiet" }, this.note));
     const columns = Math.max(1, Math.min(data.length, Math.floor(room / LEAST)));
     data.forEach((each, i) => this.maps[i].draw(each, room / columns - 44, tall));
   }
 
   /** @param {{q: number | null, k: number | null}} at @param {boolean} fixed */
   mark({ q, k }, fixed) {
-    for (const map of this.maps.slice(0, this.shown)) map.mark(q, k, fixed);
+    for (const map of this.maps.slice(0, this.shown.length)) map.mark(q, k, fixed);
+  }
+
+  /** All that is shown, as one picture. @param {{q: number | null, k: number | null}} at */
+  svg(at) {
+    return inRow(this.shown[0].name, this.shown.map((data, i) => mapSvg(data, at, { title: this.names[i], sums: false })), this.note);
+  }
+
+  csv() {
+    return mapsCsv(this.shown.map((data, i) => [["A", "B", "A-B"][i], data]));
   }
 }
 
@@ -55,5 +69,5 @@ function minus(one, other) {
   const value = (/** @type {number} */ q, /** @type {number} */ k) => one.value(q, k) - other.value(q, k);
   const { q0, k0, rows, columns } = one.part;
   const levels = Uint8Array.from({ length: rows * columns }, (_, i) => 128 + Math.round(127 * value(q0 + Math.floor(i / columns), k0 + (i % columns))));
-  return { ...one, name: `${one.name}, difference`, value, levels, paint: (/** @type {number} */ level) => difference((level - 128) / 127) };
+  return { ...one, name: `${one.name}, difference`, value, levels, paint: (/** @type {number} */ level, /** @type {string | undefined} */ theme) => difference((level - 128) / 127, theme) };
 }

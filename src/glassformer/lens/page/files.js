@@ -1,11 +1,13 @@
-/** Saving what is shown: PNG and SVG of a map, any SVG, CSV. */
+/** Saving what is shown, as PNG, SVG and CSV, under the name of its run and its screen. */
 
-import { css } from "lens/colour.js";
-import { s } from "lens/dom.js";
-import { token } from "lens/text.js";
-import { placesOf } from "lens/view.js";
+import { h, s } from "lens/dom.js";
 
-/** @typedef {import("./heatmap.js").MapData} MapData */
+/** What of a drawing's style a file has to hold, as the page's style sheet does not come along. */
+const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linejoin", "opacity",
+  "font-family", "font-size", "font-weight", "text-anchor", "visibility"];
+const LONGEST = 60;
+
+/** @typedef {{svg?: () => SVGElement, csv?: () => string}} Savable what is made when it is asked for */
 
 /**
  * @param {string} name
@@ -24,43 +26,43 @@ export function saveText(name, text, kind) {
   save(name, new Blob([text], { type: kind }));
 }
 
+/** A name that every file system takes: letters, digits and points, with a stroke between the parts. @param {(string | number)[]} parts */
+export function fileName(parts) {
+  return parts.map((each) => String(each).replace(/[^\p{L}\p{N}._]+/gu, "-").replace(/^[-.]+|-+$/g, "").slice(0, LONGEST)).filter((each) => each).join("-");
+}
+
 /**
- * A map as SVG that stands by itself, with labels and the marked cell.
- * @param {MapData} data
- * @param {{q: number | null, k: number | null}} at
- * @returns {SVGElement}
+ * Buttons that save something in each form that it has.
+ * @param {string} label what is saved, for a screen reader
+ * @param {(string | number)[]} name the run, the screen, and what else tells it from others
+ * @param {Savable} forms
  */
-export function mapSvg(data, at) {
-  const { q0, k0, rows, columns } = data.part;
-  const [queries, keys] = placesOf(data);
-  const cell = Math.max(4, Math.min(24, Math.round(900 / Math.max(rows, columns))));
-  const letters = (/** @type {(string | null)[]} */ texts) => Math.max(1, ...texts.map((each) => [...token(each ?? "")].length));
-  const two = data.said.some((each) => each !== null);
-  const left = 20 + letters(data.read) * 7.4 + (two ? 30 + letters(data.said) * 7.4 : 0);
-  const top = 46 + letters(data.keys) * 5.4;
-  const [width, height] = [left + columns * cell + letters(data.keys) * 5.4 + 10, top + rows * cell + 12];
-  const ink = "#1b1d22";
-  const cells = [];
-  for (let i = 0; i < rows; i++) {
-    for (let j = 0; j < columns; j++) {
-      const fill = data.allowed(q0 + i, k0 + j) ? (data.paint ?? css)(data.levels[i * columns + j]) : "url(#hatch)";
-      cells.push(s("rect", { x: left + j * cell, y: top + i * cell, width: cell, height: cell, fill }));
-    }
+export function saving(label, name, { svg, csv }) {
+  const button = (/** @type {string} */ kind, /** @type {() => void} */ click) => h("button", { type: "button", on: { click } }, kind);
+  const file = fileName(name);
+  return h("div", { class: "exports", role: "group", "aria-label": `Save ${label}` },
+    svg && [button("PNG", async () => save(`${file}.png`, await png(svg()))), button("SVG", () => saveText(`${file}.svg`, svgText(svg()), "image/svg+xml"))],
+    csv && button("CSV", () => saveText(`${file}.csv`, csv(), "text/csv")));
+}
+
+/**
+ * A drawing of the page that stands by itself: in the light colours, on white, whatever the page has.
+ * @param {SVGElement} drawing its `viewBox` is its size
+ */
+export function onPaper(drawing) {
+  const copy = /** @type {SVGElement} */ (drawing.cloneNode(true));
+  const sheet = h("div", { class: "paper unseen", "aria-hidden": "true" }, copy);
+  document.body.append(sheet);
+  for (const each of [copy, ...copy.querySelectorAll("*")]) {
+    const looks = getComputedStyle(each);
+    for (const name of LOOKS) each.setAttribute(name, looks.getPropertyValue(name));
   }
-  const words = [
-    ...keys.map((k, j) => s("text", { transform: `translate(${left + (j + 0.6) * cell} ${top - 6}) rotate(-45)` }, token(data.keys[k]))),
-    ...queries.map((q, i) => s("text", { x: left - 8, y: top + (i + 0.5) * cell + 4, "text-anchor": "end" },
-      data.said[q] === null ? token(data.read[q]) : `${token(data.read[q])} → ${token(data.said[q] ?? "")}`)),
-  ];
-  const marked = at.q !== null && at.k !== null && queries.includes(at.q) && keys.includes(at.k)
-    && s("rect", { x: left + (at.k - k0) * cell, y: top + (at.q - q0) * cell, width: cell, height: cell, fill: "none", stroke: "#c2410c", "stroke-width": 2.5, class: "marked" });
-  return s("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` },
-    s("defs", {}, s("pattern", { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse" },
-      s("rect", { width: 5, height: 5, fill: "#f1efea" }), s("path", { d: "M0 5L5 0", stroke: "#cbc7bd" }))),
-    s("rect", { width, height, fill: "#ffffff" }),
-    s("text", { x: 12, y: 20, "font-family": "system-ui, sans-serif", "font-size": 13, "font-weight": 600, fill: ink }, data.name),
-    s("g", { stroke: "#ffffff", "stroke-width": cell > 8 ? 1 : 0 }, cells),
-    s("g", { "font-family": "ui-monospace, monospace", "font-size": 12, fill: ink }, words), marked);
+  sheet.remove();
+  for (const each of copy.querySelectorAll("*")) for (const name of ["class", "href", "tabindex", "role"]) each.removeAttribute(name);
+  const [x, y, width, height] = (copy.getAttribute("viewBox") ?? "0 0 1 1").split(" ").map(Number);
+  for (const [name, value] of [["xmlns", "http://www.w3.org/2000/svg"], ["width", width], ["height", height]]) copy.setAttribute(String(name), String(value));
+  copy.prepend(s("rect", { x, y, width, height, fill: "#ffffff" }));
+  return copy;
 }
 
 /** An SVG as the text of a file. @param {SVGElement} svg */

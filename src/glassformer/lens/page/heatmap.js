@@ -17,7 +17,7 @@ import { token, weight, whole } from "lens/text.js";
  * @property {string[]} read the token that each row reads
  * @property {(string | null)[]} said the token that each row predicts
  * @property {string[]} keys
- * @property {(level: number) => string} [paint] other colours than the scale's
+ * @property {(level: number, theme?: string) => string} [paint] other colours than the scale's
  */
 
 /**

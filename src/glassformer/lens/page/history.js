@@ -1,7 +1,9 @@
 /** The roles of the heads over the checkpoints of a run: a curve for each head that has one. */
 
 import { chart } from "lens/chart.js";
+import { csv } from "lens/csv.js";
 import { h, put, sentence } from "lens/dom.js";
+import { onPaper, saving } from "lens/files.js";
 import { headName, percent } from "lens/text.js";
 
 /** @typedef {{id: string, block: string, layer: number, head: number, role: string, scores: (number | null)[]}} Curve */
@@ -15,8 +17,9 @@ const LINES = 4;
 /**
  * A card that asks for the history when it is told to, and from then on follows the run; a copy shows what it holds.
  * @param {import("./data.js").Source} source
+ * @param {string} run its name
  */
-export function history(source) {
+export function history(source, run) {
   const outcome = h("div", { class: "outcome", "aria-live": "polite" });
   let waiting = 0;
   let shown = "";
@@ -24,7 +27,7 @@ export function history(source) {
     try {
       const found = await source.history();
       const text = JSON.stringify(found);
-      if (text !== shown) put(outcome, curves(found));
+      if (text !== shown) put(outcome, curves(found, run), table(found, run));
       shown = text;
       if (source.live) waiting = setTimeout(look, POLL);
     } catch (error) {
@@ -44,18 +47,31 @@ export function history(source) {
   return { element, leave: () => clearTimeout(waiting) };
 }
 
-/** A chart for each role, the best heads of it. @param {History} found */
-function curves({ steps, heads }) {
+/** A chart for each role, the best heads of it. @param {History} found @param {string} run */
+function curves({ steps, heads }, run) {
   /** @type {Map<string, Curve[]>} */
   const byRole = new Map();
   for (const head of heads) byRole.set(head.role, [...byRole.get(head.role) ?? [], head]);
   const last = (/** @type {Curve} */ head) => head.scores[head.scores.length - 1] ?? -1;
   const roles = [...byRole].map(([role, of]) => ({ role, of: of.sort((a, b) => last(b) - last(a)).slice(0, LINES) }))
     .sort((a, b) => last(b.of[0]) - last(a.of[0])).slice(0, CHARTS);
-  return h("div", { class: "charts" }, roles.map(({ role, of }) => h("figure", { class: "by-role" }, h("h3", {}, role),
-    h("div", { class: "keys" }, of.map((head, i) => h("span", {}, h("i", { class: `key c${i}` }), `${headName(head.block, head.layer, head.head)}: ${percent(Math.max(0, last(head)))}`))),
-    chart(of.map((head) => ({ name: headName(head.block, head.layer, head.head), marks: true, points: pointsOf(head, steps) })),
-      { label: `Score of the role ${role} by step`, height: 180 }))));
+  return h("div", { class: "charts" }, roles.map(({ role, of }) => {
+    const drawn = chart(of.map((head) => ({ name: headName(head.block, head.layer, head.head), marks: true, points: pointsOf(head, steps) })),
+      { label: `Score of the role ${role} by step`, height: 180 });
+    const drawing = () => onPaper(/** @type {SVGElement} */ (drawn.querySelector("svg")));
+    return h("figure", { class: "by-role" }, h("div", { class: "card-head" }, h("h3", {}, role), h("span", { class: "grow" }), saving(`the chart of ${role}`, [run, "heads", role, "by-step"], { svg: drawing })),
+      h("div", { class: "keys" }, of.map((head, i) => h("span", {}, h("i", { class: `key c${i}` }), `${headName(head.block, head.layer, head.head)}: ${percent(Math.max(0, last(head)))}`))), drawn);
+  }));
+}
+
+/** Every head, its role and that role's score at each step. @param {History} found @param {string} run */
+function table({ steps, heads }, run) {
+  const cell = (/** @type {number | null} */ score) => h("td", { class: "figure" }, score === null ? "–" : percent(Math.max(0, score)));
+  return h("details", {}, h("summary", {}, "As a table"),
+    saving("the table", [run, "heads", "by-step"], { csv: () => csv(["head", "role", ...steps.map((step) => `step_${step}`)], heads.map((head) => [head.id, head.role, ...head.scores])) }),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Scores at each step" }, h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Score of each head’s role at each step"),
+      h("thead", {}, h("tr", {}, ["head", "role", ...steps.map((step) => `step ${step}`)].map((name, i) => h("th", { scope: "col", class: i > 1 ? "figure" : "" }, name)))),
+      h("tbody", {}, heads.map((head) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, headName(head.block, head.layer, head.head))), h("td", {}, head.role), head.scores.map(cell)))))));
 }
 
 /** @param {Curve} head @param {number[]} steps @returns {[number, number][]} */

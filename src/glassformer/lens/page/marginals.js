@@ -9,7 +9,8 @@ import { placesOf } from "lens/view.js";
 
 /** Room for the bars at the right and below, in CSS pixels. */
 export const ASIDE = 54;
-const LONG = 40;
+/** The longest bar. */
+export const LONG = 40;
 
 /** What one query does in all: the entropy of its row as shares of 1, in nats, and the most that it could be. @param {MapData} data @param {number} q */
 export function entropyOf(data, q) {

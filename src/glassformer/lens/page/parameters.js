@@ -1,7 +1,8 @@
 /** Where the parameters are: an icicle, and every tensor. */
 
+import { csv } from "lens/csv.js";
 import { h, put, s } from "lens/dom.js";
-import { saveText } from "lens/files.js";
+import { onPaper, saving } from "lens/files.js";
 import { sortable } from "lens/table.js";
 import { count, number, percent } from "lens/text.js";
 
@@ -14,19 +15,22 @@ const TALL = 30;
 const DEPTH = 4;
 
 /** @param {Context} context @returns {import("./main.js").Screen} */
-export function parameters({ trace }) {
+export function parameters({ trace, run }) {
   const element = h("div", { class: "screen parameters" });
   const rows = trace.header.params ?? [];
   const total = rows.reduce((sum, row) => sum + row.count, 0);
   let within = "";
   const draw = () => {
     const shown = rows.filter((row) => row.name.startsWith(within));
+    const shares = icicle(tree(rows), total, (path) => { within = path ? `${path}.` : ""; draw(); });
+    const drawing = () => onPaper(/** @type {SVGElement} */ (shares.querySelector("svg")));
     put(element,
-      h("section", { class: "card" }, h("h2", {}, h("output", { id: "total" }, count(total)), " parameters"),
+      h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, h("output", { id: "total" }, count(total)), " parameters"), h("span", { class: "grow" }),
+        saving("this chart", [run.name, "parameters", "shares"], { svg: drawing })),
         h("p", { class: "quiet" }, within ? h("button", { type: "button", class: "plain-button", on: { click: () => { within = ""; draw(); } } }, `${within.replace(/\.$/, "")} ×`) : "Width is the share of all. Click a part to list its tensors alone."),
-        icicle(tree(rows), total, (path) => { within = path ? `${path}.` : ""; draw(); })),
+        shares),
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, `${shown.length} tensors`), h("span", { class: "grow" }),
-        h("button", { type: "button", on: { click: () => saveText("parameters.csv", csv(shown), "text/csv") } }, "CSV")),
+        saving("this table", [run.name, "parameters"], { csv: () => asCsv(shown) })),
       table(shown, total)));
   };
   return { element, draw };
@@ -94,6 +98,6 @@ function icicle(root, total, choose) {
 }
 
 /** @param {Parameter[]} rows */
-function csv(rows) {
-  return `tensor,shape,count,norm,tied_to\n${rows.map((row) => [row.name, row.shape.join("x"), row.count, row.norm ?? "", row.tied_to ?? ""].join(",")).join("\n")}\n`;
+function asCsv(rows) {
+  return csv(["tensor", "shape", "count", "norm", "tied_to"], rows.map((row) => [row.name, row.shape.join("x"), row.count, row.norm, row.tied_to]));
 }

@@ -1,6 +1,8 @@
 /** Heads that read alike, pair by pair. */
 
+import { csv } from "lens/csv.js";
 import { h } from "lens/dom.js";
+import { saving } from "lens/files.js";
 import { set } from "lens/state.js";
 import { sortable } from "lens/table.js";
 import { headName, number } from "lens/text.js";
@@ -13,8 +15,9 @@ import { headName, number } from "lens/text.js";
  * @param {Pair[] | null | undefined} pairs
  * @param {number} all how many there are
  * @param {import("./trace.js").Trace} trace
+ * @param {string} run its name
  */
-export function similar(pairs, all, trace) {
+export function similar(pairs, all, trace, run) {
   if (!pairs) return null;
   const said = (/** @type {Which} */ which) => headName(...which);
   const name = (/** @type {Which} */ which) => h("code", {}, said(which));
@@ -23,7 +26,8 @@ export function similar(pairs, all, trace) {
     return found && h("span", { class: `role ${found.strength}` }, found.label);
   };
   const open = (/** @type {Pair} */ [[block, layer, head]]) => set({ screen: "attention", block, layer, head, q: null, k: null }, true);
-  return h("section", { class: "card similar" }, h("h2", {}, "Heads that read alike"),
+  return h("section", { class: "card similar" }, h("div", { class: "card-head" }, h("h2", {}, "Heads that read alike"), h("span", { class: "grow" }),
+    pairs.length > 0 && saving("these pairs", [run, "heads", "alike"], { csv: () => csv(["one", "other", "divergence_bits"], pairs.map(([one, other, divergence]) => [said(one), said(other), divergence])) })),
     h("p", { class: "quiet" }, pairs.length ? "How unlike the weights of two heads are: the Jensen-Shannon divergence of their rows, in bits, a mean over the probe (Clark et al. 2019). 0 is the same."
       : "No two heads of one kind read alike."),
     pairs.length < all && h("p", { class: "quiet" }, `The ${pairs.length} most alike of ${all}.`),

@@ -1,6 +1,8 @@
 /** The study that a run is an arm of: its settings side by side, over their seeds, and against one of them. */
 
+import { csv } from "lens/csv.js";
 import { h, picker, put, s } from "lens/dom.js";
+import { saving } from "lens/files.js";
 import { number, percent, whole } from "lens/text.js";
 
 /** @typedef {{values: Record<string, unknown>, seed: number, figure: number, seconds: number}} Arm */
@@ -61,7 +63,8 @@ export function studyCard(study) {
     put(place, h("div", { class: "controls" }, picker("Compared with", all.map(({ name }) => [name, whole(name)]), base.name, draw)), table(study, all, base));
   };
   draw(all[0].name);
-  return h("section", { class: "card study" }, h("h2", {}, `The study ${study.name}`),
+  return h("section", { class: "card study" }, h("div", { class: "card-head" }, h("h2", {}, `The study ${study.name}`), h("span", { class: "grow" }),
+    saving("the study", [study.name, "ablations", "arms"], { csv: () => csv(["setting", "seed", study.metric, "seconds"], all.flatMap(({ name, arms }) => arms.map(({ seed, figure, seconds }) => [name, seed, figure, seconds]))) })),
     h("p", { class: "quiet" }, `${study.metric.replaceAll("_", " ")} on the test split${study.n ? `, n = ${study.n}` : ""}: the mean over seeds with its 95 % interval (Student’s t), and the difference between runs of one seed, which saw the same data${study.share ? ", in percentage points" : ""}.`), place);
 }
 

@@ -1,7 +1,6 @@
 /** One head as data that map, arcs, table and files all draw from. */
 
 import { partLevels } from "lens/levels.js";
-import { whole } from "lens/text.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
@@ -75,23 +74,6 @@ export function movedData(data, attention, layer, head, scale) {
 /** The places along the rows and the columns of a part. @param {MapData} data @returns {[number[], number[]]} */
 export function placesOf({ part: { q0, k0, rows, columns } }) {
   return [Array.from({ length: rows }, (_, i) => q0 + i), Array.from({ length: columns }, (_, i) => k0 + i)];
-}
-
-/** The weights as comma-separated values: a line for each pair that may be read. @param {MapData} data */
-export function asCsv(data) {
-  const quoted = (/** @type {string} */ text) => {
-    const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text; // a spreadsheet would take it for a formula
-    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  const lines = ["query,query_token,predicted_token,key,key_token,weight"];
-  const [queries, keys] = placesOf(data);
-  for (const q of queries) {
-    for (const k of keys) {
-      if (!data.allowed(q, k)) continue;
-      lines.push([q, quoted(whole(data.read[q])), quoted(whole(data.said[q] ?? "")), k, quoted(whole(data.keys[k])), data.value(q, k).toFixed(6)].join(","));
-    }
-  }
-  return `${lines.join("\n")}\n`;
 }
 
 /** The strongest keys of a query. @param {MapData} data @param {number} q */
