@@ -1,6 +1,7 @@
 /** What happens without some heads: chosen here and run by the model, or as the run's own test found it. */
 
 import { h, put } from "lens/dom.js";
+import { movedHeads } from "lens/moved.js";
 import { effect, lost } from "lens/role.js";
 import { set } from "lens/state.js";
 import { studyCard } from "lens/study.js";
@@ -37,7 +38,8 @@ function table(heads) {
 }
 
 /** @param {Context} context */
-function bench({ trace, source, run }) {
+function bench(context) {
+  const { trace, source, run } = context;
   /** @type {Map<string, Place>} */
   const out = new Map();
   const outcome = h("div", { class: "outcome", "aria-live": "polite" });
@@ -54,7 +56,7 @@ function bench({ trace, source, run }) {
     try {
       const { source: read, target } = trace.header.sequences;
       const told = await source.post("ablate", { heads: [...out.values()], trace: now(trace, run) });
-      put(outcome, compared(told, read ?? target));
+      put(outcome, compared(told, read ?? target), await movedHeads(context, told.same, new Set(out.keys())));
     } catch (error) {
       put(outcome, h("p", { class: "told", role: "alert" }, error instanceof Error ? error.message : String(error)));
     }
@@ -71,7 +73,7 @@ function now(trace, run) {
 }
 
 /**
- * @param {{before: string[], after: string[], metrics?: {name: string, before: number, after: number, n: number}}} told
+ * @param {{before: string[], after: string[], same: string, metrics?: {name: string, before: number, after: number, n: number}}} told
  * @param {import("./types.js").Sequence | undefined} read
  */
 function compared({ before, after, metrics }, read) {

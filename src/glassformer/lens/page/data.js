@@ -19,6 +19,7 @@ import { Trace } from "lens/trace.js";
  * @property {() => Promise<import("./history.js").History>} history
  * @property {(one: string, other: string) => Promise<import("./patching.js").Patching>} patching of two traces, by their ids
  * @property {(path: string, body: object) => Promise<any>} post
+ * @property {(path: string, body: object, heard: (line: any) => void, signal?: AbortSignal) => Promise<any>} stream each line is told of; the last one is the answer
  */
 
 /** @typedef {{source: Source, run: RunInfo, traces: TraceInfo[], trace: Trace}} Opened */
@@ -73,6 +74,7 @@ async function embedded(bundle) {
     history: async () => run.history ?? alone("--checkpoints"),
     patching: async (one, other) => run.patches?.find(({ traces: [a, b] }) => a === one && b === other) ?? alone("--patch TEXT --into TEXT"),
     post: async () => alone(),
+    stream: async () => alone(),
   };
 }
 
@@ -106,9 +108,8 @@ function served() {
   };
   /** @param {string} path */
   const json = async (path) => (await ask(path)).json();
-  /** @param {string} path @param {object} body */
-  const post = async (path, body) =>
-    (await ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json();
+  /** @param {string} path @param {object} body @param {AbortSignal} [signal] */
+  const give = (path, body, signal) => ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
   /** @type {Map<string, Promise<Trace>>} */
   const known = new Map();
   /** @param {string} id */
@@ -129,9 +130,33 @@ function served() {
     metrics: (since) => json(`metrics?since=${since}`),
     others: async () => (await json("others")).runs,
     history: () => json("history"),
-    patching: (one, other) => post("patch", { trace: one, other }),
-    post,
+    patching: async (one, other) => (await give("patch", { trace: one, other })).json(),
+    post: async (path, body) => (await give(path, body)).json(),
+    stream: async (path, body, heard, signal) => lines(/** @type {ReadableStream<Uint8Array>} */ ((await give(path, body, signal)).body), heard),
   };
+}
+
+/**
+ * The last of the lines of JSON that come, each of which is told of; an error among them ends it.
+ * @param {ReadableStream<Uint8Array>} stream
+ * @param {(line: any) => void} heard
+ */
+async function lines(stream, heard) {
+  const reader = stream.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
+  let [rest, last] = ["", /** @type {any} */ ({})];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    const parts = (rest + value).split("\n");
+    rest = parts.pop() ?? "";
+    for (const part of parts) {
+      last = JSON.parse(part);
+      if (last.error) throw new Error(last.error);
+      heard(last);
+    }
+  }
+  if (last.id === undefined) throw new Error("The server ended before the answer.");
+  return last;
 }
 
 /** The secret of this launch: it comes once behind the address, and stays in this tab alone. */

@@ -1,17 +1,19 @@
 /** Generation, step by step: the chances of each token, and what the model had in mind block by block. */
 
-import { chances, tokensOf } from "lens/chances.js";
+import { beamCard } from "lens/beams.js";
+import { besideOf, besidePicker } from "lens/beside.js";
 import { css, inkOn } from "lens/colour.js";
-import { h, put } from "lens/dom.js";
+import { h, put, putControls } from "lens/dom.js";
+import { bars, dials } from "lens/nexttoken.js";
 import { prompt } from "lens/prompt.js";
 import { now, set } from "lens/state.js";
-import { writers } from "lens/written.js";
 import { headName, number, percent, token, whole } from "lens/text.js";
+import { twoSteps } from "lens/twosteps.js";
+import { writers } from "lens/written.js";
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./types.js").Step} Step */
 
-const BARS = 10;
 const PACE = 700;
 /** Heads that the table of a step has room for. */
 const MOST_ROWS = 24;
@@ -20,7 +22,9 @@ const MOST_ROWS = 24;
 export function generate(context) {
   const element = h("div", { class: "screen generate" });
   const settings = { temperature: 1, topK: 0, topP: 1 };
-  const places = { bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}), wrote: h("div", {}) };
+  const places = { bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}), wrote: h("div", {}), beside: h("div", {}), pick: h("div", { class: "controls" }) };
+  /** The answer beside the one that is shown. @type {import("./trace.js").Trace | null} */
+  let other = null;
   let playing = 0;
   const { steps, labels } = context.trace.header;
   const stop = () => { clearInterval(playing); playing = 0; };
@@ -42,14 +46,16 @@ export function generate(context) {
     put(places.bars, bars(context, chosen(), settings));
     put(places.sees, reads(context, chosen()));
     put(places.wrote, writers(context.trace, chosen()));
+    putControls(places.pick, besidePicker(context));
+    put(places.beside, other && twoSteps(context, other, chosen(), settings));
   };
   const first = () => put(element, context.source.live ? prompt(context) : null,
-    steps.length ? [places.player,
+    steps.length ? [places.pick, places.player, places.beside,
       h("div", { class: "two" },
         h("section", { class: "card" }, h("h2", {}, "Next token"), dials(settings, light), places.bars),
         h("section", { class: "card" }, h("h2", {}, "What it reads here"), places.sees),
         h("section", { class: "card" }, h("h2", {}, "What wrote it"), places.wrote)),
-      lens(context)] : h("section", { class: "card" }, h("p", { class: "quiet" }, labels ? "This model gives labels and writes no tokens; see Overview." : "This trace has no steps.")));
+      beamCard(context), lens(context)] : h("section", { class: "card" }, h("p", { class: "quiet" }, labels ? "This model gives labels and writes no tokens; see Overview." : "This trace has no steps.")));
   first();
   element.addEventListener("keydown", (event) => {
     if (event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement) return;
@@ -58,7 +64,8 @@ export function generate(context) {
   });
   const ready = async () => {
     const attention = context.trace.usual();
-    await Promise.all([context.trace.loadLogits(), context.trace.loadTerms(), attention.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
+    other = await besideOf(context);
+    await Promise.all([other?.loadLogits(), context.trace.loadLogits(), context.trace.loadTerms(), attention.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
   };
   return { element, ready, draw: () => { light(); mark(element, chosen()); }, leave: stop };
 }
@@ -90,36 +97,6 @@ function player({ trace }, step, { go, play, playing }) {
   h("div", { class: "steps", role: "group", "aria-label": "Tokens, with their loss" }, chips),
   h("p", {}, "Reads ", h("span", { class: "chip" }, token(trace.text(step.input))), given ? " and the text goes on with " : " and writes ", h("span", { class: "chip strong" }, token(trace.text(step.chosen))),
     h("span", { class: "quiet" }, `: chance ${percent(step.p)}, rank ${step.rank + 1}, entropy ${number(step.entropy)} nats. `), gold)];
-}
-
-/** @param {{temperature: number, topK: number, topP: number}} settings @param {() => void} changed */
-function dials(settings, changed) {
-  /** @param {string} name @param {"temperature" | "topK" | "topP"} key @param {Record<string, any>} range @param {(v: number) => string} shown */
-  const dial = (name, key, range, shown) => {
-    const value = h("output", {}, shown(settings[key]));
-    const input = /** @type {HTMLInputElement} */ (h("input", { type: "range", ...range, value: settings[key], "aria-label": name, "data-dial": key }));
-    input.addEventListener("input", () => { settings[key] = Number(input.value); value.textContent = shown(settings[key]); changed(); });
-    return h("label", { class: "dial" }, h("span", {}, name), input, value);
-  };
-  return h("div", { class: "dials" },
-    dial("temperature", "temperature", { min: 0, max: 3, step: 0.05 }, (v) => (v === 0 ? "0, the likeliest" : v.toFixed(2))),
-    dial("top-k", "topK", { min: 0, max: 20, step: 1 }, (v) => (v === 0 ? "all" : String(v))),
-    dial("top-p", "topP", { min: 0.05, max: 1, step: 0.05 }, (v) => v.toFixed(2)));
-}
-
-/** @param {Context} context @param {Step} step @param {{temperature: number, topK: number, topP: number}} settings */
-function bars({ trace }, step, settings) {
-  const { tokens, complete } = tokensOf(trace, step);
-  const found = chances(tokens, settings);
-  const shown = found.slice(0, BARS);
-  const rest = found.slice(BARS).reduce((sum, each) => sum + each.p, 0);
-  const row = (/** @type {Node | string} */ name, /** @type {number} */ p, /** @type {number | null} */ logit, /** @type {string} */ kind) => h("li", { class: kind }, name,
-    h("span", { class: "at" }, logit === null ? "" : number(logit)), h("span", { class: "bar" }, h("i", { style: { width: `${100 * p}%` } })), h("span", { class: "figure" }, percent(p)));
-  return [h("ol", { class: "bars chances", "aria-label": "Chances of the next token" },
-    shown.map((each) => row(h("span", { class: "chip", title: whole(trace.text(each.id)) }, token(trace.text(each.id))), each.p, each.logit,
-      `${each.id === step.chosen ? "marked" : ""}${each.kept ? "" : " out"}`)),
-    row(h("span", { class: "quiet" }, complete ? `${Math.max(0, found.length - BARS)} others` : "others are not kept"), rest, null, "rest")),
-  h("p", { class: "quiet" }, complete ? "Token, logit, chance under these settings. Nothing is computed anew." : "Of the likeliest tokens alone, as the vocabulary is large.")];
 }
 
 /** What the step's query reads, head by head. @param {Context} context @param {Step} step */

@@ -267,11 +267,12 @@ export class Trace {
     return this.header.steps.filter((step) => step.pos >= begun - (target ? 1 : 0));
   }
 
-  /** What was read, in a line. */
+  /** What was read, in a line, and what tells it from others of the same text. */
   get title() {
     const { source, target } = this.header.sequences;
     const sequence = source ?? target;
     const words = (sequence?.text ?? []).filter((_, i) => !sequence?.special[i]).slice(0, 24);
-    return words.join(words.every((word) => [...word].length <= 1) ? "" : " ").slice(0, 60) || "(empty)";
+    const text = words.join(words.every((word) => [...word].length <= 1) ? "" : " ").slice(0, 60) || "(empty)";
+    return this.header.run.note ? `${text} · ${this.header.run.note}` : text;
   }
 }

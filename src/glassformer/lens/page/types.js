@@ -15,10 +15,12 @@
  *   chance?: Record<string, number>, role?: Role | null, ablation?: Ablation | null, grad_importance?: number | null}} Head
  * @typedef {{name: string, shape: number[], count: number, norm?: number | null, tied_to?: string | null}} Parameter
  * @typedef {{encoding: string, shape: number[], offset: number, nbytes: number}} BufferEntry
+ * @typedef {{token: number, parent: number, p: number, log_p: number, score?: number | null, rank?: number | null}} BeamNode
+ * @typedef {{width: number, length_penalty?: number, nodes: BeamNode[]}} Beams
  * @typedef {{model: Record<string, any>, run: Record<string, any>, sequences: {source?: Sequence, target?: Sequence},
  *   vocab: Record<string, string>, attention: Group[], steps: Step[], logits?: string | null,
  *   labels?: [string, number][], lens?: {names: string[], top: [number, number][][][], p: (number | null)[][]} | null,
- *   attribution?: {names: string[], buffer: string} | null, heads?: Head[], params?: Parameter[], buffers: Record<string, BufferEntry>}} Header
+ *   attribution?: {names: string[], buffer: string} | null, beams?: Beams | null, heads?: Head[], params?: Parameter[], buffers: Record<string, BufferEntry>}} Header
  * @typedef {{id: string, title: string}} TraceInfo
  * @typedef {Record<string, any> & {kind: string, step: number}} Metric
  * @typedef {{name: string, sentences?: string[], heads?: Head[], metrics?: Metric[], examples?: string[], live?: boolean, checkpoints?: boolean, kept?: number[],

@@ -117,7 +117,7 @@ class Api:
             asked = trace_request(data)
             with self.lock:
                 poll()
-                return {"id": self.traces.answer(asked._replace(manner=asked.manner._replace(heard=heard, poll=poll)))}
+                return {"id": self.traces.answer(asked, heard, poll)}
 
         return await streamed(work)
 

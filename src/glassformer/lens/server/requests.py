@@ -25,7 +25,9 @@ class TraceRequest(NamedTuple):
     text: str | None
     trace: str | None
     gold: str | None
-    manner: Manner
+    begin: tuple[int, ...]
+    manner: Manner | None
+    """None: as that trace was written, or as is usual."""
 
 
 class AblateRequest(NamedTuple):
@@ -62,12 +64,11 @@ def trace_request(data: bytes) -> TraceRequest:
     begin = given.get("begin", [])
     if not isinstance(begin, list) or not all(type(id) is int and id >= 0 for id in begin):
         raise DataError("begin must be a list of ids, the tokens that the answer begins with. Leave it out.")
-    return TraceRequest(
-        given.get("text"), given.get("trace"), given.get("gold"), manner(given.get("decode", {}), begin)
-    )
+    how = manner(given["decode"]) if "decode" in given else None
+    return TraceRequest(given.get("text"), given.get("trace"), given.get("gold"), tuple(begin), how)
 
 
-def manner(decode: object, begin: list[int]) -> Manner:
+def manner(decode: object) -> Manner:
     """How an answer is written, from the field `decode`. Errors: `DataError` and `ConfigError`, by field."""
     if not isinstance(decode, dict):
         raise DataError("decode must be an object. Leave it out.")
@@ -83,7 +84,7 @@ def manner(decode: object, begin: list[int]) -> Manner:
         if value is not None and not 1 <= value <= highest:
             raise ConfigError(f"decode.{name} must be a whole number from 1 to {highest}; got {value!r:.20}.")
     values |= {name: float(values[name]) for name in ("temperature", "top_p") if name in values}
-    return Manner(Sampling(**values), most, BeamSettings(beam=beam), tuple(begin))
+    return Manner(Sampling(**values), most, BeamSettings(beam=beam))
 
 
 def ablate_request(data: bytes) -> AblateRequest:

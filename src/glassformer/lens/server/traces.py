@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from glassformer.decode.answer import nothing
@@ -54,22 +55,23 @@ class Traces:
             del self.known[list(self.known)[self.own]]
         return name
 
-    def answer(self, asked: TraceRequest) -> str:
+    def answer(
+        self, asked: TraceRequest, heard: Callable[[int], None] | None = None, poll: Callable[[], None] = nothing
+    ) -> str:
         """The id of the trace that a request asks for. Errors: `GlassformerError` where it names one not known."""
-        if asked.text is not None:
-            source, gold = asked.text, asked.gold
-        else:
+        before = Asked(asked.text or "", asked.gold)
+        if asked.text is None:
             kept = self.known.get(asked.trace or "")
             if kept is None:
                 raise GlassformerError("A trace is gone on from that is known; open one of this launch.")
-            source, gold = kept.asked.source, kept.asked.gold
-        manner = asked.manner
-        made = self.subject.trace(source, gold, manner)
+            before = kept.asked
+        manner = (asked.manner or before.manner)._replace(begin=asked.begin)
+        made = self.subject.trace(before.source, before.gold, manner._replace(heard=heard, poll=poll))
         notes = [f"beam {manner.search.beam}"] if manner.search.beam > 1 else []
         if manner.begin:
             (last,) = self.subject.tokenizers.target.tokens(manner.begin[-1:])
             notes.append(f"with {last} as token {len(manner.begin)}")
-        return self.keep(made, Asked(source, gold, manner._replace(heard=None, poll=nothing)), ", ".join(notes))
+        return self.keep(made, before._replace(manner=manner), ", ".join(notes))
 
 
 def repeated(known: Kept) -> Manner:

@@ -110,7 +110,7 @@ def _continued(model: Transformer, prompt: Ids, target: Ids | None, layout: Layo
     if target is not None:
         said, fast, beams = [*target], (), None
     else:
-        asked = min(max(USUAL_TOKENS, len(manner.begin)) if manner.most is None else manner.most, room)
+        asked = min(len(manner.begin) + USUAL_TOKENS if manner.most is None else manner.most, room)
         said, fast, beams = write(model, manner, asked, sources=None, prompts=[given])
     if len(said) > room:
         raise DataError(

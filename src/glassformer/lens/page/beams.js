@@ -1,0 +1,103 @@
+/** The tree of a beam search: which beginnings went on together, and which answers they came to. */
+
+import { begun } from "lens/ask.js";
+import { csv } from "lens/csv.js";
+import { h, put, s } from "lens/dom.js";
+import { onPaper, saving } from "lens/files.js";
+import { sortable } from "lens/table.js";
+import { number, percent, token, whole } from "lens/text.js";
+
+/** @typedef {import("./main.js").Context} Context */
+/** @typedef {import("./types.js").BeamNode} BeamNode */
+/** @typedef {BeamNode & {place: number, ids: number[], children: Branch[], best: number, row: number}} Branch best: the rank of the best answer below; Infinity where none is */
+
+const [WIDE, TALL, PAD] = [92, 28, 6];
+/** Nodes that are drawn; of more the best answers alone are. */
+const MOST = 600;
+
+/** A card with the tree and its answers; none where there was no beam. @param {Context} context */
+export function beamCard(context) {
+  const { trace, run, source } = context;
+  const { beams } = trace.header;
+  if (!beams) return null;
+  const branches = branchesOf(beams.nodes);
+  const answers = branches.filter((each) => each.rank !== null && each.rank !== undefined).sort((a, b) => Number(a.rank) - Number(b.rank));
+  const shown = branches.length > MOST ? branches.filter((each) => each.best < Infinity) : branches;
+  const told = h("p", { class: "told", role: "status" });
+  const open = async (/** @type {Branch} */ branch) => {
+    put(told, "Running …");
+    await begun(context, branch.ids).catch((error) => put(told, error instanceof Error ? error.message : String(error)));
+  };
+  const drawing = tree(shown, (id) => trace.text(id), source.live ? open : null);
+  const says = (/** @type {Branch} */ branch) => branch.ids.map((id) => h("span", { class: "chip" }, token(trace.text(id))));
+  const table = () => csv(["rank", "score", "log_probability", "tokens"], answers.map((each) => [Number(each.rank) + 1, each.score, each.log_p, each.ids.map((id) => whole(trace.text(id))).join(" ")]));
+  return h("section", { class: "card beams" }, h("div", { class: "card-head" }, h("h2", {}, `Beam of ${beams.width}`), h("span", { class: "grow" }),
+    saving("the beam", [run.name, "generate", trace.title], { svg: () => onPaper(drawing), csv: table })),
+  h("p", { class: "quiet" }, `Left to right: each beginning that was among the ${beams.width} that went on, the darker the likelier behind its own. The line of the best answer is heavy.${source.live ? " A click goes on from there." : ""}${shown.length < branches.length ? ` Only what the answers came of is drawn, ${shown.length} of ${branches.length}.` : ""}`),
+  h("div", { class: "scroll" }, drawing),
+  sortable("Answers of the beam", [
+    { name: "rank", figure: true, cell: (row) => String(row.rank + 1), by: (row) => -row.rank },
+    { name: "score", figure: true, cell: (row) => number(row.score), by: (row) => row.score },
+    { name: "log-probability, nats", figure: true, cell: (row) => number(row.log_p), by: (row) => row.log_p },
+    { name: "answer", cell: says },
+  ], answers, { sorted: "rank", ...(source.live ? { choose: open } : {}) }), told);
+}
+
+/** The nodes with what hangs on them: where each lies, from the best answer's row at the top. @param {BeamNode[]} nodes @returns {Branch[]} */
+export function branchesOf(nodes) {
+  /** @type {Branch[]} */
+  const branches = [];
+  for (const [place, node] of nodes.entries()) {
+    const parent = branches[node.parent];
+    const branch = { ...node, place, ids: [...(parent?.ids ?? []), node.token], children: [], best: node.rank ?? Infinity, row: 0 };
+    branches.push(branch);
+    parent?.children.push(branch);
+  }
+  for (const each of [...branches].reverse()) {
+    const parent = branches[each.parent];
+    if (parent) parent.best = Math.min(parent.best, each.best);
+  }
+  let row = 0;
+  // The best child goes on in the row of its parent; each other one begins a row of its own below all that came before.
+  const lay = (/** @type {Branch[]} */ level) => {
+    level.sort((a, b) => (a.best === b.best ? b.log_p - a.log_p : a.best - b.best));
+    level.forEach((each, i) => {
+      if (i) row++;
+      each.row = row;
+      lay(each.children);
+    });
+  };
+  lay(branches.filter((each) => each.parent < 0));
+  return branches;
+}
+
+/** @param {Branch[]} branches @param {(id: number) => string} text @param {((branch: Branch) => void) | null} open */
+function tree(branches, text, open) {
+  const depth = Math.max(...branches.map((each) => each.ids.length));
+  const [width, height] = [depth * WIDE + 2 * PAD, (Math.max(...branches.map((each) => each.row)) + 1) * TALL + 2 * PAD];
+  const at = (/** @type {Branch} */ each) => ({ x: PAD + (each.ids.length - 1) * WIDE, y: PAD + each.row * TALL });
+  const byPlace = new Map(branches.map((each) => [each.place, each]));
+  const edges = branches.map((each) => {
+    const parent = byPlace.get(each.parent);
+    if (!parent) return null;
+    const [from, to] = [at(parent), at(each)];
+    const x = from.x + WIDE - 22;
+    return s("path", { class: `edge${each.best === 0 ? " best" : ""}`, d: `M${x} ${from.y + TALL / 2}C${x + 14} ${from.y + TALL / 2} ${to.x - 14} ${to.y + TALL / 2} ${to.x} ${to.y + TALL / 2}` });
+  });
+  const boxes = branches.map((each) => {
+    const { x, y } = at(each);
+    const answer = each.rank === null || each.rank === undefined ? "" : `; answer ${each.rank + 1}, score ${number(each.score)}`;
+    const name = `${whole(text(each.token))}: ${percent(each.p)} behind its beginning, ${number(each.log_p)} nats in all${answer}`;
+    const acts = open && { tabindex: 0, role: "button", "aria-label": name, on: { click: () => open(each), keydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(each); } } } };
+    return s("g", { class: `beam-node${each.best === 0 ? " best" : ""}${answer ? " ended" : ""}`, transform: `translate(${x} ${y + 3})`, "data-place": each.place, ...acts },
+      s("title", {}, name), s("rect", { width: WIDE - 22, height: TALL - 6, rx: 5, style: { fillOpacity: String(0.06 + 0.5 * each.p) } }),
+      s("text", { x: (WIDE - 22) / 2, y: TALL / 2 + 1, "text-anchor": "middle" }, short(token(text(each.token)))));
+  });
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "beam-tree", role: open ? "group" : "img", "aria-label": "Tree of the beam" }, edges, boxes);
+}
+
+/** What a box has room for. @param {string} text */
+function short(text) {
+  const letters = [...text];
+  return letters.length > 8 ? `${letters.slice(0, 7).join("")}…` : text;
+}
