@@ -1,8 +1,8 @@
 """The page put together: served from a process, as one file, or in a frame of a notebook.
 
-Its modules are one script (`script.py`), its styles one style: two answers of a server, or written into one file. Data
-stand in a file as base64 of zlib, so that no text of a user's is ever part of the page's own, and each layer of
-attention by itself, so that a large one is unpacked where it is looked at.
+Its modules are one script (`script.py`), its styles one style: two answers of a server, or written into one file. The
+script and the data stand in a file as base64 of zlib: it is small, and no text of a user's is ever part of the page's
+own. Each layer of attention stands by itself, so that a large one is unpacked where it is looked at.
 """
 
 from __future__ import annotations
@@ -29,6 +29,19 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 """Of the served page: nothing but what the server itself gives."""
+UNPACK = """
+(async () => {
+  const letters = atob(document.getElementById("code").textContent);
+  const packed = Uint8Array.from(letters, (each) => each.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const script = document.createElement("script");
+  script.textContent = await new Response(stream).text();
+  document.body.append(script);
+})().catch(() => {
+  document.getElementById("main").textContent = "This page needs a browser of 2023 or later.";
+});
+"""
+"""The script of one file: it unpacks the page's own, which the file's policy knows by its digest, and begins it."""
 FRAME_HEIGHT = 760
 """Of the frame in a notebook, in pixels."""
 
@@ -62,13 +75,15 @@ def standalone(traces: Sequence[bytes], run: Mapping[str, Any]) -> str:
     data = f'<script type="application/json" id="bundle">{json.dumps(bundle)}</script>'
     policy = f'<meta http-equiv="content-security-policy" content="{_standalone_policy(styles, does)}">'
     head = f"{policy}<style>{styles}</style>{_schema()}{data}"
-    return _page(head, f"{''.join(parts)}<script>{does}</script>")
+    code = f'<script type="text/plain" id="code">{_packed(does.encode())}</script>'
+    return _page(head, f"{''.join(parts)}{code}<script>{UNPACK}</script>")
 
 
 def _standalone_policy(styles: str, does: str) -> str:
     """Of one file: its own script and style, and no address at all."""
+    scripts = f"'{_digest(UNPACK)}' '{_digest(does)}'"
     return (
-        f"default-src 'none'; script-src '{_digest(does)}'; style-src '{_digest(styles)}'; img-src data: blob:; "
+        f"default-src 'none'; script-src {scripts}; style-src '{_digest(styles)}'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
 
