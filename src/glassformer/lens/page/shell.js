@@ -31,7 +31,7 @@ export function drawBar(bar, { run, traces, trace }) {
     (id) => set({ trace: id, q: null, k: null, step: -1 }, true));
   put(bar,
     h("div", { class: "bar-top" },
-      h("div", { class: "brand" }, mark(), h("strong", {}, run.name || model.name),
+      h("div", { class: "brand" }, mark(), h("h1", {}, run.name || model.name),
         h("span", { class: "quiet facts" }, `${model.kind} · ${count(model.params)} parameters · d_model ${model.d_model} · ${model.n_heads} heads`)),
       h("span", { class: "grow" }), input, helpButton(), themeButton()),
     h("nav", { "aria-label": "Screens" }, links));
