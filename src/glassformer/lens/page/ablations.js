@@ -1,8 +1,9 @@
 /** What happens without some heads: chosen here and run by the model, or as the run's own test found it. */
 
 import { h, put } from "lens/dom.js";
+import { saving } from "lens/files.js";
 import { movedHeads } from "lens/moved.js";
-import { effect, lost } from "lens/role.js";
+import { effect, lost, rolesCsv } from "lens/role.js";
 import { set } from "lens/state.js";
 import { studyCard } from "lens/study.js";
 import { sortable } from "lens/table.js";
@@ -22,7 +23,8 @@ export function ablations(context) {
     put(element, context.source.live ? bench(context) : h("section", { class: "card" }, h("h2", {}, "Taking heads out"),
       h("p", { class: "quiet" }, "This page is a copy without its model. Open the run with glassformer explore to try it without some heads.")),
     studyCard(context.run.study),
-    tested.length ? h("section", { class: "card" }, h("h2", {}, "One head at a time"), table(tested)) : null);
+    tested.length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "One head at a time"), h("span", { class: "grow" }),
+      saving("this table", [context.run.name, "ablations"], { csv: () => rolesCsv(tested) })), table(tested)) : null);
   };
   return { element, draw };
 }

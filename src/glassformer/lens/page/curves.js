@@ -1,8 +1,11 @@
 /** The curves of the run: what was measured at each step, and on the dev split. */
 
 import { chart, look } from "lens/chart.js";
+import { csv } from "lens/csv.js";
+import { curveTable } from "lens/curvetable.js";
 import { h, picker, put, switcher } from "lens/dom.js";
-import { saveText } from "lens/files.js";
+import { onPaper, saving } from "lens/files.js";
+import { now, set } from "lens/state.js";
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./types.js").Metric} Metric */
@@ -25,12 +28,17 @@ export function curves(context) {
   let waiting = 0;
   /** @type {Run[]} */
   let others = [];
-  const draw = () => put(element, controls(), h("div", { class: "charts" }, panels([{ name: context.run.name, metrics: lines }, ...others], settings, context.run.checkpoints ? kept : [])));
-  const controls = () => h("div", { class: "controls" },
-    switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], settings.log, (value) => { settings.log = value; draw(); }),
-    picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], settings.smooth, (value) => { settings.smooth = value; draw(); }),
+  const draw = () => {
+    const runs = [{ name: context.run.name, metrics: lines }, ...others];
+    const table = now().view === "table" && lines.length > 0;
+    put(element, controls(runs, table), table ? curveTable(runs, figures(lines), called) : h("div", { class: "charts" }, panels(runs, settings, context.run.checkpoints ? kept : [])));
+  };
+  const controls = (/** @type {Run[]} */ runs, /** @type {boolean} */ table) => h("div", { class: "controls" },
+    switcher("View", [["map", "Charts"], ["table", "Table"]], table ? "table" : "map", (view) => set({ view })),
+    !table && switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], settings.log, (value) => { settings.log = value; draw(); }),
+    !table && picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], settings.smooth, (value) => { settings.smooth = value; draw(); }),
     h("span", { class: "grow" }), context.source.live && h("span", { class: "quiet" }, "follows the run"),
-    h("button", { type: "button", on: { click: () => saveText("metrics.csv", csv(lines), "text/csv") } }, "CSV"));
+    saving("all figures", [context.run.name, "curves"], { csv: () => asCsv(runs) }));
   const follow = async () => {
     const more = await context.source.metrics(lines.length).catch(() => ({ lines: [], kept }));
     if (more.lines.length || String(more.kept ?? kept) !== String(kept)) {
@@ -53,18 +61,29 @@ export function curves(context) {
 function panels(runs, settings, kept) {
   const lines = runs[0].metrics;
   if (!lines.length) return h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no run behind it, so there are no curves."));
-  const found = [...fields(lines, "train"), ...fields(lines, "dev").filter((name) => name !== "loss")];
-  const moving = [...new Set(found)].filter((name) => lines.some((line) => typeof line[name] === "number" && line[name] !== 0));
-  return moving.map((name) => {
+  return figures(lines).map((name) => {
     const series = runs.flatMap((run, i) => seriesOf(run, name, runs.length > 1 ? i : null));
     const log = settings.log === "log" && /loss|norm/.test(name);
     const keys = runs.length > 1 ? runs.map((run, i) => [look(i), run.name]) : series.map((each, i) => [look(i), each.marks ? "dev" : "train"]);
-    return h("section", { class: "card" }, h("h2", {}, NAMES[name] ?? name.replaceAll("_", " ")),
+    const drawn = chart(series, { log, smooth: ROUGH.test(name) ? Number(settings.smooth) : 0, label: `${name} by step`, kept: name === "loss" ? kept : [] });
+    const drawing = () => onPaper(/** @type {SVGElement} */ (drawn.querySelector("svg")));
+    return h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, called(name)), h("span", { class: "grow" }), saving(`the chart of ${called(name)}`, [runs[0].name, "curves", name], { svg: drawing })),
       h("div", { class: "keys" }, keys.map(([how, text]) => h("span", {}, h("i", { class: `key ${how}` }), text)),
         runs.length > 1 && series.some((each) => each.marks) && h("span", {}, "○ dev"),
         name === "loss" && kept.length > 0 && h("span", {}, "▲ checkpoint")),
-      chart(series, { log, smooth: ROUGH.test(name) ? Number(settings.smooth) : 0, label: `${name} by step`, kept: name === "loss" ? kept : [] }));
+      drawn);
   });
+}
+
+/** What is drawn: the figures that are not 0 all the way. @param {Metric[]} lines */
+function figures(lines) {
+  const found = [...fields(lines, "train"), ...fields(lines, "dev").filter((name) => name !== "loss")];
+  return [...new Set(found)].filter((name) => lines.some((line) => typeof line[name] === "number" && line[name] !== 0));
+}
+
+/** @param {string} name */
+function called(name) {
+  return NAMES[name] ?? name.replaceAll("_", " ");
 }
 
 /** The lines of a run in the chart of a figure: training and dev. @param {Run} run @param {string} name @param {number | null} number of the run, where there are several */
@@ -85,8 +104,9 @@ function points(lines, kind, name) {
   return lines.filter((line) => line.kind === kind && typeof line[name] === "number").map((line) => [line.step, line[name]]);
 }
 
-/** @param {Metric[]} lines */
-function csv(lines) {
+/** Every line as it was written; of several runs, with the name of each. @param {Run[]} runs */
+function asCsv(runs) {
+  const lines = runs.flatMap(({ name, metrics }) => metrics.map((line) => (runs.length > 1 ? { run: name, ...line } : line)));
   const names = [...new Set(lines.flatMap((line) => Object.keys(line)))].filter((name) => lines.every((line) => typeof line[name] !== "object" || line[name] === null));
-  return `${[names.join(","), ...lines.map((line) => names.map((name) => line[name] ?? "").join(","))].join("\n")}\n`;
+  return csv(names, lines.map((line) => names.map((name) => line[name])));
 }

@@ -7,6 +7,7 @@ import { h, put, putControls } from "lens/dom.js";
 import { bars, dials } from "lens/nexttoken.js";
 import { prompt } from "lens/prompt.js";
 import { now, set } from "lens/state.js";
+import { stepTable } from "lens/steptable.js";
 import { headName, number, percent, token, whole } from "lens/text.js";
 import { twoSteps } from "lens/twosteps.js";
 import { writers } from "lens/written.js";
@@ -55,7 +56,7 @@ export function generate(context) {
         h("section", { class: "card" }, h("h2", {}, "Next token"), dials(settings, light), places.bars),
         h("section", { class: "card" }, h("h2", {}, "What it reads here"), places.sees),
         h("section", { class: "card" }, h("h2", {}, "What wrote it"), places.wrote)),
-      beamCard(context), lens(context)] : h("section", { class: "card" }, h("p", { class: "quiet" }, labels ? "This model gives labels and writes no tokens; see Overview." : "This trace has no steps.")));
+      beamCard(context), lens(context), stepTable(context)] : h("section", { class: "card" }, h("p", { class: "quiet" }, labels ? "This model gives labels and writes no tokens; see Overview." : "This trace has no steps.")));
   first();
   element.addEventListener("keydown", (event) => {
     if (event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement) return;
@@ -124,7 +125,7 @@ function lens({ trace }) {
   const rows = [...found.names].map((_, layer) => layer).reverse();
   return h("section", { class: "card" }, h("h2", {}, "Logit lens"),
     h("p", { class: "quiet" }, "What the head would say after each block: its likeliest token, as dark as it is likely."),
-    h("div", { class: "scroll" }, h("table", { class: "lens" }, h("thead", {}, h("tr", {}, h("th", {}, ""), steps.map((step) => h("th", { scope: "col", "data-pos": step.pos }, h("span", { class: "chip" }, token(trace.text(step.input))))))),
+    h("div", { class: "scroll" }, h("table", { class: "lens" }, h("thead", {}, h("tr", {}, h("td", {}), steps.map((step) => h("th", { scope: "col", "data-pos": step.pos }, h("span", { class: "chip" }, token(trace.text(step.input))))))),
       h("tbody", {}, rows.map((layer) => h("tr", {}, h("th", { scope: "row" }, found.names[layer]), steps.map((step) => {
         const [id, p] = found.top[layer][step.pos][0];
         return h("td", { "data-pos": step.pos, title: found.top[layer][step.pos].map(([i, share]) => `${whole(trace.text(i))} ${percent(share)}`).join(", "),

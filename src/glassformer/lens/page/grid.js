@@ -122,7 +122,7 @@ export class HeadGrid {
       type: "button", role: "gridcell", class: "thumb", tabindex: "-1", "aria-selected": "false",
       "data-at": `${layer} ${head}`, "aria-label": `${headName(block, layer, head)}${role ? `, ${role}${score}` : ""}${gone ? `, ${percent(gone)} lost without it` : ""}`,
       style: { left: `${column * (wide + GAP)}px`, width: `${wide + 4}px`, height: `${tall + 4 + LABEL}px` },
-    }, gone > 0 && h("span", { class: "lost", style: { width: `${gone * wide}px` } }), h("span", { class: "thumb-name" }, `${layer}.${head}`),
+    }, gone > 0 && h("span", { class: "lost", style: { width: `${gone * wide}px` } }), h("span", { class: "thumb-name" }, `${layer}.${head}`), " ",
     role && wide > 66 && h("span", { class: `role ${facts?.role?.strength ?? ""}` }, role));
   }
 

@@ -116,7 +116,7 @@ function table(rows, known, paired) {
   /** @type {import("./table.js").Column} */
   const place = { name: "head", cell: (row) => h("code", {}, headName(row.block, row.layer, row.head)), by: (row) => `${row.block} ${String(row.layer).padStart(3, "0")} ${String(row.head).padStart(3, "0")}` };
   const columns = [place, paired && figure("maps apart", (row) => row.apart), ...roles, ...measures].filter((each) => each !== false);
-  return sortable("Heads", columns, rows, { choose: open, sorted: paired ? "maps apart" : known ? "lost without it" : "confidence" });
+  return sortable("Heads", columns, rows, { choose: open, sorted: paired && rows.some((row) => row.apart !== null) ? "maps apart" : known ? "lost without it" : paired ? "confidence A" : "confidence" });
 }
 
 /** @param {number | null | undefined} value */

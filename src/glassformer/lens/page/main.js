@@ -3,6 +3,7 @@
 import { AttentionScreen } from "lens/attention.js";
 import { opening } from "lens/data.js";
 import { byId, h, put } from "lens/dom.js";
+import { shortcuts } from "lens/help.js";
 import { screen } from "lens/screens.js";
 import { drawBar } from "lens/shell.js";
 import { listen, locked, now, read, set } from "lens/state.js";
@@ -59,6 +60,7 @@ async function begin() {
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && locked()) set({ q: null, k: null });
   });
+  shortcuts((name) => set({ screen: name }, true));
   tooltip();
   await safely();
   document.body.dataset.ready ??= "yes";

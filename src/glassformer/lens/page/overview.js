@@ -1,10 +1,13 @@
 /** The first screen: what the model is, what it answered, and what its heads do. */
 
 import { smallChart } from "lens/chart.js";
+import { csv } from "lens/csv.js";
 import { h, put } from "lens/dom.js";
 import { examples } from "lens/examples.js";
+import { onPaper, saving } from "lens/files.js";
 import { thumbnail } from "lens/grid.js";
-import { roleLine } from "lens/role.js";
+import { effect, roleLine, rolesCsv } from "lens/role.js";
+import { plan, planSvg } from "lens/stack.js";
 import { now, set } from "lens/state.js";
 import { count, headName, number, percent, token, whole } from "lens/text.js";
 
@@ -31,14 +34,34 @@ export function overview(context) {
 /** @param {Context} context */
 function cards(context) {
   const { trace, run } = context;
+  const known = (trace.header.heads ?? []).filter((head) => head.role);
+  const stacks = plan(trace);
+  const chart = run.metrics?.length ? learned(run.metrics) : null;
+  const drawing = () => onPaper(/** @type {SVGElement} */ (chart?.[0]?.querySelector("svg")));
   return [
     h("div", { class: "column" },
       h("section", { class: "card answer" }, h("h2", {}, trace.header.run.mode === "forced" ? "What it was made to read" : "What it answers"), answer(trace), examples(context)),
-      h("section", { class: "card diagnosis" }, h("h2", {}, "What its heads do"), diagnosis(context))),
+      h("section", { class: "card diagnosis" }, cardHead("What its heads do", known.length > 0 && saving("what its heads do", [run.name, "overview", "heads"], { csv: () => rolesCsv(known) })),
+        diagnosis(context), known.length > 0 && rolesTable(known))),
     h("div", { class: "column" },
-      h("section", { class: "card facts-card" }, h("h2", {}, "What it is"), facts(trace)),
-      run.metrics?.length ? h("section", { class: "card learned" }, h("h2", {}, "How it learned"), learned(run.metrics)) : null),
+      h("section", { class: "card facts-card" }, cardHead("What it is", saving("what it is", [run.name, "overview"], { svg: () => planSvg(stacks), csv: () => csv(["fact", "value"], facts(trace)) })),
+        h("dl", {}, facts(trace).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])), stacks),
+      chart && h("section", { class: "card learned" }, cardHead("How it learned", saving("this chart", [run.name, "overview", "loss"], { svg: drawing })), chart)),
   ];
+}
+
+/** @param {string} name @param {import("./dom.js").Child} control */
+function cardHead(name, control) {
+  return h("div", { class: "card-head" }, h("h2", {}, name), h("span", { class: "grow" }), control);
+}
+
+/** @param {import("./types.js").Head[]} known */
+function rolesTable(known) {
+  const rows = known.map((head) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, headName(head.block, head.layer, head.head))), h("td", {}, head.role?.label),
+    h("td", {}, head.role?.strength), h("td", { class: "figure" }, percent(head.role?.score)), h("td", { class: "figure" }, percent(head.chance?.[head.role?.label ?? ""])), h("td", {}, effect(head))));
+  return h("details", {}, h("summary", {}, "All heads as a table"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Roles of all heads" },
+    h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Roles of all heads"),
+      h("thead", {}, h("tr", {}, ["head", "role", "strength", "score", "chance", "without it"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows))));
 }
 
 /** @param {Trace} trace */
@@ -148,7 +171,7 @@ function sharpest(trace, block) {
   return best;
 }
 
-/** @param {Trace} trace */
+/** @param {Trace} trace @returns {[string, string][]} */
 function facts(trace) {
   const { model } = trace.header;
   const layers = Object.entries(model.layers).map(([side, n]) => `${n} in the ${side}`).join(", ");
@@ -158,29 +181,10 @@ function facts(trace) {
     ["d_model, d_ff", `${model.d_model}, ${model.d_ff}`], ["vocabulary", count(model.vocab_size ?? 0)], ["positions", model.pos], ["norm", model.norm],
     ["parameters", count(model.params)], ["trained", model.step === null || model.step === undefined ? null : `${count(model.step)} steps`], ["task", model.task],
   ];
-  return [h("dl", {}, rows.filter(([, value]) => value !== null && value !== undefined).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))])), plan(trace)];
+  return rows.filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => [name, String(value)]);
 }
 
-/** The model as boxes, from the tokens to the answer. @param {Trace} trace */
-function plan(trace) {
-  const { model } = trace.header;
-  const stack = (/** @type {string} */ side) => {
-    const both = side === "decoder" && model.layers.encoder;
-    return h("div", { class: "stack" }, h("span", { class: "label" }, side), Array.from({ length: model.layers[side] }, (_, layer) =>
-      h("div", { class: "block" },
-        box("self-attention", side, layer, trace), both ? box("cross-attention", "cross", layer, trace) : null, h("span", { class: "box" }, "feed-forward"))));
-  };
-  return h("div", { class: "plan", role: "group", "aria-label": "Blocks of the model" }, Object.keys(model.layers).map(stack));
-}
-
-/** @param {string} text @param {string} block @param {number} layer @param {Trace} trace */
-function box(text, block, layer, trace) {
-  const there = trace.attention.has(/** @type {import("./types.js").Block} */ (block));
-  return h("button", { type: "button", class: "box", disabled: !there, title: `${block} attention of layer ${layer}`,
-    on: { click: () => set({ screen: "attention", block, layer, head: 0, q: null, k: null }, true) } }, text);
-}
-
-/** @param {import("./types.js").Metric[]} metrics */
+/** @param {import("./types.js").Metric[]} metrics @returns {[HTMLElement, ...import("./dom.js").Child[]]} */
 function learned(metrics) {
   const dev = metrics.filter((line) => line.kind === "dev");
   const last = dev[dev.length - 1];

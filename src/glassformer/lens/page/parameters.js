@@ -83,9 +83,9 @@ function icicle(root, total, choose) {
     if (width < 1.5 || level > DEPTH) return;
     const text = node.name.replace("blocks.", "block ").replace(".branch", "");
     const title = `${node.path || "all"}: ${count(node.total)}, ${percent(node.total / total)}`;
-    boxes.push(s("g", { tabindex: "0", role: "button", "aria-label": title, class: `part level${level}`, on: {
+    boxes.push(s("g", { tabindex: "0", role: "button", "aria-label": `${text}: ${title}`, "data-tip": title, class: `part level${level}`, on: {
       click: () => choose(node.path), keydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") choose(node.path); } } },
-    s("rect", { x: begin + 0.75, y: level * (TALL + 3), width: Math.max(0.5, width - 1.5), height: TALL, rx: 3 }), s("title", {}, title),
+    s("rect", { x: begin + 0.75, y: level * (TALL + 3), width: Math.max(0.5, width - 1.5), height: TALL, rx: 3 }),
     width > text.length * 6.6 + 12 && s("text", { x: begin + 8, y: level * (TALL + 3) + 19.5 }, text)));
     let at = begin;
     for (const child of node.children.values()) {

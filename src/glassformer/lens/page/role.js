@@ -1,5 +1,6 @@
 /** What a head is said to do, in a line. */
 
+import { csv } from "lens/csv.js";
 import { h } from "lens/dom.js";
 import { percent } from "lens/text.js";
 
@@ -30,4 +31,10 @@ export function effect(head) {
   const name = cut.metric.replaceAll("_", " ");
   if (percent(cut.base) === percent(cut.value)) return `Without it ${name} stays at ${percent(cut.base)}`;
   return `Without it ${name} goes from ${percent(cut.base)} to ${percent(cut.value)} [${percent(low)}, ${percent(high)}]`;
+}
+
+/** What heads do and what is lost without each, as comma-separated values. @param {Head[]} heads */
+export function rolesCsv(heads) {
+  return csv(["head", "role", "strength", "score", "chance", "metric", "base", "without", "low", "high", "n", "verdict"], heads.map(({ id, role, chance, ablation }) =>
+    [id, role?.label, role?.strength, role?.score, chance?.[role?.label ?? ""], ablation?.metric, ablation?.base, ablation?.value, ablation?.ci95[0], ablation?.ci95[1], ablation?.n, ablation?.verdict]));
 }
