@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,12 +44,13 @@ from glassformer.study.table import markdown
 NEVER = -1
 """An id that no token has: nothing ends."""
 OURS = {
-    "float32": ("float32", False),
-    "bfloat16": ("bfloat16", False),
-    "int8": ("int8", False),
-    "int8-compiled": ("int8", True),
+    "float32": partial(prepared, precision="float32"),
+    "bfloat16": partial(prepared, precision="bfloat16"),
+    "bfloat16-int8-cache": partial(prepared, precision="bfloat16", cache="int8"),
+    "int8": partial(prepared, precision="int8"),
+    "int8-compiled": partial(prepared, precision="int8", compile=True),
 }
-"""The precision of our weights, and whether steps are compiled."""
+"""The precision of our weights, how keys and values are kept, and whether steps are compiled."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +168,7 @@ def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row
     with tempfile.TemporaryDirectory() as folder:
         job = (translated if work.kind == "lines" else written)(work, options, Path(folder))
         for way in options.ours:
-            precision, compile = OURS[way]
-            mine = job.ours(prepared(job.model, precision, compile=compile))
+            mine = job.ours(OURS[way](job.model))
             mine()  # what is compiled is compiled now
             clock = time.process_time if options.processor_time else time.perf_counter
             case: dict[str, str | int] = {"work": job.work.name, "our precision": way}
