@@ -2,9 +2,11 @@
 
 Works: `gpt2` (12 layers, 768 wide, 8,000 tokens; prompts of 32, 128 written) for one text and for 8; `translate` (6 + 6
 layers, 512 wide, 32 sentences of 15 tokens, 15 written) greedy and with a beam of 4; `character` (6 layers, 384 wide,
-65 tokens; 255 written behind one) for one text and for 64. Weights are random and no text ends early, so that all
-write the same number of tokens. Before any timing each peer in float32 must write what we write, but for nanoGPT, whose
-weights are its own. The tokens a second that are printed are those of the whole call: prompts or sources are read, too.
+65 tokens; 255 written behind one) for one text and for 64; `lines`, 1,000 sentences of mixed length, text in and text
+out: those of Multi30k by a run of that recipe (`--run RUN --data FOLDER`), else by random weights. Of random weights
+no text ends early, so that all write the same number of tokens. Before any timing each peer in float32 must write what
+we write, but for nanoGPT, whose weights are its own. The tokens a second that are printed are those of the whole call:
+prompts or sources are read, too.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from common import Contestants, Row, arguments, begin, compare, fail, machine
+from decode_lines import convert_lines, ctranslate_translates, lines_of, we_translate
 from decode_peers import (
     Write,
     convert,
@@ -39,12 +44,13 @@ from glassformer.study.table import markdown
 NEVER = -1
 """An id that no token has: nothing ends."""
 OURS = {
-    "float32": ("float32", False),
-    "bfloat16": ("bfloat16", False),
-    "int8": ("int8", False),
-    "int8-compiled": ("int8", True),
+    "float32": partial(prepared, precision="float32"),
+    "bfloat16": partial(prepared, precision="bfloat16"),
+    "bfloat16-int8-cache": partial(prepared, precision="bfloat16", cache="int8"),
+    "int8": partial(prepared, precision="int8"),
+    "int8-compiled": partial(prepared, precision="int8", compile=True),
 }
-"""The precision of our weights, and whether steps are compiled."""
+"""The precision of our weights, how keys and values are kept, and whether steps are compiled."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,8 @@ class Work:
 
     kind: str
     rows: int
-    read: int
-    written: int
+    read: float
+    written: float
     beam: int = 1
 
     @property
@@ -70,6 +76,7 @@ WORKS = {
     "beam": Work("translate", 32, 14, 15, beam=4),
     "character-1": Work("character", 1, 1, 255),
     "character-64": Work("character", 64, 1, 255),
+    "lines": Work("lines", 1_000, 14, 15),
 }
 
 
@@ -79,6 +86,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS), help="which (default: all)")
     parser.add_argument("--ours", nargs="+", choices=OURS, default=list(OURS), help="our ways (default: all)")
     parser.add_argument("--nanogpt", metavar="CLONE", help="a folder with a clone of nanoGPT, for `character`")
+    parser.add_argument(
+        "--run", metavar="RUN", help="a run of the recipe multi30k, for `lines` (default: random weights)"
+    )
+    parser.add_argument("--data", metavar="FOLDER", help="where multi30k/ lies, for `lines` with --run")
     parser.add_argument("--small", action="store_true", help="tiny sizes, to try the benchmark; figures mean nothing")
     parser.add_argument(
         "--processor-time", action="store_true", help="count the processor's time, for a machine that others use too"
@@ -90,7 +101,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return fail("--processor-time adds up the time of all threads. Add --threads 1.")
     begin("decode: our decoding against transformers, CTranslate2 and nanoGPT", options)
     works = [shrunk(WORKS[each]) if options.small else WORKS[each] for each in options.works]
-    found = [(work, row) for work in works for row in measure(work, options)]
+    found = [each for work in works for each in measure(work, options)]
     if options.json:
         rows = [asdict(row) for _, row in found]
         print(json.dumps({"benchmark": "decode", "machine": machine(), "rows": rows}))
@@ -143,24 +154,56 @@ def we_write(model: Transformer, beam: int = 1) -> Write:
     return write
 
 
-def measure(work: Work, options: argparse.Namespace) -> Iterator[Row]:
+class Job(NamedTuple):
+    """A work as it is measured: our model, what makes a run of it, and the runs of the peers."""
+
+    work: Work
+    model: Transformer
+    ours: Callable[[Transformer], Callable[[], object]]
+    rivals: Contestants
+
+
+def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row]]:
     """One row for each of our precisions; the peers run beside each of them."""
-    ours = build(work.kind, small=options.small)
-    first = len(SPECIALS)
-    rows = torch.randint(first, 60 if options.small else ours.config.vocab_size or 0, (work.rows, work.read)).tolist()
-    expected = we_write(ours, work.beam)(rows, work.written)
     with tempfile.TemporaryDirectory() as folder:
-        rivals = peers(work, ours, options, Path(folder), lambda write: check_same(write, rows, expected))
+        job = (translated if work.kind == "lines" else written)(work, options, Path(folder))
         for way in options.ours:
-            precision, compile = OURS[way]
-            mine = we_write(prepared(ours, precision, compile=compile), work.beam)
-            mine(rows, work.written)  # what is compiled is compiled now
-            contestants: Contestants = {
-                name: (lambda write=write: write(rows, work.written))
-                for name, write in {"ours": mine, **rivals}.items()
-            }
+            mine = job.ours(OURS[way](job.model))
+            mine()  # what is compiled is compiled now
             clock = time.process_time if options.processor_time else time.perf_counter
-            yield compare({"work": work.name, "our precision": way}, contestants, options.rounds, clock=clock)
+            case: dict[str, str | int] = {"work": job.work.name, "our precision": way}
+            yield job.work, compare(case, {"ours": mine, **job.rivals}, options.rounds, clock=clock)
+
+
+def written(work: Work, options: argparse.Namespace, folder: Path) -> Job:
+    """Rows of ids, all of one length, and as many tokens behind each."""
+    ours, n = build(work.kind, small=options.small), int(work.written)
+    first = len(SPECIALS)
+    size = (work.rows, int(work.read))
+    rows = torch.randint(first, 60 if options.small else ours.config.vocab_size or 0, size).tolist()
+    expected = we_write(ours, work.beam)(rows, n)
+    rivals = peers(work, ours, options, folder, lambda write: check_same(write(rows, n), expected))
+
+    def run(write: Write) -> Callable[[], object]:
+        return lambda: write(rows, n)
+
+    return Job(
+        work, ours, lambda model: run(we_write(model, work.beam)), {name: run(each) for name, each in rivals.items()}
+    )
+
+
+def translated(work: Work, options: argparse.Namespace, folder: Path) -> Job:
+    """Lines of text."""
+    lines, rivals = lines_of(options.run, options.data, small=options.small), dict[str, Callable[[], list[str]]]()
+    ours = we_translate(lines, lines.model)
+    if library("ctranslate2") is not None:
+        convert_lines(lines.model, folder)
+        for kind in ("float32", "int8"):
+            rivals[f"CTranslate2 {kind}"] = ctranslate_translates(lines, folder, kind, torch.get_num_threads())
+        check_same(rivals["CTranslate2 float32"](), ours())
+    n, read, wrote = lines.sizes(ours)
+    work = replace(work, rows=n, read=read, written=wrote)
+    return Job(work, lines.model, lambda model: we_translate(lines, model), rivals)
 
 
 def peers(
@@ -182,10 +225,8 @@ def peers(
     return {"transformers bfloat16": transformers_writes(theirs, torch.bfloat16, work.beam), **found}
 
 
-def check_same(write: Write, rows: Sequence[Sequence[int]], expected: list[list[int]]) -> None:
-    """In float32 a peer must write our tokens, or its time says nothing. A tie may fall otherwise in one row of 20."""
-    n, found = len(expected[0]), write(rows, len(expected[0]))
-    assert all(len(row) == n for row in found), f"all write {n} tokens; got {[len(row) for row in found]}"
+def check_same(found: Sequence[Sequence[int] | str], expected: Sequence[Sequence[int] | str]) -> None:
+    """In float32 a peer must write what we write, or its time says nothing. A tie may fall otherwise in a row of 20."""
     same = sum(a == b for a, b in zip(found, expected, strict=True))
     assert same >= 0.95 * len(expected), f"only {same} of {len(expected)} rows are alike: {found[0]} {expected[0]}"
 

@@ -62,7 +62,6 @@ def test_a_machine_without_a_compiler_is_told(monkeypatch):
 
 
 @compiler
-@compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
 def test_a_server_that_is_warm_compiles_no_more(shape):
@@ -70,6 +69,7 @@ def test_a_server_that_is_warm_compiles_no_more(shape):
     assert before == after == 2, "steps of one row and of several"
 
 
+@compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SHAPES)
 def test_texts_are_those_of_the_model(kind):

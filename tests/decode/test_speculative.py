@@ -11,10 +11,11 @@ import torch
 
 from glassformer.data.vocabulary import BOS, EOS
 from glassformer.decode.context import Context
-from glassformer.decode.draft import Guess, Reader, lookup_draft, same
+from glassformer.decode.draft import Guess, followed
 from glassformer.decode.draw import chooser, shares
 from glassformer.decode.generate import generate
 from glassformer.decode.penalties import no_repeat_ngram
+from glassformer.decode.reader import Reader, Text, same
 from glassformer.decode.sampling import Sampling
 from glassformer.decode.speculative import Tally, settle, speculative
 from glassformer.foundation.errors import ConfigError
@@ -66,10 +67,54 @@ def test_a_text_longer_than_its_context(context, drop):
         assert written(speculative(network, **guesser, **given, guesses=4), 1) == plain
 
 
-def test_a_prefix_is_read_both_ways_also_where_guesses_are_taken_back():
+@pytest.mark.parametrize("window", [{}, {"max_context": 7, "drop": 2}], ids=["whole", "window"])
+def test_a_prefix_is_read_both_ways_also_where_guesses_are_taken_back(window):
+    """And where its beginning leaves: less of the text is a prefix then."""
     network = wordy("decoder", 3)
-    given = {"prompts": [[BOS, *sequences([5])[0]]], "max_new_tokens": 12, "prefix": True}
-    assert written(speculative(network, lookup=1, **given), 1) == written(generate(network, **given), 1)
+    given = {"prompts": [[BOS, *each] for each in sequences([5, 2])], "max_new_tokens": 12, "prefix": True, **window}
+    assert written(speculative(network, lookup=1, **given), 2) == written(generate(network, **given), 2)
+
+
+@pytest.mark.parametrize("guesser", ["draft", "lookup"])
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+def test_a_text_is_the_same_in_any_batch(layout, guesser):
+    """Drawn, with rows that end at other times, and contexts that move on at other times."""
+    network, draft = (wordy(layout, seed, positions="rotary") for seed in (3, 4))
+    prompts = [[BOS, *each] for each in sequences([0, 6, 2, 9], 5)]
+    sources = sequences([2, 4, 1, 3], 7) if layout == "encoder-decoder" else None
+    limits = [9, 14, 1, 12]
+    given = {"draft": draft} if guesser == "draft" else {"lookup": 2}
+    given |= {"sampling": Sampling(temperature=0.7, seed=6), "max_context": 8, "drop": 3}
+
+    def texts(rows: list[int]) -> list[list[int]]:
+        of = {"prompts": [prompts[row] for row in rows], "max_new_tokens": [limits[row] for row in rows]}
+        of |= {"sources": [sources[row] for row in rows]} if sources else {}
+        return written(speculative(network, numbers=rows, **of, **given), len(rows))
+
+    together = texts([0, 1, 2, 3])
+    assert together == [*texts([0]), *texts([1]), *texts([2]), *texts([3])]
+    assert texts([3, 1]) == [together[3], together[1]]
+    assert len({*map(len, together)}) > 1
+
+
+def test_all_rows_are_read_together():
+    """As often as the row that takes most rounds alone; and rows that ended leave."""
+    network = wordy("decoder", 3)
+    shapes: list[tuple[int, int]] = []
+    network.decoder.register_forward_hook(lambda module, inputs, output: shapes.append((*inputs[0].shape,)))
+    prompts, limits = [[BOS, *each] for each in sequences([4] * 5, 5)], [3, 9, 15, 6, 12]
+
+    def rounds(rows: range) -> int:
+        shapes.clear()
+        given = {"prompts": [prompts[row] for row in rows], "max_new_tokens": [limits[row] for row in rows]}
+        written(speculative(network, lookup=2, guesses=3, **given), len(rows))
+        return len(shapes)
+
+    alone = [rounds(range(row, row + 1)) for row in range(5)]
+    assert rounds(range(5)) == max(alone)
+    assert shapes[0][0] == 5
+    assert shapes[-1][0] < 5
+    assert all(width <= 4 for _, width in shapes[1:])
 
 
 def test_up_to_the_last_token_that_the_model_takes():
@@ -156,23 +201,33 @@ def test_without_a_guess_it_draws_what_is_drawn_without():
 
 
 def test_a_reader_reads_what_is_new_alone():
-    network, lengths = model("decoder", seed=3), []
-    network.decoder.register_forward_hook(lambda module, inputs, output: lengths.append(inputs[0].shape[1]))
+    """Of several rows that stand at different places: what the longest of them has new, and no cache grows in vain."""
+    network, widths = model("decoder", seed=3), []
+    network.decoder.register_forward_hook(lambda module, inputs, output: widths.append(inputs[0].shape))
     reader = Reader(network)
-    for ids, last in [([1, 6, 7], 1), ([1, 6, 7, 8, 9], 3), ([1, 6, 7, 8, 7, 6], 2), ([1, 6], 1), ([9, 9, 9], 2)]:
+    asked = [
+        {0: ([1, 6, 7], 1), 1: ([1, 8, 9, 6, 7], 2)},
+        {0: ([1, 6, 7, 8, 9], 3), 1: ([1, 8, 9, 6, 7, 8], 1)},
+        {0: ([1, 6, 7, 8, 7, 6], 2)},
+        {0: ([1, 6, 9], 1), 1: ([1, 8, 6], 1)},
+        {0: ([1, 6, 9, 9], 1), 1: ([9, 9, 9], 2)},
+    ]
+    for step in asked:
         with torch.no_grad():
-            found = reader.behind(ids, last)
-            torch.testing.assert_close(found, network(torch.tensor([ids]))[0, -last:], rtol=0, atol=1e-12)
-    assert lengths[::2] == [3, 3, 2, 1, 3]
+            found = reader.behind([Text(row, *each) for row, each in step.items()])
+            for logits, (ids, last) in zip(found, step.values(), strict=True):
+                torch.testing.assert_close(logits, network(torch.tensor([ids]))[0, -last:], rtol=0, atol=1e-12)
+    assert [tuple(shape) for shape in widths if shape[0] == 2] == [(2, 5), (2, 3), (2, 2), (2, 1), (2, 1)]
+    assert (1, 3) in widths[-3:], "the second row's first token is another, so it is read alone"
+    assert [reader._of[row].cache.length for row in (0, 1)] == [4, 3]
 
 
 def test_what_followed_the_last_time_is_guessed():
-    context = Context([0], [[]], [[]])
-    assert lookup_draft([5, 6, 7, 5, 8, 5], 2, context, most=3).tokens == [8, 5]
-    assert lookup_draft([5, 6, 7, 8, 6, 9, 5, 6], 3, context, most=3).tokens == [7, 8, 6]
-    assert lookup_draft([5, 6, 7], 3, context, most=3).tokens == []
-    assert lookup_draft([5, 5], 3, context, most=2).tokens == [5]
-    assert lookup_draft([5, 5], 0, context, most=2).tokens == []
+    assert followed([5, 6, 7, 5, 8, 5], 2, most=3) == [8, 5]
+    assert followed([5, 6, 7, 8, 6, 9, 5, 6], 3, most=3) == [7, 8, 6]
+    assert followed([5, 6, 7], 3, most=3) == []
+    assert followed([5, 5], 3, most=2) == [5]
+    assert followed([5, 5], 0, most=2) == []
     assert [same(*pair) for pair in itertools.product([[1, 2], []], [[1, 3], [1, 2, 4]])] == [1, 2, 0, 0]
 
 

@@ -9,6 +9,7 @@ COVERAGE = "tests/decode/test_coverage.py"
 WORDS = "tests/decode/test_words.py"
 CONTRAST = "tests/decode/test_contrastive.py"
 GUESS = "tests/decode/test_speculative.py"
+CACHE = "tests/parts/test_cache.py"
 GRAMMAR = "tests/decode/test_constrained.py"
 EQUATION = f"{COVERAGE}::test_scores_are_the_equation_and_ranked_by_it"
 LINKS = f"{COVERAGE}::test_links_are_what_each_token_read_most"
@@ -59,10 +60,27 @@ ROWS: list[Mutant] = [
         "1.0 if q is None else float(q[token])", "1.0", f"{GUESS}::test_what_settles_is_distributed_as_p[drawn]"),
     Mutant("guesses stay in the cache", "parts/cache.py",
         "            layer.truncate(length)\n", "", f"{GUESS}::test_a_reader_reads_what_is_new_alone"),
-    Mutant("penalties do not see the guesses", "decode/speculative.py",
-        "[*written, *tokens[:i]]", "[*written]", f"{GUESS}::test_greedy_is_the_plain_text"),
+    Mutant("penalties do not see the guesses", "decode/draft.py",
+        "[*context.written[i], *tokens]", "[*context.written[i]]", f"{GUESS}::test_greedy_is_the_plain_text"),
     Mutant("guesses reach beyond the context", "decode/speculative.py",
-        "begin_of(len(whole) + n, max_context, drop) == begin", "n", f"{GUESS}::test_a_text_longer_than_its_context"),
+        "self.begin(length + n) == begin", "n", f"{GUESS}::test_a_text_longer_than_its_context"),
+    Mutant("what one row takes back all rows take back", "parts/cache.py",
+        "torch.where(keys < lengths[:, None], keys, -1)", "torch.where(keys < lengths.min(), keys, -1)",
+        f"{CACHE}::test_each_row_takes_back_its_own"),
+    Mutant("what a row took back is still read", "parts/cache.py",
+        "        if self._ragged is not None or bool((keys < 0).any()):\n            self._ragged = keys\n", "",
+        f"{CACHE}::test_each_row_takes_back_its_own"),
+    Mutant("columns that nobody holds stay", "parts/cache.py",
+        "self.truncate(int((keys >= 0).any(0).nonzero().max()) + 1)", "self.truncate(self.length)",
+        f"{CACHE}::test_each_row_takes_back_its_own"),
+    Mutant("guesses are read a row after another", "decode/reader.py",
+        "for together, these in asked.items():", "for together, these in ((of, [each]) for of, all in asked.items() for each in all):",
+        f"{GUESS}::test_all_rows_are_read_together"),
+    Mutant("a row that ended goes on as padding", "decode/reader.py",
+        "if len(places) <= 0.75 * len(together.rows):", "if False:", f"{GUESS}::test_all_rows_are_read_together"),
+    Mutant("a prefix stays when its beginning leaves", "decode/speculative.py",
+        "len(self.rows.prompts[wanted.row]) - gone) if", "len(self.rows.prompts[wanted.row])) if",
+        f"{GUESS}::test_a_prefix_is_read_both_ways_also_where_guesses_are_taken_back[window]"),
     Mutant("the draft and the test share their numbers", "decode/draw.py",
         "numbers(each, row, block, lane)", "numbers(each, row, block)",
         "tests/decode/test_draw.py::test_each_lane_has_numbers_of_its_own"),

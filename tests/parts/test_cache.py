@@ -181,6 +181,39 @@ def test_what_was_taken_back_was_never_there(capacity):
         assert caches[0].length == caches[1].length == 8
 
 
+@pytest.mark.parametrize("positions", ["rotary", "learned"])
+@torch.no_grad()
+def test_each_row_takes_back_its_own(positions):
+    """Rows go on from where each of them stands; columns that none holds any more are written anew."""
+    made = model("decoder", max_len=16, positions=positions).eval()
+    first, wrong, then = torch.randint(6, 11, (3, 3, 4)).unbind(0)
+    cache = made.new_cache()
+    for given in (first, wrong):
+        made(given, cache=cache)
+    cache.take_back(torch.tensor([6, 3, 5]))
+    assert cache.length == 6
+    keep = torch.tensor([[True, True, True, False], [True] * 4, [True, False, False, False]])
+    found = made(then, keep=keep, cache=cache)
+    cache.take_back(torch.tensor([9, 7, 4]))
+    cache.select(torch.tensor([2, 1]))
+    last = made(wrong[[2, 1], :1], cache=cache)
+    whole = torch.cat([first, wrong], dim=1)
+    texts = [torch.cat([whole[row, :n], then[row]]) for row, n in enumerate((6, 3, 5))]
+    for row, (start, n) in enumerate([(6, 3), (3, 4), (5, 1)]):
+        close(found[row, :n], made(texts[row][None, : start + n])[0, start:])
+    for i, (row, n) in enumerate([(2, 4), (1, 7)]):
+        close(last[i], made(torch.cat([texts[row][:n], wrong[row, :1]])[None])[0, -1:])
+
+
+@torch.no_grad()
+def test_rows_that_take_back_the_same_stay_in_order():
+    cache = model("decoder").new_cache()
+    model("decoder")(tokens(2, 5), cache=cache)
+    cache.take_back(torch.tensor([3, 3]))
+    assert cache.length == 3
+    assert cache.step(tokens(2, 2)).in_order
+
+
 def test_sums_take_nothing_back():
     cache = model("decoder", attention_rule="linear").new_cache()
     with pytest.raises(ConfigError, match="Only keys and values kept token by token can be taken back"):

@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.data.vocabulary import EOS
 from glassformer.decode.context import Context
 from glassformer.decode.draw import pick
+from glassformer.decode.reader import Reader, Text
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.transformer import Transformer
 
 
 class Guess(NamedTuple):
@@ -21,50 +20,20 @@ class Guess(NamedTuple):
     shares: Float[Tensor, "T V"] | None = None
 
 
-Draft = Callable[[Sequence[int], int, Context], Guess]
-"""The ids that are read, how many tokens to guess at most, and the row as it is; fewer or none may come."""
-NONE = Guess([])
+class Wanted(NamedTuple):
+    """The row of a call, the ids that are read of it, and how many tokens to guess at most."""
+
+    row: int
+    ids: Sequence[int]
+    most: int
 
 
-def nobody(ids: Sequence[int], n: int, context: Context) -> Guess:
-    """No guess."""
-    return NONE
-
-
-class Reader:
-    """A model that reads one text, and reads no token twice that still stands where it stood.
-
-    `both_ways` is how many tokens at its beginning a prefix model reads both ways.
-    """
-
-    def __init__(self, model: Transformer, source: Sequence[int] | None = None, both_ways: int = 0) -> None:
-        self.model, self.device = model.eval(), next(model.parameters()).device
-        self._memory = None if source is None else model.encode(torch.tensor([[*source, EOS]], device=self.device))
-        self._both_ways = both_ways
-        self._read: list[int] = []
-        self._cache = model.new_cache(whole=True)
-
-    def behind(self, ids: Sequence[int], last: int) -> Float[Tensor, "T V"]:
-        """The logits behind each of the `last` ids."""
-        start = min(same(self._read, ids), len(ids) - last)
-        if start == 0:
-            self._cache = self.model.new_cache(whole=True)
-        elif start < len(self._read):
-            self._cache.truncate(start)
-        prefix = torch.tensor([self._both_ways], device=self.device) if self._both_ways and start == 0 else None
-        tokens = torch.tensor([[*ids[start:]]], device=self.device)
-        hidden = self.model.hidden(tokens, memory=self._memory, prefix=prefix, cache=self._cache)
-        self._read = [*ids]
-        return self.model.head(hidden[0, -last:])
-
-
-def same(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids at the beginning are the same."""
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+Draft = Callable[[Sequence[Wanted], Context], list[Guess]]
+"""A guess for each row that goes on, of which fewer tokens or none may come; the context has the rows as they are."""
 
 
 class ModelDraft:
-    """A smaller model that draws its guesses as the larger one draws its tokens."""
+    """A smaller model that draws its guesses as the larger one draws its tokens, those of all rows together."""
 
     def __init__(
         self,
@@ -74,28 +43,52 @@ class ModelDraft:
     ) -> None:
         self.reader, self.mass, self.uniforms = reader, mass, uniforms
 
-    def __call__(self, ids: Sequence[int], n: int, context: Context) -> Guess:
-        """Up to `n` guesses; fewer where its own context is full."""
+    def __call__(self, wanted: Sequence[Wanted], context: Context) -> list[Guess]:
+        """Up to as many guesses as wanted; fewer where its own context is full."""
+        self.reader.keep({each.row for each in wanted})
         longest = self.reader.model.config.stack.max_len
-        n = n if longest is None else min(n, longest - len(ids) + 1)
-        tokens: list[int] = []
-        drawn: list[Tensor] = []
-        for _ in range(n):
-            now = context._replace(written=[[*context.written[0], *tokens]])
-            q = self.mass(self.reader.behind([*ids, *tokens], 1), now)
-            tokens.append(int(pick(q, self.uniforms(now))))
-            drawn.append(q)
-        return Guess(tokens, torch.cat(drawn)) if tokens else NONE
+        most = [each.most if longest is None else min(each.most, longest - len(each.ids) + 1) for each in wanted]
+        tokens: list[list[int]] = [[] for _ in wanted]
+        drawn: list[list[Tensor]] = [[] for _ in wanted]
+        for n in range(max(most, default=0)):
+            live = [i for i in range(len(wanted)) if most[i] > n]
+            now = grown(context, [(i, tokens[i]) for i in live])
+            logits = self.reader.behind([Text(wanted[i].row, [*wanted[i].ids, *tokens[i]]) for i in live])
+            q = self.mass(torch.cat(logits), now)
+            for i, token, share in zip(live, pick(q, self.uniforms(now)).tolist(), q, strict=True):
+                tokens[i].append(token)
+                drawn[i].append(share)
+        return [Guess(ids, torch.stack(q) if q else None) for ids, q in zip(tokens, drawn, strict=True)]
 
 
-def lookup_draft(ids: Sequence[int], n: int, context: Context, *, most: int) -> Guess:
+class LookupDraft:
     """What followed the last time that the text had its last `most` ids, or fewer, down to one (Saxena 2023).
 
     A guess is certain: all probability is on it. None where the last id is new.
     """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def __call__(self, wanted: Sequence[Wanted], context: Context) -> list[Guess]:
+        """What followed in each text."""
+        return [Guess(followed(each.ids, each.most, self.most)) for each in wanted]
+
+
+def followed(ids: Sequence[int], n: int, most: int) -> list[int]:
+    """Up to `n` ids behind the last place that has the last `most` ids, or fewer."""
     for length in range(min(most, len(ids) - 1), 0, -1):
         tail = [*ids[len(ids) - length :]]
         for at in range(len(ids) - length - 1, -1, -1):
-            if [*ids[at : at + length]] == tail and n > 0:
-                return Guess([*ids[at + length : at + length + n]])
-    return NONE
+            if [*ids[at : at + length]] == tail:
+                return [*ids[at + length : at + length + n]]
+    return []
+
+
+def grown(context: Context, more: Sequence[tuple[int, Sequence[int]]]) -> Context:
+    """Rows of a context by their places, one as often as it comes, with these tokens behind what each wrote."""
+    return Context(
+        [context.numbers[i] for i, _ in more],
+        [context.prompts[i] for i, _ in more],
+        [[*context.written[i], *tokens] for i, tokens in more],
+    )

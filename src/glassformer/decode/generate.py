@@ -198,14 +198,18 @@ def check_context(model: Transformer, max_context: int | None, drop: int) -> Non
 
 def read_first(model: Transformer, rows: Rows, max_context: int | None = None, drop: int = 1) -> Run:
     """The run at its first step: the sources are encoded, and the prompts are to be read."""
-    device = next(model.parameters()).device
-    memory = memory_keep = None
-    if rows.sources is not None:
-        source, memory_keep = pad([[*source, EOS] for source in rows.sources])
-        memory_keep = None if memory_keep is None else memory_keep.to(device)
-        memory = model.encode(source.to(device), memory_keep)
     going = list(range(len(rows.prompts)))
-    return _anew(model, rows, going, max_context, drop, memory, memory_keep)
+    return _anew(model, rows, going, max_context, drop, *memories(model, rows.sources))
+
+
+def memories(model: Transformer, sources: Sequence[Sequence[int]] | None) -> tuple[Tensor | None, Tensor | None]:
+    """What the encoder makes of the sources, and where it is real; None for a decoder alone, and where all is."""
+    if sources is None:
+        return None, None
+    device = next(model.parameters()).device
+    source, keep = pad([[*source, EOS] for source in sources])
+    keep = None if keep is None else keep.to(device)
+    return model.encode(source.to(device), keep), keep
 
 
 def _anew(

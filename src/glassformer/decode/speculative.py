@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
+from typing import NamedTuple
 
 import torch
 
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.context import Context, Filter
-from glassformer.decode.draft import Draft, Guess, ModelDraft, Reader, lookup_draft, nobody
+from glassformer.decode.draft import Draft, Guess, LookupDraft, ModelDraft, Wanted, grown
 from glassformer.decode.draw import own_uniforms, pick, shares
 from glassformer.decode.generate import Emitted, Rows, Stop, begin_of, begin_rows, check_context, check_writes
+from glassformer.decode.reader import Reader, Text
 from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
@@ -52,7 +54,7 @@ def speculative(
     lanes: Lanes | None = None,
     tally: Tally | None = None,
 ) -> Iterator[Emitted]:
-    """Yields tokens as `generate` does, a row after the other, each distributed as without guessing.
+    """Yields tokens as `generate` does, each distributed as without guessing; a round gives a row one or several.
 
     Leviathan et al. 2023, algorithm 1: up to `guesses` tokens x are guessed with probabilities q, the model reads them
     in one forward, and the first so many stay: each with probability min(1, p(x) / q(x)). The token behind them is
@@ -60,7 +62,8 @@ def speculative(
     greedy text is the very one of `generate`. Who guesses: a `draft` model with the same vocabulary; or what followed
     the last time where the text last had the same `lookup` tokens (or fewer, down to one), which is sure of itself.
 
-    Random numbers hang on (sampling.seed, number of the row, tokens written), as without; but a drawn text is another.
+    The guesses of all rows are read together (`Reader`), and each row keeps its own. Random numbers hang on
+    (sampling.seed, number of the row, tokens written), as without; but a drawn text is another.
     `tally` counts. The other arguments are those of `generate`. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
@@ -68,52 +71,95 @@ def speculative(
     check_guessing(model, draft, lookup, guesses, sampling)
     given = lanes or partial(own_uniforms, sampling.seed)
     rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
-    mass, counted = shares(sampling, filters), tally or Tally()
-    for row in range(len(rows.prompts)):
-        source = None if sources is None else sources[row]
+    mass, window = shares(sampling, filters), Window(model.config.stack.max_len, max_context, drop)
+    with torch.no_grad():  # around no yield: whoever iterates keeps gradients as they are
+        guess: Draft = LookupDraft(lookup)
+        if draft is not None:
+            guess = ModelDraft(Reader(draft, sources), mass, lambda context: given(context, GUESS))
+        rounds = Rounds(rows, Reader(model, sources), guess, guesses, window, mass, given, tally or Tally())
+    while going := [row for row, done in enumerate(rows.done) if not done]:
         with torch.no_grad():
-            reader = Reader(model, source, len(rows.prompts[row]) if prefix else 0)
-            guess: Draft = partial(lookup_draft, most=lookup) if lookup else nobody
-            if draft is not None:
-                guess = ModelDraft(Reader(draft, source), mass, lambda context: given(context, GUESS))
-        while not rows.done[row]:
-            with torch.no_grad():
-                tokens = round_of(reader, guess, rows, row, guesses, mass, given, max_context, drop, counted)
-            for token in tokens:
+            found = rounds.one(going)
+        for place in range(max(map(len, found))):
+            step = [
+                (row, tokens[place])
+                for row, tokens in zip(going, found, strict=True)
+                if place < len(tokens) and not rows.done[row]
+            ]
+            if not step:
+                break
+            for row, token in step:
                 rows.written[row].append(token)
-                yield Emitted([row], [token])
+            yield Emitted([row for row, _ in step], [token for _, token in step])
+            for row, token in step:
                 ids = rows.written[row]
                 rows.done[row] = token == eos or len(ids) >= rows.limits[row] or (stop is not None and stop(row, ids))
-                if rows.done[row]:
-                    break
 
 
-def round_of(
-    reader: Reader,
-    guess: Draft,
-    rows: Rows,
-    row: int,
-    guesses: int,
-    mass: Callable[[Tensor, Context], Tensor],
-    given: Lanes,
-    max_context: int | None,
-    drop: int,
-    tally: Tally,
-) -> list[int]:
-    """The tokens of one round: the guesses that stay, and one more."""
-    context = rows.context([row])
-    (whole,) = context.read
-    begin, left = begin_of(len(whole), max_context, drop), rows.limits[row] - len(rows.written[row]) - 1
-    longest = reader.model.config.stack.max_len
-    room = guesses if longest is None else min(guesses, longest - len(whole) + begin)
-    fits = takewhile(lambda n: begin_of(len(whole) + n, max_context, drop) == begin, range(1, min(room, left) + 1))
-    guessed = guess(whole[begin:], max(fits, default=0), context)
-    n = len(guessed.tokens)
-    behind = ahead_of(context, guessed.tokens)
-    p = mass(reader.behind([*whole[begin:], *guessed.tokens], n + 1), behind)
-    tokens = settle(guessed, p, given(behind, STAYS), given(behind, TOKEN))
-    tally.guessed, tally.stayed = tally.guessed + n, tally.stayed + len(tokens) - 1
-    return tokens
+class Window(NamedTuple):
+    """How much of a text is read: what the model takes at most, and `max_context` and `drop` of `generate`."""
+
+    longest: int | None
+    max_context: int | None
+    drop: int
+
+    def begin(self, length: int) -> int:
+        """How many tokens are left out in front."""
+        return begin_of(length, self.max_context, self.drop)
+
+    def room(self, length: int, most: int) -> int:
+        """How many tokens more, up to `most`, are read without another beginning."""
+        begin = self.begin(length)
+        room = most if self.longest is None else min(most, self.longest - length + begin)
+        return max(takewhile(lambda n: self.begin(length + n) == begin, range(1, room + 1)), default=0)
+
+
+@dataclass
+class Rounds:
+    """In each round tokens are guessed for all rows that go on, and read together."""
+
+    rows: Rows
+    reader: Reader
+    guess: Draft
+    guesses: int
+    window: Window
+    mass: Callable[[Tensor, Context], Tensor]
+    given: Lanes
+    tally: Tally
+
+    def one(self, going: list[int]) -> list[list[int]]:
+        """The tokens of one round, row by row: the guesses that stay, and one more."""
+        self.reader.keep(going)
+        context = self.rows.context(going)
+        wanted = [self.wanted(row, whole) for row, whole in zip(going, context.read, strict=True)]
+        guessed = self.guess(wanted, context)
+        texts = [self.text(each, guess.tokens) for each, guess in zip(wanted, guessed, strict=True)]
+        logits = torch.cat(self.reader.behind(texts))
+        behind = grown(
+            context, [(i, guess.tokens[:n]) for i, guess in enumerate(guessed) for n in range(texts[i].last)]
+        )
+        p, stays, drawn = self.mass(logits, behind), self.given(behind, STAYS), self.given(behind, TOKEN)
+        found: list[list[int]] = []
+        end = 0
+        for text, guess in zip(texts, guessed, strict=True):
+            here = slice(end, end := end + text.last)
+            found.append(settle(guess, p[here], stays[here], drawn[here]))
+        self.tally.guessed += sum(len(guess.tokens) for guess in guessed)
+        self.tally.stayed += sum(len(tokens) - 1 for tokens in found)
+        return found
+
+    def wanted(self, row: int, whole: Sequence[int]) -> Wanted:
+        """What is to be guessed behind all that the row has: no more than it may write yet."""
+        left = self.rows.limits[row] - len(self.rows.written[row]) - 1
+        return Wanted(
+            row, whole[self.window.begin(len(whole)) :], self.window.room(len(whole), min(self.guesses, left))
+        )
+
+    def text(self, wanted: Wanted, guessed: Sequence[int]) -> Text:
+        """What the model reads of it."""
+        gone = len(self.rows.prompts[wanted.row]) + len(self.rows.written[wanted.row]) - len(wanted.ids)
+        both_ways = max(0, len(self.rows.prompts[wanted.row]) - gone) if self.rows.prefix else 0
+        return Text(wanted.row, [*wanted.ids, *guessed], len(guessed) + 1, both_ways)
 
 
 def settle(guessed: Guess, p: Float[Tensor, "T V"], stays: Sequence[float], drawn: Sequence[float]) -> list[int]:
@@ -131,13 +177,6 @@ def settle(guessed: Guess, p: Float[Tensor, "T V"], stays: Sequence[float], draw
         return [*guessed.tokens[:i], int(pick(rest[None], drawn[i : i + 1]))]
     n = len(guessed.tokens)
     return [*guessed.tokens, int(pick(p[n][None], drawn[n : n + 1]))]
-
-
-def ahead_of(context: Context, tokens: Sequence[int]) -> Context:
-    """One row again and again, each time with one guess more."""
-    (number,), (prompt,), (written,) = context[:3]
-    n = len(tokens) + 1
-    return Context([number] * n, [prompt] * n, [[*written, *tokens[:i]] for i in range(n)])
 
 
 def check_guessing(

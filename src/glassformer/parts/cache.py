@@ -47,17 +47,32 @@ class TakesBack(LayerCache, Protocol):
         ...
 
 
-class Growing:
-    """Any length: room that doubles where it is full, so that a step writes its own columns and copies no others.
-
-    Where gradients are wanted all is copied instead: what a backward will read must not be written over.
-    """
+class Columns:
+    """Keys and values of one layer in the first `used` columns of a room; how the room grows is each kind's own."""
 
     complete = False
 
     def __init__(self) -> None:
         self.used = 0
         self._held: tuple[Tensor, Tensor] | None = None
+
+    def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
+        """All keys and values that are held."""
+        assert self._held is not None, "nothing was appended yet"
+        k, v = self._held
+        return k[:, :, : self.used], v[:, :, : self.used]
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows."""
+        if self._held is not None:
+            self._held = (self._held[0].index_select(0, rows), self._held[1].index_select(0, rows))
+
+
+class Growing(Columns):
+    """Any length: room that doubles where it is full, so that a step writes its own columns and copies no others.
+
+    Where gradients are wanted all is copied instead: what a backward will read must not be written over.
+    """
 
     def append(
         self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
@@ -89,17 +104,6 @@ class Growing:
         room[:, :, : self.used] = old[:, :, : self.used]
         return room
 
-    def read(self) -> tuple[Tensor, Tensor]:
-        """All keys and values so far."""
-        assert self._held is not None, "nothing was appended yet"
-        k, v = self._held
-        return k[:, :, : self.used], v[:, :, : self.used]
-
-    def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Keeps the given rows."""
-        if self._held is not None:
-            self._held = (self._held[0].index_select(0, rows), self._held[1].index_select(0, rows))
-
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens; the next ones are written over them."""
         self.used = min(self.used, length)
@@ -114,15 +118,12 @@ class Once(Growing):
         return self._held is not None
 
 
-class Fixed:
+class Fixed(Columns):
     """Writes in place into room for `capacity` tokens and answers with all of it; the mask hides what is unwritten."""
 
-    complete = False
-
     def __init__(self, capacity: int) -> None:
+        super().__init__()
         self.capacity = capacity
-        self.used = 0
-        self._held: tuple[Tensor, Tensor] | None = None
 
     def append(
         self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
@@ -141,11 +142,6 @@ class Fixed:
         """The whole room."""
         assert self._held is not None, "nothing was appended yet"
         return self._held
-
-    def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Keeps the given rows."""
-        if self._held is not None:
-            self._held = (self._held[0][rows], self._held[1][rows])
 
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens; the next ones are written over them."""
@@ -222,6 +218,18 @@ class Cache:
                 raise ConfigError("Only keys and values kept token by token can be taken back. Read the text anew.")
             layer.truncate(length)
         self.length = length
+
+    def take_back(self, lengths: Int[Tensor, " B"]) -> None:
+        """Forgets of each row all but its first tokens; they leave holes where another row holds the column.
+
+        Errors: as `truncate`.
+        """
+        keys = torch.arange(self.length, device=lengths.device)[None] if self._ragged is None else self._ragged
+        keys = torch.where(keys < lengths[:, None], keys, -1)
+        self.truncate(int((keys >= 0).any(0).nonzero().max()) + 1)
+        keys = keys[:, : self.length]
+        if self._ragged is not None or bool((keys < 0).any()):
+            self._ragged = keys
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows of the batch, in the order given: rows that are finished leave."""

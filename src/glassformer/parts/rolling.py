@@ -13,7 +13,7 @@ import torch
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.shapes import Bool, Int, Num, Tensor
-from glassformer.parts.cache import Cache, LayerCache, Step
+from glassformer.parts.cache import Cache, Columns, LayerCache, Step
 
 SLACK = 64
 """Columns that may be out of reach before they leave: moving the others costs as much as they are many."""
@@ -26,15 +26,12 @@ class Plan(NamedTuple):
     stay: Int[Tensor, " columns"] | None
 
 
-class Rolling:
+class Rolling(Columns):
     """Keys and values of one layer in constant room. `stay`: the columns to keep at the next step; none: all."""
 
-    complete = False
-
     def __init__(self) -> None:
-        self.used = 0
+        super().__init__()
         self.stay: Int[Tensor, " columns"] | None = None
-        self._held: tuple[Tensor, Tensor] | None = None
 
     def append(
         self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
@@ -55,17 +52,6 @@ class Rolling:
             self._held = (roomier(old[0], k), roomier(old[1], v))
         self.used, self.stay = end, None
         return self.read()
-
-    def read(self) -> tuple[Tensor, Tensor]:
-        """All keys and values that are held."""
-        assert self._held is not None, "nothing was appended yet"
-        k, v = self._held
-        return k[:, :, : self.used], v[:, :, : self.used]
-
-    def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Keeps the given rows."""
-        if self._held is not None:
-            self._held = (self._held[0].index_select(0, rows), self._held[1].index_select(0, rows))
 
 
 def roomier(old: Num[Tensor, "B G S K"], new: Num[Tensor, "B G T K"]) -> Num[Tensor, "B G R K"]:

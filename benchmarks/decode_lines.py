@@ -1,0 +1,177 @@
+"""Lines in, lines out: sentences of mixed length, translated by a model of our own and by CTranslate2 with its weights.
+
+Each side reads text with the run's tokenizer, forms batches by length, and gives the answers back in the order of the
+lines; both models are in memory already. Without a run weights are random, in the shape of the recipe `multi30k`: then
+lines are ids, and no answer ends before its last token.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import torch
+from decode_peers import library
+from files import read
+from torch import nn
+
+from glassformer import Block, ModelConfig, StackConfig, Transformer, answer
+from glassformer.data.vocabulary import BOS, EOS, SPECIALS, UNK
+from glassformer.parts import Attention
+from glassformer.store.checkpoint import load
+
+TOGETHER = 128
+"""Sentences in a batch, of both."""
+LONGEST, WRITTEN = 64, 15
+"""Tokens of an answer: at most, and where it has no end of its own."""
+Stream = Callable[[], list[str]]
+"""All lines to all answers."""
+
+
+class Lines(NamedTuple):
+    """What is translated, by which model, and how text becomes ids and ids text."""
+
+    model: Transformer
+    lines: Sequence[str]
+    encode: Callable[[str], list[int]]
+    decode: Callable[[Sequence[int]], str]
+    longest: int
+    shortest: int
+
+    def sizes(self, stream: Stream) -> tuple[int, float, float]:
+        """How many lines there are, and how many tokens are read and written a line."""
+        n = len(self.lines)
+        written = sum(len(self.encode(each)) for each in stream())
+        return n, round(sum(len(self.encode(line)) for line in self.lines) / n, 1), round(written / n, 1)
+
+
+def lines_of(run: str | None, data: str | None, *, small: bool) -> Lines:
+    """The captions of Multi30k for a run; without one, random ids and weights."""
+    if run is None:
+        return random_lines(small=small)
+    if data is None:
+        sys.exit("--run translates captions of Multi30k. Add --data FOLDER, in which multi30k/ lies.")
+    loaded = load(Path(run))
+    check_shape(loaded.model, run)
+    lines = read(Path(data) / "multi30k" / "test_2016_flickr.en")
+    return Lines(loaded.model, lines, loaded.tokenizers.source.encode, loaded.tokenizers.target.decode, LONGEST, 1)
+
+
+def random_lines(*, small: bool) -> Lines:
+    """1,000 lines of 8 to 20 numbers, each an id, and a model that never ends."""
+    sizes = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32} if small else MULTI30K
+    stack = StackConfig(**sizes)
+    model = Transformer(ModelConfig(64 if small else 4_000, encoder=stack, decoder=stack, tie_embeddings=False)).eval()
+    with torch.no_grad():
+        cast(nn.Parameter, model.head.weight)[EOS] = 0.0  # a logit of 0 is never the highest
+    draw = random.Random(0)
+    rows = [draw.choices(range(len(SPECIALS), 60), k=draw.randint(8, 20)) for _ in range(4 if small else 1_000)]
+    written = 3 if small else WRITTEN
+    return Lines(model, [*map(text_of, rows)], ids_of, text_of, written, written)
+
+
+MULTI30K = {"d_model": 256, "n_heads": 4, "n_layers": 3, "d_ff": 512}
+
+
+def ids_of(line: str) -> list[int]:
+    """The numbers of a line."""
+    return [int(word) for word in line.split()]
+
+
+def text_of(ids: Sequence[int]) -> str:
+    """Ids as numbers."""
+    return " ".join(map(str, ids))
+
+
+def we_translate(lines: Lines, model: Transformer) -> Stream:
+    """By our own `answer`."""
+
+    def stream() -> list[str]:
+        sources = [lines.encode(line) for line in lines.lines]
+        found = answer(model, sources, max_new_tokens=lines.longest, batch_size=TOGETHER)
+        return [lines.decode(each.ids) for each in found]
+
+    return stream
+
+
+def ctranslate_translates(lines: Lines, folder: Path, compute_type: str, threads: int) -> Stream:
+    """By CTranslate2, with as many threads as torch has."""
+    settings = {"device": "cpu", "compute_type": compute_type, "inter_threads": 1, "intra_threads": threads}
+    model = library("ctranslate2").Translator(str(folder), **settings)
+    lengths = {"max_decoding_length": lines.longest, "min_decoding_length": lines.shortest}
+
+    def stream() -> list[str]:
+        words = [[f"{id}" for id in (*lines.encode(line), EOS)] for line in lines.lines]
+        found = model.translate_batch(words, beam_size=1, max_batch_size=TOGETHER, **lengths)
+        return [lines.decode([int(word) for word in each.hypotheses[0]]) for each in found]
+
+    return stream
+
+
+def check_shape(model: Transformer, run: str) -> None:
+    """Stop for a model that the conversion has no names for."""
+    stack, wanted = model.config.stack, StackConfig(**MULTI30K)
+    same = ("positions", "norm", "norm_placement", "activation", "feed_forward", "bias", "attention_rule", "n_kv_heads")
+    other = [name for name in same if getattr(stack, name) != getattr(wanted, name)]
+    if other or model.encoder is None or model.decoder is None:
+        sys.exit(f"--run is a run of the recipe multi30k, of whatever size; {run} differs in {other or 'its layout'}.")
+
+
+def convert_lines(ours: Transformer, folder: Path) -> None:
+    """A CTranslate2 model of an encoder-decoder as the recipe makes it; its words are the ids, written as numbers."""
+    assert ours.encoder is not None
+    assert ours.decoder is not None
+    layers = (len(ours.encoder.blocks), len(ours.decoder.blocks))
+    spec = library("ctranslate2").specs.TransformerSpec.from_config(layers, ours.config.stack.n_heads, pre_norm=True)
+    for theirs, stack in ((spec.encoder, ours.encoder), (spec.decoder, ours.decoder)):
+        (embedding,) = theirs.embeddings if isinstance(theirs.embeddings, list) else [theirs.embeddings]
+        embedding.weight = stack.embedding.weight.detach()
+        theirs.scale_embeddings = ours.config.scale_embeddings
+        places = torch.arange(ours.config.stack.max_len or 512)
+        theirs.position_encodings.encodings = stack.positions.embedding(places, torch.empty(0))
+        put(theirs.layer_norm, stack.norm)
+        for layer, block in zip(theirs.layer, stack.blocks, strict=True):
+            put_block(layer, cast(Block, block))
+    put(spec.decoder.projection, ours.head)
+    words = [f"{i}" for i in range(cast(nn.Parameter, ours.head.weight).shape[0])]
+    spec.register_source_vocabulary(words)
+    spec.register_target_vocabulary(words)
+    named = {"unk_token": UNK, "bos_token": BOS, "eos_token": EOS, "decoder_start_token": BOS}
+    for name, id in named.items():
+        setattr(spec.config, name, f"{id}")
+    spec.config.add_attribute("layer_norm_epsilon", ours.config.stack.norm_eps)
+    spec.validate()
+    spec.optimize()
+    spec.save(str(folder))
+
+
+def put_block(layer: Any, block: Block) -> None:
+    """One block: what is projected from the same input is one map there."""
+    attention = cast(Attention, block.self_attention.branch)
+    put(layer.self_attention.layer_norm, block.self_attention.norm_in)
+    put(layer.self_attention.linear[0], attention.query, attention.key, attention.value)
+    put(layer.self_attention.linear[1], attention.output)
+    if block.cross_attention is not None:
+        attention = cast(Attention, block.cross_attention.branch)
+        put(layer.attention.layer_norm, block.cross_attention.norm_in)
+        put(layer.attention.linear[0], attention.query)
+        put(layer.attention.linear[1], attention.key, attention.value)
+        put(layer.attention.linear[2], attention.output)
+    put(layer.ffn.layer_norm, block.feed_forward.norm_in)
+    put(layer.ffn.linear_0, cast(Any, block.feed_forward.branch).up)
+    put(layer.ffn.linear_1, cast(Any, block.feed_forward.branch).down)
+
+
+def put(theirs: Any, *ours: nn.Module) -> None:
+    """The weights of a norm, or of maps one above the other."""
+    weight = torch.cat([cast(nn.Parameter, each.weight).detach() for each in ours])
+    biases = [each.bias.detach() for each in ours if isinstance(each.bias, nn.Parameter)]
+    if hasattr(theirs, "gamma"):
+        theirs.gamma, theirs.beta = weight, biases[0]
+        return
+    theirs.weight = weight
+    if biases:
+        theirs.bias = torch.cat(biases)
