@@ -143,6 +143,19 @@ def test_a_beam_is_asked_for(app):
     assert header["run"]["note"] == "beam 3"
 
 
+def test_a_beam_is_gone_on_from(app):
+    """In the manner in which it was written: with its beam, to its length."""
+    asked = {"text": "dcba", "decode": {"beam": 3, "max_new_tokens": 4}}
+    name = ask(app, "POST", "/api/trace", json.dumps(asked).encode()).json["id"]
+    begin = LETTERS.encode("b")
+    again = ask(app, "POST", "/api/trace", json.dumps({"trace": name, "begin": begin}).encode()).json["id"]
+    header = ask(app, "GET", f"/api/trace/{again}/header").json
+    assert header["beams"]["width"] == 3
+    assert header["sequences"]["target"]["ids"][1:2] == begin
+    assert len(header["sequences"]["target"]["ids"]) == 5
+    assert header["run"]["note"] == f"beam 3, with {LETTERS.tokens(begin)[0]} as token 1"
+
+
 @pytest.mark.parametrize(
     ("body", "word"),
     [

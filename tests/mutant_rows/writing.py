@@ -1,0 +1,60 @@
+"""Answers of the explorer: how they are begun, told of, searched for and compared."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from mutant_runner import Mutant
+
+ANSWERING = "tests/lens/trace/test_answering.py"
+STREAM = "tests/lens/server/test_stream.py"
+SERVER = "tests/lens/server/test_server.py"
+PAGE = "tests/lens/page/test_writing.py"
+
+# fmt: off
+PYTHON: list[Mutant] = [
+    Mutant("a beam forgets how it is to begin", "lens/trace/answering.py",
+        "filters=[begins_with(manner.begin), *filters_of", "filters=[*filters_of", f"{ANSWERING}::test_a_beam_may_begin_as_it_is_told"),
+    Mutant("a tree multiplies no chances", "lens/trace/beams.py",
+        "Node(before + float(", "Node(float(", f"{ANSWERING}::test_the_tree_of_a_beam"),
+    Mutant("an answer of a beam hangs on the root", "lens/trace/beams.py",
+        "ids = (*each.ids, *[EOS] * each.complete)", "ids = tuple(each.ids)", f"{ANSWERING}::test_the_tree_of_a_beam"),
+    Mutant("answers of a beam have no rank", "lens/trace/beams.py",
+        '{"score": brief(node.score), "rank": node.rank}', '{"score": brief(node.score), "rank": 0}', f"{ANSWERING}::test_the_tree_of_a_beam"),
+    Mutant("nobody is told of tokens", "lens/trace/answering.py",
+        "        if manner.heard is not None:\n            manner.heard(said[-1])\n", "", f"{ANSWERING}::test_each_token_is_told_and_the_writing_can_be_ended"),
+    Mutant("an encoder is begun for in silence", "lens/trace/reading.py",
+        "        if manner.begin:\n", "        if False:\n", f"{ANSWERING}::test_a_beginning_must_fit_and_be_written"),
+    Mutant("a beam forgets what was asked before", "lens/server/traces.py",
+        "(asked.manner or before.manner)._replace(begin=asked.begin)", "(asked.manner or USUAL_MANNER)._replace(begin=asked.begin)", f"{SERVER}::test_a_beam_is_gone_on_from"),
+    Mutant("the right answer is lost on the way", "lens/server/traces.py",
+        "self.subject.trace(before.source, before.gold, manner", "self.subject.trace(before.source, None, manner", f"{SERVER}::test_an_answer_is_begun_otherwise"),
+    Mutant("what is written without heads is another text", "lens/server/api.py",
+        "known.asked.gold, repeated(known))", "known.asked.gold, known.asked.manner)", f"{SERVER}::test_heads_are_taken_out"),
+    Mutant("a mistake before the first token is a line", "lens/server/stream.py",
+        'if first is not None and "error" in first:', "if False:", f"{STREAM}::test_a_mistake_is_a_refusal"),
+    Mutant("a fault is silence", "lens/server/stream.py",
+        "            await running  # what went wrong in it goes wrong here, too\n", "", f"{STREAM}::test_a_fault_of_ours_is_no_silence"),
+    Mutant("the model writes for one who left", "lens/server/stream.py",
+        "            left.set()\n", "            pass\n", f"{STREAM}::test_who_leaves_ends_the_writing"),
+    Mutant("an answer may take all day", "lens/server/stream.py",
+        "if time.monotonic() > end:", "if False:", f"{STREAM}::test_an_answer_has_its_time"),
+]
+BROWSER: list[Mutant] = [
+    Mutant("a branch leaves out a token", "lens/page/ask.js",
+        "ids.slice(n_prompt, pos + 1)", "ids.slice(n_prompt, pos)", f"{PAGE}::test_another_token_is_gone_on_with"),
+    Mutant("a beam's best answer winds", "lens/page/beams.js",
+        "a.best === b.best ? b.log_p - a.log_p : a.best - b.best", "b.log_p - a.log_p", f"{PAGE}::test_the_tree_of_a_beam"),
+    Mutant("a tree forgets where its lines began", "lens/page/beams.js",
+        "ids: [...(parent?.ids ?? []), node.token]", "ids: [node.token]", f"{PAGE}::test_the_tree_of_a_beam"),
+    Mutant("both answers have the chances of one", "lens/page/twosteps.js",
+        "of(other, same, settings)", "of(trace, step, settings)", f"{PAGE}::test_chances_of_two_answers"),
+    Mutant("tokens come all at once", "lens/page/data.js",
+        "      heard(last);\n", "", f"{PAGE}::test_tokens_come_one_by_one_and_can_be_stopped"),
+    Mutant("a stopped answer goes on", "lens/page/data.js",
+        "body: JSON.stringify(body), signal });", "body: JSON.stringify(body) });", f"{PAGE}::test_tokens_come_one_by_one_and_can_be_stopped"),
+    Mutant("heads that moved are those of another answer", "lens/page/moved.js",
+        "await context.source.trace(same)", "await context.source.trace(context.trace.header.run.id)", f"{PAGE}::test_how_far_the_others_moved"),
+]
+ROWS = PYTHON + (BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else [])
