@@ -106,6 +106,8 @@ def test_the_help_fits_a_narrow_window(chromium, shown, scheme):
     assert box["y"] >= 0
     assert box["x"] + box["width"] <= 320
     assert box["y"] + box["height"] <= 480
-    inside = page.evaluate("() => { const d = document.querySelector('dialog'); return d.scrollWidth - d.clientWidth; }")
+    inside = page.evaluate(
+        "() => { const d = document.querySelector('dialog'); return d.scrollWidth - d.clientWidth; }"
+    )
     assert inside <= 0
     context.close()
