@@ -136,6 +136,7 @@ TINY = {
     "checkpoint": "--rounds 1 --tokens 64 --vocabulary 50 --d-model 16 --layers 1 --steps 2",
     "decode": "--rounds 1 --small --works gpt2-1 beam --ours bfloat16",
     "heads": "--rounds 1 --layers 1 --heads 1 --d-model 8 --sequences 4 --scored 2",
+    "live": "--rounds 1 --begin 2 --steps 3 --every 2 --threads 1",
     "page": "--sizes --layers 1 --heads 1 --tokens 70",
     "ranks": "--processes 1 --steps 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",
     "serve": "--rounds 1 --clients 2 --requests 2 --tokens 3 --prompt 4 --d-model 16 --layers 1 --threads 1",

@@ -144,6 +144,7 @@ def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Pa
     Errors: `DataError` where the two texts cannot be compared.
     """
     from glassformer.lens.page.bundle import standalone
+    from glassformer.lens.server.history import History
     from glassformer.lens.server.run import subject_of
 
     subject = subject_of(folder, tell, others=beside, study=study_of(folder))
@@ -152,7 +153,7 @@ def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Pa
     usual = len(standalone([made.to_bytes() for made in traces], facts)) if any(more) else None
     if more.checkpoints and subject.history is not None:
         tell("Looking at each checkpoint.")
-        facts["history"] = subject.history()
+        facts["history"] = History(folder).whole()
     if more.patched is not None:
         pair, patching = between(subject, more.patched)
         facts["patches"] = [{"traces": [str(len(traces)), str(len(traces) + 1)], **patching}]
@@ -173,6 +174,7 @@ def between(subject: Subject, texts: tuple[str, str]) -> tuple[list[Trace], dict
 def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *, opens: bool) -> int:
     """Serve until Ctrl-C. Without a port that was asked for, the usual one, or any that is free."""
     from glassformer.lens.server.app import HOST, listen, make_app, make_server, new_token
+    from glassformer.lens.server.history import History
     from glassformer.lens.server.run import subject_of
 
     try:
@@ -183,11 +185,14 @@ def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *,
         listener = listen(0)
     with listener:
         chosen, token = listener.getsockname()[1], new_token()
-        app = make_app(subject_of(folder, tell, others=beside, study=study_of(folder)), token, chosen)
+        subject = subject_of(folder, tell, others=beside, study=study_of(folder))
+        app = make_app(subject, token, chosen)
         address = f"http://{HOST}:{chosen}/#token={token}"
         print(f"{folder} is shown at {address}\nIt answers this machine alone, until Ctrl-C.", flush=True)
         if opens:
             webbrowser.open(address)
         with suppress(KeyboardInterrupt):  # the way to end it
-            make_server(app).run(sockets=[listener])
+            make_server(app, subject.history.end if isinstance(subject.history, History) else None).run(
+                sockets=[listener]
+            )
     return 0

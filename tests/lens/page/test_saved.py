@@ -88,7 +88,7 @@ def light(colour):
 def test_every_screen_has_a_table(watched, address, screen):
     view = watched()
     view.open(address)
-    page = view.go(f"{screen}?view=table")
+    page = view.go(f"{screen}?view=table&curves=table")
     for summary in page.locator("main summary").all():
         summary.click()
     rows = page.locator("main table.plain tbody tr:visible, main table.lens tbody tr:visible")

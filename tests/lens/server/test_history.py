@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from types import SimpleNamespace
 
 import pytest
+from starlette.applications import Starlette
 
-from glassformer.foundation.errors import CheckpointError
-from glassformer.lens.roles.run import over_checkpoints
+from glassformer.foundation.errors import CheckpointError, GlassformerError
+from glassformer.lens.roles import run as roles_of_a_run
+from glassformer.lens.roles.run import over_checkpoints, run_probe
 from glassformer.lens.server import history as module
+from glassformer.lens.server.app import make_server
 from glassformer.lens.server.history import SEQUENCES, History
 from glassformer.store.checkpoint import load
+from glassformer.store.lock import RunLock
 from lens.test_roles_of_a_run import SMALL, untrained_run
 
 
@@ -64,6 +69,71 @@ def test_a_checkpoint_that_its_run_deletes_meanwhile_is_passed_over(made, tmp_pa
     assert History(run)()["steps"] == [2, 3]
 
 
+def test_a_run_in_training_is_looked_at_seldom(made, tmp_path, monkeypatch):
+    """One checkpoint at a time, the newest first, then a rest a hundred times as long; after its end all the others."""
+    run, now, used = tmp_path / "run", [0.0], iter([0.0, 2.0, 10.0, 13.0])
+    shutil.copytree(made, run)
+    monkeypatch.setattr(module.time, "process_time", lambda: next(used))
+    history, lock = History(run, clock=lambda: now[0]), RunLock(run)
+    lock.take()
+    assert history()["steps"] == [3]
+    for now[0], steps in [(199.0, [3]), (201.0, [2, 3]), (500.0, [2, 3])]:
+        assert history()["steps"] == steps
+    lock.release()
+    assert history()["steps"] == [1, 2, 3]
+    assert next(used, None) is None
+
+
+def test_all_of_a_run_in_training_where_all_is_asked_for(made, tmp_path):
+    shutil.copytree(made, tmp_path / "run")
+    lock = RunLock(tmp_path / "run")
+    lock.take()
+    assert History(tmp_path / "run").whole()["steps"] == [1, 2, 3]
+    lock.release()
+
+
+def test_what_heads_are_probed_with_is_made_once(made, tmp_path, monkeypatch):
+    def counted(*given):
+        probes.append(run_probe(*given))
+        return probes[-1]
+
+    probes = []
+    monkeypatch.setattr("glassformer.lens.roles.run.run_probe", counted)
+    shutil.copytree(made, tmp_path / "run")
+    last = max((tmp_path / "run" / "checkpoints").iterdir())
+    shutil.move(last, tmp_path / "later")
+    history = History(tmp_path / "run")
+    before = history()
+    shutil.move(tmp_path / "later", last)
+    assert len(history()["steps"]) == len(before["steps"]) + 1
+    assert len(probes) == 1
+    assert history()["heads"] == History(made)()["heads"]
+
+
+@pytest.mark.parametrize("piece", ["load", "run_probe", "diagnose"])
+def test_a_look_ends_with_the_explorer(made, monkeypatch, piece):
+    """Within a piece of the work, and whoever asks again is told so."""
+    history, own = History(made), getattr(roles_of_a_run, piece)
+
+    def ends(*given, **more):
+        history.end()
+        return own(*given, **more)
+
+    monkeypatch.setattr(roles_of_a_run, piece, ends)
+    for _ in range(2):
+        with pytest.raises(GlassformerError, match="The explorer ends"):
+            history()
+    assert not history.seen
+
+
+def test_a_server_says_when_it_begins_to_end():
+    said = []
+    server = make_server(Starlette(), lambda: said.append("end"))
+    server.handle_exit(signal.SIGTERM, None)
+    assert said == ["end"]
+    assert server.should_exit
+
+
 def test_a_run_without_checkpoints_says_so(made, tmp_path):
     shutil.copytree(made, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
@@ -76,7 +146,7 @@ def test_a_curve_is_of_the_last_role(tmp_path, monkeypatch):
 
     def head(label, **scores):
         place = {"id": "x.0.0", "block": "cross", "layer": 0, "head": 0}
-        return SimpleNamespace(to_json=lambda: [{**place, "role": {"label": label}, "scores": scores}])
+        return SimpleNamespace(probe=None, to_json=lambda: [{**place, "role": {"label": label}, "scores": scores}])
 
     seen = [(1, head("sink", sink=0.9, reversal=0.1)), (2, head("reversal", sink=0.2, reversal=0.7))]
     looks = [SimpleNamespace(step=step, diagnosis=each) for step, each in seen]

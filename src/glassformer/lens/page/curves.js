@@ -30,11 +30,11 @@ export function curves(context) {
   let others = [];
   const draw = () => {
     const runs = [{ name: context.run.name, metrics: lines }, ...others];
-    const table = now().view === "table" && lines.length > 0;
+    const table = now().curves === "table" && lines.length > 0;
     put(element, controls(runs, table), table ? curveTable(runs, figures(lines), called) : h("div", { class: "charts" }, panels(runs, settings, context.run.checkpoints ? kept : [])));
   };
   const controls = (/** @type {Run[]} */ runs, /** @type {boolean} */ table) => h("div", { class: "controls" },
-    switcher("View", [["map", "Charts"], ["table", "Table"]], table ? "table" : "map", (view) => set({ view })),
+    switcher("View", [["charts", "Charts"], ["table", "Table"]], table ? "table" : "charts", (value) => set({ curves: value })),
     !table && switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], settings.log, (value) => { settings.log = value; draw(); }),
     !table && picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], settings.smooth, (value) => { settings.smooth = value; draw(); }),
     h("span", { class: "grow" }), context.source.live && h("span", { class: "quiet" }, "follows the run"),

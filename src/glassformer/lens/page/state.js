@@ -17,13 +17,14 @@
  * @property {string} view
  * @property {string} scale
  * @property {string} sort of the small pictures: "layer", or what decides which comes first
+ * @property {string} curves how they are shown: "charts", or "table"
  * @property {string} only which of them are shown: "" for all
  */
 
 /** @type {State} */
 const DEFAULTS = {
   screen: "overview", of: "weights", trace: "0", other: "", block: "", layer: 0, head: 0, q: null, k: null, step: -1, view: "map",
-  scale: "sqrt", q0: 0, k0: 0, sort: "layer", only: "",
+  scale: "sqrt", q0: 0, k0: 0, sort: "layer", curves: "charts", only: "",
 };
 const NUMBERS = ["layer", "head", "q", "k", "step", "q0", "k0"];
 const SCREENS = ["overview", "attention", "generate", "heads", "ablations", "parameters", "curves"];

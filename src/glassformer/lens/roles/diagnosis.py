@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,21 +81,31 @@ class Diagnosis:
         return sentences(self)
 
 
-def diagnose(model: Transformer, probe: Probe, *, effects: bool = True, rules: Thresholds = THRESHOLDS) -> Diagnosis:
+def diagnose(
+    model: Transformer,
+    probe: Probe,
+    *,
+    effects: bool = True,
+    rules: Thresholds = THRESHOLDS,
+    between: Callable[[], None] = lambda: None,
+) -> Diagnosis:
     """Score every role for every head, label heads, and see what the model loses without each and each role.
 
-    `effects=False` leaves out all that silences heads. The model is in evaluation mode afterwards, and else as before.
+    `effects=False` leaves out all that silences heads. `between` is called between pieces of the work, and ends it
+    where it raises. The model is in evaluation mode afterwards, and else as before.
     """
     model.eval()
     own = read(model, probe.own, probe.objective)
     control = None if probe.control is None else read(model, probe.control, probe.objective)
-    measured = measure(own, control)
+    measured = measure(own, control, between)
+    between()
     copied = copying(model, own, probe.ids)
     found = [
         Found(head, each, label(each.scores, each.more["sink"], each.more["entropy_norm"], rules), copied[head])
         for head, each in ((head, measured[head]) for head in all_heads(model) if head in measured)
     ]
     groups = grouped(own, found)
+    between()
     pairs = [pair for pair in similar(own.maps, own.views) if pair.divergence <= rules.alike]
     if effects:
         found, groups = with_effects(model, probe, own, found, groups, rules)

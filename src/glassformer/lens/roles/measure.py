@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,15 +44,17 @@ def read(model: Transformer, batch: Batch, objective: Objective) -> Read:
     return Read(maps(model, batch, asked), views(batch, asked))
 
 
-def measure(own: Read, control: Read | None) -> dict[Head, Measured]:
+def measure(own: Read, control: Read | None, between: Callable[[], None]) -> dict[Head, Measured]:
     """The figures of every head.
 
     `own` has no token twice in a sequence, so that what is found by its place is not found by what it is; `control`
-    has. Roles that need repeats are scored on the control, all others on `own`, and on the control again.
+    has. Roles that need repeats are scored on the control, all others on `own`, and on the control again. `between`
+    is called before each map.
     """
     found: dict[Head, Measured] = {}
     again = {(each.block, each.layer): each for each in control.maps} if control else {}
     for each in own.maps:
+        between()
         view = own.views[each.block]
         scores = tallied(each, view, repeats=control is None)
         other: dict[str, Scored] = {}

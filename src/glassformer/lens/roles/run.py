@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -72,21 +72,29 @@ def diagnose_run(
     return diagnose(opened.loaded.model, opened.probe(sequences, scored), effects=effects)
 
 
-def over_checkpoints(folder: Path | str, *, sequences: int = SEQUENCES, known: Collection[int] = ()) -> Iterator[At]:
+def over_checkpoints(
+    folder: Path | str,
+    *,
+    sequences: int = SEQUENCES,
+    known: Collection[int] = (),
+    probe: Probe | None = None,
+    between: Callable[[], None] = lambda: None,
+) -> Iterator[At]:
     """The heads at each checkpoint that the run has kept, from the first on, without what is lost when they are gone.
 
-    Those of `known` steps are left out, and those that a run in training deletes before they are read. Errors:
-    `CheckpointError` where one is damaged.
+    Those of `known` steps are left out, and those that a run in training deletes before they are read. `probe` is that
+    of an earlier look at the same run; `between` is called between pieces of the work, and ends it where it raises.
+    Errors: `CheckpointError` where one is damaged.
     """
     run = Path(folder)
     recipe = load_recipe(run / "recipe.toml")
     found = checkpoints(run)
     if not found:
         raise CheckpointError(f"{run} has no checkpoint. Train first, or give another folder.")
-    probe: Probe | None = None
     for step, each in found.items():
         if step in known:
             continue
+        between()
         try:
             loaded: Loaded = load(each)
         except CheckpointError:
@@ -95,7 +103,8 @@ def over_checkpoints(folder: Path | str, *, sequences: int = SEQUENCES, known: C
             continue
         model = as_recipe(loaded.model, recipe)
         probe = probe or run_probe(recipe, model, loaded.tokenizers, sequences, 1)
-        yield At(step, diagnose(model, probe, effects=False))
+        between()
+        yield At(step, diagnose(model, probe, effects=False, between=between))
 
 
 def run_probe(

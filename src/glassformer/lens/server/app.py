@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable
+from types import FrameType
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -79,6 +80,20 @@ def listen(port: int) -> socket.socket:
     return listener
 
 
-def make_server(app: Starlette) -> Server:
-    """A server that says nothing of its own, and stops at Ctrl-C."""
-    return Server(Config(app, log_level="error", lifespan="off", access_log=False, server_header=False))
+class Ending(Server):
+    """A server that says so when it begins to end, so that no answer is worked at for long any more."""
+
+    def __init__(self, config: Config, end: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self.end = end
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called by a signal."""
+        if self.end is not None:
+            self.end()
+        super().handle_exit(sig, frame)
+
+
+def make_server(app: Starlette, end: Callable[[], None] | None = None) -> Server:
+    """A server that says nothing of its own, and stops at Ctrl-C; `end` is called then, at once."""
+    return Ending(Config(app, log_level="error", lifespan="off", access_log=False, server_header=False), end)
