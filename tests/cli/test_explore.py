@@ -185,7 +185,7 @@ def test_the_page_is_served(trained, run, monkeypatch):
             raise KeyboardInterrupt
 
     served, opened = [], []
-    monkeypatch.setattr("glassformer.lens.server.app.make_server", lambda app: Server())
+    monkeypatch.setattr("glassformer.lens.server.app.make_server", lambda app, end: Server())
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr("glassformer.lens.server.app.make_app", lambda subject, token, port: None)
     answer = run("explore", str(trained), "--port", "0")

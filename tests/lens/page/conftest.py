@@ -103,9 +103,11 @@ def serving():
             server = make_server(make_app(subject, token, port))
             thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
             thread.start()
-            yield f"http://127.0.0.1:{port}/#token={token}"
-            server.should_exit = True
-            thread.join()
+            try:
+                yield f"http://127.0.0.1:{port}/#token={token}"
+            finally:
+                server.should_exit = True
+                thread.join()
 
     return serve
 

@@ -44,7 +44,7 @@ function mark() {
 }
 
 function helpButton() {
-  return h("button", { type: "button", class: "theme", id: "help", "aria-label": "Help", "aria-haspopup": "dialog", "aria-keyshortcuts": "?", title: "Help: key ?", on: { click: help } }, "?");
+  return h("button", { type: "button", class: "help-button", id: "help", "aria-label": "Help", "aria-haspopup": "dialog", "aria-keyshortcuts": "?", title: "Help: key ?", on: { click: help } }, "?");
 }
 
 function themeButton() {
