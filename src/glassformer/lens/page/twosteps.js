@@ -13,6 +13,8 @@ import { number, percent, token, whole } from "lens/text.js";
 /** @typedef {import("./types.js").Step} Step */
 /** @typedef {{id: number, a: number | null, b: number | null}} Row */
 
+const SHOWN = 12;
+
 /**
  * A card: the other answer's tokens, and the chances at the same place.
  * @param {Context} context
@@ -22,7 +24,8 @@ import { number, percent, token, whole } from "lens/text.js";
  */
 export function twoSteps({ trace, run }, other, step, settings) {
   const same = other.stepAt.get(step.pos);
-  const rows = same ? rowsOf(of(trace, step, settings), of(other, same, settings)) : [];
+  const both = same ? [of(trace, step, settings), of(other, same, settings)] : [];
+  const rows = same ? rowsOf(both[0].p, both[1].p) : [];
   const chip = (/** @type {string} */ text) => h("span", { class: "chip", title: whole(text) }, token(text));
   const delta = (/** @type {Row} */ row) => (row.a === null || row.b === null ? null : row.a - row.b);
   const share = (/** @type {number | null} */ value) => (value === null ? "not kept" : percent(value));
@@ -38,7 +41,8 @@ export function twoSteps({ trace, run }, other, step, settings) {
     { name: "A", figure: true, cell: (row) => share(row.a), by: (row) => row.a ?? -1 },
     { name: "B", figure: true, cell: (row) => share(row.b), by: (row) => row.b ?? -1 },
     { name: "A − B", figure: true, cell: (row) => { const value = delta(row); return value === null ? "–" : `${number(100 * value)} points`; }, by: (row) => delta(row) ?? -2 },
-  ], rows, { sorted: "A" }));
+  ], rows, { sorted: "A" }),
+  both.some((each) => !each.complete) && h("p", { class: "quiet" }, "Of the likeliest tokens of each alone, as the vocabulary is large."));
 }
 
 /** The tokens of the other answer; marked where another one stands in the first. @param {Trace} trace @param {Trace} other @param {number} pos */
@@ -57,10 +61,8 @@ function of(trace, step, settings) {
   return { complete, p: new Map(chances(tokens, settings).map(({ id, p }) => [id, p])) };
 }
 
-const SHOWN = 12;
-
-/** The tokens that are likeliest in one or the other. @param {ReturnType<typeof of>} a @param {ReturnType<typeof of>} b @returns {Row[]} */
+/** The tokens that are likeliest in one or the other. @param {Map<number, number>} a @param {Map<number, number>} b @returns {Row[]} */
 function rowsOf(a, b) {
-  const rows = [...new Set([...a.p.keys(), ...b.p.keys()])].map((id) => ({ id, a: a.p.get(id) ?? null, b: b.p.get(id) ?? null }));
+  const rows = [...new Set([...a.keys(), ...b.keys()])].map((id) => ({ id, a: a.get(id) ?? null, b: b.get(id) ?? null }));
   return rows.sort((one, two) => Math.max(two.a ?? 0, two.b ?? 0) - Math.max(one.a ?? 0, one.b ?? 0)).slice(0, SHOWN);
 }
