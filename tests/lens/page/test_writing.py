@@ -181,12 +181,14 @@ def test_tokens_come_one_by_one_and_can_be_stopped(watched, serving):
         view.go("generate")
         before = page.locator(STEPS).all_text_contents()
         asks(page, "dcba", max_new_tokens=6)
-        page.wait_for_function("() => document.querySelectorAll('.stream .chip').length === 2")
-        expected = trace(model, BOTH, "dcba", max_new_tokens=6).output
-        assert page.locator(".stream .chip").all_text_contents() == expected[:2]
-        page.locator("#stop").click()
-        page.wait_for_function("() => document.querySelector('.told').textContent === 'Stopped.'")
-        go_on.set()
+        try:
+            page.wait_for_function("() => document.querySelectorAll('.stream .chip').length === 2")
+            expected = trace(deepcopy(model), BOTH, "dcba", max_new_tokens=6).output
+            assert page.locator(".stream .chip").all_text_contents() == expected[:2]
+            page.locator("#stop").click()
+            page.wait_for_function("() => document.querySelector('.told').textContent === 'Stopped.'")
+        finally:
+            go_on.set()
         assert left.wait(20), "the model writes for nobody"
         assert page.locator(STEPS).all_text_contents() == before
 
