@@ -83,14 +83,17 @@ def lengths():
 
 
 def warmed(shape):
-    """What is compiled before anybody asks, and what all kinds of texts, on another thread, have compiled then."""
+    """What is compiled before anybody asks, and what all kinds of texts, on another thread, have compiled then.
+
+    Among them those that fill 64 columns: of their own tokens, and of their memory.
+    """
     made = prepared(model(shape, max_len=90), "float32", compile=True)
     engine, counts = Engine(made, Limits(rows=8), eos=-1), []
     warm_up(engine)
     counts.append(graphs())
 
     def ask():
-        for rows in ([3], [1], [5, 1], [40, 2, 3], [6] * 8, [70]):
+        for rows in ([3], [1], [5, 1], [40, 2, 3], [6] * 8, [70], [51], [63, 63]):
             for n in rows:
                 given = {"prompt": [5] * n} if made.encoder is None else {"source": [5] * n}
                 engine.submit(Request(max_new_tokens=14, **given))
