@@ -70,8 +70,8 @@ def test_a_text_longer_than_its_context(context, drop):
 @pytest.mark.parametrize("window", [{}, {"max_context": 8, "drop": 3}], ids=["whole", "window"])
 def test_a_prefix_is_read_both_ways_also_where_guesses_are_taken_back(window):
     """And where its beginning leaves: less of the text is a prefix then."""
-    network = wordy("decoder", 1, n_layers=2)
-    given = {"prompts": [[BOS, *each] for each in sequences([5, 4], 1)], "max_new_tokens": 12, **window}
+    network = wordy("decoder", 4, n_layers=2)
+    given = {"prompts": [[BOS, *each] for each in sequences([5, 4], 4)], "max_new_tokens": 12, **window}
     found = written(speculative(network, lookup=1, prefix=True, **given), 2)
     assert found == written(generate(network, prefix=True, **given), 2)
     assert found != written(generate(network, **given), 2)
