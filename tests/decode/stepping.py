@@ -82,15 +82,33 @@ def lengths():
     return {"worst": worst, "graphs": [each - counts[0] for each in (*counts, graphs())]}
 
 
+def padded():
+    """The same of rows with padding; a second code is an error, so that nothing is compiled for each length."""
+    made = model("decoder", max_len=40)
+    ready, ids, keep = prepared(made, "float32", compile=True), tokens(3, 40), torch.ones(3, 40, dtype=torch.bool)
+    keep[1, :2] = False
+    with torch.no_grad():
+        cache = ready.new_cache()
+        steps = [ready(ids[:, :5], keep=keep[:, :5], cache=cache)]
+        for at in range(5, 40):
+            steps.append(ready(ids[:, at : at + 1], cache=cache))
+            torch.compiler.set_stance("fail_on_recompile")
+        apart = torch.cat(steps, dim=1) - made(ids, keep=keep)
+    return {"worst": apart[keep].abs().max().item(), "graphs": graphs()}
+
+
 def warmed(shape):
-    """What is compiled before anybody asks, and what all kinds of texts, on another thread, have compiled then."""
+    """What is compiled before anybody asks, and what all kinds of texts, on another thread, have compiled then.
+
+    Among them those that fill 64 columns: of their own tokens, and of their memory.
+    """
     made = prepared(model(shape, max_len=90), "float32", compile=True)
     engine, counts = Engine(made, Limits(rows=8), eos=-1), []
     warm_up(engine)
     counts.append(graphs())
 
     def ask():
-        for rows in ([3], [1], [5, 1], [40, 2, 3], [6] * 8, [70]):
+        for rows in ([3], [1], [5, 1], [40, 2, 3], [6] * 8, [70], [51], [63, 63]):
             for n in rows:
                 given = {"prompt": [5] * n} if made.encoder is None else {"source": [5] * n}
                 engine.submit(Request(max_new_tokens=14, **given))
@@ -134,5 +152,6 @@ if __name__ == "__main__":
     (asked,) = sys.argv[1:]
     torch.set_num_threads(1)
     kind, _, of = asked.partition(" ")
-    what = {"lengths": lengths, "warmed": partial(warmed, of), **{each: partial(texts, each) for each in SHAPES}}
+    what = {"lengths": lengths, "padded": padded, "warmed": partial(warmed, of)}
+    what |= {each: partial(texts, each) for each in SHAPES}
     print(json.dumps(what.get(kind, partial(rounded, asked))()))

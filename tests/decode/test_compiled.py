@@ -41,6 +41,14 @@ def test_a_compiled_step_is_the_step_and_how_long_a_text_is_has_no_part_in_it():
 
 
 @compiler
+@pytest.mark.slow
+def test_rows_with_padding_have_one_code_too():
+    found = compared("padded")
+    assert found["worst"] <= 1e-12
+    assert found["graphs"] == 1
+
+
+@compiler
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, of its compiler
 def test_weights_are_shared_and_the_model_goes_on_as_it_was():
     made = model("encoder-decoder")

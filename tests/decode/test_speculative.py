@@ -67,12 +67,14 @@ def test_a_text_longer_than_its_context(context, drop):
         assert written(speculative(network, **guesser, **given, guesses=4), 1) == plain
 
 
-@pytest.mark.parametrize("window", [{}, {"max_context": 7, "drop": 2}], ids=["whole", "window"])
+@pytest.mark.parametrize("window", [{}, {"max_context": 8, "drop": 3}], ids=["whole", "window"])
 def test_a_prefix_is_read_both_ways_also_where_guesses_are_taken_back(window):
     """And where its beginning leaves: less of the text is a prefix then."""
-    network = wordy("decoder", 3)
-    given = {"prompts": [[BOS, *each] for each in sequences([5, 2])], "max_new_tokens": 12, "prefix": True, **window}
-    assert written(speculative(network, lookup=1, **given), 2) == written(generate(network, **given), 2)
+    network = wordy("decoder", 4, n_layers=2)
+    given = {"prompts": [[BOS, *each] for each in sequences([5, 4], 4)], "max_new_tokens": 12, **window}
+    found = written(speculative(network, lookup=1, prefix=True, **given), 2)
+    assert found == written(generate(network, prefix=True, **given), 2)
+    assert found != written(generate(network, **given), 2)
 
 
 @pytest.mark.parametrize("guesser", ["draft", "lookup"])

@@ -81,3 +81,12 @@ def test_a_room_has_one_row_more_than_there_are():
     with torch.no_grad():
         engine.step()
     assert len(engine._slots.rooms[0]._held[0]) == 2
+
+
+def test_a_room_is_never_read_whole():
+    """That would be a further kind of step, too; so has it one column more than the longest text."""
+    engine = Engine(model("decoder", max_len=90))
+    engine.submit(Request([5] * 60, max_new_tokens=5))
+    with torch.no_grad():
+        engine.step()
+    assert engine._slots.rooms[0]._held[0].shape[2] == 65

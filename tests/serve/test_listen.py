@@ -217,7 +217,9 @@ def test_a_second_signal_ends_at_once(text_run):
 )
 def test_settings_that_cannot_be(text_run, tmp_path, flags, says, capsys, monkeypatch):
     from glassformer.cli.main import main
+    from glassformer.serve import listen
 
+    monkeypatch.setattr(listen, "listen", lambda service, found: 0)  # what is not refused ends at once
     monkeypatch.delenv("GLASSFORMER_KEY", raising=False)
     (tmp_path / "key").write_text(KEY)
     words = [str(tmp_path / "key") if word == "KEY" else word for word in flags]

@@ -10,6 +10,7 @@ import torch
 
 from glassformer.decode import filters, penalties
 from glassformer.decode.context import Choose, Context, Filter
+from glassformer.decode.generate import greedy
 from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
@@ -33,7 +34,7 @@ def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms
 
     def choose(logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:
         logits = filtered(logits, context)
-        return logits.argmax(-1) if sampling.temperature == 0 else draw(logits, given(context))
+        return greedy(logits, context) if sampling.temperature == 0 else draw(logits, given(context))
 
     return choose
 
@@ -45,7 +46,7 @@ def shares(sampling: Sampling, first: Sequence[Filter] = ()) -> Callable[[Tensor
     def mass(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
         logits = filtered(logits, context)
         if sampling.temperature == 0:
-            return torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).double()
+            return torch.nn.functional.one_hot(greedy(logits, context), logits.shape[-1]).double()
         return logits.double().softmax(-1)
 
     return mass
@@ -114,7 +115,7 @@ def numbers(seed: int, row: int, block: int, lane: int = 0) -> list[float]:
 
 def check_numbers(logits: Float[Tensor, "B V"], context: Context) -> None:
     """Refuse logits that are NaN: nothing can be drawn from them. Errors: `DataError` naming the row."""
-    if bool((broken := logits.isnan().any(-1)).any()):
+    if bool((broken := logits.amax(-1).isnan()).any()):  # the largest of numbers of which one is NaN is NaN
         row = context.numbers[int(broken.int().argmax())]
         raise DataError(f"The model's logits are no numbers (NaN) in row {row} (counted from 0). Are its weights?")
 

@@ -77,11 +77,12 @@ class Room:
     def _widen(self, k: Tensor, v: Tensor, n: int, columns: int, most_rows: int) -> None:
         """Larger room where it is needed, as large as the rows of now need it, and half as many more rows.
 
-        At least one more, as a room of one row would be a kind of its own where steps are compiled.
+        At least one more, and one more column than any row needs: where steps are compiled, a room of one row and one
+        that is read whole would be kinds of their own.
         """
-        if self._held is not None and self._held[0].shape[0] >= n and self._held[0].shape[2] >= columns:
+        if self._held is not None and self._held[0].shape[0] >= n and self._held[0].shape[2] > columns:
             return
-        columns = -(-max(columns, self.width) // STEP_OF_COLUMNS) * STEP_OF_COLUMNS
+        columns = -(-max(columns, self.width) // STEP_OF_COLUMNS) * STEP_OF_COLUMNS + 1
         rows = min(n + max(n // 2, 1), max(most_rows, n))
         old, self._held = (
             self._held,
