@@ -53,6 +53,8 @@ class Experiment:
     settings: tuple[str, ...] = ()
     data: str | None = None
     """The public data set that it reads, by its name in `FILES`; None: the task makes its own data."""
+    after: str | None = None
+    """The row whose run of the same seed this one starts from (`training.start_from`), by its name; None: no other."""
 
 
 EXPERIMENTS = (
@@ -96,6 +98,7 @@ FURTHER = (
     ),
 )
 """Rows that are asked for by name, with `--only`."""
+ROWS = {each.name: each for each in (*EXPERIMENTS, *FURTHER)}
 
 
 class Result(NamedTuple):
@@ -129,9 +132,16 @@ def run_experiment(
     except FileNotFoundError as missing:
         return Failure(experiment.name, seed, str(missing), skipped=True)
     train = [*experiment.settings, *files, *settings, f"--training.seed={seed}"]
-    run = runs / f"{experiment.name.replace(' ', '-')}-seed-{seed}"
-    done = run.with_name(run.name + ".json")
-    recipe = wanted(experiment.recipe, train)
+    run, done = folder_of(experiment, seed, runs)
+    before = ""
+    if experiment.after is not None:
+        first = ROWS[experiment.after]
+        if isinstance(found := run_experiment(first, seed, runs, data, settings), Failure):
+            return found._replace(experiment=experiment.name, reason=f"{first.name} comes before it: {found.reason}")
+        run_before, done_before = folder_of(first, seed, runs)
+        before = json.loads(done_before.read_text("utf-8"))["recipe"]
+        train.append(f"--training.start-from={run_before}")
+    recipe = wanted(experiment.recipe, train) + before
     if done.exists() and (record := json.loads(done.read_text("utf-8")))["recipe"] == recipe:
         return Result(**record["result"])
     if problem := train_run(experiment.recipe, train, run, recipe):
@@ -142,6 +152,12 @@ def run_experiment(
     result = Result(experiment.name, seed, json.loads(out), training_seconds(run), [experiment.recipe, *train])
     done.write_text(json.dumps({"recipe": recipe, "result": result._asdict()}, indent=2) + "\n", "utf-8")
     return result
+
+
+def folder_of(experiment: Experiment, seed: int, runs: Path) -> tuple[Path, Path]:
+    """The folder of a run, and the file of its figures."""
+    run = runs / f"{experiment.name.replace(' ', '-')}-seed-{seed}"
+    return run, run.with_name(run.name + ".json")
 
 
 def train_run(recipe: str, settings: Sequence[str], run: Path, wanted: str) -> str | None:
