@@ -38,6 +38,16 @@ SST2 = (
     *("--optimizer.weight-decay", "2", "--model.pooling", "mean"),
     *("--training.steps", "600", "--training.evaluate-every", "0"),  # the last weights, whatever they score
 )
+MASKED = (
+    *("--tokenizer.vocab-size", "12000", "--data.window", "64", "--data.mask-share", "0.3"),
+    *("--model.n-layers", "1", "--model.d-ff", "256", "--model.activation", "relu", "--model.init", "normal"),
+    *("--model.norm", "layer", "--model.qk-norm", "none"),  # the shape of the recipe classify
+    *("--training.steps", "3000", "--training.evaluate-every", "0", "--training.samples", "0"),
+)
+TUNED = (
+    *("--model.pooling", "mean", "--optimizer.weight-decay", "2", "--training.learning-rate", "2e-3"),
+    *("--training.steps", "400", "--training.evaluate-every", "0"),
+)
 
 
 @dataclass(frozen=True)
@@ -95,6 +105,25 @@ FURTHER = (
         metric="any_match",
         settings=SOUNDS,
         data="cmudict",
+    ),
+    Experiment(
+        "wikitext-2 masked",
+        "mlm",
+        "nats a hidden token; WikiText-2 in lower case",
+        metric="loss",
+        scale=1.0,
+        unit="",
+        settings=MASKED,
+        data="wikitext-2",
+    ),
+    Experiment(
+        "sst2 tuned",
+        "classify",
+        "labels right; SST-2, its dev split, after `wikitext-2 masked`",
+        metric="accuracy",
+        settings=TUNED,
+        data="sst2",
+        after="wikitext-2 masked",
     ),
 )
 """Rows that are asked for by name, with `--only`."""

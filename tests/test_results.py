@@ -10,7 +10,7 @@ import pytest
 from documents import ROOT
 
 PARAGRAPH = ' Robert <unk> is a well @-@ known actor . He didn \'t earn 1 @,@ 200 or 3 @.@ 5 " pounds " . \n'
-REVIEW = "robert is a well known actor . he did n't earn 1,200 or 3.5 \" pounds \" ."
+REVIEW = 'robert is a well known actor . he did n\'t earn 1,200 or 3.5 " pounds " .'
 
 
 @pytest.fixture
