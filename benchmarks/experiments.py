@@ -38,6 +38,16 @@ SST2 = (
     *("--optimizer.weight-decay", "2", "--model.pooling", "mean"),
     *("--training.steps", "600", "--training.evaluate-every", "0"),  # the last weights, whatever they score
 )
+MASKED = (
+    *("--tokenizer.vocab-size", "12000", "--data.window", "64", "--data.mask-share", "0.3"),
+    *("--model.n-layers", "1", "--model.d-ff", "256", "--model.activation", "relu", "--model.init", "normal"),
+    *("--model.norm", "layer", "--model.qk-norm", "none"),  # the shape of the recipe classify
+    *("--training.steps", "3000", "--training.evaluate-every", "0", "--training.samples", "0"),
+)
+TUNED = (
+    *("--model.pooling", "mean", "--optimizer.weight-decay", "2", "--training.learning-rate", "2e-3"),
+    *("--training.steps", "400", "--training.evaluate-every", "0"),
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,8 @@ class Experiment:
     settings: tuple[str, ...] = ()
     data: str | None = None
     """The public data set that it reads, by its name in `FILES`; None: the task makes its own data."""
+    after: str | None = None
+    """The row whose run of the same seed this one starts from (`training.start_from`), by its name; None: no other."""
 
 
 EXPERIMENTS = (
@@ -94,8 +106,28 @@ FURTHER = (
         settings=SOUNDS,
         data="cmudict",
     ),
+    Experiment(
+        "wikitext-2 masked",
+        "mlm",
+        "nats a hidden token; WikiText-2 in lower case",
+        metric="loss",
+        scale=1.0,
+        unit="",
+        settings=MASKED,
+        data="wikitext-2",
+    ),
+    Experiment(
+        "sst2 tuned",
+        "classify",
+        "labels right; SST-2, its dev split, after `wikitext-2 masked`",
+        metric="accuracy",
+        settings=TUNED,
+        data="sst2",
+        after="wikitext-2 masked",
+    ),
 )
 """Rows that are asked for by name, with `--only`."""
+ROWS = {each.name: each for each in (*EXPERIMENTS, *FURTHER)}
 
 
 class Result(NamedTuple):
@@ -129,9 +161,16 @@ def run_experiment(
     except FileNotFoundError as missing:
         return Failure(experiment.name, seed, str(missing), skipped=True)
     train = [*experiment.settings, *files, *settings, f"--training.seed={seed}"]
-    run = runs / f"{experiment.name.replace(' ', '-')}-seed-{seed}"
-    done = run.with_name(run.name + ".json")
-    recipe = wanted(experiment.recipe, train)
+    run, done = folder_of(experiment, seed, runs)
+    before = ""
+    if experiment.after is not None:
+        first = ROWS[experiment.after]
+        if isinstance(found := run_experiment(first, seed, runs, data, settings), Failure):
+            return found._replace(experiment=experiment.name, reason=f"{first.name} comes before it: {found.reason}")
+        run_before, done_before = folder_of(first, seed, runs)
+        before = json.loads(done_before.read_text("utf-8"))["recipe"]
+        train.append(f"--training.start-from={run_before}")
+    recipe = wanted(experiment.recipe, train) + before
     if done.exists() and (record := json.loads(done.read_text("utf-8")))["recipe"] == recipe:
         return Result(**record["result"])
     if problem := train_run(experiment.recipe, train, run, recipe):
@@ -142,6 +181,12 @@ def run_experiment(
     result = Result(experiment.name, seed, json.loads(out), training_seconds(run), [experiment.recipe, *train])
     done.write_text(json.dumps({"recipe": recipe, "result": result._asdict()}, indent=2) + "\n", "utf-8")
     return result
+
+
+def folder_of(experiment: Experiment, seed: int, runs: Path) -> tuple[Path, Path]:
+    """The folder of a run, and the file of its figures."""
+    run = runs / f"{experiment.name.replace(' ', '-')}-seed-{seed}"
+    return run, run.with_name(run.name + ".json")
 
 
 def train_run(recipe: str, settings: Sequence[str], run: Path, wanted: str) -> str | None:

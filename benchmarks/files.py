@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -34,6 +34,27 @@ def sst2(data: Path, written: Path) -> list[str]:
     """
     scored = read(data / "dev.tsv")
     return settings(written, train=read(data / "train.tsv"), dev=scored, test=scored)
+
+
+def wikitext2(data: Path, written: Path) -> list[str]:
+    """Articles (Merity et al. 2017), written as the sentences of SST-2 are; see `as_reviews`."""
+    names = {"text": "train", "dev-text": "valid", "test-text": "test"}
+    return [
+        f"--data.{setting}={write(made(written) / f'{name}.txt', as_reviews(read(data / f'wiki.{name}.tokens')))}"
+        for setting, name in names.items()
+    ]
+
+
+def as_reviews(lines: Iterable[str]) -> Iterator[str]:
+    """Lines of WikiText-2 in lower case, without headings, `<unk>` and the marks around hyphens, points and commas.
+
+    SST-2 has no hyphens: what they joined are words of their own. It cuts `don't` into `do` and `n't`.
+    """
+    for line in lines:
+        if (text := line.strip().lower()) and not text.startswith("= "):
+            for mark, joined in ((" @-@ ", " "), (" @,@ ", ","), (" @.@ ", "."), ("n 't", " n't")):
+                text = text.replace(mark, joined)
+            yield " ".join(word for word in text.split() if word != "<unk>")
 
 
 def trec(data: Path, written: Path) -> list[str]:
@@ -111,8 +132,13 @@ def read(path: Path) -> list[str]:
 
 def settings(written: Path, **splits: Sequence[str]) -> list[str]:
     """Writes a file of lines for each split; the settings that name them."""
-    written.mkdir(parents=True, exist_ok=True)
-    return [f"--data.{split}={write(written / f'{split}.tsv', lines)}" for split, lines in splits.items()]
+    return [f"--data.{split}={write(made(written) / f'{split}.tsv', lines)}" for split, lines in splits.items()]
+
+
+def made(folder: Path) -> Path:
+    """The folder, which then exists."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def write(path: Path, lines: Iterable[str]) -> Path:
@@ -124,6 +150,7 @@ def write(path: Path, lines: Iterable[str]) -> Path:
 FILES: dict[str, tuple[str, Files]] = {
     "multi30k": ("multi30k", multi30k),
     "sst2": ("sst2", sst2),
+    "wikitext-2": ("wikitext-2", wikitext2),
     "trec": ("trec", trec),
     "scan": ("scan", scan),
     "scan length": ("scan", partial(scan, split="length")),

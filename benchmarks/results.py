@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from common import fail, machine
-from experiments import EXPERIMENTS, FURTHER, Experiment, Failure, Result, run_experiment
+from experiments import EXPERIMENTS, ROWS, Experiment, Failure, Result, run_experiment
 
 from glassformer.foundation.errors import GlassformerError
 from glassformer.foundation.runtime import choose_threads
@@ -29,12 +29,11 @@ HEAD = ("recipe", "measured on the test split", "mean (lowest–highest)", "trai
 def main(words: Sequence[str] | None = None) -> int:
     """Run the experiments asked for and print the table."""
     options = reader().parse_args(words)
-    known = {each.name: each for each in (*EXPERIMENTS, *FURTHER)}
-    if unknown := set(options.only or ()) - known.keys():
-        names = ", ".join(map(repr, known))
+    if unknown := set(options.only or ()) - ROWS.keys():
+        names = ", ".join(map(repr, ROWS))
         return fail(f"There is no row {', '.join(map(repr, sorted(unknown)))}. Rows: {names}.")
     choose_threads()
-    chosen = [each for each in known.values() if each.name in options.only] if options.only else EXPERIMENTS
+    chosen = [each for each in ROWS.values() if each.name in options.only] if options.only else EXPERIMENTS
     with ExitStack() as stack:
         runs = Path(options.runs or stack.enter_context(tempfile.TemporaryDirectory(prefix="glassformer-results-")))
         results, failures = run_all(chosen, options, runs)

@@ -2,9 +2,9 @@
 
 Without a name it runs the quick ones and prints their tables. `checkpoint` says what saving costs training, `live` what
 being followed by the explorer does, `decode` how fast answers are written, `heads` what a diagnosis takes, `page` what
-the explorer's page takes in Chromium; `memory` starts 24 processes, `ranks` several, `serve` a server, `text` one for
-each tokenizer. `language` trains on a text that --data holds; `results` trains every recipe and `studies` runs the
-studies of docs/studies.md, which takes an hour each.
+the explorer's page takes in Chromium, `words` what words alone say of the reviews that --data holds; `memory` starts 24
+processes, `ranks` several, `serve` a server, `text` one for each tokenizer. `language` trains on a text that --data
+holds; `results` trains every recipe and `studies` runs the studies of docs/studies.md, which takes an hour each.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ KNOWN = (
         "serve",
         "studies",
         "text",
+        "words",
     ),
 )
 USAGE = f"Usage: python benchmarks/run.py [{' | '.join(KNOWN)}] [--json] [options; --help after a name lists them]"
