@@ -24,8 +24,9 @@ def inputs():
     other, second = planted(sources=("d", "c", "b", "a", "<eos>"), targets=("<bos>", "a", "b", "c"))
     for i, group in enumerate(other.header["attention"]):
         block = group["block"]
-        turned = np.roll(second[block], i + 1, axis=-1) if block != "decoder" else second[block]
-        second[block] = turned.copy()
+        if block != "decoder":
+            sharper = np.roll(second[block], i + 1, axis=-1) ** 2
+            second[block] = sharper / sharper.sum(-1, keepdims=True)
         other.buffers[group["buffer"]][1][:] = second[block]
         group.update(decided(second[block]))
     shorter, _ = planted(sources=("d", "c", "<eos>"))
