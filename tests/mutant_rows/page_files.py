@@ -59,6 +59,8 @@ BROWSER: list[Mutant] = [
         '.replace(/[^\\p{L}\\p{N}._]+/gu, "-")', "", f"{FILES} {SAVED}::test_a_spreadsheet_takes_no_token_for_a_formula"),
     Mutant("drawings are saved in the page's own colours", "lens/page/files.js",
         'class: "paper unseen"', 'class: "unseen"', FILES),
+    Mutant("all lines of a saved legend are the first", "lens/page/files.js",
+        "`line ${line.className}`", "\"line c0\"", f"{SAVED}::test_a_saved_chart_says_what_its_lines_are"),
     Mutant("the table of curves has no dev lines", "lens/page/curvetable.js",
         'line.kind !== "train" || kept.has(line)', "kept.has(line)", f"{SAVED}::test_curves_as_a_table"),
     Mutant("the stack is saved without its blocks", "lens/page/stack.js",

@@ -95,6 +95,28 @@ def test_every_screen_has_a_table(watched, address, screen):
     assert rows.count() > 0
 
 
+def test_a_saved_chart_says_what_its_lines_are(watched, address):
+    """Run and figure above it, and a mark and a name for each line or shape, in its colour."""
+    view = watched()
+    view.open(address)
+    page = view.go("curves")
+    _, data = saved(page, page.locator("main .card .exports button", has_text="SVG").first)
+    picture = ET.fromstring(data)
+    texts = [each.text for each in picture.iter(f"{SVG}text")]
+    assert "a run/of mine: loss" in texts
+    marks = {
+        each.find(f"{SVG}text").text: each.find(f"{SVG}path").get("stroke")
+        for each in picture.findall(f"{SVG}g")
+        if each.find(f"{SVG}text") is not None and each.find(f"{SVG}path") is not None
+    }
+    lines = [each.get("stroke") for each in picture.findall(f"{SVG}path")]
+    assert [*marks] == ["train", "dev"]
+    assert {*marks.values()} == {*lines}
+    page = view.go("heads")
+    _, data = saved(page, page.locator("main .card .exports button", has_text="SVG").first)
+    assert "cross" in [each.text for each in ET.fromstring(data).iter(f"{SVG}text")]
+
+
 def test_curves_as_a_table(watched, address):
     """Every dev line, training to its last step; the file has all lines."""
     view = watched()

@@ -66,12 +66,12 @@ function panels(runs, settings, kept) {
     const log = settings.log === "log" && /loss|norm/.test(name);
     const keys = runs.length > 1 ? runs.map((run, i) => [look(i), run.name]) : series.map((each, i) => [look(i), each.marks ? "dev" : "train"]);
     const drawn = chart(series, { log, smooth: ROUGH.test(name) ? Number(settings.smooth) : 0, label: `${name} by step`, kept: name === "loss" ? kept : [] });
-    const drawing = () => onPaper(/** @type {SVGElement} */ (drawn.querySelector("svg")));
+    const legend = h("div", { class: "keys" }, keys.map(([how, text]) => h("span", {}, h("i", { class: `key ${how}` }), text)),
+      runs.length > 1 && series.some((each) => each.marks) && h("span", {}, "○ dev"),
+      name === "loss" && kept.length > 0 && h("span", {}, "▲ checkpoint"));
+    const drawing = () => onPaper(/** @type {SVGElement} */ (drawn.querySelector("svg")), `${runs[0].name}: ${called(name)}`, legend);
     return h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, called(name)), h("span", { class: "grow" }), saving(`the chart of ${called(name)}`, [runs[0].name, "curves", name], { svg: drawing })),
-      h("div", { class: "keys" }, keys.map(([how, text]) => h("span", {}, h("i", { class: `key ${how}` }), text)),
-        runs.length > 1 && series.some((each) => each.marks) && h("span", {}, "○ dev"),
-        name === "loss" && kept.length > 0 && h("span", {}, "▲ checkpoint")),
-      drawn);
+      legend, drawn);
   });
 }
 

@@ -6,6 +6,9 @@ import { h, s } from "lens/dom.js";
 const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linejoin", "opacity",
   "font-family", "font-size", "font-weight", "text-anchor", "visibility"];
 const LONGEST = 60;
+/** Room for a title and a legend above a drawing, and for a letter of them, in pixels. */
+const HEAD = 48;
+const LETTER = 6.6;
 
 /** @typedef {{svg?: () => SVGElement, csv?: () => string}} Savable what is made when it is asked for */
 
@@ -48,9 +51,15 @@ export function saving(label, name, { svg, csv }) {
 /**
  * A drawing of the page that stands by itself: in the light colours, on white, whatever the page has.
  * @param {SVGElement} drawing its `viewBox` is its size
+ * @param {string} [title] written above it
+ * @param {Element | null} [legend] what its marks mean, as the page writes it: written above it, too
  */
-export function onPaper(drawing) {
+export function onPaper(drawing, title = "", legend = null) {
   const copy = /** @type {SVGElement} */ (drawing.cloneNode(true));
+  const [x, below, width, tall] = (copy.getAttribute("viewBox") ?? "0 0 1 1").split(" ").map(Number);
+  const head = title ? HEAD : 0;
+  const [y, height] = [below - head, tall + head];
+  if (title) copy.append(s("text", { x: x + 8, y: y + 18 }, title), ...keys(legend, x + 8, y + 38));
   const sheet = h("div", { class: "paper unseen", "aria-hidden": "true" }, copy);
   document.body.append(sheet);
   for (const each of [copy, ...copy.querySelectorAll("*")]) {
@@ -59,10 +68,22 @@ export function onPaper(drawing) {
   }
   sheet.remove();
   for (const each of copy.querySelectorAll("*")) for (const name of ["class", "href", "tabindex", "role"]) each.removeAttribute(name);
-  const [x, y, width, height] = (copy.getAttribute("viewBox") ?? "0 0 1 1").split(" ").map(Number);
-  for (const [name, value] of [["xmlns", "http://www.w3.org/2000/svg"], ["width", width], ["height", height]]) copy.setAttribute(String(name), String(value));
+  for (const [name, value] of [["xmlns", "http://www.w3.org/2000/svg"], ["width", width], ["height", height], ["viewBox", `${x} ${y} ${width} ${height}`]]) copy.setAttribute(String(name), String(value));
   copy.prepend(s("rect", { x, y, width, height, fill: "#ffffff" }));
   return copy;
+}
+
+/** A legend of the page in a row: the mark and the words of each. @param {Element | null} legend @param {number} x @param {number} y */
+function keys(legend, x, y) {
+  let at = x;
+  return [...legend?.children ?? []].map((each) => {
+    const [line, shape] = [each.querySelector("i.key"), each.querySelector("svg.point")];
+    const mark = line ? s("path", { class: `line ${line.className}`, d: "M0 -4h16" })
+      : shape && s("g", { class: shape.getAttribute("class"), transform: "translate(8 -4)" }, shape.firstElementChild?.cloneNode(true));
+    const group = s("g", { transform: `translate(${at} ${y})` }, mark, s("text", { x: mark ? 22 : 0, y: 0 }, each.textContent));
+    at += (mark ? 22 : 0) + LETTER * (each.textContent ?? "").length + 18;
+    return group;
+  });
 }
 
 /** An SVG as the text of a file. @param {SVGElement} svg */

@@ -40,7 +40,7 @@ export function heads(context) {
   const draw = () => {
     const known = rows.some((row) => row.known);
     const points = known ? scatter(rows) : null;
-    const drawing = () => onPaper(/** @type {SVGElement} */ (points?.querySelector("svg.scatter")));
+    const drawing = () => onPaper(/** @type {SVGElement} */ (points?.querySelector("svg.scatter")), `${run.name}: role and effect`, points?.querySelector(".keys"));
     put(element,
       points && h("section", { class: "card" }, cardHead("Role and effect", saving("this chart", [run.name, "heads", "roles"], { svg: drawing })),
         h("p", { class: "quiet" }, "To the right: sure of its role. Above: much is lost without it."), points),

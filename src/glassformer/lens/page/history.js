@@ -58,9 +58,10 @@ function curves({ steps, heads }, run) {
   return h("div", { class: "charts" }, roles.map(({ role, of }) => {
     const drawn = chart(of.map((head) => ({ name: headName(head.block, head.layer, head.head), marks: true, points: pointsOf(head, steps) })),
       { label: `Score of the role ${role} by step`, height: 180 });
-    const drawing = () => onPaper(/** @type {SVGElement} */ (drawn.querySelector("svg")));
+    const legend = h("div", { class: "keys" }, of.map((head, i) => h("span", {}, h("i", { class: `key c${i}` }), `${headName(head.block, head.layer, head.head)}: ${percent(Math.max(0, last(head)))}`)));
+    const drawing = () => onPaper(/** @type {SVGElement} */ (drawn.querySelector("svg")), `${run}: ${role}`, legend);
     return h("figure", { class: "by-role" }, h("div", { class: "card-head" }, h("h3", {}, role), h("span", { class: "grow" }), saving(`the chart of ${role}`, [run, "heads", role, "by-step"], { svg: drawing })),
-      h("div", { class: "keys" }, of.map((head, i) => h("span", {}, h("i", { class: `key c${i}` }), `${headName(head.block, head.layer, head.head)}: ${percent(Math.max(0, last(head)))}`))), drawn);
+      legend, drawn);
   }));
 }
 

@@ -37,7 +37,7 @@ function cards(context) {
   const known = (trace.header.heads ?? []).filter((head) => head.role);
   const stacks = plan(trace);
   const chart = run.metrics?.length ? learned(run.metrics) : null;
-  const drawing = () => onPaper(/** @type {SVGElement} */ (chart?.[0]?.querySelector("svg")));
+  const drawing = () => onPaper(/** @type {SVGElement} */ (chart?.[0]?.querySelector("svg")), `${run.name}: training loss`);
   return [
     h("div", { class: "column" },
       h("section", { class: "card answer" }, h("h2", {}, trace.header.run.mode === "forced" ? "What it was made to read" : "What it answers"), answer(trace), examples(context)),

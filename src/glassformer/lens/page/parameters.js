@@ -23,7 +23,7 @@ export function parameters({ trace, run }) {
   const draw = () => {
     const shown = rows.filter((row) => row.name.startsWith(within));
     const shares = icicle(tree(rows), total, (path) => { within = path ? `${path}.` : ""; draw(); });
-    const drawing = () => onPaper(/** @type {SVGElement} */ (shares.querySelector("svg")));
+    const drawing = () => onPaper(/** @type {SVGElement} */ (shares.querySelector("svg")), `${run.name}: ${count(total)} parameters`);
     put(element,
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, h("output", { id: "total" }, count(total)), " parameters"), h("span", { class: "grow" }),
         saving("this chart", [run.name, "parameters", "shares"], { svg: drawing })),
