@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 import numpy as np
 
 from glassformer import ModelConfig, StackConfig, Transformer
@@ -12,7 +10,6 @@ from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.lens.trace.quantise import encode
 from glassformer.lens.trace.small import SIDE, decided, shrunk
 from glassformer.lens.trace.value import Trace
-from glassformer.parts import attentions
 
 LETTERS = TOKENIZERS["character"].train(["abcdefghij"], TokenizerConfig())
 SCREENS = ("overview", "attention", "generate", "heads", "ablations", "parameters", "curves")
@@ -143,21 +140,3 @@ def planted(sources=("a", "b", "c", "d", "<eos>"), targets=("<bos>", "d", "c", "
         ],
     }
     return Trace(header, buffers), weights
-
-
-@contextmanager
-def silenced(model, heads):
-    """These heads add nothing."""
-    attention = attentions(model)["decoder.blocks.0.cross_attention"]
-    own, numbers = attention.attend, [head for _, _, head in heads]
-
-    def attend(*given, **more):
-        output = own(*given, **more).clone()
-        output[:, numbers] = 0
-        return output
-
-    attention.attend = attend
-    try:
-        yield
-    finally:
-        attention.attend = own

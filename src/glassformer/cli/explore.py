@@ -187,12 +187,16 @@ def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *,
         chosen, token = listener.getsockname()[1], new_token()
         subject = subject_of(folder, tell, others=beside, study=study_of(folder))
         app = make_app(subject, token, chosen)
+
+        def end() -> None:
+            app.state.api.end()
+            if isinstance(subject.history, History):
+                subject.history.end()
+
         address = f"http://{HOST}:{chosen}/#token={token}"
         print(f"{folder} is shown at {address}\nIt answers this machine alone, until Ctrl-C.", flush=True)
         if opens:
             webbrowser.open(address)
         with suppress(KeyboardInterrupt):  # the way to end it
-            make_server(app, subject.history.end if isinstance(subject.history, History) else None).run(
-                sockets=[listener]
-            )
+            make_server(app, end).run(sockets=[listener])
     return 0

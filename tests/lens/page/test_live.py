@@ -9,9 +9,10 @@ import pytest
 from glassformer import answer, trace
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.sampling import Sampling
+from glassformer.lens.ablate import silence
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.pair import patch_traces, patching_as_json
-from lens.explored import LETTERS, SCREENS, silenced, small
+from lens.explored import LETTERS, SCREENS, small
 
 PAST = {
     "steps": [10, 20, 30],
@@ -39,7 +40,7 @@ def subject():
         found = answer(model, sources, max_new_tokens=4)
         return "exact_match", sum(each.ids == right for each, right in zip(found, rights, strict=True)) / 3, 3
 
-    return Subject("toy", model, BOTH, examples=[("abc", None)], history=lambda: PAST, silence=silenced, score=score)
+    return Subject("toy", model, BOTH, examples=[("abc", None)], history=lambda: PAST, silence=silence, score=score)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_heads_taken_out_as_in_python(watched, served, subject):
         page.check(f"[data-head='cross 0 {head}']")
     page.locator("#ablate").click()
     page.locator("#after").wait_for()
-    with silenced(subject.model, [("cross", 0, head) for head in range(4)]):
+    with silence(subject.model, [("cross", 0, head) for head in range(4)]):
         _, after, _ = subject.score()
         written = replace(subject).trace("abc").output
     assert page.text_content("#before") == "100 %"

@@ -15,9 +15,10 @@ import pytest
 from glassformer import trace
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.beam_settings import BeamSettings
+from glassformer.lens.ablate import silence
 from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
-from lens.explored import LETTERS, silenced, small
+from lens.explored import LETTERS, small
 
 BOTH = Tokenizers(LETTERS, LETTERS)
 STEPS = ".steps[aria-label^='Tokens, with'] .chip"
@@ -25,7 +26,7 @@ STEPS = ".steps[aria-label^='Tokens, with'] .chip"
 
 @pytest.fixture(scope="module")
 def subject():
-    return Subject("toy", small(), BOTH, examples=[("abcd", None)], silence=silenced)
+    return Subject("toy", small(), BOTH, examples=[("abcd", None)], silence=silence)
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +205,7 @@ def test_how_far_the_others_moved(watched, served, twin):
     page.locator(".moved-heads tbody tr").first.wait_for()
     whole = twin.trace("abcd", None)
     said = whole.header["sequences"]["target"]["ids"][1:]
-    with silenced(twin.model, [("cross", 0, head) for head in range(4)]):
+    with silence(twin.model, [("cross", 0, head) for head in range(4)]):
         without = trace(twin.model, BOTH, "abcd", begin=said, max_new_tokens=len(said), encoding="f32")
     expected = {}
     for block in ("encoder", "decoder", "cross"):

@@ -7,10 +7,11 @@ import json
 import pytest
 
 from glassformer.data.dataset import Tokenizers
+from glassformer.lens.ablate import silence
 from glassformer.lens.server.app import make_app
 from glassformer.lens.server.subject import Subject
 from glassformer.parts import attentions
-from lens.explored import LETTERS, silenced
+from lens.explored import LETTERS
 from lens.server.asked import HEADS, MODEL, PORT, TOKEN
 
 
@@ -35,7 +36,7 @@ def app(tmp_path_factory):
         heads=HEADS,
         sentences=["Found."],
         run=tmp_path,
-        silence=silenced,
+        silence=silence,
         score=score,
     )
     return make_app(subject, TOKEN, PORT)

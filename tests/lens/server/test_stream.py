@@ -38,6 +38,24 @@ def test_a_mistake_is_a_refusal(app):
     assert ask(app, "POST", "/api/generate", b'{"text": "%s"}' % (b"a" * 70_000)).status == 413
 
 
+class Staying:
+    """A request of one who waits."""
+
+    async def receive(self):
+        await asyncio.Event().wait()
+
+
+class Leaving:
+    """A request of one who leaves before anything is told."""
+
+    def __init__(self, begun):
+        self.begun = begun
+
+    async def receive(self):
+        await asyncio.to_thread(self.begun.wait, 10)
+        return {"type": "http.disconnect"}
+
+
 async def parts_of(response, most=None):
     """What a response says, of which no more than so many parts are waited for."""
     found = []
@@ -55,7 +73,7 @@ def test_a_mistake_on_the_way_is_the_last_line():
         raise ConfigError("No token may come.")
 
     async def asked():
-        return await parts_of(await streamed(work))
+        return await parts_of(await streamed(Staying(), work, threading.Event()))
 
     assert asyncio.run(asked()) == [{"token": "a"}, {"error": "No token may come."}]
 
@@ -66,7 +84,7 @@ def test_a_fault_of_ours_is_no_silence():
         raise ZeroDivisionError
 
     async def asked():
-        return await parts_of(await streamed(work))
+        return await parts_of(await streamed(Staying(), work, threading.Event()))
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(asked())
@@ -86,12 +104,46 @@ def test_who_leaves_ends_the_writing():
         return {"id": "1"}
 
     async def asked():
-        found = await parts_of(await streamed(work), most=1)
+        found = await parts_of(await streamed(Staying(), work, threading.Event()), most=1)
         heard.set()
         return found
 
     assert asyncio.run(asked()) == [{"token": "a"}]
     assert ended.wait(10)
+
+
+def test_who_leaves_before_the_first_line_ends_it_too():
+    """As a beam, which tells nothing until it is found."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def work(tell, poll):
+        begun.set()
+        for _ in range(1000):
+            try:
+                poll()
+            except Left:
+                ended.set()
+                raise
+            threading.Event().wait(0.01)
+        return {"id": "1"}
+
+    response = asyncio.run(streamed(Leaving(begun), work, threading.Event()))
+    assert ended.is_set()
+    assert response.status_code == 400
+
+
+def test_the_server_ends_what_it_works_at():
+    def work(tell, poll):
+        tell({"token": "a"})
+        poll()
+        return {"id": "1"}
+
+    async def asked():
+        ended = threading.Event()
+        ended.set()
+        return await parts_of(await streamed(Staying(), work, ended))
+
+    assert "Nobody waits" in asyncio.run(asked())[-1]["error"]
 
 
 def test_an_answer_has_its_time(monkeypatch):
@@ -103,6 +155,6 @@ def test_an_answer_has_its_time(monkeypatch):
         return {"id": "1"}
 
     async def asked():
-        return await parts_of(await streamed(work))
+        return await parts_of(await streamed(Staying(), work, threading.Event()))
 
     assert "Ask for fewer tokens" in asyncio.run(asked())[-1]["error"]

@@ -51,8 +51,11 @@ def test_another_beginning_is_gone_on_from(shape):
 def test_a_beginning_must_fit_and_be_written():
     with pytest.raises(ConfigError, match="2 tokens here, and is to begin with 3"):
         trace(small(), LETTERS, TEXT, begin=[6, 7, 8], max_new_tokens=2)
-    with pytest.raises(ConfigError, match="fills its blanks"):
-        trace(small("encoder"), LETTERS, TEXT, begin=[6])
+    for wish in ({"begin": [6]}, {"search": BeamSettings(beam=2)}):
+        with pytest.raises(ConfigError, match="writes no answer token by token"):
+            trace(small("encoder"), LETTERS, TEXT, **wish)
+        with pytest.raises(ConfigError, match="reads the target"):
+            trace(small(), LETTERS, TEXT, "ab", **wish)
 
 
 @pytest.mark.parametrize("shape", WRITERS)
@@ -104,7 +107,12 @@ def test_the_tree_of_a_beam(more):
 def test_a_beam_may_begin_as_it_is_told():
     made = trace(small(), LETTERS, TEXT, search=BeamSettings(beam=3), begin=[8, 7], max_new_tokens=5)
     assert said(made)[:2] == [8, 7]
-    assert [node["token"] for node in made.header["beams"]["nodes"][:2]] == [8, 7], "nothing else was looked at"
+    nodes = made.header["beams"]["nodes"]
+    assert [node["token"] for node in nodes[:2]] == [8, 7], "nothing else was looked at"
+    held = [each["p"] for each in made.header["steps"]]
+    assert [node["p"] for node in nodes[:2]] == pytest.approx(held[:2], rel=1e-4), "as the model holds them"
+    (best,) = (node for node in nodes if node.get("rank") == 0)
+    assert best["log_p"] == pytest.approx(sum(map(math.log, held)), rel=1e-4)
 
 
 def test_a_beam_draws_nothing():

@@ -11,11 +11,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from glassformer.foundation.errors import GlassformerError
-from glassformer.lens.blocks import head_id
 from glassformer.lens.page.bundle import served, static
 from glassformer.lens.server.guard import MOST_BODY, body_of, error
 from glassformer.lens.server.requests import ablate_request, patch_request, trace_request
-from glassformer.lens.server.stream import Line, streamed
+from glassformer.lens.server.stream import Asker, Line, Poll, streamed
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.server.traces import Traces, repeated, title
 from glassformer.lens.trace.container import piece
@@ -28,7 +27,12 @@ class Api:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.lock = threading.Lock()
+        self.ended = threading.Event()
         self.traces = Traces(subject)
+
+    def end(self) -> None:
+        """Answer nothing any more: what is being worked at ends at its next step."""
+        self.ended.set()
 
     async def page(self, request: Request) -> Response:
         """GET /, the page itself."""
@@ -69,7 +73,7 @@ class Api:
 
     async def list_traces(self, request: Request) -> Response:
         """GET /api/traces: id and title of each."""
-        told = [{"id": name, "title": title(each.trace)} for name, each in self.traces.known.items()]
+        told = [{"id": name, "title": title(each.trace)} for name, each in [*self.traces.known.items()]]
         return JSONResponse({"traces": told})
 
     async def trace(self, request: Request) -> Response:
@@ -100,8 +104,12 @@ class Api:
         return Response(piece(found.trace.buffers, name, layer), media_type="application/octet-stream")
 
     async def make(self, request: Request) -> Response:
-        """POST /api/trace {text or trace, gold, begin, decode}: the model answers; {id} of the trace."""
-        return await self.attempt(request, lambda data: {"id": self.traces.answer(trace_request(data))})
+        """POST /api/trace {text, ids or trace; gold, begin, decode}: the model answers; {id} of the trace."""
+
+        def work(data: bytes, poll: Poll) -> dict[str, Any]:
+            return {"id": self.traces.answer(trace_request(data), poll=poll)}
+
+        return await self.attempt(request, work)
 
     async def generate(self, request: Request) -> Response:
         """POST /api/generate, as /api/trace: a line {token} for each token as it is written, the last one {id}."""
@@ -110,41 +118,38 @@ class Api:
             return error(413, f"A request may have {MOST_BODY:,} bytes.")
         texts = self.subject.tokenizers.target.tokens
 
-        def work(tell: Callable[[Line], None], poll: Callable[[], None]) -> Line:
+        def work(tell: Callable[[Line], None], poll: Poll) -> Line:
             def heard(id: int) -> None:
                 tell({"token": texts([id])[0]})
 
             asked = trace_request(data)
             with self.lock:
                 poll()
-                return {"id": self.traces.answer(asked, heard, poll)}
+                return {"id": self.traces.answer(asked, heard, poll=poll)}
 
-        return await streamed(work)
+        return await streamed(request, work, self.ended)
 
     async def ablate(self, request: Request) -> Response:
         """POST /api/ablate {trace, heads}: what the model writes with these heads and without, and its figure.
 
         `same` is the id of a trace in which it is made to write without them what it wrote with them: what each of the
-        other heads reads then can be compared cell by cell.
+        other heads reads then can be compared cell by cell. From a trace without some heads these are taken out, too.
         """
 
-        def work(data: bytes) -> dict[str, Any]:
+        def work(data: bytes, poll: Poll) -> dict[str, Any]:
             asked = ablate_request(data)
-            known, silence = self.traces.known.get(asked.trace), self.subject.silence
-            if known is None or silence is None:
+            known = self.traces.known.get(asked.trace)
+            if known is None:
                 raise GlassformerError("Heads are taken out of a trace that is known; open one of this launch.")
-            before, score = known.trace, self.subject.score
-            figure = score and score()
-            with silence(self.subject.model, asked.heads):
-                after, without = self.subject.trace(*known.asked), score and score()
-                same = self.subject.trace(known.asked.source, known.asked.gold, repeated(known))
-            names = [head_id(*each) for each in asked.heads]
-            note = f"without {', '.join(names) if len(names) < 4 else f'{len(names)} heads'}"
-            told: dict[str, Any] = {"before": before.output, "after": after.output}
-            told["same"] = self.traces.keep(same, known.asked, note)
-            if figure and without:
+            fewer = known.asked.without_too(asked.heads)
+            figure = self.traces.score(known.asked)
+            after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer)
+            same = self.traces.run(fewer, repeated(known), poll=poll)
+            told: dict[str, Any] = {"before": known.trace.output, "after": after.output}
+            told["same"] = self.traces.keep(same, fewer)
+            if figure and figure_after:
                 name, value, n = figure
-                told["metrics"] = {"name": name, "before": value, "after": without[1], "n": n}
+                told["metrics"] = {"name": name, "before": value, "after": figure_after[1], "n": n}
             return told
 
         return await self.attempt(request, work)
@@ -152,26 +157,34 @@ class Api:
     async def patch(self, request: Request) -> Response:
         """POST /api/patch {trace, other}: what of the one brings its answer back in a run with the other's text."""
 
-        def work(data: bytes) -> dict[str, Any]:
+        def work(data: bytes, poll: Poll) -> dict[str, Any]:
             asked = patch_request(data)
             one, other = self.traces.known.get(asked.trace), self.traces.known.get(asked.other)
             if one is None or other is None:
                 raise GlassformerError("Two traces that are known are compared; open them in this launch.")
+            if one.asked.without or other.asked.without:
+                raise GlassformerError(
+                    "What is patched are runs with all heads; one of these lacks some. Take another."
+                )
+            poll()
             return patching_as_json(patch_traces(self.subject.model, one.trace, other.trace))
 
         return await self.attempt(request, work)
 
-    async def attempt(self, request: Request, work: Callable[[bytes], dict[str, Any]]) -> Response:
+    async def attempt(self, request: Request, work: Callable[[bytes, Poll], dict[str, Any]]) -> Response:
         """What the model makes of a request, or the sentence that says what is wrong with it."""
         data = await body_of(request)
         if data is None:
             return error(413, f"A request may have {MOST_BODY:,} bytes.")
 
+        asker = Asker(self.ended)
+
         def alone(given: bytes) -> dict[str, Any]:
             with self.lock:
-                return work(given)
+                asker.poll()
+                return work(given, asker.poll)
 
         try:
-            return JSONResponse(await run_in_threadpool(alone, data))
+            return JSONResponse(await asker.stays(request, run_in_threadpool(alone, data)))
         except GlassformerError as mistake:
             return error(400, str(mistake))

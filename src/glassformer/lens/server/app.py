@@ -52,7 +52,9 @@ def make_app(subject: Subject, token: str, port: int) -> Starlette:
         methods = ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] if method == "*" else [method]
         return Route(path, guarded(endpoint, token, hosts), methods=methods)  # pyright: ignore[reportArgumentType]
 
-    return Starlette(routes=[route(*each) for each in routes])
+    app = Starlette(routes=[route(*each) for each in routes])
+    app.state.api = api
+    return app
 
 
 async def _nothing(request: Request) -> Response:

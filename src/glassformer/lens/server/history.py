@@ -47,8 +47,10 @@ class History:
                 self.look(known=self.seen)
             elif waiting and self.clock() >= self.rested:
                 began = time.process_time()
-                self.look(known=found.keys() - {waiting[-1]})
-                self.rested = self.clock() + (time.process_time() - began) / SHARE
+                try:
+                    self.look(known=found.keys() - {waiting[-1]})
+                finally:
+                    self.rested = self.clock() + (time.process_time() - began) / SHARE
             return self.told()
 
     def whole(self) -> dict[str, Any]:

@@ -11,18 +11,22 @@ from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.registry import suggestion
 from glassformer.lens.trace.answering import Manner
+from glassformer.lens.trace.reading import MOST_TOKENS, Text
 
 MOST_NEW = 256
 """Tokens that one request may ask for."""
 MOST_BEAM = 16
 """Beginnings that one request may have go on together."""
+SOURCES = ("text", "ids", "trace")
+"""What may be read: one of them."""
 DECODE = ("temperature", "top_k", "top_p", "seed", "max_new_tokens", "beam")
 
 
 class TraceRequest(NamedTuple):
     """A text to answer or to go on from, or a trace whose text is answered once more; and how."""
 
-    text: str | None
+    source: Text
+    """A text, or ids; of no use where a trace is named."""
     trace: str | None
     gold: str | None
     begin: tuple[int, ...]
@@ -55,17 +59,23 @@ def patch_request(data: bytes) -> PatchRequest:
 
 def trace_request(data: bytes) -> TraceRequest:
     """The fields of POST /api/trace and /api/generate. Errors: `DataError` and `ConfigError`, by field."""
-    given = fields(data, ("text", "trace", "gold", "begin", "decode"))
-    named = [given[name] for name in ("text", "trace") if name in given]
-    if len(named) != 1 or not isinstance(named[0], str):
+    given = fields(data, (*SOURCES, "gold", "begin", "decode"))
+    named = [name for name in SOURCES if name in given]
+    if len(named) != 1 or (named[0] != "ids" and not isinstance(given[named[0]], str)):
         raise DataError("text must be a text, or trace the id of one. Type something for the model to read.")
     if not isinstance(given.get("gold", ""), str):
         raise DataError("gold must be a text. Leave it out.")
-    begin = given.get("begin", [])
-    if not isinstance(begin, list) or not all(type(id) is int and id >= 0 for id in begin):
-        raise DataError("begin must be a list of ids, the tokens that the answer begins with. Leave it out.")
+    ids, begin = ids_of(given, "ids", MOST_TOKENS), ids_of(given, "begin", MOST_NEW)
     how = manner(given["decode"]) if "decode" in given else None
-    return TraceRequest(given.get("text"), given.get("trace"), given.get("gold"), tuple(begin), how)
+    return TraceRequest(given.get("text", ids), given.get("trace"), given.get("gold"), begin, how)
+
+
+def ids_of(given: Mapping[str, Any], name: str, most: int) -> tuple[int, ...]:
+    """A field with ids of tokens; none: no ids. Errors: `DataError`."""
+    ids = given.get(name, [])
+    if not isinstance(ids, list) or len(ids) > most or not all(type(id) is int and 0 <= id < 2**31 for id in ids):
+        raise DataError(f"{name} must be a list of at most {most:,} ids of tokens. Leave it out.")
+    return tuple(ids)
 
 
 def manner(decode: object) -> Manner:
@@ -83,7 +93,10 @@ def manner(decode: object) -> Manner:
     for name, value, highest in (("max_new_tokens", most, MOST_NEW), ("beam", beam, MOST_BEAM)):
         if value is not None and not 1 <= value <= highest:
             raise ConfigError(f"decode.{name} must be a whole number from 1 to {highest}; got {value!r:.20}.")
-    values |= {name: float(values[name]) for name in ("temperature", "top_p") if name in values}
+    try:
+        values |= {name: float(values[name]) for name in ("temperature", "top_p") if name in values}
+    except OverflowError:
+        raise ConfigError("decode.temperature and decode.top_p must be finite. Try 1.0.") from None
     return Manner(Sampling(**values), most, BeamSettings(beam=beam))
 
 

@@ -35,7 +35,7 @@ class Silence(Protocol):
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to look into. `diagnose` is asked for once, when the page wants it, and may take seconds."""
+    """A model to look into, and what is known of it."""
 
     name: str
     model: Transformer

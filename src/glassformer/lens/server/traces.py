@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from glassformer.decode.answer import nothing
 from glassformer.foundation.errors import GlassformerError
+from glassformer.lens.blocks import head_id
 from glassformer.lens.server.requests import TraceRequest
-from glassformer.lens.server.subject import Subject
+from glassformer.lens.server.stream import Poll
+from glassformer.lens.server.subject import Head, Subject
 from glassformer.lens.trace.answering import USUAL_MANNER, Manner
 from glassformer.lens.trace.container import header_text
 from glassformer.lens.trace.reading import Text
@@ -24,6 +27,19 @@ class Asked(NamedTuple):
     source: Text
     gold: Text | None = None
     manner: Manner = USUAL_MANNER
+    without: tuple[Head, ...] = ()
+    """Heads that added nothing meanwhile."""
+
+    def without_too(self, heads: Sequence[Head]) -> Asked:
+        """The same, without these heads, either."""
+        return self._replace(without=tuple(dict.fromkeys([*self.without, *heads])))
+
+    @property
+    def note(self) -> str:
+        """What tells it from other answers to the same text, but for how it was begun."""
+        names = [head_id(*each) for each in self.without]
+        notes = [f"without {', '.join(names) if len(names) < 4 else f'{len(names)} heads'}"] if names else []
+        return ", ".join([*notes, f"beam {self.manner.search.beam}"] if self.manner.search.beam > 1 else notes)
 
 
 class Kept(NamedTuple):
@@ -41,37 +57,54 @@ class Traces:
         self.subject = subject
         self.known: dict[str, Kept] = {}
         self.made = 0
+        self.own = len(subject.examples)
         for example in subject.examples:
-            self.keep(subject.trace(*example), Asked(*example))
-        self.own = len(self.known)
+            asked = Asked(*example)
+            self.keep(self.run(asked), asked)
 
-    def keep(self, made: Trace, asked: Asked, note: str = "") -> str:
-        """The id under which a trace is known from now on; a note tells it from others of the same text."""
+    def keep(self, made: Trace, asked: Asked) -> str:
+        """The id under which a trace is known from now on."""
         name = str(self.made)
         self.made += 1
-        made.header["run"] |= {"id": name} | ({"note": note} if note else {})
+        notes = [asked.note] if asked.note else []
+        if asked.manner.begin:
+            (last,) = self.subject.tokenizers.target.tokens(asked.manner.begin[-1:])
+            notes.append(f"with {last} as token {len(asked.manner.begin)}")
+        made.header["run"] |= {"id": name} | ({"note": ", ".join(notes)} if notes else {})
         self.known[name] = Kept(made, header_text(made.header, made.buffers), asked)
-        while len(self.known) > MOST_TRACES:
+        while len(self.known) > max(MOST_TRACES, self.own):
             del self.known[list(self.known)[self.own]]
         return name
 
-    def answer(
-        self, asked: TraceRequest, heard: Callable[[int], None] | None = None, poll: Callable[[], None] = nothing
-    ) -> str:
+    def run(self, asked: Asked, manner: Manner | None = None, *, poll: Poll = nothing) -> Trace:
+        """The model's answer, or what it writes in another manner, without the heads that are left out."""
+        manner = (manner or asked.manner)._replace(poll=poll)
+        with self.fewer(asked):
+            return self.subject.trace(asked.source, asked.gold, manner)
+
+    def score(self, asked: Asked) -> tuple[str, float, int] | None:
+        """The figure of the subject without the heads that are left out; None where it has none."""
+        with self.fewer(asked):
+            return None if self.subject.score is None else self.subject.score()
+
+    def fewer(self, asked: Asked) -> AbstractContextManager[None]:
+        """While it lasts, the model is without some heads. Errors: `GlassformerError` where it cannot be."""
+        if not asked.without:
+            return nullcontext()
+        if self.subject.silence is None:
+            raise GlassformerError("This model is shown as it is, and no head can be taken out.")
+        return self.subject.silence(self.subject.model, asked.without)
+
+    def answer(self, given: TraceRequest, heard: Callable[[int], None] | None = None, *, poll: Poll = nothing) -> str:
         """The id of the trace that a request asks for. Errors: `GlassformerError` where it names one not known."""
-        before = Asked(asked.text or "", asked.gold)
-        if asked.text is None:
-            kept = self.known.get(asked.trace or "")
-            if kept is None:
-                raise GlassformerError("A trace is gone on from that is known; open one of this launch.")
-            before = kept.asked
-        manner = (asked.manner or before.manner)._replace(begin=asked.begin)
-        made = self.subject.trace(before.source, before.gold, manner._replace(heard=heard, poll=poll))
-        notes = [f"beam {manner.search.beam}"] if manner.search.beam > 1 else []
-        if manner.begin:
-            (last,) = self.subject.tokenizers.target.tokens(manner.begin[-1:])
-            notes.append(f"with {last} as token {len(manner.begin)}")
-        return self.keep(made, before._replace(manner=manner), ", ".join(notes))
+        if given.trace is None:
+            asked = Asked(given.source, given.gold)
+        elif (kept := self.known.get(given.trace)) is not None:
+            asked = kept.asked
+        else:
+            raise GlassformerError("A trace is gone on from that is known; open one of this launch.")
+        asked = asked._replace(manner=(given.manner or asked.manner)._replace(begin=given.begin))
+        return self.keep(self.run(asked, asked.manner._replace(heard=heard), poll=poll), asked)
 
 
 def repeated(known: Kept) -> Manner:

@@ -95,7 +95,7 @@ def _searched(
         coverage=search.coverage_penalty,
         groups=search.beam_groups,
         diversity=search.diversity,
-        filters=[begins_with(manner.begin), *filters_of(manner.sampling), tree],
+        filters=[*filters_of(manner.sampling), tree, begins_with(manner.begin)],
         early_stop=search.early_stop,
     )
     tree.end(found)

@@ -32,29 +32,40 @@ class Node:
 class Tree:
     """A filter that changes nothing, and remembers what goes on in the one row of a search.
 
-    It is the last filter, so that it sees the logits that the search sees.
+    It sees what the model holds of each token; filters behind it may leave fewer.
     """
 
     def __init__(self, search: BeamSettings) -> None:
         self.search = search
         self.nodes: dict[Beginning, Node] = {(): Node(0.0)}
         self.before: dict[Beginning, Float[Tensor, " V"]] = {}
+        self.ends: dict[Beginning, float] = {}
+        """The log-probability of the end behind each beginning."""
 
     def __call__(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
         """The logits, as they are."""
         log_p = logits.double().log_softmax(-1)
         begun = [tuple(ids) for ids in context.written]
         for ids in filter(None, begun):
-            before = self.nodes[ids[:-1]].log_p
-            self.nodes.setdefault(ids, Node(before + float(self.before[ids[:-1]][ids[-1]])))
+            self.nodes.setdefault(ids, self.behind(ids))
         self.before = dict(zip(begun, log_p, strict=True))
+        self.ends |= dict(zip(begun, log_p[:, EOS].tolist(), strict=True))
         return logits
+
+    def behind(self, ids: Beginning) -> Node:
+        """The node of a beginning whose last token was chosen at the last step."""
+        return Node(self.nodes[ids[:-1]].log_p + float(self.before[ids[:-1]][ids[-1]]))
 
     def end(self, found: Sequence[Hypothesis]) -> None:
         """What was found, best first."""
         for rank, each in enumerate(found):
-            ids = (*each.ids, *[EOS] * each.complete)
-            self.nodes[ids] = Node(each.log_probability, each.score, rank)
+            ids = tuple(each.ids)
+            if each.complete:
+                log_p = self.nodes[ids].log_p + self.ends[ids]
+                ids = (*ids, EOS)
+            else:
+                log_p = self.behind(ids).log_p
+            self.nodes[ids] = Node(log_p, each.score, rank)
         self.before = {}
 
     def as_json(self) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def read(
 ) -> Reading:
     """Lets the model answer, unless the `target` is given. Errors: `ConfigError`, `DataError`."""
     config = model.config
+    check_manner(model, target, manner)
     if not config.reads_tokens or any(s is not None and s.n_features for s in (config.encoder, config.decoder)):
         raise ConfigError("A trace shows tokens, and this model reads features. Use observe(model) for its attention.")
     if isinstance(config.head, Classify):
@@ -77,12 +78,23 @@ def read(
             f"A trace shows tokens or a label; this model has head {config.head.kind!r}. Use observe(model) instead."
         )
     if not config.stack.causal:
-        if manner.begin:
-            raise ConfigError("This model fills its blanks at once, and an answer of it cannot be begun for it.")
         return _masked(model, source) if layout.masked else _blanks(model, source, target, gold)
     if config.encoder is None:
         return _continued(model, source, target, layout, manner)
     return _answered(model, source, target, gold, manner)
+
+
+def check_manner(model: Transformer, target: Ids | None, manner: Manner) -> None:
+    """Refuse wishes of an answer that none is written for. Errors: `ConfigError`."""
+    wished = [name for name, given in (("begin", manner.begin), ("beam", manner.search.beam > 1)) if given]
+    if not wished:
+        return
+    if target is not None:
+        raise ConfigError(f"The model reads the target that is given, and writes none; got {wished[0]}. Leave one out.")
+    if not isinstance(model.config.head, Lm) or not model.config.stack.causal:
+        raise ConfigError(
+            f"This model writes no answer token by token, so that {wished[0]} says nothing of it. Leave it out."
+        )
 
 
 def _answered(model: Transformer, source: Ids, target: Ids | None, gold: Ids | None, manner: Manner) -> Reading:
