@@ -40,7 +40,7 @@ ROWS: list[Mutant] = [
     Mutant("a row writes one token too many", "decode/generate.py",
         "len(ids) >= rows.limits[row]", "len(ids) > rows.limits[row]", f"{GENERATE}::test_rows_that_finished_leave_the_batch"),
     Mutant("the source has no end", "decode/generate.py",
-        "pad([[*source, EOS] for source in rows.sources])", "pad([[*source] for source in rows.sources])",
+        "pad([[*source, EOS] for source in sources])", "pad([[*source] for source in sources])",
         f"{GENERATE}::test_equals_the_naive_loop"),
     Mutant("dropout while writing", "decode/generate.py",
         "    model.eval()\n    with torch.no_grad():  # around", "    with torch.no_grad():  # around",
