@@ -20,6 +20,7 @@ from torch import nn
 
 from glassformer import Block, ModelConfig, StackConfig, Transformer, answer
 from glassformer.data.vocabulary import BOS, EOS, SPECIALS, UNK
+from glassformer.foundation.errors import CheckpointError
 from glassformer.parts import Attention
 from glassformer.store.checkpoint import load
 
@@ -54,9 +55,11 @@ def lines_of(run: str | None, data: str | None, *, small: bool) -> Lines:
         return random_lines(small=small)
     if data is None:
         sys.exit("--run translates captions of Multi30k. Add --data FOLDER, in which multi30k/ lies.")
-    loaded = load(Path(run))
+    try:
+        loaded, lines = load(Path(run)), read(Path(data) / "multi30k" / "test_2016_flickr.en")
+    except (CheckpointError, FileNotFoundError) as error:
+        sys.exit(str(error))
     check_shape(loaded.model, run)
-    lines = read(Path(data) / "multi30k" / "test_2016_flickr.en")
     return Lines(loaded.model, lines, loaded.tokenizers.source.encode, loaded.tokenizers.target.decode, LONGEST, 1)
 
 
