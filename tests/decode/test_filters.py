@@ -120,6 +120,14 @@ def test_a_low_temperature_is_the_likeliest_token():
     torch.testing.assert_close(cold, best / best.sum(-1, keepdim=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tiny_numbers_are_no_zero(dtype):
+    """Smaller than any number of the logits' dtype: the likeliest token stays, and nothing else."""
+    logits = torch.tensor([[0.0, 2.0, 1.0]], dtype=dtype)
+    assert filters.temperature(1e-320)(logits, NOBODY).softmax(-1).tolist() == [[0.0, 1.0, 0.0]]
+    assert filters.top_p(1e-320)(logits, NOBODY).isfinite().tolist() == [[False, True, False]]
+
+
 def test_half_precision_is_not_lost_in_counts():
     logits = torch.zeros(1, 3, dtype=torch.bfloat16)
     context = Context([0], [[]], [[1] * 300])

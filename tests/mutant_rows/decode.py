@@ -17,7 +17,7 @@ CLI = "tests/cli/test_generate.py"
 # fmt: off
 ROWS: list[Mutant] = [
     Mutant("temperature multiplies", "decode/filters.py",
-        "(logits - largest) / value", "(logits - largest) * value", f"{DEFINITION}[temperature-0.7]"),
+        "(logits - largest) / max(value, least)", "(logits - largest) * max(value, least)", f"{DEFINITION}[temperature-0.7]"),
     Mutant("top k keeps all ties", "decode/filters.py",
         "above | (equal & (equal.cumsum(-1) <= room))", "above | equal",
         f"{FILTERS}::test_of_equals_the_lowest_ids_stay"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 
 import pytest
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import CheckpointError
+from glassformer.store import checkpoint
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import SOURCE_TOKENIZER, step_folder
 from glassformer.store.manifest import MANIFEST
@@ -172,3 +174,24 @@ def test_run_folder(tmp_path):
     assert loaded.state["step"] == 15
     assert [each.folder for each in loaded.skipped] == [step_folder(tmp_path, 10)]
     assert str(damaged) in loaded.skipped[0].reason
+
+
+def test_what_is_deleted_meanwhile_has_a_successor(tmp_path, monkeypatch):
+    """Training keeps a few checkpoints: the best one may go while it is being read, as a better one has come."""
+    for step in (1, 2):
+        examples.save_step(tmp_path, step, best=2)
+    whole = checkpoint.read_tensors
+    gone = []
+
+    def read(path):
+        if not gone:
+            gone.append(path.parent)
+            shutil.rmtree(path.parent)
+        return whole(path)
+
+    monkeypatch.setattr(checkpoint, "read_tensors", read)
+    assert load(tmp_path).folder == step_folder(tmp_path, 1)
+    assert gone == [step_folder(tmp_path, 2)]
+    shutil.rmtree(tmp_path / "checkpoints")
+    with pytest.raises(CheckpointError):
+        load(tmp_path)

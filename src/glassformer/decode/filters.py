@@ -22,7 +22,8 @@ def temperature(value: float) -> Filter:
 
     def scaled(logits: Float[Tensor, "B V"], _: Context) -> Float[Tensor, "B V"]:
         largest = logits.max(-1, keepdim=True).values.clamp(min=torch.finfo(logits.dtype).min)
-        return (logits - largest) / value  # none is above 0, so that a small t overflows to -inf alone
+        least = torch.finfo(logits.dtype).tiny  # a smaller t would be 0 there
+        return (logits - largest) / max(value, least)  # none is above 0, so that a small t overflows to -inf alone
 
     return scaled
 
@@ -94,7 +95,8 @@ def of_mass(probabilities: Float[Tensor, "B V"], rank: Float[Tensor, "B V"], p: 
     order = rank.argsort(dim=-1, stable=True)
     mass = probabilities.gather(-1, order).cumsum(-1)
     before = torch.nn.functional.pad(mass[:, :-1], (1, 0))  # a token stays where those before it do not suffice
-    return torch.zeros_like(probabilities, dtype=torch.bool).scatter(-1, order, before < p)
+    least = max(p, torch.finfo(probabilities.dtype).tiny)  # a smaller p would be 0 there, and keep none
+    return torch.zeros_like(probabilities, dtype=torch.bool).scatter(-1, order, before < least)
 
 
 def only(logits: Float[Tensor, "B V"], keep: Bool[Tensor, "B V"]) -> Float[Tensor, "B V"]:

@@ -67,7 +67,7 @@ def begins_with(ids: Sequence[int]) -> Filter:
     """The first tokens written are `ids`, one after the other; then any may come."""
 
     def forced(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-        check_known(ids, logits, "begins_with")
+        check_known(ids, logits, "a beginning")
         rows = [row for row, written in enumerate(context.written) if len(written) < len(ids)]
         only = logits.clone()
         for row in rows:

@@ -83,6 +83,15 @@ def load(folder: Path | str, *, device: str | torch.device = "cpu", verify: bool
     """
     place, hashed = usable(device), READ if verify else ()
     found, skipped = find(Path(folder), hashed)
+    try:
+        return _read(found, skipped, place, hashed)
+    except CheckpointError:
+        if found == Path(folder) or (found / MANIFEST).exists():
+            raise
+    return load(folder, device=device, verify=verify)  # training has deleted it meanwhile, and has a newer one
+
+
+def _read(found: Path, skipped: tuple[Skipped, ...], place: torch.device, hashed: tuple[str, ...]) -> Loaded:
     entries = check(found, hashed=hashed)
     sides = [read_tokenizer(found / name) for name in (SOURCE_TOKENIZER, TOKENIZER) if name in entries]
     tokenizers = Tokenizers(sides[0], sides[-1])

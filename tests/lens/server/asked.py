@@ -24,8 +24,28 @@ class Answer:
         return json.loads(self.body)
 
 
-def ask(app, method, path, body=b"", *, token=TOKEN, host=f"127.0.0.1:{PORT}", **headers):
-    """One request, given to the application itself."""
+def ask(app, method, path, body=b"", *, leaves=False, **more):
+    """One request, given to the application itself; who `leaves` does so before all of it is sent."""
+    with ThreadPoolExecutor(1) as thread:  # this one may have a loop already, that of a browser
+        return thread.submit(asyncio.run, asked(app, method, path, body, leaves=leaves, **more)).result()
+
+
+def ask_all(app, many, path, body, other):
+    """As many POSTs at once, and then a GET, which must be answered before them; answers of all, the GET's last."""
+
+    async def run():
+        posts = [asyncio.create_task(asked(app, "POST", path, body)) for _ in range(many)]
+        await asyncio.sleep(0)
+        last = await asked(app, "GET", other)
+        assert not all(each.done() for each in posts), "it waited for all of them"
+        return [*await asyncio.gather(*posts), last]
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, run()).result()
+
+
+async def asked(app, method, path, body=b"", *, leaves=False, token=TOKEN, host=f"127.0.0.1:{PORT}", **headers):
+    """The answer to one request."""
     path, _, query = path.partition("?")
     names = {"host": host, "x-glassformer-token": token} | ({"content-type": "application/json"} if body else {})
     names |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -43,18 +63,19 @@ def ask(app, method, path, body=b"", *, token=TOKEN, host=f"127.0.0.1:{PORT}", *
         "root_path": "",
     }
     sent = []
-    given = [{"type": "http.request", "body": body, "more_body": False}]
+    given = [{"type": "http.request", "body": body, "more_body": leaves}]
 
     async def receive():
-        if not given:
+        if given:
+            return given.pop(0)
+        if not leaves:
             await asyncio.Event().wait()  # the browser is still there
-        return given.pop(0)
+        return {"type": "http.disconnect"}
 
     async def send(message):
         sent.append(message)
 
-    with ThreadPoolExecutor(1) as thread:  # this one may have a loop already, that of a browser
-        thread.submit(asyncio.run, app(scope, receive, send)).result()
+    await app(scope, receive, send)
     started = next(each for each in sent if each["type"] == "http.response.start")
     content = b"".join(each.get("body", b"") for each in sent if each["type"] == "http.response.body")
     return Answer(started["status"], {n.decode(): v.decode() for n, v in started["headers"]}, content)

@@ -27,8 +27,10 @@ def test_steps_have_their_speed(tmp_path):
 
 def test_what_is_damaged_or_missing(tmp_path):
     assert figures(tmp_path) == []
-    (tmp_path / "metrics.jsonl").write_text('{"kind": "train", "step": 1}\nnothing\n[1]\n')
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "train", "step": 1}\nnothing\n[1]\n{"step": 2, "loss": NaN}\n')
     damaged = {"kind": "damaged", "step": 0}
-    assert figures(tmp_path) == [{"kind": "train", "step": 1}, damaged, damaged], "no speeds, and a line each"
+    assert figures(tmp_path) == [{"kind": "train", "step": 1}, damaged, damaged, {"step": 2, "loss": None}], (
+        "no speeds, a line each, and no number that JSON lacks"
+    )
     (tmp_path / "timing.jsonl").write_text('nothing\n{"step": 1, "tokens_per_second": 5.0}\n\n')
     assert figures(tmp_path)[0]["tokens_per_second"] == 5.0

@@ -91,7 +91,7 @@ def test_a_patch_is_that_of_python(app):
     [
         ({"trace": "0"}, "other must be the id"),
         ({"trace": "0", "other": 1}, "other must be the id"),
-        ({"trace": "0", "other": "99"}, "Two traces that are known"),
+        ({"trace": "0", "other": "99"}, "no such trace"),
         ({"trace": "0", "other": "1"}, "same number of tokens"),
         ({"trace": "0", "other": "1", "heads": []}, "heads is no field"),
     ],

@@ -15,7 +15,7 @@ from glassformer.lens.server.app import listen, new_token
 from glassformer.lens.server.guard import MOST_BODY
 from glassformer.lens.trace.value import from_bytes
 from lens.explored import LETTERS
-from lens.server.asked import HEADS, MODEL, PORT, TOKEN, ask
+from lens.server.asked import HEADS, MODEL, PORT, TOKEN, ask, ask_all
 
 SHORT = b'{"text": "ab", "decode": {"max_new_tokens": 1}}'
 
@@ -179,15 +179,16 @@ def test_a_beam_is_gone_on_from(app):
         ({"text": "ab", "decode": {"beam": 2, "temperature": 1}}, "beam=2"),
         ({"text": "ab", "trace": "0"}, "text"),
         ('{"text": "ab", "decode": {"temperature": 1' + "0" * 400 + "}}", "finite"),
+        ('{"text": "ab", "\\ud800": 1}', "is no field"),
         ({"ids": ["a"]}, "ids"),
         ({"ids": [1] * 5000}, "ids"),
         ({"text": "ab", "begin": [6] * 300}, "begin"),
-        ({"trace": "999"}, "known"),
+        ({"trace": "999"}, "no such trace"),
         ({"trace": 0}, "trace"),
         ({"text": "ab", "begin": "ab"}, "begin"),
         ({"text": "ab", "begin": [-1]}, "begin"),
         ({"text": "ab", "begin": [True]}, "begin"),
-        ({"text": "ab", "begin": [99]}, "begins_with"),
+        ({"text": "ab", "begin": [99]}, "a beginning"),
         ({"text": "ab", "begin": [6] * 3, "decode": {"max_new_tokens": 2}}, "begin with 3"),
         ({"text": "a" * 5000}, "4096"),
         ({"text": "\ud800"}, "surrogate"),
@@ -249,6 +250,18 @@ def test_heads_are_taken_out_of_what_lacks_some(app):
     assert "lacks some" in patched.json["error"]
 
 
+def test_half_a_request_is_none(app):
+    """Its sender has left; nobody is told, and nothing is raised."""
+    answer = ask(app, "POST", "/api/trace", b'{"text": "ab"', leaves=True)
+    assert answer.status == 400
+
+
+def test_many_who_wait_hold_no_thread(app):
+    """While one is answered and fifty wait, the run's figures are told at once."""
+    answers = ask_all(app, 50, "/api/trace", SHORT, "/api/metrics")
+    assert [each.status for each in answers] == [200] * 51
+
+
 def test_ids_are_read_as_they_are(app):
     asked = {"ids": LETTERS.encode("cab"), "decode": {"max_new_tokens": 2}}
     name = ask(app, "POST", "/api/trace", json.dumps(asked).encode()).json["id"]
@@ -261,6 +274,7 @@ def test_ids_are_read_as_they_are(app):
         {"trace": "0", "heads": []},
         {"heads": [{}]},
         {"trace": "0", "heads": [{"block": "cross"}]},
+        {"trace": "0", "heads": [{"block": "cross", "layer": True, "head": 0}]},
         {"trace": "999", "heads": [{"block": "cross", "layer": 0, "head": 0}]},
     ],
     ids=str,

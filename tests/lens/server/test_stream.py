@@ -90,6 +90,14 @@ def test_a_fault_of_ours_is_no_silence():
         asyncio.run(asked())
 
 
+def test_a_fault_before_anything_is_told_is_no_answer():
+    def work(tell, poll):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(streamed(Staying(), work, threading.Event()))
+
+
 def test_who_leaves_ends_the_writing():
     heard, ended = threading.Event(), threading.Event()
 

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,7 +18,7 @@ from glassformer.lens.server.guard import MOST_BODY, body_of, error
 from glassformer.lens.server.requests import ablate_request, patch_request, trace_request
 from glassformer.lens.server.stream import Asker, Line, Poll, streamed
 from glassformer.lens.server.subject import Subject
-from glassformer.lens.server.traces import Traces, repeated, title
+from glassformer.lens.server.traces import UNKNOWN, Traces, repeated, title
 from glassformer.lens.trace.container import piece
 from glassformer.lens.trace.pair import patch_traces, patching_as_json
 
@@ -26,7 +28,8 @@ class Api:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        self.lock = threading.Lock()
+        self.one = CapacityLimiter(1)
+        """Who waits for its turn holds no thread."""
         self.ended = threading.Event()
         self.traces = Traces(subject)
 
@@ -80,20 +83,22 @@ class Api:
         """GET /api/trace/ID: the container."""
         found = self.traces.known.get(request.path_params["id"])
         if found is None:
-            return error(404, "There is no such trace.")
+            return error(404, UNKNOWN)
         return Response(await run_in_threadpool(found.trace.to_bytes), media_type="application/octet-stream")
 
     async def header(self, request: Request) -> Response:
         """GET /api/trace/ID/header: the header alone."""
         found = self.traces.known.get(request.path_params["id"])
         if found is None:
-            return error(404, "There is no such trace.")
+            return error(404, UNKNOWN)
         return Response(found.header, media_type="application/json")
 
     async def buffer(self, request: Request) -> Response:
         """GET /api/trace/ID/buffer/NAME?layer=L: a buffer, or one layer of it, as it is stored."""
         found, name = self.traces.known.get(request.path_params["id"]), request.path_params["name"]
-        if found is None or name not in found.trace.buffers:
+        if found is None:
+            return error(404, UNKNOWN)
+        if name not in found.trace.buffers:
             return error(404, "There is no such buffer.")
         asked = request.query_params.get("layer")
         layer = (
@@ -122,12 +127,10 @@ class Api:
             def heard(id: int) -> None:
                 tell({"token": texts([id])[0]})
 
-            asked = trace_request(data)
-            with self.lock:
-                poll()
-                return {"id": self.traces.answer(asked, heard, poll=poll)}
+            poll()
+            return {"id": self.traces.answer(trace_request(data), heard, poll=poll)}
 
-        return await streamed(request, work, self.ended)
+        return await streamed(request, work, self.ended, self.one)
 
     async def ablate(self, request: Request) -> Response:
         """POST /api/ablate {trace, heads}: what the model writes with these heads and without, and its figure.
@@ -140,7 +143,7 @@ class Api:
             asked = ablate_request(data)
             known = self.traces.known.get(asked.trace)
             if known is None:
-                raise GlassformerError("Heads are taken out of a trace that is known; open one of this launch.")
+                raise GlassformerError(UNKNOWN)
             fewer = known.asked.without_too(asked.heads)
             figure = self.traces.score(known.asked)
             after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer)
@@ -161,7 +164,7 @@ class Api:
             asked = patch_request(data)
             one, other = self.traces.known.get(asked.trace), self.traces.known.get(asked.other)
             if one is None or other is None:
-                raise GlassformerError("Two traces that are known are compared; open them in this launch.")
+                raise GlassformerError(UNKNOWN)
             if one.asked.without or other.asked.without:
                 raise GlassformerError(
                     "What is patched are runs with all heads; one of these lacks some. Take another."
@@ -179,12 +182,11 @@ class Api:
 
         asker = Asker(self.ended)
 
-        def alone(given: bytes) -> dict[str, Any]:
-            with self.lock:
-                asker.poll()
-                return work(given, asker.poll)
+        def alone() -> dict[str, Any]:
+            asker.poll()
+            return work(data, asker.poll)
 
         try:
-            return JSONResponse(await asker.stays(request, run_in_threadpool(alone, data)))
+            return JSONResponse(await asker.stays(request, run_sync(alone, limiter=self.one)))
         except GlassformerError as mistake:
             return error(400, str(mistake))

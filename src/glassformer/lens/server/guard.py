@@ -8,10 +8,12 @@ rebinding) stands in `Host` and is refused.
 from __future__ import annotations
 
 import hmac
+import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from glassformer.lens.page.bundle import POLICY
 
@@ -61,14 +63,15 @@ async def body_of(request: Request) -> bytes | None:
     """The body of a request, none where it is larger than `MOST_BODY`; no more than that is ever read."""
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BODY:
-            return None
-        parts.append(part)
+    with suppress(ClientDisconnect):  # what has come is no request, and is refused to nobody
+        async for part in request.stream():
+            size += len(part)
+            if size > MOST_BODY:
+                return None
+            parts.append(part)
     return b"".join(parts)
 
 
 def error(status: int, message: str) -> Response:
-    """A refusal, with its sentence."""
-    return JSONResponse({"error": message}, status)
+    """A refusal, with its sentence; in ASCII, as it may quote what no encoding has."""
+    return Response(json.dumps({"error": message}), status, media_type="application/json")

@@ -112,7 +112,7 @@ def ablate_request(data: bytes) -> AblateRequest:
     for each in heads:
         match each:
             case {"block": str(block), "layer": int(layer), "head": int(head)} if (
-                0 <= layer < 4096 and 0 <= head < 4096
+                0 <= layer < 4096 and 0 <= head < 4096 and not isinstance(layer, bool) and not isinstance(head, bool)
             ):
                 found.append((block, layer, head))
             case _:

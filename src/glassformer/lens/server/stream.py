@@ -9,7 +9,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from starlette.concurrency import run_in_threadpool
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -57,11 +58,15 @@ class Asker:
 
 
 async def streamed(
-    request: Request, work: Callable[[Callable[[Line], None], Poll], Line], ended: threading.Event
+    request: Request,
+    work: Callable[[Callable[[Line], None], Poll], Line],
+    ended: threading.Event,
+    one: CapacityLimiter | None = None,
 ) -> Response:
     """What `work(tell, poll)` tells, and then what it returns, as lines; a mistake before the first is a refusal.
 
-    It runs on a thread of its own. Errors in it: a `GlassformerError` is the last line.
+    It runs on a thread of its own, when it is its turn among all work of `one`. Errors in it: a `GlassformerError` is
+    the last line.
     """
     loop, asker = asyncio.get_running_loop(), Asker(ended)
     lines: asyncio.Queue[Line | None] = asyncio.Queue()
@@ -77,9 +82,11 @@ async def streamed(
         finally:
             tell(None)
 
-    running = asyncio.create_task(run_in_threadpool(run))
+    running = asyncio.create_task(run_sync(run, limiter=one))
     first = await asker.stays(request, lines.get())
-    if first is not None and "error" in first:
+    if first is None:
+        await running  # raises: nothing was told
+    elif "error" in first:
         return error(400, first["error"])
 
     async def body() -> AsyncIterator[str]:

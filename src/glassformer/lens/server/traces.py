@@ -19,6 +19,7 @@ from glassformer.lens.trace.value import Trace
 
 MOST_TRACES = 32
 """Kept at once; the oldest of those that were asked for goes first."""
+UNKNOWN = f"There is no such trace any more, as {MOST_TRACES} are kept: those of the run, and the last ones. Ask again."
 
 
 class Asked(NamedTuple):
@@ -102,7 +103,7 @@ class Traces:
         elif (kept := self.known.get(given.trace)) is not None:
             asked = kept.asked
         else:
-            raise GlassformerError("A trace is gone on from that is known; open one of this launch.")
+            raise GlassformerError(UNKNOWN)
         asked = asked._replace(manner=(given.manner or asked.manner)._replace(begin=given.begin))
         return self.keep(self.run(asked, asked.manner._replace(heard=heard), poll=poll), asked)
 
