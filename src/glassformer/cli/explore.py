@@ -149,7 +149,8 @@ def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Pa
 
     subject = subject_of(folder, tell, others=beside, study=study_of(folder))
     traces = [subject.trace(source, gold) for source, gold in subject.examples]
-    facts = subject.facts() | {"metrics": subject.lines(), "beside": subject.beside(), "live": False}
+    facts = subject.facts() | {"metrics": subject.lines(), "beside": subject.beside(), "samples": subject.samples()}
+    facts["live"] = False
     usual = len(standalone([made.to_bytes() for made in traces], facts)) if any(more) else None
     if more.checkpoints and subject.history is not None:
         tell("Looking at each checkpoint.")

@@ -15,6 +15,7 @@ import { Trace } from "lens/trace.js";
  * @property {() => Promise<TraceInfo[]>} traces
  * @property {(id: string) => Promise<Trace>} trace
  * @property {(since: number) => Promise<{lines: Metric[], next: number, kept?: number[]}>} metrics
+ * @property {() => Promise<import("./samples.js").Sample[]>} samples
  * @property {() => Promise<{name: string, metrics: Metric[]}[]>} others the runs whose curves stand beside
  * @property {() => Promise<import("./history.js").History>} history
  * @property {(one: string, other: string) => Promise<import("./patching.js").Patching>} patching of two traces, by their ids
@@ -70,6 +71,7 @@ async function embedded(bundle) {
     traces: async () => traces.map((each, i) => ({ id: String(i), title: each.title })),
     trace: async (id) => traces[Number(id)] ?? traces[0],
     metrics: async () => ({ lines: run.metrics ?? [], next: 0 }),
+    samples: async () => run.samples ?? [],
     others: async () => run.beside ?? [],
     history: async () => run.history ?? alone("--checkpoints"),
     patching: async (one, other) => run.patches?.find(({ traces: [a, b] }) => a === one && b === other) ?? alone("--patch TEXT --into TEXT"),
@@ -128,6 +130,7 @@ function served() {
       return /** @type {Promise<Trace>} */ (known.get(id));
     },
     metrics: (since) => json(`metrics?since=${since}`),
+    samples: async () => (await json("samples")).samples,
     others: async () => (await json("others")).runs,
     history: () => json("history"),
     patching: async (one, other) => (await give("patch", { trace: one, other })).json(),

@@ -25,6 +25,6 @@
  * @typedef {Record<string, any> & {kind: string, step: number}} Metric
  * @typedef {{name: string, sentences?: string[], heads?: Head[], metrics?: Metric[], examples?: string[], live?: boolean, checkpoints?: boolean, kept?: number[],
  *   writes?: string, similar?: import("./similar.js").Pair[] | null, alike?: number,
- *   others?: string[], beside?: {name: string, metrics: Metric[]}[], study?: import("./study.js").Study | null, history?: import("./history.js").History, patches?: (import("./patching.js").Patching & {traces: [string, string]})[]}} RunInfo
+ *   samples?: import("./samples.js").Sample[], others?: string[], beside?: {name: string, metrics: Metric[]}[], study?: import("./study.js").Study | null, history?: import("./history.js").History, patches?: (import("./patching.js").Patching & {traces: [string, string]})[]}} RunInfo
  */
 export {};

@@ -61,6 +61,10 @@ class Api:
         lines = await run_in_threadpool(self.subject.lines, int(since))
         return JSONResponse({"lines": lines, "next": int(since) + len(lines), "kept": list(self.subject.kept())})
 
+    async def samples(self, request: Request) -> Response:
+        """GET /api/samples: what the run wrote at its evaluations."""
+        return JSONResponse({"samples": await run_in_threadpool(self.subject.samples)})
+
     async def others(self, request: Request) -> Response:
         """GET /api/others: name and figures of the runs beside this one."""
         return JSONResponse({"runs": await run_in_threadpool(self.subject.beside)})

@@ -35,6 +35,7 @@ def make_app(subject: Subject, token: str, port: int) -> Starlette:
         ("/static/{name}", "GET", api.static),
         ("/api/run", "GET", api.run),
         ("/api/metrics", "GET", api.metrics),
+        ("/api/samples", "GET", api.samples),
         ("/api/others", "GET", api.others),
         ("/api/history", "GET", api.history),
         ("/api/traces", "GET", api.list_traces),

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from glassformer.data.dataset import Tokenizers
 from glassformer.lens.server.figures import figures
+from glassformer.lens.server.samples import samples
 from glassformer.lens.trace.answering import USUAL_MANNER, Manner
 from glassformer.lens.trace.make import trace
 from glassformer.lens.trace.reading import USUAL, Layout, Text
@@ -100,6 +101,10 @@ class Subject:
     def lines(self, since: int = 0) -> list[dict[str, Any]]:
         """The run's figures from line `since` on."""
         return [] if self.run is None else figures(self.run, since)
+
+    def samples(self) -> list[dict[str, Any]]:
+        """What the run wrote at its evaluations."""
+        return [] if self.run is None else [each._asdict() for each in samples(self.run)]
 
     def beside(self) -> list[dict[str, Any]]:
         """Name and figures of each of the other runs."""
