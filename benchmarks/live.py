@@ -1,8 +1,9 @@
 """What it costs a run in training that the explorer follows it.
 
 A run of `reverse` is trained for `--begin` steps, once. Each stretch goes on with a copy of it for `--steps` more, in
-turns left alone and followed: `glassformer explore` serves the copy, and this program asks as the page does, for new
-figures every 3 s and for the roles at the checkpoints every 20 s. A stretch takes what the run's own clock says from
+turns left alone and followed: `glassformer explore` serves the copy, and from its first step on a thread of this program
+asks as the page does, for new figures every 3 s and for the roles at the checkpoints every 20 s. What `explore` does
+before it serves, once, is no part of it. A stretch takes what the run's own clock says from
 its first step to its last, and the processor time of its process between; ratios are of the two stretches of a round.
 Where other programs run, too, both are drawn out, the processor time less; the explorer's own share is not.
 
@@ -20,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -98,19 +100,22 @@ def stretch(begun: Path, followed: bool, options: Namespace) -> Stretch:
     shutil.copytree(begun, run)
     try:
         if not followed:
-            return trained(run, options, lambda: None)
+            return trained(run, options, alone)
         with process("explore", run, "--port", "0", "--no-open", heard=run / "explorer.txt") as explorer:
             follower = Follower(*address_of(explorer, run / "explorer.txt", options.patience))
             before = processor_time(explorer.pid)
-            found = trained(run, options, follower)
-            used = processor_time(explorer.pid) - before
+            try:
+                found = trained(run, options, follower.start)
+                used = processor_time(explorer.pid) - before
+            finally:
+                follower.ended.set()
         return Stretch(found.clock, found.processor, used, follower.looks)
     finally:
         shutil.rmtree(run)
 
 
-def trained(run: Path, options: Namespace, meanwhile: Callable[[], None]) -> Stretch:
-    """So many steps more; `meanwhile` is called ten times a second."""
+def trained(run: Path, options: Namespace, begins: Callable[[], None]) -> Stretch:
+    """So many steps more; `begins` is called after the first."""
     last, log = options.begin + options.steps, run / "training.txt"
     with process(
         "resume", run, "--training.steps", str(last), "--allow-change", "training.steps", heard=log
@@ -126,7 +131,7 @@ def trained(run: Path, options: Namespace, meanwhile: Callable[[], None]) -> Str
             used = processor_time(training.pid) or used
             if at > options.begin and not began:
                 began, before = at, used
-            meanwhile()
+                begins()
             time.sleep(0.1)
         first, final = seconds_at(run, began), seconds_at(run, last)
         ended(training, options.patience, log)
@@ -134,23 +139,30 @@ def trained(run: Path, options: Namespace, meanwhile: Callable[[], None]) -> Str
     return Stretch(final - first if began == options.begin + 1 else (final - first) * scale, (used - before) * scale)
 
 
-class Follower:
-    """Asks the explorer as the page does that shows the curves and the roles over training."""
+def alone() -> None:
+    """Nobody follows."""
+
+
+class Follower(threading.Thread):
+    """Asks the explorer as the page does that shows the curves and the roles over training, until it is `ended`."""
 
     def __init__(self, address: str, token: str) -> None:
+        super().__init__(daemon=True)
         self.address, self.token = address, token
-        self.since, self.looks = 0, 0
-        self.due = {"metrics": 0.0, "history": 0.0}
+        self.looks = 0
+        self.ended = threading.Event()
 
-    def __call__(self) -> None:
+    def run(self) -> None:
         """Ask what is due."""
-        now = time.monotonic()
-        if now >= self.due["metrics"]:
-            self.due["metrics"] = now + FIGURES
-            self.since += len(self.ask(f"metrics?since={self.since}").get("lines", ()))
-        if now >= self.due["history"]:
-            self.due["history"] = now + ROLES
-            self.looks = len(self.ask("history").get("steps", ())) or self.looks
+        since, due = 0, {"metrics": 0.0, "history": 0.0}
+        while not self.ended.wait(0.1):
+            now = time.monotonic()
+            if now >= due["metrics"]:
+                due["metrics"] = now + FIGURES
+                since += len(self.ask(f"metrics?since={since}").get("lines", ()))
+            if now >= due["history"]:
+                due["history"] = now + ROLES
+                self.looks = len(self.ask("history").get("steps", ())) or self.looks
 
     def ask(self, what: str) -> dict[str, Any]:
         """An answer of the server; nothing where it takes too long, as a page would go on, too."""

@@ -23,10 +23,9 @@ class Sample(NamedTuple):
 
 
 def samples(run: Path) -> list[Sample]:
-    """Those of the newest evaluations, in their order; a file that training replaces or deletes meanwhile is left out."""
-    found = {
-        int(match[1]): path for path in (run / "samples").glob("step-*.txt") if (match := NAME.fullmatch(path.name))
-    }
+    """Those of the newest evaluations, in their order; a file that training deletes meanwhile is left out."""
+    paths = (run / "samples").glob("step-*.txt")
+    found = {int(match[1]): path for path in paths if (match := NAME.fullmatch(path.name))}
     told: list[Sample] = []
     for step in sorted(found)[-MOST:]:
         try:
