@@ -1,11 +1,11 @@
 """What it costs a run in training that the explorer follows it.
 
 A run of `reverse` is trained for `--begin` steps, once. Each stretch goes on with a copy of it for `--steps` more, in
-turns left alone and followed: `glassformer explore` serves the copy, and from its first step on a thread of this program
-asks as the page does, for new figures every 3 s and for the roles at the checkpoints every 20 s. What `explore` does
-before it serves, once, is no part of it. A stretch takes what the run's own clock says from
-its first step to its last, and the processor time of its process between; ratios are of the two stretches of a round.
-Where other programs run, too, both are drawn out, the processor time less; the explorer's own share is not.
+turns left alone and followed: `glassformer explore` serves the copy, and from its first step on a thread of this
+program asks as the page does, for new figures every 3 s and for the roles at the checkpoints every 20 s. What `explore`
+does before it serves, once, is no part of it. A stretch takes what the run's own clock says from its first step to its
+last, and the processor time of its process between; ratios are of the two stretches of a round. Where other programs
+run, too, both are drawn out, the processor time less; the explorer's own share is not.
 
 Every process has an end of its own: what has not ended after `--patience` seconds is ended, and the benchmark fails.
 """
