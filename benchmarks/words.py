@@ -145,7 +145,7 @@ def features(texts: Sentences, known: dict[str, int], table: dict[str, Tensor]) 
     return Features(torch.tensor([word for bag in bags for word in bag]), starts, means)
 
 
-Weights = tuple[Tensor, Tensor, Tensor]
+Weights = tuple[Tensor, ...]
 """Of the words, of the vector's numbers, and the bias."""
 
 
