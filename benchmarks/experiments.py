@@ -33,20 +33,17 @@ SOUNDS = (
     *("--model.d-model", "192", "--model.d-ff", "768", "--model.n-layers", "3"),
     *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "8000"),
 )
-SST2 = (
-    *("--tokenizer.kind", "bpe", "--tokenizer.vocab-size", "6000", "--tokenizer.min-count", "1"),
+TUNED = (
     *("--optimizer.weight-decay", "2", "--model.pooling", "mean"),
     *("--training.steps", "600", "--training.evaluate-every", "0"),  # the last weights, whatever they score
 )
+SST2 = ("--tokenizer.kind", "bpe", "--tokenizer.vocab-size", "6000", "--tokenizer.min-count", "1", *TUNED)
 MASKED = (
     *("--tokenizer.vocab-size", "12000", "--data.window", "64", "--data.mask-share", "0.3"),
     *("--model.n-layers", "1", "--model.d-ff", "256", "--model.activation", "relu", "--model.init", "normal"),
     *("--model.norm", "layer", "--model.qk-norm", "none"),  # the shape of the recipe classify
-    *("--training.steps", "3000", "--training.evaluate-every", "0", "--training.samples", "0"),
-)
-TUNED = (
-    *("--model.pooling", "mean", "--optimizer.weight-decay", "2", "--training.learning-rate", "2e-3"),
-    *("--training.steps", "400", "--training.evaluate-every", "0"),
+    *("--training.steps", "1500", "--training.warmup", "60"),
+    *("--training.evaluate-every", "0", "--training.samples", "0"),
 )
 
 
