@@ -1,0 +1,58 @@
+"""What a run wrote at its evaluations, on the screen of its curves: the newest, any other, and what comes meanwhile."""
+
+from __future__ import annotations
+
+import json
+
+from glassformer.data.dataset import Tokenizers
+from glassformer.lens.page.bundle import standalone
+from glassformer.lens.server.subject import Subject
+from glassformer.lens.trace.make import trace
+from lens.explored import LETTERS, small
+
+BOTH = Tokenizers(LETTERS, LETTERS)
+SHOWN = "document.querySelector('.sample').textContent"
+
+
+def wrote(run, step, text):
+    """An evaluation, as training leaves it."""
+    (run / "samples").mkdir(exist_ok=True)
+    (run / "samples" / f"step-{step:09d}.txt").write_text(text)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"kind": "dev", "step": step, "loss": 1 / step, "n": 1}) + "\n")
+
+
+def test_the_newest_any_other_and_what_comes(watched, serving, tmp_path):
+    wrote(tmp_path, 10, "source  a b\noutput  b a   (right)\n")
+    wrote(tmp_path, 20, "source  a b\noutput  \u202eb <b>\n")
+    view = watched()
+    with serving(Subject("toy", small(), BOTH, examples=[("abc", None)], run=tmp_path)) as address:
+        page = view.open(address)
+        view.go("curves")
+        page.wait_for_function(f"() => {SHOWN}.includes('<b>')")
+        assert page.text_content(".sample") == "source  a b\noutput  \\u{202e}b <b>"
+        wrote(tmp_path, 30, "the third\n")
+        page.wait_for_function(f"() => {SHOWN} === 'the third'")
+        page.locator(".samples select").select_option("10")
+        assert page.text_content(".sample").endswith("(right)")
+        wrote(tmp_path, 40, "the fourth\n")
+        page.wait_for_selector(".samples option[value='40']", state="attached")
+        assert page.text_content(".sample").endswith("(right)"), "what was chosen stays"
+        assert not view.complaints
+
+
+def test_a_copy_has_them(watched, tmp_path):
+    path = tmp_path / "copy.html"
+    told = {"name": "toy", "metrics": [{"kind": "dev", "step": 1, "loss": 1.0}]}
+    told["samples"] = [{"step": 1, "text": "so it wrote", "cut": True}]
+    path.write_text(standalone([trace(small(), BOTH, "abc").to_bytes()], told), "utf-8")
+    view = watched()
+    page = view.open(f"{path.as_uri()}#curves")
+    page.wait_for_function(f"() => {SHOWN}.startsWith('so it wrote')")
+    assert "and more" in page.text_content(".sample")
+    view.go("overview")
+    del told["samples"]
+    path.write_text(standalone([trace(small(), BOTH, "abc").to_bytes()], told), "utf-8")
+    page.reload()
+    view.go("curves")
+    assert page.locator(".samples").is_hidden()
