@@ -117,7 +117,7 @@ export function read() {
   /** @type {Record<string, any>} */
   const found = { ...DEFAULTS, screen: SCREENS.includes(screen) ? screen : DEFAULTS.screen };
   for (const [name, value] of new URLSearchParams(query)) {
-    if (!(name in DEFAULTS)) continue;
+    if (name === "screen" || !Object.hasOwn(DEFAULTS, name)) continue; // the screen stands before the settings
     if (!NUMBERS.includes(name)) found[name] = value;
     else if (/^\d{1,6}$/.test(value)) found[name] = Number(value);
   }
