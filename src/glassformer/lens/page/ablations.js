@@ -3,6 +3,7 @@
 import { h, put } from "lens/dom.js";
 import { saving } from "lens/files.js";
 import { movedHeads } from "lens/moved.js";
+import { Outcome } from "lens/outcome.js";
 import { effect, lost, rolesCsv } from "lens/role.js";
 import { set } from "lens/state.js";
 import { studyCard } from "lens/study.js";
@@ -44,7 +45,7 @@ function bench(context) {
   const { trace, source, run } = context;
   /** @type {Map<string, Place>} */
   const out = new Map();
-  const outcome = h("div", { class: "outcome", "aria-live": "polite" });
+  const outcome = new Outcome();
   const boxes = [...trace.attention.values()].map(({ group: { block, layers, heads } }) => h("fieldset", {}, h("legend", {}, `${block} attention`),
     Array.from({ length: layers }, (_, layer) => h("div", { class: "row" }, h("span", { class: "label" }, `layer ${layer}`), Array.from({ length: heads }, (_, head) => {
       const box = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", "data-head": `${block} ${layer} ${head}` }));
@@ -53,20 +54,23 @@ function bench(context) {
       return h("label", { class: "head-box" }, box, h("span", {}, String(head)), role && role.strength !== "none" && h("small", { class: "quiet" }, role.label));
     })))));
   const go = async () => {
-    if (!out.size) return put(outcome, h("p", { class: "told" }, "Choose at least one head."));
-    put(outcome, h("p", { class: "quiet" }, "Running …"));
+    outcome.show();
+    if (!out.size) return outcome.fail("Choose at least one head.");
+    outcome.say("Running …");
     try {
       const { source: read, target } = trace.header.sequences;
       const told = await source.post("ablate", { heads: [...out.values()], trace: now(trace, run) });
-      put(outcome, compared(told, read ?? target), await movedHeads(context, told.same, new Set(out.keys())));
+      const moved = await movedHeads(context, told.same, new Set(out.keys()));
+      outcome.say(told.before.join("\n") === told.after.join("\n") ? "It writes the same tokens without them." : "It writes other tokens without them.");
+      outcome.show(compared(told, read ?? target), moved);
     } catch (error) {
-      put(outcome, h("p", { class: "told", role: "alert" }, error instanceof Error ? error.message : String(error)));
+      outcome.fail(error);
     }
   };
   return h("section", { class: "card" }, h("h2", {}, "Take heads out and run it again"),
     h("p", { class: "quiet" }, "The chosen heads then add nothing; all else stays. Check some and run."), h("div", { class: "boxes" }, boxes),
     h("div", { class: "controls" }, h("span", { class: "grow" }),
-      h("button", { type: "button", class: "strong-button", id: "ablate", on: { click: go } }, "Run without them")), outcome);
+      h("button", { type: "button", class: "strong-button", id: "ablate", on: { click: go } }, "Run without them")), outcome.element);
 }
 
 /** Which trace is shown, as the server knows it. @param {import("./trace.js").Trace} trace @param {import("./types.js").RunInfo} run */

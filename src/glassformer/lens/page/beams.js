@@ -2,7 +2,7 @@
 
 import { begun } from "lens/ask.js";
 import { csv } from "lens/csv.js";
-import { h, put, s } from "lens/dom.js";
+import { h, s } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
 import { sortable } from "lens/table.js";
 import { number, percent, token, whole } from "lens/text.js";
@@ -15,19 +15,15 @@ const [WIDE, TALL, PAD] = [92, 28, 6];
 /** Nodes that are drawn; of more the best answers alone are. */
 const MOST = 600;
 
-/** A card with the tree and its answers; none where there was no beam. @param {Context} context */
-export function beamCard(context) {
+/** A card with the tree and its answers; none where there was no beam. @param {Context} context @param {import("./ask.js").Line} line where going on from one is told of */
+export function beamCard(context, line) {
   const { trace, run, source } = context;
   const { beams } = trace.header;
   if (!beams) return null;
   const branches = branchesOf(beams.nodes);
   const answers = branches.filter((each) => each.rank !== null && each.rank !== undefined).sort((a, b) => Number(a.rank) - Number(b.rank));
   const shown = branches.length > MOST ? branches.filter((each) => each.best < Infinity) : branches;
-  const told = h("p", { class: "told", role: "status" });
-  const open = async (/** @type {Branch} */ branch) => {
-    put(told, "Running …");
-    await begun(context, branch.ids).catch((error) => put(told, error instanceof Error ? error.message : String(error)));
-  };
+  const open = (/** @type {Branch} */ branch) => begun(context, branch.ids, line);
   const drawing = tree(shown, (id) => trace.text(id), source.live ? open : null);
   const says = (/** @type {Branch} */ branch) => branch.ids.map((id) => h("span", { class: "chip" }, token(trace.text(id))));
   const table = () => csv(["rank", "score", "log_probability", "tokens"], answers.map((each) => [Number(each.rank) + 1, each.score, each.log_p, each.ids.map((id) => whole(trace.text(id))).join(" ")]));
@@ -40,7 +36,7 @@ export function beamCard(context) {
     { name: "score", figure: true, cell: (row) => number(row.score), by: (row) => row.score },
     { name: "log-probability, nats", figure: true, cell: (row) => number(row.log_p), by: (row) => row.log_p },
     { name: "answer", cell: says },
-  ], answers, { sorted: "rank", ...(source.live ? { choose: open } : {}) }), told);
+  ], answers, { sorted: "rank", ...(source.live ? { choose: open } : {}) }), line.element);
 }
 
 /** The nodes with what hangs on them: where each lies, from the best answer's row at the top. @param {BeamNode[]} nodes @returns {Branch[]} */

@@ -3,7 +3,7 @@
 import { chart, look } from "lens/chart.js";
 import { csv } from "lens/csv.js";
 import { curveTable } from "lens/curvetable.js";
-import { h, picker, put, switcher } from "lens/dom.js";
+import { h, picker, putControls, switcher } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
 import { now, set } from "lens/state.js";
 
@@ -31,7 +31,7 @@ export function curves(context) {
   const draw = () => {
     const runs = [{ name: context.run.name, metrics: lines }, ...others];
     const table = now().curves === "table" && lines.length > 0;
-    put(element, controls(runs, table), table ? curveTable(runs, figures(lines), called) : h("div", { class: "charts" }, panels(runs, settings, context.run.checkpoints ? kept : [])));
+    putControls(element, controls(runs, table), table ? curveTable(runs, figures(lines), called) : h("div", { class: "charts" }, panels(runs, settings, context.run.checkpoints ? kept : [])));
   };
   const controls = (/** @type {Run[]} */ runs, /** @type {boolean} */ table) => h("div", { class: "controls" },
     switcher("View", [["charts", "Charts"], ["table", "Table"]], table ? "table" : "charts", (value) => set({ curves: value })),

@@ -1,9 +1,11 @@
 /** Generation, step by step: the chances of each token, and what the model had in mind block by block. */
 
+import { Line, stopAsking } from "lens/ask.js";
 import { beamCard } from "lens/beams.js";
 import { besideOf, besidePicker } from "lens/beside.js";
 import { css, inkOn } from "lens/colour.js";
-import { h, put, putControls } from "lens/dom.js";
+import { h, keepFocus, put } from "lens/dom.js";
+import { labelBars } from "lens/labels.js";
 import { bars, dials } from "lens/nexttoken.js";
 import { prompt } from "lens/prompt.js";
 import { now, set } from "lens/state.js";
@@ -26,6 +28,9 @@ export function generate(context) {
   const places = { bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}), wrote: h("div", {}), beside: h("div", {}), pick: h("div", { class: "controls" }) };
   /** The answer beside the one that is shown. @type {import("./trace.js").Trace | null} */
   let other = null;
+  /** How often it was asked for: what came late is not shown. */
+  let turn = 0;
+  const lines = { prompt: new Line(), branch: new Line(), beam: new Line() };
   let playing = 0;
   const { steps, labels } = context.trace.header;
   const stop = () => { clearInterval(playing); playing = 0; };
@@ -43,32 +48,37 @@ export function generate(context) {
   };
   const light = () => {
     if (!steps.length) return;
+    keepFocus(element, lit);
+  };
+  const lit = () => {
     put(places.player, player(context, chosen(), { go, play, playing: playing > 0 }));
-    put(places.bars, bars(context, chosen(), settings));
+    put(places.bars, bars(context, chosen(), settings, lines.branch));
     put(places.sees, reads(context, chosen()));
     put(places.wrote, writers(context.trace, chosen()));
-    putControls(places.pick, besidePicker(context));
+    put(places.pick, besidePicker(context));
     put(places.beside, other && twoSteps(context, other, chosen(), settings));
   };
-  const first = () => put(element, context.source.live ? prompt(context) : null,
+  const first = () => put(element, context.source.live ? prompt(context, lines.prompt) : null,
     steps.length ? [places.pick, places.player, places.beside,
       h("div", { class: "two" },
-        h("section", { class: "card" }, h("h2", {}, "Next token"), dials(settings, light), places.bars),
+        h("section", { class: "card" }, h("h2", {}, "Next token"), dials(settings, light), places.bars, lines.branch.element),
         h("section", { class: "card" }, h("h2", {}, "What it reads here"), places.sees),
         h("section", { class: "card" }, h("h2", {}, "What wrote it"), places.wrote)),
-      beamCard(context), lens(context), stepTable(context)] : h("section", { class: "card" }, h("p", { class: "quiet" }, labels ? "This model gives labels and writes no tokens; see Overview." : "This trace has no steps.")));
+      beamCard(context, lines.beam), lens(context), stepTable(context)] : labels ? h("section", { class: "card answer" }, h("h2", {}, "What it answers"), labelBars(labels)) : h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no steps.")));
   first();
   element.addEventListener("keydown", (event) => {
-    if (event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement) return;
+    if (event.target instanceof Element && event.target.closest("input, textarea, select")) return;
     if (event.key === "ArrowLeft") go(-1);
     if (event.key === "ArrowRight") go(1);
   });
   const ready = async () => {
+    const mine = ++turn;
     const attention = context.trace.usual();
-    other = await besideOf(context);
-    await Promise.all([other?.loadLogits(), context.trace.loadLogits(), context.trace.loadTerms(), attention.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
+    const found = await besideOf(context);
+    await Promise.all([found?.loadLogits(), context.trace.loadLogits(), context.trace.loadTerms(), attention.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
+    if (mine === turn) other = found;
   };
-  return { element, ready, draw: () => { light(); mark(element, chosen()); }, leave: stop };
+  return { element, ready, draw: () => { light(); mark(element, chosen()); }, leave: () => { stop(); stopAsking(); } };
 }
 
 /**

@@ -6,6 +6,7 @@ import { h, put } from "lens/dom.js";
 import { examples } from "lens/examples.js";
 import { onPaper, saving } from "lens/files.js";
 import { thumbnail } from "lens/grid.js";
+import { labelBars } from "lens/labels.js";
 import { effect, roleLine, rolesCsv } from "lens/role.js";
 import { plan, planSvg } from "lens/stack.js";
 import { now, set } from "lens/state.js";
@@ -70,8 +71,7 @@ function answer(trace) {
   const { source, target } = sequences;
   if (labels) {
     return [line("reads", (source ?? { text: [] }).text.map((text) => chip(text))),
-      h("ol", { class: "bars" }, labels.slice(0, 6).map(([name, p]) => h("li", {}, h("span", { class: "chip" }, token(name)),
-        h("span", { class: "bar" }, h("i", { style: { width: `${100 * p}%` } })), h("span", { class: "figure" }, percent(p)))))];
+      labelBars(labels, 6)];
   }
   const begun = target ? target.n_prompt ?? 1 : 0;
   const written = trace.written;

@@ -1,6 +1,6 @@
 /** Tables: of one head's strongest weights, and any other that can be sorted by its columns. */
 
-import { h, put } from "lens/dom.js";
+import { h, putControls } from "lens/dom.js";
 import { token, weight, whole } from "lens/text.js";
 import { placesOf, strongest } from "lens/view.js";
 
@@ -49,7 +49,7 @@ export function sortable(caption, columns, rows, { choose, sorted } = {}) {
     // A row is chosen by a click anywhere; by key and by ear, by the button in its first cell, whose click the row hears.
     const body = order.map((row) => h("tr", choose ? { class: "link", on: { click: () => choose(row) } } : {},
       columns.map((each, i) => h("td", { class: each.figure ? "figure" : "" }, choose && i === 0 ? h("button", { type: "button", class: "row-button" }, each.cell(row)) : each.cell(row)))));
-    put(table, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body));
+    putControls(table, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body));
   };
   draw();
   return h("div", { class: "scroll" }, table);
