@@ -22,7 +22,6 @@ const ROUGH = /loss|norm|second/;
 /** @param {Context} context @returns {import("./main.js").Screen} */
 export function curves(context) {
   const element = h("div", { class: "screen curves" });
-  const settings = { log: "log", smooth: "0.9" };
   let lines = context.run.metrics ?? [];
   let kept = context.run.kept ?? [];
   let waiting = 0;
@@ -31,12 +30,12 @@ export function curves(context) {
   const draw = () => {
     const runs = [{ name: context.run.name, metrics: lines }, ...others];
     const table = now().curves === "table" && lines.length > 0;
-    putControls(element, controls(runs, table), table ? curveTable(runs, figures(lines), called) : h("div", { class: "charts" }, panels(runs, settings, context.run.checkpoints ? kept : [])));
+    putControls(element, controls(runs, table), table ? curveTable(runs, figures(lines), called) : h("div", { class: "charts" }, panels(runs, now(), context.run.checkpoints ? kept : [])));
   };
   const controls = (/** @type {Run[]} */ runs, /** @type {boolean} */ table) => h("div", { class: "controls" },
     switcher("View", [["charts", "Charts"], ["table", "Table"]], table ? "table" : "charts", (value) => set({ curves: value })),
-    !table && switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], settings.log, (value) => { settings.log = value; draw(); }),
-    !table && picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], settings.smooth, (value) => { settings.smooth = value; draw(); }),
+    !table && switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], now().axis, (axis) => set({ axis })),
+    !table && picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], now().smooth, (smooth) => set({ smooth })),
     h("span", { class: "grow" }), context.source.live && h("span", { class: "quiet" }, "follows the run"),
     saving("all figures", [context.run.name, "curves"], { csv: () => asCsv(runs) }));
   const follow = async () => {
@@ -55,7 +54,7 @@ export function curves(context) {
 
 /**
  * @param {Run[]} runs the one that is shown, and those beside it
- * @param {{log: string, smooth: string}} settings
+ * @param {{axis: string, smooth: string}} settings
  * @param {number[]} kept steps with a checkpoint
  */
 function panels(runs, settings, kept) {
@@ -63,9 +62,9 @@ function panels(runs, settings, kept) {
   if (!lines.length) return h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no run behind it, so there are no curves."));
   return figures(lines).map((name) => {
     const series = runs.flatMap((run, i) => seriesOf(run, name, runs.length > 1 ? i : null));
-    const log = settings.log === "log" && /loss|norm/.test(name);
+    const log = settings.axis !== "linear" && /loss|norm/.test(name);
     const keys = runs.length > 1 ? runs.map((run, i) => [look(i), run.name]) : series.map((each, i) => [look(i), each.marks ? "dev" : "train"]);
-    const drawn = chart(series, { log, smooth: ROUGH.test(name) ? Number(settings.smooth) : 0, label: `${name} by step`, kept: name === "loss" ? kept : [] });
+    const drawn = chart(series, { log, smooth: ROUGH.test(name) ? share(settings.smooth) : 0, label: `${name} by step`, kept: name === "loss" ? kept : [] });
     const legend = h("div", { class: "keys" }, keys.map(([how, text]) => h("span", {}, h("i", { class: `key ${how}` }), text)),
       runs.length > 1 && series.some((each) => each.marks) && h("span", {}, "○ dev"),
       name === "loss" && kept.length > 0 && h("span", {}, "▲ checkpoint"));
@@ -73,6 +72,12 @@ function panels(runs, settings, kept) {
     return h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, called(name)), h("span", { class: "grow" }), saving(`the chart of ${called(name)}`, [runs[0].name, "curves", name], { svg: drawing })),
       legend, drawn);
   });
+}
+
+/** How much of the past is kept, as the address has it. @param {string} text */
+function share(text) {
+  const value = Number(text);
+  return value >= 0 && value < 1 ? value : 0;
 }
 
 /** What is drawn: the figures that are not 0 all the way. @param {Metric[]} lines */

@@ -4,9 +4,9 @@ import { Line, stopAsking } from "lens/ask.js";
 import { beamCard } from "lens/beams.js";
 import { besideOf, besidePicker } from "lens/beside.js";
 import { css, inkOn } from "lens/colour.js";
-import { h, keepFocus, put } from "lens/dom.js";
+import { h, keepFocus, put, putControls } from "lens/dom.js";
 import { labelBars } from "lens/labels.js";
-import { bars, dials } from "lens/nexttoken.js";
+import { bars, dialled, dials } from "lens/nexttoken.js";
 import { prompt } from "lens/prompt.js";
 import { now, set } from "lens/state.js";
 import { stepTable } from "lens/steptable.js";
@@ -24,8 +24,9 @@ const MOST_ROWS = 24;
 /** @param {Context} context @returns {import("./main.js").Screen} */
 export function generate(context) {
   const element = h("div", { class: "screen generate" });
-  const settings = { temperature: 1, topK: 0, topP: 1 };
-  const places = { bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}), wrote: h("div", {}), beside: h("div", {}), pick: h("div", { class: "controls" }) };
+  const settings = dialled();
+  let read = JSON.stringify(settings);
+  const places = { dials: h("div", {}, dials(settings, () => light())), bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}), wrote: h("div", {}), beside: h("div", {}), pick: h("div", { class: "controls" }) };
   /** The answer beside the one that is shown. @type {import("./trace.js").Trace | null} */
   let other = null;
   /** How often it was asked for: what came late is not shown. */
@@ -58,10 +59,20 @@ export function generate(context) {
     put(places.pick, besidePicker(context));
     put(places.beside, other && twoSteps(context, other, chosen(), settings));
   };
+  /** The dials as the address has them, which is where they were left, or where Back leads. */
+  const turned = () => {
+    const found = dialled();
+    const text = JSON.stringify(found);
+    const same = text === read || text === JSON.stringify(settings);
+    read = text;
+    if (same) return;
+    Object.assign(settings, found);
+    putControls(places.dials, dials(settings, light));
+  };
   const first = () => put(element, context.source.live ? prompt(context, lines.prompt) : null,
     steps.length ? [places.pick, places.player, places.beside,
       h("div", { class: "two" },
-        h("section", { class: "card" }, h("h2", {}, "Next token"), dials(settings, light), places.bars, lines.branch.element),
+        h("section", { class: "card" }, h("h2", {}, "Next token"), places.dials, places.bars, lines.branch.element),
         h("section", { class: "card" }, h("h2", {}, "What it reads here"), places.sees),
         h("section", { class: "card" }, h("h2", {}, "What wrote it"), places.wrote)),
       beamCard(context, lines.beam), lens(context), stepTable(context)] : labels ? h("section", { class: "card answer" }, h("h2", {}, "What it answers"), labelBars(labels)) : h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no steps.")));
@@ -78,7 +89,7 @@ export function generate(context) {
     await Promise.all([found?.loadLogits(), context.trace.loadLogits(), context.trace.loadTerms(), attention.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
     if (mine === turn) other = found;
   };
-  return { element, ready, draw: () => { light(); mark(element, chosen()); }, leave: () => { stop(); stopAsking(); } };
+  return { element, ready, draw: () => { turned(); light(); mark(element, chosen()); }, leave: () => { stop(); stopAsking(); } };
 }
 
 /**

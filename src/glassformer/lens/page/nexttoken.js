@@ -3,6 +3,7 @@
 import { begun, writes, writtenBefore } from "lens/ask.js";
 import { chances, tokensOf } from "lens/chances.js";
 import { h } from "lens/dom.js";
+import { now, set } from "lens/state.js";
 import { number, percent, token, whole } from "lens/text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -10,22 +11,38 @@ import { number, percent, token, whole } from "lens/text.js";
 
 const BARS = 10;
 
-/** @param {{temperature: number, topK: number, topP: number}} settings @param {() => void} changed */
+/** @typedef {{temperature: number, topK: number, topP: number}} Settings how the chances are shown */
+
+/** Lowest, highest, and what it is at first. @type {Record<keyof Settings, [number, number, number]>} */
+const RANGES = { temperature: [0, 3, 1], topK: [0, 20, 0], topP: [0.05, 1, 1] };
+
+/** The settings that the address has; what is out of range is as at first. @returns {Settings} */
+export function dialled() {
+  const state = now();
+  return /** @type {Settings} */ (Object.fromEntries(Object.entries(RANGES).map(([key, [low, high, usual]]) => {
+    const value = Number(state[/** @type {keyof Settings} */ (key)]);
+    return [key, value >= low && value <= high ? value : usual];
+  })));
+}
+
+/** @param {Settings} settings @param {() => void} changed */
 export function dials(settings, changed) {
-  /** @param {string} name @param {"temperature" | "topK" | "topP"} key @param {Record<string, any>} range @param {(v: number) => string} shown */
-  const dial = (name, key, range, shown) => {
+  /** @param {string} name @param {keyof Settings} key @param {number} step @param {(v: number) => string} shown */
+  const dial = (name, key, step, shown) => {
+    const [min, max] = RANGES[key];
     const value = h("output", {}, shown(settings[key]));
-    const input = /** @type {HTMLInputElement} */ (h("input", { type: "range", ...range, value: settings[key], "aria-label": name, "data-dial": key }));
+    const input = /** @type {HTMLInputElement} */ (h("input", { type: "range", min, max, step, value: settings[key], "aria-label": name, "data-dial": key }));
     input.addEventListener("input", () => { settings[key] = Number(input.value); value.textContent = shown(settings[key]); changed(); });
+    input.addEventListener("change", () => set({ [key]: input.value }));
     return h("label", { class: "dial" }, h("span", {}, name), input, value);
   };
   return h("div", { class: "dials" },
-    dial("temperature", "temperature", { min: 0, max: 3, step: 0.05 }, (v) => (v === 0 ? "0, the likeliest" : v.toFixed(2))),
-    dial("top-k", "topK", { min: 0, max: 20, step: 1 }, (v) => (v === 0 ? "all" : String(v))),
-    dial("top-p", "topP", { min: 0.05, max: 1, step: 0.05 }, (v) => v.toFixed(2)));
+    dial("temperature", "temperature", 0.05, (v) => (v === 0 ? "0, the likeliest" : v.toFixed(2))),
+    dial("top-k", "topK", 1, (v) => (v === 0 ? "all" : String(v))),
+    dial("top-p", "topP", 0.05, (v) => v.toFixed(2)));
 }
 
-/** @param {Context} context @param {Step} step @param {{temperature: number, topK: number, topP: number}} settings @param {import("./ask.js").Line} line where a branch is told of */
+/** @param {Context} context @param {Step} step @param {Settings} settings @param {import("./ask.js").Line} line where a branch is told of */
 export function bars(context, step, settings, line) {
   const { trace, source } = context;
   const { tokens, complete } = tokensOf(trace, step);
