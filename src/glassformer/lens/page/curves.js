@@ -3,7 +3,7 @@
 import { chart, look } from "lens/chart.js";
 import { csv } from "lens/csv.js";
 import { curveTable } from "lens/curvetable.js";
-import { h, picker, putControls, switcher } from "lens/dom.js";
+import { h, mistake, picker, put, putControls, switcher } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
 import { now, set } from "lens/state.js";
 
@@ -25,8 +25,15 @@ export function curves(context) {
   let lines = context.run.metrics ?? [];
   let kept = context.run.kept ?? [];
   let waiting = 0;
+  let left = false;
   /** @type {Run[]} */
   let others = [];
+  const following = h("span", { class: "quiet", role: "status" }, "follows the run");
+  /** @param {import("./dom.js").Child[]} said whether it does */
+  const tell = (said) => {
+    const text = h("span", {}, said).textContent;
+    if (text !== following.textContent) put(following, said);
+  };
   const draw = () => {
     const runs = [{ name: context.run.name, metrics: lines }, ...others];
     const table = now().curves === "table" && lines.length > 0;
@@ -36,20 +43,25 @@ export function curves(context) {
     switcher("View", [["charts", "Charts"], ["table", "Table"]], table ? "table" : "charts", (value) => set({ curves: value })),
     !table && switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], now().axis, (axis) => set({ axis })),
     !table && picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], now().smooth, (smooth) => set({ smooth })),
-    h("span", { class: "grow" }), context.source.live && h("span", { class: "quiet" }, "follows the run"),
+    h("span", { class: "grow" }), context.source.live && following,
     saving("all figures", [context.run.name, "curves"], { csv: () => asCsv(runs) }));
   const follow = async () => {
-    const more = await context.source.metrics(lines.length).catch(() => ({ lines: [], kept }));
-    if (more.lines.length || String(more.kept ?? kept) !== String(kept)) {
-      context.run.metrics = lines = [...lines, ...more.lines];
-      context.run.kept = kept = more.kept ?? kept;
-      draw();
+    try {
+      const more = await context.source.metrics(lines.length);
+      tell(["follows the run"]);
+      if (more.lines.length || String(more.kept ?? kept) !== String(kept)) {
+        context.run.metrics = lines = [...lines, ...more.lines];
+        context.run.kept = kept = more.kept ?? kept;
+        if (!left) draw();
+      }
+    } catch (error) {
+      tell(mistake(error));
     }
-    waiting = setTimeout(follow, POLL);
+    if (!left) waiting = setTimeout(follow, POLL);
   };
   if (context.source.live) waiting = setTimeout(follow, POLL);
   const ready = async () => { if (context.run.others?.length && !others.length) others = await context.source.others(); };
-  return { element, ready, draw, leave: () => clearTimeout(waiting) };
+  return { element, ready, draw, leave: () => { left = true; clearTimeout(waiting); } };
 }
 
 /**
