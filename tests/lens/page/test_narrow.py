@@ -1,4 +1,4 @@
-"""A window of 320 pixels: no screen scrolls sideways, whatever its inputs are called and however many heads there are."""
+"""A window of 320 pixels: no screen scrolls sideways, however long titles are and many heads."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lens.page.test_live import PAST
 
 WINDOW = {"width": 320, "height": 640}
 LONG = [(6 * "abcdefghij")[:size] for size in (60, 59, 60)]
-PLACES = (*SCREENS, "attention?view=arcs", "attention?view=table", "attention?other=1", "heads?other=1", "generate?other=1",
-          "curves?curves=table")  # fmt: skip
+PLACES = (*SCREENS, "attention?view=arcs", "attention?view=table", "attention?other=1", "heads?other=1",
+          "generate?other=1", "curves?curves=table")  # fmt: skip
 WIDE = """() => {
   const width = document.documentElement.clientWidth;
   const out = [...document.querySelectorAll("body *")].filter(each => each.getBoundingClientRect().right > width + 1

@@ -149,6 +149,11 @@ export function sized(canvas, width, height) {
   return pen;
 }
 
+/** What may be wider than the window: scrolled by itself, by keys, too. @param {string} name @param {...Child} children */
+export function scroller(name, ...children) {
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, children);
+}
+
 /**
  * A group of buttons of which one is pressed.
  * @param {string} label

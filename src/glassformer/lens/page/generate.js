@@ -4,7 +4,7 @@ import { Line, stopAsking } from "lens/ask.js";
 import { beamCard } from "lens/beams.js";
 import { besideOf, besidePicker } from "lens/beside.js";
 import { css, inkOn } from "lens/colour.js";
-import { h, keepFocus, put, putControls } from "lens/dom.js";
+import { h, keepFocus, put, putControls, scroller } from "lens/dom.js";
 import { labelBars } from "lens/labels.js";
 import { bars, dialled, dials } from "lens/nexttoken.js";
 import { prompt } from "lens/prompt.js";
@@ -146,7 +146,7 @@ function lens({ trace }) {
   const rows = [...found.names].map((_, layer) => layer).reverse();
   return h("section", { class: "card" }, h("h2", {}, "Logit lens"),
     h("p", { class: "quiet" }, "What the head would say after each block: its likeliest token, as dark as it is likely."),
-    h("div", { class: "scroll" }, h("table", { class: "lens" }, h("thead", {}, h("tr", {}, h("td", {}), steps.map((step) => h("th", { scope: "col", "data-pos": step.pos }, h("span", { class: "chip" }, token(trace.text(step.input))))))),
+    scroller("The likeliest token behind each block", h("table", { class: "lens" }, h("thead", {}, h("tr", {}, h("td", {}), steps.map((step) => h("th", { scope: "col", "data-pos": step.pos }, h("span", { class: "chip" }, token(trace.text(step.input))))))),
       h("tbody", {}, rows.map((layer) => h("tr", {}, h("th", { scope: "row" }, found.names[layer]), steps.map((step) => {
         const [id, p] = found.top[layer][step.pos][0];
         return h("td", { "data-pos": step.pos, title: found.top[layer][step.pos].map(([i, share]) => `${whole(trace.text(i))} ${percent(share)}`).join(", "),

@@ -2,7 +2,7 @@
 
 import { chart } from "lens/chart.js";
 import { csv } from "lens/csv.js";
-import { h } from "lens/dom.js";
+import { h, scroller } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
 import { Outcome } from "lens/outcome.js";
 import { headName, percent } from "lens/text.js";
@@ -74,7 +74,7 @@ function table({ steps, heads }, run, open) {
   const cell = (/** @type {number | null} */ score) => h("td", { class: "figure" }, score === null ? "–" : percent(Math.max(0, score)));
   return h("details", { open }, h("summary", {}, "As a table"),
     saving("the table", [run, "heads", "by-step"], { csv: () => csv(["head", "role", ...steps.map((step) => `step_${step}`)], heads.map((head) => [head.id, head.role, ...head.scores])) }),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Scores at each step" }, h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Score of each head’s role at each step"),
+    scroller("Scores at each step", h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Score of each head’s role at each step"),
       h("thead", {}, h("tr", {}, ["head", "role", ...steps.map((step) => `step ${step}`)].map((name, i) => h("th", { scope: "col", class: i > 1 ? "figure" : "" }, name)))),
       h("tbody", {}, heads.map((head) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, headName(head.block, head.layer, head.head))), h("td", {}, head.role), head.scores.map(cell)))))));
 }

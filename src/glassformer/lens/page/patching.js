@@ -1,7 +1,7 @@
 /** Between two inputs: what of the run with A, put into a run with B, brings A's answer back (activation patching). */
 
 import { difference, inkOnDifference } from "lens/colour.js";
-import { h, put } from "lens/dom.js";
+import { h, put, scroller } from "lens/dom.js";
 import { Outcome } from "lens/outcome.js";
 import { set } from "lens/state.js";
 import { headName, number, token, whole } from "lens/text.js";
@@ -63,7 +63,7 @@ function streams({ side, effects }, one) {
     return h("td", { title: `${whole(tokens[at])} at ${at}, behind ${depth} blocks: ${effect.toFixed(3)}`,
       style: { background: difference(share), color: inkOnDifference(share) } }, Math.abs(effect) >= 0.005 ? effect.toFixed(2) : "");
   };
-  return [h("h4", {}, `Stream of the ${side}`), h("div", { class: "scroll" }, h("table", { class: "lens" },
+  return [h("h4", {}, `Stream of the ${side}`), scroller(`What each place of the ${side} brings back`, h("table", { class: "lens" },
     h("thead", {}, h("tr", {}, h("th", {}, "behind"), tokens.map((text) => h("th", { scope: "col" }, h("span", { class: "chip" }, token(text)))))),
     h("tbody", {}, effects.map((row, depth) => h("tr", {}, h("th", { scope: "row" }, depth ? `block ${depth - 1}` : "input"), row.map((effect, at) => cell(effect, at, depth)))).reverse())))];
 }

@@ -1,7 +1,7 @@
 /** The study that a run is an arm of: its settings side by side, over their seeds, and against one of them. */
 
 import { csv } from "lens/csv.js";
-import { h, picker, putControls, s } from "lens/dom.js";
+import { h, picker, putControls, s, scroller } from "lens/dom.js";
 import { saving } from "lens/files.js";
 import { number, percent, whole } from "lens/text.js";
 
@@ -87,7 +87,7 @@ function table(study, all, base) {
       h("td", { class: "figure" }, group === base ? "the baseline" : change ? told(change, true) : "no seed in common"),
       h("td", {}, clear ? "beyond chance" : change?.half === null ? "one seed tells no interval" : ""));
   });
-  return h("div", { class: "scroll" }, h("table", { class: "plain" }, h("caption", { class: "unseen" }, `Arms of the study ${study.name}`),
+  return scroller(`The study ${study.name}`, h("table", { class: "plain" }, h("caption", { class: "unseen" }, `Arms of the study ${study.name}`),
     h("thead", {}, h("tr", {}, ["setting", "seeds", "mean", "each seed", "paired difference", ""].map((name, i) => h("th", { scope: "col", class: [1, 2, 4].includes(i) ? "figure" : "" }, name)))), h("tbody", {}, rows)));
 }
 
