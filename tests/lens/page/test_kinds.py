@@ -74,9 +74,9 @@ def test_where_the_server_has_ended_the_page_says_so(watched, serving, tmp_path)
     page.locator("form button[type=submit]").click()
     page.wait_for_function("said => document.querySelector('.told').textContent.startsWith(said)", arg=ended)
     view.go("curves")
-    assert page.locator("main .controls [role=status]").text_content() == "follows the run"
+    assert page.locator("main .controls > [role=status]").text_content() == "follows the run"
     page.clock.fast_forward(3000)
-    page.wait_for_selector(f".controls [role=status]:has-text('{ended}')")
+    page.wait_for_selector(f".controls > [role=status]:has-text('{ended}')")
     view.go("heads")
     page.locator("#history").click()
     page.wait_for_selector(f".outcome .told:has-text('{ended}')")

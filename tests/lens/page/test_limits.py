@@ -54,7 +54,7 @@ def test_a_page_keeps_eight_traces_and_no_failure(watched, serving):
             page.wait_for_selector("h2:has-text('tensors')")
         again = [url.split("/")[-2] for url in asked]
         assert again.count("9") == 3, "it failed, came, and was forgotten"
-        assert again.count("1") == 1
+        assert again.count("1") == 0, "Overview had asked for it"
 
 
 @pytest.mark.parametrize(("where", "outcome"), [("true", pytest.fail.Exception), ("", pytest.skip.Exception)])
