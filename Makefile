@@ -5,9 +5,10 @@
 BIN := .venv/bin
 READY := .venv/.ready
 ARGS ?=
+TSC := npx --yes --package typescript@7.0.2 tsc
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help setup demo test test-all contract lint lint-js pictures format types bench mutants clean python
+.PHONY: help setup demo test test-all contract lint lint-js tsc pictures format types bench mutants clean python
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -32,7 +33,10 @@ lint: $(READY) ## form and likely bugs
 	@$(BIN)/python -m ruff check .
 
 lint-js: ## types of the explorer's page (needs node; a tool for developers)
-	@npx --yes --package typescript@7.0.2 tsc -p tsconfig.json
+	@$(TSC) -p tsconfig.json
+
+tsc: # whether the tool of lint-js can be had
+	@$(TSC) --version
 
 pictures: $(READY) ## the pictures of README.md, of a run: make pictures ARGS=runs/reverse (needs chromium)
 	@$(BIN)/python docs/pictures.py $(ARGS)

@@ -30,7 +30,7 @@ BROWSER: list[Mutant] = [
     Mutant("arrow keys go by layers in any order", "lens/page/grid.js",
         "this.keyed = there[Math.max(0, Math.min(there.length - 1, column))];", "this.keyed = { layer: row, head: Math.min(there.length - 1, column) };", f"{ARRANGE}::test_keys_go_where_the_heads_stand"),
     Mutant("controls lose the focus", "lens/page/dom.js",
-        "  if (at >= 0) all()[at]?.focus();\n", "", f"{ARRANGE}::test_keys_go_where_the_heads_stand"),
+        "  again.focus({ preventScroll: true });\n", "", f"{ARRANGE}::test_keys_go_where_the_heads_stand"),
     Mutant("entropy is in bits", "lens/page/marginals.js",
         "inside += value * Math.log(value)", "inside += value * Math.log2(value)", f"{ARRANGE}::test_figures_beside_a_map"),
     Mutant("masked queries count as readers", "lens/page/marginals.js",

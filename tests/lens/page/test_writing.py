@@ -157,8 +157,8 @@ def test_tokens_come_one_by_one_and_can_be_stopped(watched, serving):
         """Its answers to a new text stop and wait."""
 
         def trace(self, source, gold=None, manner=None):
-            if manner is None:
-                return super().trace(source, gold)
+            if manner is None or manner.heard is None:
+                return super().trace(source, gold, manner)
             heard = []
 
             def hear(token):
@@ -186,7 +186,7 @@ def test_tokens_come_one_by_one_and_can_be_stopped(watched, serving):
             page.wait_for_function("() => document.querySelectorAll('.stream .chip').length === 2")
             expected = trace(deepcopy(model), BOTH, "dcba", max_new_tokens=6).output
             assert page.locator(".stream .chip").all_text_contents() == expected[:2]
-            page.locator("#stop").click()
+            page.locator(".stop:visible").click()
             page.wait_for_function("() => document.querySelector('.told').textContent === 'Stopped.'")
         finally:
             go_on.set()

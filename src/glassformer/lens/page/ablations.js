@@ -3,8 +3,9 @@
 import { h, put } from "lens/dom.js";
 import { saving } from "lens/files.js";
 import { movedHeads } from "lens/moved.js";
+import { Outcome } from "lens/outcome.js";
 import { effect, lost, rolesCsv } from "lens/role.js";
-import { set } from "lens/state.js";
+import { now, set } from "lens/state.js";
 import { studyCard } from "lens/study.js";
 import { sortable } from "lens/table.js";
 import { headName, percent, token } from "lens/text.js";
@@ -17,10 +18,12 @@ export function ablations(context) {
   const element = h("div", { class: "screen ablations" });
   const tested = (context.trace.header.heads ?? []).filter((head) => head.ablation);
   let drawn = false;
+  const live = context.source.live ? bench(context) : null;
   const draw = () => {
+    live?.check();
     if (drawn) return;
     drawn = true;
-    put(element, context.source.live ? bench(context) : h("section", { class: "card" }, h("h2", {}, "Taking heads out"),
+    put(element, live ? live.element : h("section", { class: "card" }, h("h2", {}, "Taking heads out"),
       h("p", { class: "quiet" }, "This page is a copy without its model. Open the run with glassformer explore to try it without some heads.")),
     studyCard(context.run.study),
     tested.length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "One head at a time"), h("span", { class: "grow" }),
@@ -42,35 +45,47 @@ function table(heads) {
 /** @param {Context} context */
 function bench(context) {
   const { trace, source, run } = context;
-  /** @type {Map<string, Place>} */
-  const out = new Map();
-  const outcome = h("div", { class: "outcome", "aria-live": "polite" });
+  /** @type {Map<string, {box: HTMLInputElement, place: Place}>} by what the address calls them */
+  const all = new Map();
+  const outcome = new Outcome();
   const boxes = [...trace.attention.values()].map(({ group: { block, layers, heads } }) => h("fieldset", {}, h("legend", {}, `${block} attention`),
     Array.from({ length: layers }, (_, layer) => h("div", { class: "row" }, h("span", { class: "label" }, `layer ${layer}`), Array.from({ length: heads }, (_, head) => {
       const box = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", "data-head": `${block} ${layer} ${head}` }));
-      box.addEventListener("change", () => (box.checked ? out.set(headName(block, layer, head), { block, layer, head }) : out.delete(headName(block, layer, head))));
+      all.set(`${block}-${layer}-${head}`, { box, place: { block, layer, head } });
+      box.addEventListener("change", () => set({ out: checked().map(([name]) => name).join("_") }));
       const role = trace.head(block, layer, head)?.role;
       return h("label", { class: "head-box" }, box, h("span", {}, String(head)), role && role.strength !== "none" && h("small", { class: "quiet" }, role.label));
     })))));
+  const checked = () => [...all].filter(([, { box }]) => box.checked);
   const go = async () => {
-    if (!out.size) return put(outcome, h("p", { class: "told" }, "Choose at least one head."));
-    put(outcome, h("p", { class: "quiet" }, "Running …"));
+    const out = checked().map(([, { place }]) => place);
+    outcome.show();
+    if (!out.length) return outcome.fail("Choose at least one head.");
+    outcome.say("Running …");
     try {
       const { source: read, target } = trace.header.sequences;
-      const told = await source.post("ablate", { heads: [...out.values()], trace: now(trace, run) });
-      put(outcome, compared(told, read ?? target), await movedHeads(context, told.same, new Set(out.keys())));
+      const told = await source.post("ablate", { heads: out, trace: idOf(trace, run) });
+      const moved = await movedHeads(context, told.same, new Set(out.map(({ block, layer, head }) => headName(block, layer, head))));
+      outcome.say(told.before.join("\n") === told.after.join("\n") ? "It writes the same tokens without them." : "It writes other tokens without them.");
+      outcome.show(compared(told, read ?? target), moved);
     } catch (error) {
-      put(outcome, h("p", { class: "told", role: "alert" }, error instanceof Error ? error.message : String(error)));
+      outcome.fail(error);
     }
   };
-  return h("section", { class: "card" }, h("h2", {}, "Take heads out and run it again"),
+  /** Check the boxes of the heads that the address has. */
+  const check = () => {
+    const names = new Set(now().out.split("_"));
+    for (const [name, { box }] of all) box.checked = names.has(name);
+  };
+  const element = h("section", { class: "card" }, h("h2", {}, "Take heads out and run it again"),
     h("p", { class: "quiet" }, "The chosen heads then add nothing; all else stays. Check some and run."), h("div", { class: "boxes" }, boxes),
     h("div", { class: "controls" }, h("span", { class: "grow" }),
-      h("button", { type: "button", class: "strong-button", id: "ablate", on: { click: go } }, "Run without them")), outcome);
+      h("button", { type: "button", class: "strong-button", id: "ablate", on: { click: go } }, "Run without them")), outcome.element);
+  return { element, check };
 }
 
 /** Which trace is shown, as the server knows it. @param {import("./trace.js").Trace} trace @param {import("./types.js").RunInfo} run */
-function now(trace, run) {
+function idOf(trace, run) {
   return trace.header.run.id ?? run.name;
 }
 

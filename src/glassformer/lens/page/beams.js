@@ -2,7 +2,7 @@
 
 import { begun } from "lens/ask.js";
 import { csv } from "lens/csv.js";
-import { h, put, s } from "lens/dom.js";
+import { h, s, scroller } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
 import { sortable } from "lens/table.js";
 import { number, percent, token, whole } from "lens/text.js";
@@ -15,32 +15,28 @@ const [WIDE, TALL, PAD] = [92, 28, 6];
 /** Nodes that are drawn; of more the best answers alone are. */
 const MOST = 600;
 
-/** A card with the tree and its answers; none where there was no beam. @param {Context} context */
-export function beamCard(context) {
+/** A card with the tree and its answers; none where there was no beam. @param {Context} context @param {import("./ask.js").Line} line where going on from one is told of */
+export function beamCard(context, line) {
   const { trace, run, source } = context;
   const { beams } = trace.header;
   if (!beams) return null;
-  const branches = branchesOf(beams.nodes);
-  const answers = branches.filter((each) => each.rank !== null && each.rank !== undefined).sort((a, b) => Number(a.rank) - Number(b.rank));
-  const shown = branches.length > MOST ? branches.filter((each) => each.best < Infinity) : branches;
-  const told = h("p", { class: "told", role: "status" });
-  const open = async (/** @type {Branch} */ branch) => {
-    put(told, "Running …");
-    await begun(context, branch.ids).catch((error) => put(told, error instanceof Error ? error.message : String(error)));
-  };
+  const all = branchesOf(beams.nodes);
+  const answers = all.filter((each) => each.rank !== null && each.rank !== undefined).sort((a, b) => Number(a.rank) - Number(b.rank));
+  const shown = all.length > MOST ? laid(all.filter((each) => each.best < Infinity)) : all;
+  const open = (/** @type {Branch} */ branch) => begun(context, branch.ids, line);
   const drawing = tree(shown, (id) => trace.text(id), source.live ? open : null);
   const says = (/** @type {Branch} */ branch) => branch.ids.map((id) => h("span", { class: "chip" }, token(trace.text(id))));
   const table = () => csv(["rank", "score", "log_probability", "tokens"], answers.map((each) => [Number(each.rank) + 1, each.score, each.log_p, each.ids.map((id) => whole(trace.text(id))).join(" ")]));
   return h("section", { class: "card beams" }, h("div", { class: "card-head" }, h("h2", {}, `Beam of ${beams.width}`), h("span", { class: "grow" }),
     saving("the beam", [run.name, "generate", trace.title], { svg: () => onPaper(drawing), csv: table })),
-  h("p", { class: "quiet" }, `Left to right: each beginning that was among the ${beams.width} that went on, the darker the likelier behind its own. The line of the best answer is heavy.${source.live ? " A click goes on from there." : ""}${shown.length < branches.length ? ` Only what the answers came of is drawn, ${shown.length} of ${branches.length}.` : ""}`),
-  h("div", { class: "scroll" }, drawing),
+  h("p", { class: "quiet" }, `Left to right: each beginning that was among the ${beams.width} that went on, the darker the likelier behind its own. The line of the best answer is heavy.${source.live ? " A click goes on from there." : ""}${shown.length < all.length ? ` Only what the answers came of is drawn, ${shown.length} of ${all.length}.` : ""}`),
+  scroller("The tree of the beam", drawing),
   sortable("Answers of the beam", [
     { name: "rank", figure: true, cell: (row) => String(row.rank + 1), by: (row) => -row.rank },
     { name: "score", figure: true, cell: (row) => number(row.score), by: (row) => row.score },
     { name: "log-probability, nats", figure: true, cell: (row) => number(row.log_p), by: (row) => row.log_p },
     { name: "answer", cell: says },
-  ], answers, { sorted: "rank", ...(source.live ? { choose: open } : {}) }), told);
+  ], answers, { sorted: "rank", ...(source.live ? { choose: open } : {}) }), line.element);
 }
 
 /** The nodes with what hangs on them: where each lies, from the best answer's row at the top. @param {BeamNode[]} nodes @returns {Branch[]} */
@@ -57,6 +53,12 @@ export function branchesOf(nodes) {
     const parent = branches[each.parent];
     if (parent) parent.best = Math.min(parent.best, each.best);
   }
+  return laid(branches);
+}
+
+/** Their rows, one below the other, for these branches alone. @param {Branch[]} branches */
+function laid(branches) {
+  const drawn = new Set(branches);
   let row = 0;
   // The best child goes on in the row of its parent; each other one begins a row of its own below all that came before.
   const lay = (/** @type {Branch[]} */ level) => {
@@ -64,7 +66,7 @@ export function branchesOf(nodes) {
     level.forEach((each, i) => {
       if (i) row++;
       each.row = row;
-      lay(each.children);
+      lay(each.children.filter((child) => drawn.has(child)));
     });
   };
   lay(branches.filter((each) => each.parent < 0));

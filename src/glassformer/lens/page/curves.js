@@ -3,9 +3,9 @@
 import { chart, look } from "lens/chart.js";
 import { csv } from "lens/csv.js";
 import { curveTable } from "lens/curvetable.js";
-import { h, picker, put, switcher } from "lens/dom.js";
+import { h, mistake, picker, put, putControls, switcher } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
-import { now, set } from "lens/state.js";
+import { address, now, set } from "lens/state.js";
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./types.js").Metric} Metric */
@@ -22,40 +22,51 @@ const ROUGH = /loss|norm|second/;
 /** @param {Context} context @returns {import("./main.js").Screen} */
 export function curves(context) {
   const element = h("div", { class: "screen curves" });
-  const settings = { log: "log", smooth: "0.9" };
   let lines = context.run.metrics ?? [];
   let kept = context.run.kept ?? [];
   let waiting = 0;
+  let left = false;
   /** @type {Run[]} */
   let others = [];
+  const following = h("span", { class: "quiet", role: "status" }, "follows the run");
+  /** @param {import("./dom.js").Child[]} said whether it does */
+  const tell = (said) => {
+    const text = h("span", {}, said).textContent;
+    if (text !== following.textContent) put(following, said);
+  };
   const draw = () => {
     const runs = [{ name: context.run.name, metrics: lines }, ...others];
     const table = now().curves === "table" && lines.length > 0;
-    put(element, controls(runs, table), table ? curveTable(runs, figures(lines), called) : h("div", { class: "charts" }, panels(runs, settings, context.run.checkpoints ? kept : [])));
+    putControls(element, controls(runs, table), table ? curveTable(runs, figures(lines), called) : h("div", { class: "charts" }, panels(runs, now(), context.run.checkpoints ? kept : [])));
   };
   const controls = (/** @type {Run[]} */ runs, /** @type {boolean} */ table) => h("div", { class: "controls" },
     switcher("View", [["charts", "Charts"], ["table", "Table"]], table ? "table" : "charts", (value) => set({ curves: value })),
-    !table && switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], settings.log, (value) => { settings.log = value; draw(); }),
-    !table && picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], settings.smooth, (value) => { settings.smooth = value; draw(); }),
-    h("span", { class: "grow" }), context.source.live && h("span", { class: "quiet" }, "follows the run"),
+    !table && switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], now().axis, (axis) => set({ axis })),
+    !table && picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], now().smooth, (smooth) => set({ smooth })),
+    h("span", { class: "grow" }), context.source.live && following,
     saving("all figures", [context.run.name, "curves"], { csv: () => asCsv(runs) }));
   const follow = async () => {
-    const more = await context.source.metrics(lines.length).catch(() => ({ lines: [], kept }));
-    if (more.lines.length || String(more.kept ?? kept) !== String(kept)) {
-      context.run.metrics = lines = [...lines, ...more.lines];
-      context.run.kept = kept = more.kept ?? kept;
-      draw();
+    try {
+      const more = await context.source.metrics(lines.length);
+      tell(["follows the run"]);
+      if (more.lines.length || String(more.kept ?? kept) !== String(kept)) {
+        context.run.metrics = lines = [...lines, ...more.lines];
+        context.run.kept = kept = more.kept ?? kept;
+        if (!left) draw();
+      }
+    } catch (error) {
+      tell(mistake(error));
     }
-    waiting = setTimeout(follow, POLL);
+    if (!left) waiting = setTimeout(follow, POLL);
   };
   if (context.source.live) waiting = setTimeout(follow, POLL);
   const ready = async () => { if (context.run.others?.length && !others.length) others = await context.source.others(); };
-  return { element, ready, draw, leave: () => clearTimeout(waiting) };
+  return { element, ready, draw, leave: () => { left = true; clearTimeout(waiting); } };
 }
 
 /**
  * @param {Run[]} runs the one that is shown, and those beside it
- * @param {{log: string, smooth: string}} settings
+ * @param {{axis: string, smooth: string}} settings
  * @param {number[]} kept steps with a checkpoint
  */
 function panels(runs, settings, kept) {
@@ -63,16 +74,24 @@ function panels(runs, settings, kept) {
   if (!lines.length) return h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no run behind it, so there are no curves."));
   return figures(lines).map((name) => {
     const series = runs.flatMap((run, i) => seriesOf(run, name, runs.length > 1 ? i : null));
-    const log = settings.log === "log" && /loss|norm/.test(name);
+    const log = settings.axis !== "linear" && /loss|norm/.test(name);
     const keys = runs.length > 1 ? runs.map((run, i) => [look(i), run.name]) : series.map((each, i) => [look(i), each.marks ? "dev" : "train"]);
-    const drawn = chart(series, { log, smooth: ROUGH.test(name) ? Number(settings.smooth) : 0, label: `${name} by step`, kept: name === "loss" ? kept : [] });
+    const drawn = chart(series, { log, smooth: ROUGH.test(name) ? share(settings.smooth) : 0, label: `${name} by step`, kept: name === "loss" ? kept : [] });
     const legend = h("div", { class: "keys" }, keys.map(([how, text]) => h("span", {}, h("i", { class: `key ${how}` }), text)),
       runs.length > 1 && series.some((each) => each.marks) && h("span", {}, "○ dev"),
       name === "loss" && kept.length > 0 && h("span", {}, "▲ checkpoint"));
+    const leads = name === "loss" && kept.length > 0 && h("p", { class: "quiet leads" }, "▲ leads to what the heads did at each of them; what they do now: ",
+      h("a", { href: address({ ...now(), screen: "attention" }) }, "Attention"), ", ", h("a", { href: address({ ...now(), screen: "heads" }) }, "Heads"), ".");
     const drawing = () => onPaper(/** @type {SVGElement} */ (drawn.querySelector("svg")), `${runs[0].name}: ${called(name)}`, legend);
     return h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, called(name)), h("span", { class: "grow" }), saving(`the chart of ${called(name)}`, [runs[0].name, "curves", name], { svg: drawing })),
-      legend, drawn);
+      legend, drawn, leads);
   });
+}
+
+/** How much of the past is kept, as the address has it. @param {string} text */
+function share(text) {
+  const value = Number(text);
+  return value >= 0 && value < 1 ? value : 0;
 }
 
 /** What is drawn: the figures that are not 0 all the way. @param {Metric[]} lines */

@@ -1,6 +1,6 @@
 /** What was measured, as a table: each line of the dev split, and lines of training at even distances. */
 
-import { h } from "lens/dom.js";
+import { h, scroller } from "lens/dom.js";
 import { number, whole } from "lens/text.js";
 
 /** @typedef {import("./types.js").Metric} Metric */
@@ -18,7 +18,7 @@ export function curveTable(runs, names, said) {
   const head = [...(several ? ["run"] : []), "step", "split", ...names.map(said)];
   return h("section", { class: "card" }, h("h2", {}, "What was measured"),
     h("p", { class: "quiet" }, rows.length < all ? `${rows.length} of ${all} lines: all of the dev split, those of training at even distances. The CSV has every line.` : `All ${all} lines.`),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What was measured" }, h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Figures by step"),
+    scroller("What was measured", h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Figures by step"),
       h("thead", {}, h("tr", {}, head.map((each, i) => h("th", { scope: "col", class: each === "step" || i > head.length - names.length - 1 ? "figure" : "" }, each)))), h("tbody", {}, rows))));
 }
 

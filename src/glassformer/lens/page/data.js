@@ -25,6 +25,9 @@ import { Trace } from "lens/trace.js";
 
 /** @typedef {{source: Source, run: RunInfo, traces: TraceInfo[], trace: Trace}} Opened */
 
+/** Traces that a page keeps: their weights may be large. */
+const MOST_KNOWN = 8;
+
 /** @type {Promise<Opened> | undefined} */
 let opened;
 
@@ -104,7 +107,7 @@ function served() {
   const key = token();
   /** @param {string} path @param {RequestInit} [more] */
   const ask = async (path, more = {}) => {
-    const answer = await fetch(`/api/${path}`, { ...more, headers: { ...more.headers, "X-Glassformer-Token": key } });
+    const answer = await fetch(`/api/${path}`, { ...more, headers: { ...more.headers, "X-Glassformer-Token": key } }).catch(gone);
     if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `The server answered ${answer.status}.`);
     return answer;
   };
@@ -112,7 +115,7 @@ function served() {
   const json = async (path) => (await ask(path)).json();
   /** @param {string} path @param {object} body @param {AbortSignal} [signal] */
   const give = (path, body, signal) => ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
-  /** @type {Map<string, Promise<Trace>>} */
+  /** Those that were shown last, the oldest first. @type {Map<string, Promise<Trace>>} */
   const known = new Map();
   /** @param {string} id */
   const load = async (id) => {
@@ -126,8 +129,12 @@ function served() {
     run: () => json("run"),
     traces: async () => (await json("traces")).traces,
     trace: (id) => {
-      if (!known.has(id)) known.set(id, load(id));
-      return /** @type {Promise<Trace>} */ (known.get(id));
+      const found = known.get(id) ?? load(id);
+      known.delete(id);
+      known.set(id, found);
+      found.catch(() => known.get(id) === found && known.delete(id)); // what failed once may go well the next time
+      if (known.size > MOST_KNOWN) known.delete([...known.keys()][0]);
+      return found;
     },
     metrics: (since) => json(`metrics?since=${since}`),
     samples: async () => (await json("samples")).samples,
@@ -139,6 +146,12 @@ function served() {
   };
 }
 
+/** What a browser says in words of its own: nobody answers any more. What was stopped here is no such thing. @param {unknown} [error] @returns {never} */
+function gone(error) {
+  if (error instanceof DOMException && error.name === "AbortError") throw error;
+  throw new Error("`glassformer explore` has ended, and nobody answers here. Start it again, and open the address that it prints.");
+}
+
 /**
  * The last of the lines of JSON that come, each of which is told of; an error among them ends it.
  * @param {ReadableStream<Uint8Array>} stream
@@ -148,7 +161,7 @@ async function lines(stream, heard) {
   const reader = stream.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
   let [rest, last] = ["", /** @type {any} */ ({})];
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reader.read().catch(gone);
     if (done) break;
     const parts = (rest + value).split("\n");
     rest = parts.pop() ?? "";
@@ -158,7 +171,7 @@ async function lines(stream, heard) {
       heard(last);
     }
   }
-  if (last.id === undefined) throw new Error("The server ended before the answer.");
+  if (last.id === undefined) gone();
   return last;
 }
 

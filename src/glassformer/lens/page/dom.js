@@ -57,6 +57,11 @@ export function sentence(text) {
   return text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 }
 
+/** What went wrong, as a sentence for the reader. @param {unknown} error @returns {Child[]} */
+export function mistake(error) {
+  return sentence(error instanceof Error ? error.message : String(error));
+}
+
 /**
  * Replace what an element holds.
  * @param {Element} element
@@ -66,16 +71,36 @@ export function put(element, ...children) {
   element.replaceChildren(...nodes(children));
 }
 
+const CONTROLS = "button, select, input, textarea, summary, a[href], [tabindex='0']";
+
+/** By what a control is known again once it is made anew. @param {Element} each */
+function known(each) {
+  return `${each.tagName} ${each.id || each.getAttribute("aria-label") || (each.closest("label")?.querySelector("span") ?? each).textContent}`;
+}
+
 /**
- * The same, where controls are made anew: the one that has the focus, by its place among them, keeps it.
- * @param {Element} element
- * @param {...Child} children
+ * Draw anew, and the control that has the focus keeps it: by its name, else by its place where there are as many as
+ * before. Where it is gone the whole picture has the focus, so that Tab goes on from there and not from the top.
+ * @param {Element} element what is drawn anew
+ * @param {() => void} draw
  */
+export function keepFocus(element, draw) {
+  const all = () => /** @type {HTMLElement[]} */ ([...element.querySelectorAll(CONTROLS)]);
+  const before = all();
+  const had = /** @type {HTMLElement} */ (document.activeElement);
+  const at = before.indexOf(had);
+  const name = at >= 0 && known(had);
+  const nth = name && before.slice(0, at).filter((each) => known(each) === name).length;
+  draw();
+  if (at < 0 || document.activeElement !== document.body) return;
+  const after = all();
+  const again = had.isConnected ? had : after.filter((each) => known(each) === name)[Number(nth)] ?? (after.length === before.length ? after[at] : byId("main"));
+  again.focus({ preventScroll: true });
+}
+
+/** The same as `put`, where controls are made anew. @param {Element} element @param {...Child} children */
 export function putControls(element, ...children) {
-  const all = () => /** @type {HTMLElement[]} */ ([...element.querySelectorAll("button, select, input")]);
-  const at = all().indexOf(/** @type {HTMLElement} */ (document.activeElement));
-  put(element, ...children);
-  if (at >= 0) all()[at]?.focus();
+  keepFocus(element, () => put(element, ...children));
 }
 
 /**
@@ -122,6 +147,11 @@ export function sized(canvas, width, height) {
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   return pen;
+}
+
+/** What may be wider than the window: scrolled by itself, by keys, too. @param {string} name @param {...Child} children */
+export function scroller(name, ...children) {
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, children);
 }
 
 /**

@@ -1,6 +1,6 @@
 /** What the model answers to the other inputs: a line for each, which leads to it. */
 
-import { h, put, whenPainted } from "lens/dom.js";
+import { h, mistake, put, whenPainted } from "lens/dom.js";
 import { set } from "lens/state.js";
 import { percent, token, whole } from "lens/text.js";
 
@@ -17,7 +17,7 @@ export function examples({ traces, trace, source }) {
   const rows = others.map(({ id, title }) => {
     const said = h("span", { class: "tokens" });
     const later = async () => put(said, answer(await source.trace(id)));
-    whenPainted(() => later().catch((error) => put(said, error instanceof Error ? error.message : String(error))));
+    whenPainted(() => later().catch((error) => put(said, mistake(error))));
     return h("li", {}, h("button", { type: "button", class: "plain-button", "data-trace": id, on: { click: () => set({ trace: id, step: -1, q: null, k: null }, true) } }, whole(title)), said);
   });
   return h("div", { class: "examples" }, h("h3", {}, "Other inputs"), h("ul", {}, rows));

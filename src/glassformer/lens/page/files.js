@@ -1,6 +1,6 @@
 /** Saving what is shown, as PNG, SVG and CSV, under the name of its run and its screen. */
 
-import { h, s } from "lens/dom.js";
+import { h, mistake, put, s } from "lens/dom.js";
 
 /** What of a drawing's style a file has to hold, as the page's style sheet does not come along. */
 const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linejoin", "opacity",
@@ -42,10 +42,19 @@ export function fileName(parts) {
  */
 export function saving(label, name, { svg, csv }) {
   const button = (/** @type {string} */ kind, /** @type {() => void} */ click) => h("button", { type: "button", on: { click } }, kind);
+  const said = h("span", { class: "told", role: "status" });
+  const points = async (/** @type {() => SVGElement} */ drawing) => {
+    try {
+      save(`${file}.png`, await png(drawing()));
+      put(said);
+    } catch (error) {
+      put(said, mistake(error));
+    }
+  };
   const file = fileName(name);
   return h("div", { class: "exports", role: "group", "aria-label": `Save ${label}` },
-    svg && [button("PNG", async () => save(`${file}.png`, await png(svg()))), button("SVG", () => saveText(`${file}.svg`, svgText(svg()), "image/svg+xml"))],
-    csv && button("CSV", () => saveText(`${file}.csv`, csv(), "text/csv")));
+    svg && [button("PNG", () => points(svg)), button("SVG", () => saveText(`${file}.svg`, svgText(svg()), "image/svg+xml"))],
+    csv && button("CSV", () => saveText(`${file}.csv`, csv(), "text/csv")), said);
 }
 
 /**
@@ -105,5 +114,6 @@ export async function png(svg) {
   canvas.height = 2 * Number(svg.getAttribute("height"));
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   pen.drawImage(image, 0, 0, canvas.width, canvas.height);
-  return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"));
+  return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob)
+    : reject(new Error(`A PNG of ${canvas.width} by ${canvas.height} points is more than this browser makes. Save it as SVG.`))), "image/png"));
 }

@@ -1,10 +1,12 @@
 /** Generation, step by step: the chances of each token, and what the model had in mind block by block. */
 
+import { Line, stopAsking } from "lens/ask.js";
 import { beamCard } from "lens/beams.js";
 import { besideOf, besidePicker } from "lens/beside.js";
 import { css, inkOn } from "lens/colour.js";
-import { h, put, putControls } from "lens/dom.js";
-import { bars, dials } from "lens/nexttoken.js";
+import { h, keepFocus, put, putControls, scroller } from "lens/dom.js";
+import { labelBars } from "lens/labels.js";
+import { bars, dialled, dials } from "lens/nexttoken.js";
 import { prompt } from "lens/prompt.js";
 import { now, set } from "lens/state.js";
 import { stepTable } from "lens/steptable.js";
@@ -22,10 +24,14 @@ const MOST_ROWS = 24;
 /** @param {Context} context @returns {import("./main.js").Screen} */
 export function generate(context) {
   const element = h("div", { class: "screen generate" });
-  const settings = { temperature: 1, topK: 0, topP: 1 };
-  const places = { bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}), wrote: h("div", {}), beside: h("div", {}), pick: h("div", { class: "controls" }) };
+  const settings = dialled();
+  let read = JSON.stringify(settings);
+  const places = { dials: h("div", {}, dials(settings, () => light())), bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}), wrote: h("div", {}), beside: h("div", {}), pick: h("div", { class: "controls" }) };
   /** The answer beside the one that is shown. @type {import("./trace.js").Trace | null} */
   let other = null;
+  /** How often it was asked for: what came late is not shown. */
+  let turn = 0;
+  const lines = { prompt: new Line(), branch: new Line(), beam: new Line() };
   let playing = 0;
   const { steps, labels } = context.trace.header;
   const stop = () => { clearInterval(playing); playing = 0; };
@@ -43,32 +49,47 @@ export function generate(context) {
   };
   const light = () => {
     if (!steps.length) return;
+    keepFocus(element, lit);
+  };
+  const lit = () => {
     put(places.player, player(context, chosen(), { go, play, playing: playing > 0 }));
-    put(places.bars, bars(context, chosen(), settings));
+    put(places.bars, bars(context, chosen(), settings, lines.branch));
     put(places.sees, reads(context, chosen()));
     put(places.wrote, writers(context.trace, chosen()));
-    putControls(places.pick, besidePicker(context));
+    put(places.pick, besidePicker(context));
     put(places.beside, other && twoSteps(context, other, chosen(), settings));
   };
-  const first = () => put(element, context.source.live ? prompt(context) : null,
+  /** The dials as the address has them, which is where they were left, or where Back leads. */
+  const turned = () => {
+    const found = dialled();
+    const text = JSON.stringify(found);
+    const same = text === read || text === JSON.stringify(settings);
+    read = text;
+    if (same) return;
+    Object.assign(settings, found);
+    putControls(places.dials, dials(settings, light));
+  };
+  const first = () => put(element, context.source.live ? prompt(context, lines.prompt) : null,
     steps.length ? [places.pick, places.player, places.beside,
       h("div", { class: "two" },
-        h("section", { class: "card" }, h("h2", {}, "Next token"), dials(settings, light), places.bars),
+        h("section", { class: "card" }, h("h2", {}, "Next token"), places.dials, places.bars, lines.branch.element),
         h("section", { class: "card" }, h("h2", {}, "What it reads here"), places.sees),
         h("section", { class: "card" }, h("h2", {}, "What wrote it"), places.wrote)),
-      beamCard(context), lens(context), stepTable(context)] : h("section", { class: "card" }, h("p", { class: "quiet" }, labels ? "This model gives labels and writes no tokens; see Overview." : "This trace has no steps.")));
+      beamCard(context, lines.beam), lens(context), stepTable(context)] : labels ? h("section", { class: "card answer" }, h("h2", {}, "What it answers"), labelBars(labels)) : h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no steps.")));
   first();
   element.addEventListener("keydown", (event) => {
-    if (event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement) return;
+    if (event.target instanceof Element && event.target.closest("input, textarea, select")) return;
     if (event.key === "ArrowLeft") go(-1);
     if (event.key === "ArrowRight") go(1);
   });
   const ready = async () => {
+    const mine = ++turn;
     const attention = context.trace.usual();
-    other = await besideOf(context);
-    await Promise.all([other?.loadLogits(), context.trace.loadLogits(), context.trace.loadTerms(), attention.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
+    const found = await besideOf(context);
+    await Promise.all([found?.loadLogits(), context.trace.loadLogits(), context.trace.loadTerms(), attention.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
+    if (mine === turn) other = found;
   };
-  return { element, ready, draw: () => { light(); mark(element, chosen()); }, leave: stop };
+  return { element, ready, draw: () => { turned(); light(); mark(element, chosen()); }, leave: () => { stop(); stopAsking(); } };
 }
 
 /**
@@ -125,7 +146,7 @@ function lens({ trace }) {
   const rows = [...found.names].map((_, layer) => layer).reverse();
   return h("section", { class: "card" }, h("h2", {}, "Logit lens"),
     h("p", { class: "quiet" }, "What the head would say after each block: its likeliest token, as dark as it is likely."),
-    h("div", { class: "scroll" }, h("table", { class: "lens" }, h("thead", {}, h("tr", {}, h("td", {}), steps.map((step) => h("th", { scope: "col", "data-pos": step.pos }, h("span", { class: "chip" }, token(trace.text(step.input))))))),
+    scroller("The likeliest token behind each block", h("table", { class: "lens" }, h("thead", {}, h("tr", {}, h("td", {}), steps.map((step) => h("th", { scope: "col", "data-pos": step.pos }, h("span", { class: "chip" }, token(trace.text(step.input))))))),
       h("tbody", {}, rows.map((layer) => h("tr", {}, h("th", { scope: "row" }, found.names[layer]), steps.map((step) => {
         const [id, p] = found.top[layer][step.pos][0];
         return h("td", { "data-pos": step.pos, title: found.top[layer][step.pos].map(([i, share]) => `${whole(trace.text(i))} ${percent(share)}`).join(", "),

@@ -51,7 +51,7 @@ const PAGES = {
   },
   curves: {
     shows: "What was measured at each step of training, and on the dev split.",
-    read: ["A faint line is what was measured, the strong one its exponential moving average; circles are the dev split; triangles are checkpoints, which lead to Heads.",
+    read: ["A faint line is what was measured, the strong one its exponential moving average; circles are the dev split; triangles are checkpoints, which lead to Heads; what the run reads now is on Attention.",
       "The pointer tells the figures of a step; the CSV has all lines as they were written."],
   },
 };

@@ -2,8 +2,9 @@
 
 import { chart } from "lens/chart.js";
 import { csv } from "lens/csv.js";
-import { h, put, sentence } from "lens/dom.js";
+import { h, scroller } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
+import { Outcome } from "lens/outcome.js";
 import { headName, percent } from "lens/text.js";
 
 /** @typedef {{id: string, block: string, layer: number, head: number, role: string, scores: (number | null)[]}} Curve */
@@ -20,31 +21,34 @@ const LINES = 4;
  * @param {string} run its name
  */
 export function history(source, run) {
-  const outcome = h("div", { class: "outcome", "aria-live": "polite" });
+  const outcome = new Outcome();
   let waiting = 0;
   let shown = "";
+  let left = false;
   const look = async () => {
     try {
       const found = await source.history();
       const text = JSON.stringify(found);
-      if (text !== shown) put(outcome, curves(found, run), table(found, run));
+      outcome.say(`The roles at ${found.steps.length} checkpoints.`);
+      if (text !== shown) outcome.show(curves(found, run), table(found, run, outcome.shown.querySelector("details")?.open ?? false));
       shown = text;
-      if (source.live) waiting = setTimeout(look, POLL);
     } catch (error) {
-      put(outcome, h("p", source.live ? { class: "told", role: "alert" } : {}, sentence(error instanceof Error ? error.message : String(error))));
+      outcome.fail(error, source.live);
     }
+    if (source.live && !left) waiting = setTimeout(look, POLL); // what failed once may go well the next time
   };
   const begin = () => {
     clearTimeout(waiting);
-    put(outcome, h("p", { class: "quiet" }, "Looking at each checkpoint …"));
+    outcome.say("Looking at each checkpoint …");
+    outcome.show();
     shown = "";
     look();
   };
   const element = h("section", { class: "card" }, h("h2", {}, "Over training"),
     h("p", { class: "quiet" }, "How each head came to its role: the role’s score at every checkpoint that the run has kept."),
-    source.live && h("button", { type: "button", id: "history", on: { click: begin } }, "Look at every checkpoint"), outcome);
+    source.live && h("button", { type: "button", id: "history", on: { click: begin } }, "Look at every checkpoint"), outcome.element);
   if (!source.live) look();
-  return { element, leave: () => clearTimeout(waiting) };
+  return { element, leave: () => { left = true; clearTimeout(waiting); } };
 }
 
 /** A chart for each role, the best heads of it. @param {History} found @param {string} run */
@@ -65,12 +69,12 @@ function curves({ steps, heads }, run) {
   }));
 }
 
-/** Every head, its role and that role's score at each step. @param {History} found @param {string} run */
-function table({ steps, heads }, run) {
+/** Every head, its role and that role's score at each step. @param {History} found @param {string} run @param {boolean} open */
+function table({ steps, heads }, run, open) {
   const cell = (/** @type {number | null} */ score) => h("td", { class: "figure" }, score === null ? "–" : percent(Math.max(0, score)));
-  return h("details", {}, h("summary", {}, "As a table"),
+  return h("details", { open }, h("summary", {}, "As a table"),
     saving("the table", [run, "heads", "by-step"], { csv: () => csv(["head", "role", ...steps.map((step) => `step_${step}`)], heads.map((head) => [head.id, head.role, ...head.scores])) }),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Scores at each step" }, h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Score of each head’s role at each step"),
+    scroller("Scores at each step", h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Score of each head’s role at each step"),
       h("thead", {}, h("tr", {}, ["head", "role", ...steps.map((step) => `step ${step}`)].map((name, i) => h("th", { scope: "col", class: i > 1 ? "figure" : "" }, name)))),
       h("tbody", {}, heads.map((head) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, headName(head.block, head.layer, head.head))), h("td", {}, head.role), head.scores.map(cell)))))));
 }

@@ -2,7 +2,7 @@
 
 import { AttentionScreen } from "lens/attention.js";
 import { opening } from "lens/data.js";
-import { byId, h, put } from "lens/dom.js";
+import { byId, h, keepFocus, mistake, put } from "lens/dom.js";
 import { shortcuts } from "lens/help.js";
 import { screen } from "lens/screens.js";
 import { drawBar } from "lens/shell.js";
@@ -28,19 +28,22 @@ async function show(context) {
   document.body.dataset.busy = "yes";
   const trace = await context.source.trace(state.trace);
   if (mine !== turn) return;
-  context.trace = trace;
   const key = `${state.screen} ${state.trace}`;
   if (key !== shownFor || !shown) {
     shown?.leave?.();
     shownFor = key;
-    shown = state.screen === "attention" ? new AttentionScreen(context) : screen(state.screen, context);
+    const own = { ...context, trace }; // which trace it is of does not change below it
+    shown = state.screen === "attention" ? new AttentionScreen(own) : screen(state.screen, own);
     document.title = `${state.screen} · ${context.run.name} · glassformer`;
   }
   await shown.ready?.();
   if (mine !== turn) return;
-  if (byId("main").firstChild !== shown.element) put(byId("main"), shown.element);
-  drawBar(byId("bar"), context);
-  shown.draw();
+  const { element } = /** @type {Screen} */ (shown);
+  keepFocus(document.body, () => {
+    if (byId("main").firstChild !== element) put(byId("main"), element);
+    drawBar(byId("bar"), { ...context, trace });
+    shown?.draw();
+  });
   delete document.body.dataset.busy;
 }
 
@@ -76,9 +79,9 @@ function later(f) {
   };
 }
 
-/** @param {Error} error */
+/** @param {unknown} error */
 function fail(error) {
-  put(byId("main"), h("div", { class: "card problem", role: "alert" }, h("h2", {}, "This cannot be shown"), h("p", {}, error.message)));
+  put(byId("main"), h("div", { class: "card problem", role: "alert" }, h("h2", {}, "This cannot be shown"), h("p", {}, mistake(error))));
   document.body.dataset.ready = "failed";
   delete document.body.dataset.busy;
 }

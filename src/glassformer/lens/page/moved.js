@@ -1,5 +1,6 @@
 /** What each head reads once others are taken out: how far its map is from what it was, on the very same tokens. */
 
+import { relist } from "lens/ask.js";
 import { apart } from "lens/beside.js";
 import { csv } from "lens/csv.js";
 import { h } from "lens/dom.js";
@@ -19,7 +20,7 @@ import { headName, number } from "lens/text.js";
  */
 export async function movedHeads(context, same, out) {
   const [one, other] = [context.trace, await context.source.trace(same)];
-  context.traces = await context.source.traces();
+  await relist(context);
   const pairs = [...one.attention.values()].map((each) => /** @type {const} */ ([each, other.attention.get(each.block)]));
   await Promise.all(pairs.flat().map((each) => each?.load(each.layers)));
   const rows = pairs.flatMap(([a, b]) => a.layers.flatMap((layer) => Array.from({ length: a.group.heads }, (_, head) =>

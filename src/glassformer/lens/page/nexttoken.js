@@ -1,8 +1,9 @@
 /** The next token: how likely each is under settings that can be turned, and a way to go on with another one. */
 
-import { begun, canBegin, writtenBefore } from "lens/ask.js";
+import { begun, writes, writtenBefore } from "lens/ask.js";
 import { chances, tokensOf } from "lens/chances.js";
-import { h, put } from "lens/dom.js";
+import { h } from "lens/dom.js";
+import { now, set } from "lens/state.js";
 import { number, percent, token, whole } from "lens/text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -10,23 +11,39 @@ import { number, percent, token, whole } from "lens/text.js";
 
 const BARS = 10;
 
-/** @param {{temperature: number, topK: number, topP: number}} settings @param {() => void} changed */
+/** @typedef {{temperature: number, topK: number, topP: number}} Settings how the chances are shown */
+
+/** Lowest, highest, and what it is at first. @type {Record<keyof Settings, [number, number, number]>} */
+const RANGES = { temperature: [0, 3, 1], topK: [0, 20, 0], topP: [0.05, 1, 1] };
+
+/** The settings that the address has; what is out of range is as at first. @returns {Settings} */
+export function dialled() {
+  const state = now();
+  return /** @type {Settings} */ (Object.fromEntries(Object.entries(RANGES).map(([key, [low, high, usual]]) => {
+    const value = Number(state[/** @type {keyof Settings} */ (key)]);
+    return [key, value >= low && value <= high ? value : usual];
+  })));
+}
+
+/** @param {Settings} settings @param {() => void} changed */
 export function dials(settings, changed) {
-  /** @param {string} name @param {"temperature" | "topK" | "topP"} key @param {Record<string, any>} range @param {(v: number) => string} shown */
-  const dial = (name, key, range, shown) => {
+  /** @param {string} name @param {keyof Settings} key @param {number} step @param {(v: number) => string} shown */
+  const dial = (name, key, step, shown) => {
+    const [min, max] = RANGES[key];
     const value = h("output", {}, shown(settings[key]));
-    const input = /** @type {HTMLInputElement} */ (h("input", { type: "range", ...range, value: settings[key], "aria-label": name, "data-dial": key }));
+    const input = /** @type {HTMLInputElement} */ (h("input", { type: "range", min, max, step, value: settings[key], "aria-label": name, "data-dial": key }));
     input.addEventListener("input", () => { settings[key] = Number(input.value); value.textContent = shown(settings[key]); changed(); });
+    input.addEventListener("change", () => set({ [key]: input.value }));
     return h("label", { class: "dial" }, h("span", {}, name), input, value);
   };
   return h("div", { class: "dials" },
-    dial("temperature", "temperature", { min: 0, max: 3, step: 0.05 }, (v) => (v === 0 ? "0, the likeliest" : v.toFixed(2))),
-    dial("top-k", "topK", { min: 0, max: 20, step: 1 }, (v) => (v === 0 ? "all" : String(v))),
-    dial("top-p", "topP", { min: 0.05, max: 1, step: 0.05 }, (v) => v.toFixed(2)));
+    dial("temperature", "temperature", 0.05, (v) => (v === 0 ? "0, the likeliest" : v.toFixed(2))),
+    dial("top-k", "topK", 1, (v) => (v === 0 ? "all" : String(v))),
+    dial("top-p", "topP", 0.05, (v) => v.toFixed(2)));
 }
 
-/** @param {Context} context @param {Step} step @param {{temperature: number, topK: number, topP: number}} settings */
-export function bars(context, step, settings) {
+/** @param {Context} context @param {Step} step @param {Settings} settings @param {import("./ask.js").Line} line where a branch is told of */
+export function bars(context, step, settings, line) {
   const { trace, source } = context;
   const { tokens, complete } = tokensOf(trace, step);
   const found = chances(tokens, settings);
@@ -34,12 +51,8 @@ export function bars(context, step, settings) {
   const rest = found.slice(BARS).reduce((sum, each) => sum + each.p, 0);
   const row = (/** @type {Node | string} */ name, /** @type {number} */ p, /** @type {number | null} */ logit, /** @type {string} */ kind) => h("li", { class: kind }, name,
     h("span", { class: "at" }, logit === null ? "" : number(logit)), h("span", { class: "bar" }, h("i", { style: { width: `${100 * p}%` } })), h("span", { class: "figure" }, percent(p)));
-  const mayBegin = source.live && canBegin(trace) && step.pos >= (trace.header.sequences.target?.n_prompt ?? 1) - 1;
-  const told = h("p", { class: "told", role: "status" });
-  const branch = (/** @type {number} */ id) => {
-    put(told, "Running …");
-    begun(context, [...writtenBefore(trace, step.pos), id]).catch((error) => put(told, error instanceof Error ? error.message : String(error)));
-  };
+  const mayBegin = source.live && writes(trace) && step.pos >= (trace.header.sequences.target?.n_prompt ?? 1) - 1;
+  const branch = (/** @type {number} */ id) => begun(context, [...writtenBefore(trace, step.pos), id], line);
   const chip = (/** @type {number} */ id) => {
     const text = trace.text(id);
     if (!mayBegin || id === step.chosen) return h("span", { class: "chip", title: whole(text) }, token(text));
@@ -50,5 +63,5 @@ export function bars(context, step, settings) {
       `${each.id === step.chosen ? "marked" : ""}${each.kept ? "" : " out"}`)),
     row(h("span", { class: "quiet" }, complete ? `${Math.max(0, found.length - BARS)} others` : "others are not kept"), rest, null, "rest")),
   h("p", { class: "quiet" }, complete ? "Token, logit, chance under these settings. Nothing is computed anew." : "Of the likeliest tokens alone, as the vocabulary is large.",
-    mayBegin ? " Click another token, and the model writes on with it." : ""), told];
+    mayBegin ? " Click another token, and the model writes on with it." : "")];
 }

@@ -2,10 +2,11 @@
 
 import { smallChart } from "lens/chart.js";
 import { csv } from "lens/csv.js";
-import { h, put } from "lens/dom.js";
+import { h, put, scroller } from "lens/dom.js";
 import { examples } from "lens/examples.js";
 import { onPaper, saving } from "lens/files.js";
 import { thumbnail } from "lens/grid.js";
+import { labelBars } from "lens/labels.js";
 import { effect, roleLine, rolesCsv } from "lens/role.js";
 import { plan, planSvg } from "lens/stack.js";
 import { now, set } from "lens/state.js";
@@ -59,7 +60,7 @@ function cardHead(name, control) {
 function rolesTable(known) {
   const rows = known.map((head) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, headName(head.block, head.layer, head.head))), h("td", {}, head.role?.label),
     h("td", {}, head.role?.strength), h("td", { class: "figure" }, percent(head.role?.score)), h("td", { class: "figure" }, percent(head.chance?.[head.role?.label ?? ""])), h("td", {}, effect(head))));
-  return h("details", {}, h("summary", {}, "All heads as a table"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Roles of all heads" },
+  return h("details", {}, h("summary", {}, "All heads as a table"), scroller("Roles of all heads",
     h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Roles of all heads"),
       h("thead", {}, h("tr", {}, ["head", "role", "strength", "score", "chance", "without it"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows))));
 }
@@ -70,8 +71,7 @@ function answer(trace) {
   const { source, target } = sequences;
   if (labels) {
     return [line("reads", (source ?? { text: [] }).text.map((text) => chip(text))),
-      h("ol", { class: "bars" }, labels.slice(0, 6).map(([name, p]) => h("li", {}, h("span", { class: "chip" }, token(name)),
-        h("span", { class: "bar" }, h("i", { style: { width: `${100 * p}%` } })), h("span", { class: "figure" }, percent(p)))))];
+      labelBars(labels, 6)];
   }
   const begun = target ? target.n_prompt ?? 1 : 0;
   const written = trace.written;

@@ -3,6 +3,7 @@
 import { csv } from "lens/csv.js";
 import { h, put, s } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
+import { now, set } from "lens/state.js";
 import { sortable } from "lens/table.js";
 import { count, number, percent } from "lens/text.js";
 
@@ -19,15 +20,17 @@ export function parameters({ trace, run }) {
   const element = h("div", { class: "screen parameters" });
   const rows = trace.header.params ?? [];
   const total = rows.reduce((sum, row) => sum + row.count, 0);
-  let within = "";
   const draw = () => {
-    const shown = rows.filter((row) => row.name.startsWith(within));
-    const shares = icicle(tree(rows), total, (path) => { within = path ? `${path}.` : ""; draw(); });
+    const { part } = now();
+    const inside = rows.filter((row) => `${row.name}.`.startsWith(`${part}.`));
+    const within = inside.length ? part : ""; // of another model, perhaps
+    const shown = within ? inside : rows;
+    const shares = icicle(tree(rows), total, (path) => set({ part: path }, true));
     const drawing = () => onPaper(/** @type {SVGElement} */ (shares.querySelector("svg")), `${run.name}: ${count(total)} parameters`);
     put(element,
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, h("output", { id: "total" }, count(total)), " parameters"), h("span", { class: "grow" }),
         saving("this chart", [run.name, "parameters", "shares"], { svg: drawing })),
-        h("p", { class: "quiet" }, within ? h("button", { type: "button", class: "plain-button", on: { click: () => { within = ""; draw(); } } }, `${within.replace(/\.$/, "")} ×`) : "Width is the share of all. Click a part to list its tensors alone."),
+        h("p", { class: "quiet" }, within ? h("button", { type: "button", class: "plain-button", on: { click: () => set({ part: "" }, true) } }, `${within} ×`) : "Width is the share of all. Click a part to list its tensors alone."),
         shares),
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, `${shown.length} tensors`), h("span", { class: "grow" }),
         saving("this table", [run.name, "parameters"], { csv: () => asCsv(shown) })),

@@ -1,7 +1,8 @@
 /** Between two inputs: what of the run with A, put into a run with B, brings A's answer back (activation patching). */
 
 import { difference, inkOnDifference } from "lens/colour.js";
-import { h, put, sentence } from "lens/dom.js";
+import { h, put, scroller } from "lens/dom.js";
+import { Outcome } from "lens/outcome.js";
 import { set } from "lens/state.js";
 import { headName, number, token, whole } from "lens/text.js";
 
@@ -25,18 +26,21 @@ export class Patches {
     const ids = [one, other].map((trace) => trace.header.run.id);
     if (this.shown === ids.join(" ")) return;
     this.shown = ids.join(" ");
-    const outcome = h("div", { class: "outcome", "aria-live": "polite" });
+    const outcome = new Outcome();
     const ask = async () => {
-      put(outcome, h("p", { class: "quiet" }, "Running …"));
+      outcome.say("Running …");
+      outcome.show();
       try {
-        put(outcome, told(await this.source.patching(ids[0], ids[1]), one));
+        const found = await this.source.patching(ids[0], ids[1]);
+        outcome.say(`Log probability of A’s answer: ${number(found.one)} behind A, ${number(found.other)} behind B.`);
+        outcome.show(told(found, one));
       } catch (error) {
-        put(outcome, h("p", this.source.live ? { class: "told", role: "alert" } : {}, sentence(error instanceof Error ? error.message : String(error))));
+        outcome.fail(error, this.source.live);
       }
     };
     put(this.element, h("h3", {}, "What carries the difference"),
       h("p", { class: "quiet" }, "The model reads B. One part of its run with A is put in, and A’s answer comes back, in part or whole: 1 is all of it."),
-      this.source.live && h("button", { type: "button", id: "patch", on: { click: ask } }, "Try every head and every place"), outcome);
+      this.source.live && h("button", { type: "button", id: "patch", on: { click: ask } }, "Try every head and every place"), outcome.element);
     if (!this.source.live) ask();
   }
 }
@@ -48,8 +52,7 @@ function told(found, one) {
     h("button", { type: "button", class: "plain-button", on: { click: () => open(each) } }, headName(each.block, each.layer, each.head)),
     h("span", { class: `signed${each.effect < 0 ? " below" : ""}` }, h("i", { style: { width: `${50 * Math.min(1, Math.abs(each.effect))}%` } })),
     h("span", { class: "figure", "data-id": each.id }, each.effect.toFixed(3)))));
-  return [h("p", {}, `Log probability of A’s answer: ${number(found.one)} behind A, ${number(found.other)} behind B.`), bars,
-    ...found.streams.map((stream) => streams(stream, one))];
+  return [bars, ...found.streams.map((stream) => streams(stream, one))];
 }
 
 /** A stack's stream, behind so many blocks, place by place. @param {{side: string, effects: number[][]}} stream @param {Trace} one */
@@ -60,7 +63,7 @@ function streams({ side, effects }, one) {
     return h("td", { title: `${whole(tokens[at])} at ${at}, behind ${depth} blocks: ${effect.toFixed(3)}`,
       style: { background: difference(share), color: inkOnDifference(share) } }, Math.abs(effect) >= 0.005 ? effect.toFixed(2) : "");
   };
-  return [h("h4", {}, `Stream of the ${side}`), h("div", { class: "scroll" }, h("table", { class: "lens" },
+  return [h("h4", {}, `Stream of the ${side}`), scroller(`What each place of the ${side} brings back`, h("table", { class: "lens" },
     h("thead", {}, h("tr", {}, h("th", {}, "behind"), tokens.map((text) => h("th", { scope: "col" }, h("span", { class: "chip" }, token(text)))))),
     h("tbody", {}, effects.map((row, depth) => h("tr", {}, h("th", { scope: "row" }, depth ? `block ${depth - 1}` : "input"), row.map((effect, at) => cell(effect, at, depth)))).reverse())))];
 }

@@ -19,12 +19,20 @@
  * @property {string} sort of the small pictures: "layer", or what decides which comes first
  * @property {string} curves how they are shown: "charts", or "table"
  * @property {string} only which of them are shown: "" for all
+ * @property {string} axis of the loss on Curves: "log", or "linear"
+ * @property {string} smooth how much of the past a curve keeps, 0 to 1
+ * @property {string} temperature as it is turned on Generate
+ * @property {string} topK 0 for all
+ * @property {string} topP
+ * @property {string} part of the model whose parameters are listed: the beginning of their names; "" for all
+ * @property {string} out heads that are chosen to be taken out: block, layer and head of each, `cross-0-1_cross-0-2`
  */
 
 /** @type {State} */
 const DEFAULTS = {
   screen: "overview", of: "weights", trace: "0", other: "", block: "", layer: 0, head: 0, q: null, k: null, step: -1, view: "map",
   scale: "sqrt", q0: 0, k0: 0, sort: "layer", curves: "charts", only: "",
+  axis: "log", smooth: "0.9", temperature: "1", topK: "0", topP: "1", part: "", out: "",
 };
 const NUMBERS = ["layer", "head", "q", "k", "step", "q0", "k0"];
 const SCREENS = ["overview", "attention", "generate", "heads", "ablations", "parameters", "curves"];
@@ -117,7 +125,7 @@ export function read() {
   /** @type {Record<string, any>} */
   const found = { ...DEFAULTS, screen: SCREENS.includes(screen) ? screen : DEFAULTS.screen };
   for (const [name, value] of new URLSearchParams(query)) {
-    if (!(name in DEFAULTS)) continue;
+    if (name === "screen" || !Object.hasOwn(DEFAULTS, name)) continue; // the screen stands before the settings
     if (!NUMBERS.includes(name)) found[name] = value;
     else if (/^\d{1,6}$/.test(value)) found[name] = Number(value);
   }

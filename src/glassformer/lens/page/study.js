@@ -1,7 +1,7 @@
 /** The study that a run is an arm of: its settings side by side, over their seeds, and against one of them. */
 
 import { csv } from "lens/csv.js";
-import { h, picker, put, s } from "lens/dom.js";
+import { h, picker, putControls, s, scroller } from "lens/dom.js";
 import { saving } from "lens/files.js";
 import { number, percent, whole } from "lens/text.js";
 
@@ -60,7 +60,7 @@ export function studyCard(study) {
   const place = h("div", {});
   const draw = (/** @type {string} */ baseline) => {
     const base = all.find((each) => each.name === baseline) ?? all[0];
-    put(place, h("div", { class: "controls" }, picker("Compared with", all.map(({ name }) => [name, whole(name)]), base.name, draw)), table(study, all, base));
+    putControls(place, h("div", { class: "controls" }, picker("Compared with", all.map(({ name }) => [name, whole(name)]), base.name, draw)), table(study, all, base));
   };
   draw(all[0].name);
   return h("section", { class: "card study" }, h("div", { class: "card-head" }, h("h2", {}, `The study ${study.name}`), h("span", { class: "grow" }),
@@ -87,7 +87,7 @@ function table(study, all, base) {
       h("td", { class: "figure" }, group === base ? "the baseline" : change ? told(change, true) : "no seed in common"),
       h("td", {}, clear ? "beyond chance" : change?.half === null ? "one seed tells no interval" : ""));
   });
-  return h("div", { class: "scroll" }, h("table", { class: "plain" }, h("caption", { class: "unseen" }, `Arms of the study ${study.name}`),
+  return scroller(`The study ${study.name}`, h("table", { class: "plain" }, h("caption", { class: "unseen" }, `Arms of the study ${study.name}`),
     h("thead", {}, h("tr", {}, ["setting", "seeds", "mean", "each seed", "paired difference", ""].map((name, i) => h("th", { scope: "col", class: [1, 2, 4].includes(i) ? "figure" : "" }, name)))), h("tbody", {}, rows)));
 }
 

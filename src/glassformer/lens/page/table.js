@@ -1,6 +1,6 @@
 /** Tables: of one head's strongest weights, and any other that can be sorted by its columns. */
 
-import { h, put } from "lens/dom.js";
+import { h, putControls, scroller } from "lens/dom.js";
 import { token, weight, whole } from "lens/text.js";
 import { placesOf, strongest } from "lens/view.js";
 
@@ -15,7 +15,7 @@ export function headTable(data) {
     return h("tr", {}, h("th", { scope: "row" }, h("span", { class: "chip", title: whole(text) }, token(text)), h("small", { class: "quiet" }, ` ${q}`)),
       h("td", {}, data.said[q] === null ? "" : h("span", { class: "chip", title: whole(data.said[q] ?? "") }, token(data.said[q] ?? ""))), keys);
   });
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": data.name }, h("table", { class: "plain" }, h("caption", { class: "unseen" }, data.name),
+  return scroller(data.name, h("table", { class: "plain" }, h("caption", { class: "unseen" }, data.name),
     h("thead", {}, h("tr", {}, ["token read", "predicts", "reads most", "2nd", "3rd", "4th", "5th"].map((text) => h("th", { scope: "col" }, text)))),
     h("tbody", {}, rows)));
 }
@@ -49,7 +49,7 @@ export function sortable(caption, columns, rows, { choose, sorted } = {}) {
     // A row is chosen by a click anywhere; by key and by ear, by the button in its first cell, whose click the row hears.
     const body = order.map((row) => h("tr", choose ? { class: "link", on: { click: () => choose(row) } } : {},
       columns.map((each, i) => h("td", { class: each.figure ? "figure" : "" }, choose && i === 0 ? h("button", { type: "button", class: "row-button" }, each.cell(row)) : each.cell(row)))));
-    put(table, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body));
+    putControls(table, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body));
   };
   draw();
   return h("div", { class: "scroll" }, table);

@@ -1,0 +1,85 @@
+"""Models that write nothing: a text alone is asked of them, and what they answer is shown. And a server that ended."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from glassformer import ModelConfig, StackConfig, Transformer
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.words import Labels
+from glassformer.lens.server.subject import Subject
+from glassformer.model.outputs import Classify
+from lens.explored import LETTERS, small
+from lens.page.conftest import METRICS
+
+NAMES = ["bad", "fine", "good"]
+
+
+def classifier():
+    """Three labels over ten letters."""
+    stack = StackConfig(d_model=16, n_heads=4, n_layers=2, d_ff=32, dropout=0.0)
+    model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Classify(len(NAMES)))).eval()
+    return Subject("judge", model, Tokenizers(LETTERS, Labels(NAMES)), examples=[("abc", None)])
+
+
+def filler():
+    """An encoder that says a token at each place."""
+    both = Tokenizers(LETTERS, LETTERS)
+    return Subject("fill", small("encoder"), both, examples=[("abc", None)])
+
+
+@pytest.mark.parametrize("made", [classifier, filler], ids=["labels", "fill"])
+def test_a_text_alone_is_asked(watched, serving, made):
+    """No settings, nothing of them in the request, and the answer is there once it has come."""
+    subject = made()
+    with serving(subject) as address:
+        view = watched()
+        page = view.open(address)
+        view.go("generate")
+        assert page.locator(".prompt input").count() == 0
+        assert page.locator("[data-branch]").count() == 0
+        asked = []
+        page.on("request", lambda request: asked.append(request.post_data) if "generate" in request.url else None)
+        page.fill("#prompt", "dcbaab")
+        page.locator("form button[type=submit]").click()
+        page.wait_for_selector("#bar option[value='1']", state="attached")
+        page.wait_for_function("() => location.hash.includes('trace=1')")
+        view.settle()
+        assert [json.loads(each) for each in asked] == [{"text": "dcbaab"}]
+        header = subject.trace("dcbaab").header
+        if labels := header.get("labels"):
+            assert page.locator(".answer .bars .chip").all_text_contents() == [name for name, _ in labels]
+            told = page.locator(".answer .bars .figure").all_text_contents()
+            assert [float(each.strip(" %")) / 100 for each in told] == pytest.approx([p for _, p in labels], abs=1e-3)
+        else:
+            assert page.locator(".steps .chip").count() == len(header["steps"]) > 0
+        assert not view.complaints
+
+
+def test_where_the_server_has_ended_the_page_says_so(watched, serving, tmp_path):
+    """On a screen that asks, and on one that follows; the history is asked for anew, and goes well then."""
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in METRICS))
+    subject = Subject(
+        "toy", small(n_layers=1), Tokenizers(LETTERS, LETTERS), examples=[("abc", None)], run=tmp_path,
+        history=lambda: {"steps": [1], "heads": []},
+    )  # fmt: skip
+    ended = "glassformer explore has ended"
+    with serving(subject) as address:
+        view = watched()
+        page = view.open(address)
+        page.clock.install()
+        view.go("generate")
+    page.locator("form button[type=submit]").click()
+    page.wait_for_function("said => document.querySelector('.told').textContent.startsWith(said)", arg=ended)
+    view.go("curves")
+    assert page.locator("main .controls > [role=status]").text_content() == "follows the run"
+    page.clock.fast_forward(3000)
+    page.wait_for_selector(f".controls > [role=status]:has-text('{ended}')")
+    view.go("heads")
+    page.locator("#history").click()
+    page.wait_for_selector(f".outcome .told:has-text('{ended}')")
+    page.route("**/api/history", lambda route: route.fulfill(json={"steps": [1, 2], "heads": []}))
+    page.clock.fast_forward(20_000)
+    page.wait_for_selector("text=The roles at 2 checkpoints.")

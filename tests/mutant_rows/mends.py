@@ -1,0 +1,66 @@
+"""Faults that a reader meets on the way: what is asked late, where the focus is, what the address holds, narrow windows."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from mutant_runner import Mutant
+
+ASKING, FOCUS, ADDRESS, NARROW, KINDS, AXE, SOURCE, LIMITS = (
+    f"tests/lens/page/test_{name}.py"
+    for name in ("asking", "focus", "address", "narrow", "kinds", "axe", "source", "limits")
+)
+
+# fmt: off
+PYTHON: list[Mutant] = [
+    Mutant("a page writes HTML", "lens/page/dom.js",
+        "  element.replaceChildren(...nodes(children));", "  element.innerHTML = \"\";\n  element.append(...nodes(children));", f"{SOURCE}::test_no_text_becomes_html_or_script"),
+]
+BROWSER: list[Mutant] = [
+    Mutant("the address names a second screen", "lens/page/state.js",
+        'name === "screen" || ', "", f"{ADDRESS}::test_what_is_no_setting_does_nothing"),
+    Mutant("what every object has is a setting", "lens/page/state.js",
+        "!Object.hasOwn(DEFAULTS, name)", "!(name in DEFAULTS)", f"{ADDRESS}::test_what_is_no_setting_does_nothing"),
+    Mutant("boxes forget which heads they were", "lens/page/ablations.js",
+        "box.checked = names.has(name)", "box.checked = false", f"{ADDRESS}::test_back_from_a_moved_head_finds_the_boxes_checked"),
+    Mutant("dials are not kept", "lens/page/nexttoken.js",
+        "set({ [key]: input.value })", "changed()", f"{ADDRESS}::test_dials_are_found_again"),
+    Mutant("a late answer opens its trace", "lens/page/generate.js",
+        "leave: () => { stop(); stopAsking(); }", "leave: stop", f"{ASKING}::test_a_late_answer_leaves_the_reader_alone"),
+    Mutant("two questions run at once", "lens/page/ask.js",
+        "  stopAsking();\n  const mine", "  const mine", f"{ASKING}::test_the_next_question_ends_the_one_before"),
+    Mutant("what stands beside is shown before it is there", "lens/page/generate.js",
+        "    const found = await besideOf(context);\n", "    const found = other = await besideOf(context);\n", f"{ASKING}::test_what_stands_beside_is_shown_once_it_is_there"),
+    Mutant("an old turn says what stands beside", "lens/page/generate.js",
+        "if (mine === turn) other = found;", "other = found;", f"{ASKING}::test_what_stands_beside_is_shown_once_it_is_there"),
+    Mutant("the focus goes by place alone", "lens/page/dom.js",
+        "after.filter((each) => known(each) === name)[Number(nth)] ?? ", "", f"{FOCUS}::test_what_is_pressed_keeps_the_focus"),
+    Mutant("buttons of the steps lose the focus", "lens/page/main.js",
+        "  keepFocus(document.body, () => {\n", "  [0].forEach(() => {\n", f"{FOCUS}::test_what_is_gone_leaves_the_focus_to_the_picture"),
+    Mutant("a table that is looked at shuts", "lens/page/history.js",
+        'outcome.shown.querySelector("details")?.open ?? false', "false", f"{FOCUS}::test_what_comes_while_one_looks_leaves_the_focus_alone"),
+    Mutant("a picker is as wide as its titles", "lens/page/parts.css",
+        ".picker select { min-width: 0; max-width: min(320px, 100%); }", ".picker select { max-width: 320px; }", f"{NARROW}::test_a_file"),
+    Mutant("boxes of heads stand in one line", "lens/page/screens.css",
+        "fieldset .row { display: flex; flex-wrap: wrap;", "fieldset .row { display: flex;", f"{NARROW}::test_live"),
+    Mutant("a classifier is told how to write", "lens/page/prompt.js",
+        "...(writes(context.trace) ? { decode } : {})", "decode", f"{KINDS}::test_a_text_alone_is_asked"),
+    Mutant("the roles are asked for once", "lens/page/history.js",
+        "if (source.live && !left) waiting", "if (source.live && !left && shown) waiting", f"{KINDS}::test_where_the_server_has_ended_the_page_says_so"),
+    Mutant("curves follow a run that has ended", "lens/page/curves.js",
+        "      tell(mistake(error));\n", "", f"{KINDS}::test_where_the_server_has_ended_the_page_says_so"),
+    Mutant("quiet words are pale", "lens/page/base.css",
+        "--quiet: #5d626c;", "--quiet: #8d929c;", f"{AXE}::test_a_file"),
+    Mutant("a chart that scrolls has no keys", "lens/page/dom.js",
+        '{ class: "scroll", tabindex: "0", role', '{ class: "scroll", role', f"{AXE}::test_a_file"),
+    Mutant("rows of what is not drawn are kept", "lens/page/beams.js",
+        "laid(all.filter((each) => each.best < Infinity))", "all.filter((each) => each.best < Infinity)", f"{LIMITS}::test_rows_of_what_is_not_drawn_are_not_kept"),
+    Mutant("a failure is kept for good", "lens/page/data.js",
+        "      found.catch(() => known.get(id) === found && known.delete(id)); // what failed once may go well the next time\n", "", f"{LIMITS}::test_a_page_keeps_eight_traces_and_no_failure"),
+    Mutant("every trace is kept", "lens/page/data.js",
+        "if (known.size > MOST_KNOWN)", "if (!known.size)", f"{LIMITS}::test_a_page_keeps_eight_traces_and_no_failure"),
+    Mutant("checkpoints forget what was chosen", "lens/page/chart.js",
+        'address({ ...now(), screen: "heads" })', '"#heads"', f"{LIMITS}::test_checkpoints_lead_on_and_keep_what_is_chosen"),
+]
+ROWS = PYTHON + (BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else [])
