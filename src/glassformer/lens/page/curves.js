@@ -5,6 +5,7 @@ import { csv } from "lens/csv.js";
 import { curveTable } from "lens/curvetable.js";
 import { h, mistake, picker, put, putControls, switcher } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
+import { samplesCard } from "lens/samples.js";
 import { address, now, set } from "lens/state.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -21,7 +22,9 @@ const ROUGH = /loss|norm|second/;
 
 /** @param {Context} context @returns {import("./main.js").Screen} */
 export function curves(context) {
-  const element = h("div", { class: "screen curves" });
+  const body = h("div", {});
+  const written = samplesCard(context.source);
+  const element = h("div", { class: "screen curves" }, body, written.element);
   let lines = context.run.metrics ?? [];
   let kept = context.run.kept ?? [];
   let waiting = 0;
@@ -37,7 +40,7 @@ export function curves(context) {
   const draw = () => {
     const runs = [{ name: context.run.name, metrics: lines }, ...others];
     const table = now().curves === "table" && lines.length > 0;
-    putControls(element, controls(runs, table), table ? curveTable(runs, figures(lines), called) : h("div", { class: "charts" }, panels(runs, now(), context.run.checkpoints ? kept : [])));
+    putControls(body, controls(runs, table), table ? curveTable(runs, figures(lines), called) : h("div", { class: "charts" }, panels(runs, now(), context.run.checkpoints ? kept : [])));
   };
   const controls = (/** @type {Run[]} */ runs, /** @type {boolean} */ table) => h("div", { class: "controls" },
     switcher("View", [["charts", "Charts"], ["table", "Table"]], table ? "table" : "charts", (value) => set({ curves: value })),
@@ -53,6 +56,7 @@ export function curves(context) {
         context.run.metrics = lines = [...lines, ...more.lines];
         context.run.kept = kept = more.kept ?? kept;
         if (!left) draw();
+        if (more.lines.some((each) => each.kind === "dev")) await written.refresh();
       }
     } catch (error) {
       tell(mistake(error));
@@ -60,6 +64,7 @@ export function curves(context) {
     if (!left) waiting = setTimeout(follow, POLL);
   };
   if (context.source.live) waiting = setTimeout(follow, POLL);
+  written.refresh();
   const ready = async () => { if (context.run.others?.length && !others.length) others = await context.source.others(); };
   return { element, ready, draw, leave: () => { left = true; clearTimeout(waiting); } };
 }
