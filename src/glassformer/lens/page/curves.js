@@ -22,7 +22,7 @@ const ROUGH = /loss|norm|second/;
 
 /** @param {Context} context @returns {import("./main.js").Screen} */
 export function curves(context) {
-  const body = h("div", {});
+  const body = h("div", { class: "screen" });
   const written = samplesCard(context.source);
   const element = h("div", { class: "screen curves" }, body, written.element);
   let lines = context.run.metrics ?? [];
