@@ -54,7 +54,7 @@ def test_a_file(watched, copied):
 
 def test_live(watched, serving):
     subject = Subject(
-        "toy", small(n_heads=8), Tokenizers(LETTERS, LETTERS), silence=silence,
+        "toy", small(n_heads=8, n_layers=1), Tokenizers(LETTERS, LETTERS), silence=silence,
         examples=[(text, None) for text in LONG],
     )  # fmt: skip
     with serving(subject) as address:
@@ -65,5 +65,5 @@ def test_live(watched, serving):
         view.go("ablations")
         page.check("[data-head='cross 0 1']")
         page.locator("#ablate").click()
-        page.locator(".moved-heads").wait_for()
+        page.locator(".moved-heads").wait_for(timeout=30_000)
         fits(view, ["ablations?out=cross-0-1"])
