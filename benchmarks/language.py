@@ -54,7 +54,7 @@ BUDGETS = (
         (
             *("--model.n-layers", "5", "--model.d-model", "192", "--model.d-ff", "768", "--model.n-heads", "3"),
             *("--model.dropout", "0.1", "--data.window", "256", "--data.stride", "128"),
-            *("--training.steps", "5000", "--training.warmup", "100", "--training.learning-rate", "1e-2"),
+            *("--training.steps", "3200", "--training.warmup", "100", "--training.learning-rate", "1e-2"),
             *("--optimizer.momentum", "0.95", "--checkpoint.every", "0"),
         ),
     ),
