@@ -64,6 +64,10 @@ PYTHON: list[Mutant] = [
         "(logits - largest) / max(value, least)", "(logits - largest) / value", "tests/decode/test_filters.py::test_tiny_numbers_are_no_zero"),
     Mutant("a tiny share of the mass keeps none", "decode/filters.py",
         "before < least)", "before < p)", "tests/decode/test_filters.py::test_tiny_numbers_are_no_zero"),
+    Mutant("what stands in a head's place is always nothing", "lens/server/run.py",
+        "silence(model, heads, kind, means", 'silence(model, heads, "zero", means', "tests/lens/server/test_means.py"),
+    Mutant("two kinds of what stands in a head's place are mixed", "lens/server/traces.py",
+        "        if self.without and kind != self.kind:\n", "        if False:\n", "tests/lens/server/test_means.py"),
 ]
 BROWSER: list[Mutant] = [
     Mutant("a branch leaves out a token", "lens/page/ask.js",
@@ -78,6 +82,8 @@ BROWSER: list[Mutant] = [
         "      heard(last);\n", "", f"{PAGE}::test_tokens_come_one_by_one_and_can_be_stopped"),
     Mutant("a stopped answer goes on", "lens/page/data.js",
         "body: JSON.stringify(body), signal });", "body: JSON.stringify(body) });", f"{PAGE}::test_tokens_come_one_by_one_and_can_be_stopped"),
+    Mutant("the page asks for nothing in a head's place", "lens/page/ablations.js",
+        "{ heads: out, kind: kind(), trace", "{ heads: out, trace", f"{PAGE}::test_what_stands_in_their_place_is_chosen"),
     Mutant("heads that moved are those of another answer", "lens/page/moved.js",
         "await context.source.trace(same)", "await context.source.trace(context.trace.header.run.id)", f"{PAGE}::test_how_far_the_others_moved"),
 ]

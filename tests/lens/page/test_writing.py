@@ -224,3 +224,29 @@ def test_how_far_the_others_moved(watched, served, twin):
     assert page.locator(".maps canvas.map-cells").count() == 3, "A, B and their difference"
     assert page.locator("#bar option", has_text="without 4 heads").count() == 1
     assert not view.complaints
+
+
+def test_what_stands_in_their_place_is_chosen(watched, serving):
+    """Nothing, or their mean; the address has it."""
+    kinds = []
+
+    def noted(model, heads, kind="zero"):
+        kinds.append(kind)
+        return silence(model, heads)
+
+    view = watched()
+    with serving(Subject("toy", small(), BOTH, examples=[("abcd", None)], silence=noted)) as address:
+        page = view.open(address)
+        view.go("ablations")
+        page.check("[data-head='cross 0 1']")
+        page.locator("#ablate").click()
+        page.locator(".moved-heads").wait_for()
+        assert {*kinds} == {"zero"}
+        page.locator("button[data-value=mean]").click()
+        view.settle()
+        assert "kind=mean" in page.url
+        kinds.clear()
+        page.locator("#ablate").click()
+        page.wait_for_function("() => document.querySelector('.outcome').textContent.includes('with their mean')")
+        assert {*kinds} == {"mean"}
+        assert not view.complaints

@@ -274,6 +274,8 @@ def test_ids_are_read_as_they_are(app):
         {"trace": "0", "heads": []},
         {"heads": [{}]},
         {"trace": "0", "heads": [{"block": "cross"}]},
+        {"trace": "0", "heads": [{"block": "cross", "layer": 0, "head": 0}], "kind": "resample"},
+        {"trace": "0", "heads": [{"block": "cross", "layer": 0, "head": 0}], "kind": ["mean"]},
         {"trace": "0", "heads": [{"block": "cross", "layer": True, "head": 0}]},
         {"trace": "999", "heads": [{"block": "cross", "layer": 0, "head": 0}]},
     ],

@@ -1,6 +1,6 @@
 /** What happens without some heads: chosen here and run by the model, or as the run's own test found it. */
 
-import { h, put } from "lens/dom.js";
+import { h, put, putControls, switcher } from "lens/dom.js";
 import { saving } from "lens/files.js";
 import { movedHeads } from "lens/moved.js";
 import { Outcome } from "lens/outcome.js";
@@ -56,6 +56,8 @@ function bench(context) {
       const role = trace.head(block, layer, head)?.role;
       return h("label", { class: "head-box" }, box, h("span", {}, String(head)), role && role.strength !== "none" && h("small", { class: "quiet" }, role.label));
     })))));
+  const how = h("div", { class: "controls" });
+  const kind = () => (now().kind === "mean" ? "mean" : "zero");
   const checked = () => [...all].filter(([, { box }]) => box.checked);
   const go = async () => {
     const out = checked().map(([, { place }]) => place);
@@ -64,22 +66,23 @@ function bench(context) {
     outcome.say("Running …");
     try {
       const { source: read, target } = trace.header.sequences;
-      const told = await source.post("ablate", { heads: out, trace: idOf(trace, run) });
+      const told = await source.post("ablate", { heads: out, kind: kind(), trace: idOf(trace, run) });
       const moved = await movedHeads(context, told.same, new Set(out.map(({ block, layer, head }) => headName(block, layer, head))));
       outcome.say(told.before.join("\n") === told.after.join("\n") ? "It writes the same tokens without them." : "It writes other tokens without them.");
-      outcome.show(compared(told, read ?? target), moved);
+      outcome.show(compared(told, read ?? target, kind() === "mean" ? "with their mean" : "without them"), moved);
     } catch (error) {
       outcome.fail(error);
     }
   };
   /** Check the boxes of the heads that the address has. */
   const check = () => {
+    putControls(how, switcher("In their place", [["zero", "Nothing"], ["mean", "Their mean"]], kind(), (value) => set({ kind: value })));
     const names = new Set(now().out.split("_"));
     for (const [name, { box }] of all) box.checked = names.has(name);
   };
   const element = h("section", { class: "card" }, h("h2", {}, "Take heads out and run it again"),
-    h("p", { class: "quiet" }, "The chosen heads then add nothing; all else stays. Check some and run."), h("div", { class: "boxes" }, boxes),
-    h("div", { class: "controls" }, h("span", { class: "grow" }),
+    h("p", { class: "quiet" }, "The chosen heads then add nothing, or what they add on average over held-out texts; all else stays. Check some and run."), h("div", { class: "boxes" }, boxes),
+    h("div", { class: "controls" }, h("span", { class: "label" }, "in their place"), how, h("span", { class: "grow" }),
       h("button", { type: "button", class: "strong-button", id: "ablate", on: { click: go } }, "Run without them")), outcome.element);
   return { element, check };
 }
@@ -92,11 +95,12 @@ function idOf(trace, run) {
 /**
  * @param {{before: string[], after: string[], same: string, metrics?: {name: string, before: number, after: number, n: number}}} told
  * @param {import("./types.js").Sequence | undefined} read
+ * @param {string} name of what was written then
  */
-function compared({ before, after, metrics }, read) {
-  const line = (/** @type {string} */ name, /** @type {string[]} */ tokens, /** @type {string[] | null} */ other) => h("div", { class: "strip" }, h("span", { class: "label" }, name),
+function compared({ before, after, metrics }, read, name) {
+  const line = (/** @type {string} */ label, /** @type {string[]} */ tokens, /** @type {string[] | null} */ other) => h("div", { class: "strip" }, h("span", { class: "label" }, label),
     h("div", { class: "tokens big" }, tokens.map((text, i) => h("span", { class: `chip${other && other[i] !== text ? " wrong" : ""}` }, token(text)))));
-  return [line("reads", read?.text ?? [], null), line("with all heads", before, null), line("without them", after, before),
+  return [line("reads", read?.text ?? [], null), line("with all heads", before, null), line(name, after, before),
     metrics && h("p", { class: "sentence" }, `${metrics.name.replaceAll("_", " ")}: `, h("output", { id: "before" }, percent(metrics.before)), " with all heads, ",
-      h("output", { id: "after" }, percent(metrics.after)), ` without them (${metrics.n} samples).`)];
+      h("output", { id: "after" }, percent(metrics.after)), ` ${name} (${metrics.n} samples).`)];
 }

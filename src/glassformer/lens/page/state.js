@@ -25,6 +25,7 @@
  * @property {string} topK 0 for all
  * @property {string} topP
  * @property {string} part of the model whose parameters are listed: the beginning of their names; "" for all
+ * @property {string} kind what heads that are taken out give instead: "zero", or their "mean"
  * @property {string} out heads that are chosen to be taken out: block, layer and head of each, `cross-0-1_cross-0-2`
  */
 
@@ -32,7 +33,7 @@
 const DEFAULTS = {
   screen: "overview", of: "weights", trace: "0", other: "", block: "", layer: 0, head: 0, q: null, k: null, step: -1, view: "map",
   scale: "sqrt", q0: 0, k0: 0, sort: "layer", curves: "charts", only: "",
-  axis: "log", smooth: "0.9", temperature: "1", topK: "0", topP: "1", part: "", out: "",
+  axis: "log", smooth: "0.9", temperature: "1", topK: "0", topP: "1", part: "", kind: "zero", out: "",
 };
 const NUMBERS = ["layer", "head", "q", "k", "step", "q0", "k0"];
 const SCREENS = ["overview", "attention", "generate", "heads", "ablations", "parameters", "curves"];

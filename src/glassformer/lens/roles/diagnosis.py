@@ -140,12 +140,23 @@ def grouped(own: Read, found: Sequence[Found]) -> list[Group]:
     ]
 
 
+def means_of(own: Read) -> Means:
+    """What each head gives on average."""
+    return mean_outputs(((each.block, each.layer), each.output, own.views[each.block].counted) for each in own.maps)
+
+
+def usual_outputs(model: Transformer, probe: Probe) -> Means:
+    """What each head gives on average on the sequences of a probe."""
+    model.eval()
+    return means_of(read(model, probe.own, probe.objective))
+
+
 def with_effects(
     model: Transformer, probe: Probe, own: Read, found: Sequence[Found], groups: Sequence[Group], rules: Thresholds
 ) -> tuple[list[Found], list[Group]]:
     """The same heads and groups, with what is lost without them."""
     scored = Scored(model, probe.scored, probe.objective)
-    means = mean_outputs(((each.block, each.layer), each.output, own.views[each.block].counted) for each in own.maps)
+    means = means_of(own)
     base = scored.outcomes()
     drawn = resampled(len(base.exact))
     importance = gradient_importance(model, probe.scored, probe.objective)

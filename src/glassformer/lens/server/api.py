@@ -137,7 +137,7 @@ class Api:
         return await streamed(request, work, self.ended, self.one)
 
     async def ablate(self, request: Request) -> Response:
-        """POST /api/ablate {trace, heads}: what the model writes with these heads and without, and its figure.
+        """POST /api/ablate {trace, heads, kind}: what the model writes with these heads and without, and its figure.
 
         `same` is the id of a trace in which it is made to write without them what it wrote with them: what each of the
         other heads reads then can be compared cell by cell. From a trace without some heads these are taken out, too.
@@ -148,7 +148,7 @@ class Api:
             known = self.traces.known.get(asked.trace)
             if known is None:
                 raise GlassformerError(UNKNOWN)
-            fewer = known.asked.without_too(asked.heads)
+            fewer = known.asked.without_too(asked.heads, asked.kind)
             figure = self.traces.score(known.asked)
             after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer)
             same = self.traces.run(fewer, repeated(known), poll=poll)

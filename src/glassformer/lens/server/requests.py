@@ -17,6 +17,7 @@ MOST_NEW = 256
 """Tokens that one request may ask for."""
 MOST_BEAM = 16
 """Beginnings that one request may have go on together."""
+KINDS = ("zero", "mean")
 SOURCES = ("text", "ids", "trace")
 """What may be read: one of them."""
 DECODE = ("temperature", "top_k", "top_p", "seed", "max_new_tokens", "beam")
@@ -39,6 +40,7 @@ class AblateRequest(NamedTuple):
 
     trace: str
     heads: list[tuple[str, int, int]]
+    kind: str
 
 
 class PatchRequest(NamedTuple):
@@ -102,8 +104,10 @@ def manner(decode: object) -> Manner:
 
 def ablate_request(data: bytes) -> AblateRequest:
     """The fields of POST /api/ablate. Errors: `DataError`, by field."""
-    given = fields(data, ("trace", "heads"))
-    heads = given.get("heads")
+    given = fields(data, AblateRequest._fields)
+    heads, kind = given.get("heads"), given.get("kind", "zero")
+    if kind not in KINDS:
+        raise DataError(f"kind must be {' or '.join(KINDS)}, what stands in a head's place; got {kind!r:.40}.")
     if not isinstance(given.get("trace"), str):
         raise DataError("trace must be the id of a trace. Open one.")
     if not isinstance(heads, list) or not 1 <= len(heads) <= 4096:
@@ -117,7 +121,7 @@ def ablate_request(data: bytes) -> AblateRequest:
                 found.append((block, layer, head))
             case _:
                 raise DataError(f"A head is its block, layer and head, counted from 0; got {each!r:.60}.")
-    return AblateRequest(given["trace"], found)
+    return AblateRequest(given["trace"], found, kind)
 
 
 def fields(data: bytes, names: tuple[str, ...]) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.vocabulary import BOS, SPECIALS
 from glassformer.decode.answer import answer
 from glassformer.foundation.errors import GlassformerError
-from glassformer.lens.ablate import silence
-from glassformer.lens.roles.run import diagnose_run
-from glassformer.lens.server.history import History
-from glassformer.lens.server.subject import Example, Subject
+from glassformer.lens.ablate import Means, silence
+from glassformer.lens.roles.diagnosis import usual_outputs
+from glassformer.lens.roles.run import diagnose_run, run_probe
+from glassformer.lens.server.history import SEQUENCES, History
+from glassformer.lens.server.subject import Example, Head, Silence, Subject
 from glassformer.lens.trace.make import weights_sha256
 from glassformer.lens.trace.reading import Layout
+from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import checkpoints
@@ -74,7 +78,7 @@ def subject_of(
         found["heads"],
         found["sentences"],
         History(run),
-        silence,
+        silencer(recipe, loaded),
         scorer(recipe, loaded, split),
         kept=lambda: list(checkpoints(run)),
         similar=found["similar"],
@@ -104,6 +108,19 @@ def examples_of(recipe: Recipe, tokenizers: Tokenizers, split: Split | None) -> 
         return [([id for id in row if id != BOS], None) for row in rows]
     first = len(SPECIALS)
     return [(list(range(first, min(first + 8, tokenizers.source.vocab_size))), None)]
+
+
+def silencer(recipe: Recipe, loaded: Loaded) -> Silence:
+    """Takes heads out; what they give on average is found out when it is first asked for."""
+
+    @cache
+    def means() -> Means:
+        return usual_outputs(loaded.model, run_probe(recipe, loaded.model, loaded.tokenizers, SEQUENCES, 1))
+
+    def silenced(model: Transformer, heads: Iterable[Head], kind: str = "zero") -> AbstractContextManager[None]:
+        return silence(model, heads, kind, means=means() if kind == "mean" else None)
+
+    return silenced
 
 
 def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Callable[[], tuple[str, float, int]] | None:

@@ -27,9 +27,9 @@ Example = tuple[Text, Text | None]
 
 @runtime_checkable
 class Silence(Protocol):
-    """silence(model, heads): while the `with` lasts, these heads add nothing."""
+    """silence(model, heads, kind): while the `with` lasts, these heads give nothing ("zero"), or their "mean"."""
 
-    def __call__(self, model: Transformer, heads: Iterable[Head]) -> AbstractContextManager[None]:
+    def __call__(self, model: Transformer, heads: Iterable[Head], kind: str = "zero") -> AbstractContextManager[None]:
         """The `with`."""
         ...
 

@@ -29,17 +29,22 @@ class Asked(NamedTuple):
     gold: Text | None = None
     manner: Manner = USUAL_MANNER
     without: tuple[Head, ...] = ()
-    """Heads that added nothing meanwhile."""
+    """Heads that gave something else meanwhile."""
+    kind: str = "zero"
+    """What they gave: nothing, or their mean."""
 
-    def without_too(self, heads: Sequence[Head]) -> Asked:
-        """The same, without these heads, either."""
-        return self._replace(without=tuple(dict.fromkeys([*self.without, *heads])))
+    def without_too(self, heads: Sequence[Head], kind: str) -> Asked:
+        """The same, without these heads, either. Errors: `GlassformerError` for two kinds."""
+        if self.without and kind != self.kind:
+            raise GlassformerError(f"This trace is without heads by {self.kind} already. Take a trace with all heads.")
+        return self._replace(without=tuple(dict.fromkeys([*self.without, *heads])), kind=kind)
 
     @property
     def note(self) -> str:
         """What tells it from other answers to the same text, but for how it was begun."""
         names = [head_id(*each) for each in self.without]
-        notes = [f"without {', '.join(names) if len(names) < 4 else f'{len(names)} heads'}"] if names else []
+        how = "without" if self.kind == "zero" else "with the mean of"
+        notes = [f"{how} {', '.join(names) if len(names) < 4 else f'{len(names)} heads'}"] if names else []
         return ", ".join([*notes, f"beam {self.manner.search.beam}"] if self.manner.search.beam > 1 else notes)
 
 
@@ -94,7 +99,7 @@ class Traces:
             return nullcontext()
         if self.subject.silence is None:
             raise GlassformerError("This model is shown as it is, and no head can be taken out.")
-        return self.subject.silence(self.subject.model, asked.without)
+        return self.subject.silence(self.subject.model, asked.without, asked.kind)
 
     def answer(self, given: TraceRequest, heard: Callable[[int], None] | None = None, *, poll: Poll = nothing) -> str:
         """The id of the trace that a request asks for. Errors: `GlassformerError` where it names one not known."""

@@ -1,0 +1,41 @@
+"""Heads of a run that are taken out give what they give on average, where that is asked for."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from glassformer.lens.ablate import silence
+from glassformer.lens.roles.diagnosis import usual_outputs
+from glassformer.lens.roles.run import open_run
+from glassformer.lens.server.app import make_app
+from glassformer.lens.server.history import SEQUENCES
+from glassformer.lens.server.run import subject_of
+from glassformer.lens.trace.answering import Manner
+from glassformer.lens.trace.value import from_bytes
+from lens.server.asked import PORT, TOKEN, ask
+from lens.test_roles_of_a_run import SMALL, untrained_run
+
+
+def test_heads_give_their_mean(tmp_path):
+    """What stands in their place is what they give on average over the run's own probe, as in the diagnosis."""
+    run = untrained_run(tmp_path / "run", "reverse", SMALL)
+    subject = subject_of(run)
+    app = make_app(subject, TOKEN, PORT)
+    heads = [{"block": "cross", "layer": 0, "head": head} for head in range(2)]
+    asked = {"trace": "0", "heads": heads, "kind": "mean"}
+    name = ask(app, "POST", "/api/ablate", json.dumps(asked).encode()).json["same"]
+    made = from_bytes(ask(app, "GET", f"/api/trace/{name}").body)
+    means = usual_outputs(subject.model, open_run(run).probe(SEQUENCES, 1))
+    whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
+    said = whole.header["sequences"]["target"]["ids"][1:]
+    with silence(subject.model, [("cross", 0, 0), ("cross", 0, 1)], "mean", means=means):
+        expected = subject.trace(*subject.examples[0], Manner(most=len(said), begin=said))
+    for block in ("decoder", "cross"):
+        assert np.array_equal(made.attention(block), expected.attention(block))
+    assert made.header["run"]["note"].startswith("with the mean of x.0.0, x.0.1")
+    other = json.dumps({"trace": name, "heads": heads}).encode()
+    refused = ask(app, "POST", "/api/ablate", other)
+    assert refused.status == 400
+    assert "by mean already" in refused.json["error"]
