@@ -6,10 +6,14 @@ import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 
+import torch
+
 from lens.explored import small
 
 PORT, TOKEN = 8642, "the-token"
-MODEL = small()
+with torch.random.fork_rng():
+    torch.manual_seed(0)  # the same weights in whatever order tests run
+    MODEL = small()
 HEADS = [{"id": "x.0.1", "block": "cross", "layer": 0, "head": 1, "role": {"label": "reversal", "strength": "strong"}}]
 
 
