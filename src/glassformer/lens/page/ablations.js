@@ -66,10 +66,11 @@ function bench(context) {
     outcome.say("Running …");
     try {
       const { source: read, target } = trace.header.sequences;
+      const called = kind() === "mean" ? "with their mean" : "without them";
       const told = await source.post("ablate", { heads: out, kind: kind(), trace: idOf(trace, run) });
       const moved = await movedHeads(context, told.same, new Set(out.map(({ block, layer, head }) => headName(block, layer, head))));
-      outcome.say(told.before.join("\n") === told.after.join("\n") ? "It writes the same tokens without them." : "It writes other tokens without them.");
-      outcome.show(compared(told, read ?? target, kind() === "mean" ? "with their mean" : "without them"), moved);
+      outcome.say(`It writes ${told.before.join("\n") === told.after.join("\n") ? "the same" : "other"} tokens ${called}.`);
+      outcome.show(compared(told, read ?? target, called), moved);
     } catch (error) {
       outcome.fail(error);
     }
