@@ -6,7 +6,7 @@ layers, 512 wide, 32 sentences of 15 tokens, 15 written) greedy and with a beam 
 out: those of Multi30k by a run of that recipe (`--run RUN --data FOLDER`), else by random weights. Of random weights
 no text ends early, so that all write the same number of tokens. Before any timing each peer in float32 must write what
 we write, but for nanoGPT, whose weights are its own. The tokens a second that are printed are those of the whole call:
-prompts or sources are read, too.
+prompts or sources are read, too. Beside one text stands how often a second its weights, in our precision, can be read.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import NamedTuple
 import torch
 from common import Contestants, Row, arguments, begin, compare, fail, machine
 from decode_lines import convert_lines, ctranslate_translates, lines_of, we_translate
+from decode_memory import reads_weights
 from decode_peers import (
     Write,
     convert,
@@ -172,7 +173,14 @@ def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row
             mine()  # what is compiled is compiled now
             clock = time.process_time if options.processor_time else time.perf_counter
             case: dict[str, str | int] = {"work": job.work.name, "our precision": way}
-            yield job.work, compare(case, {"ours": mine, **job.rivals}, options.rounds, clock=clock)
+            all_of_them = {"ours": mine, **job.rivals, **bound(job, way)}
+            yield job.work, compare(case, all_of_them, options.rounds, clock=clock)
+
+
+def bound(job: Job, way: str) -> Contestants:
+    """Beside one text what memory allows; several share each reading, and are bound by arithmetic."""
+    alone = job.work.rows == job.work.beam == 1
+    return {"reading the weights": reads_weights(job.model, way, int(job.work.written))} if alone else {}
 
 
 def written(work: Work, options: argparse.Namespace, folder: Path) -> Job:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from files import FILES
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.verbs import VERBS
 from glassformer.study.result import training_seconds
+from glassformer.study.table import spread
 from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, override
 
 MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "1200")
@@ -62,6 +63,8 @@ class Experiment:
     """The public data set that it reads, by its name in `FILES`; None: the task makes its own data."""
     after: str | None = None
     """The row whose run of the same seed this one starts from (`training.start_from`), by its name; None: no other."""
+    members: int = 1
+    """Runs that answer together, as a committee: those of seed s are trained with seeds of their own, `seeds_of`."""
 
 
 EXPERIMENTS = (
@@ -82,6 +85,15 @@ EXPERIMENTS = (
         data="multi30k",
     ),
     Experiment("sst2", "classify", "labels right; SST-2, its dev split", metric="accuracy", settings=SST2, data="sst2"),
+    Experiment(
+        "sst2 committee",
+        "classify",
+        "labels right; SST-2, its dev split, by nine runs as a committee",
+        metric="accuracy",
+        settings=SST2,
+        data="sst2",
+        members=9,
+    ),
     Experiment("trec", "classify", "labels right; TREC, six kinds of questions", metric="accuracy", data="trec"),
     Experiment("scan", "seq2seq", "whole answers right; SCAN, simple split", settings=SCAN, data="scan"),
 )
@@ -134,9 +146,9 @@ class Result(NamedTuple):
     seed: int
     metrics: dict[str, float | int | str]
     seconds: float
-    """Of training."""
+    """Of training; of a committee all of its members, one after the other."""
     train: list[str]
-    """The command that trained, without the run folder."""
+    """The command that trained, without the run folder; of a committee that of its first member."""
 
 
 class Failure(NamedTuple):
@@ -153,6 +165,8 @@ def run_experiment(
     experiment: Experiment, seed: int, runs: Path, data: str | None, settings: Sequence[str]
 ) -> Result | Failure:
     """Train and score, unless that was done before. Errors: those of the command line's own reader of settings."""
+    if experiment.members > 1:
+        return run_committee(experiment, seed, runs, data, settings)
     try:
         files = files_of(experiment, runs, data)
     except FileNotFoundError as missing:
@@ -178,6 +192,30 @@ def run_experiment(
     result = Result(experiment.name, seed, json.loads(out), training_seconds(run), [experiment.recipe, *train])
     done.write_text(json.dumps({"recipe": recipe, "result": result._asdict()}, indent=2) + "\n", "utf-8")
     return result
+
+
+def run_committee(
+    experiment: Experiment, seed: int, runs: Path, data: str | None, settings: Sequence[str]
+) -> Result | Failure:
+    """Train and score each member alone, unless that was done before; then score all of them together."""
+    alone = replace(experiment, members=1)
+    members: list[Result] = []
+    for each in seeds_of(experiment, seed):
+        if isinstance(found := run_experiment(alone, each, runs, data, settings), Failure):
+            return found._replace(seed=seed, reason=found.reason if found.skipped else f"seed {each}: {found.reason}")
+        members.append(found)
+    told = spread([each.metrics[experiment.metric] * experiment.scale for each in members], 2, experiment.unit)
+    print(f"{told} alone; together ", end="", file=sys.stderr, flush=True)
+    folders = [str(folder_of(alone, each.seed, runs)[0]) for each in members]
+    code, out, problem = glassformer("evaluate", *folders, "--json")
+    if code:
+        return Failure(experiment.name, seed, problem)
+    return Result(experiment.name, seed, json.loads(out), sum(each.seconds for each in members), members[0].train)
+
+
+def seeds_of(experiment: Experiment, seed: int) -> range:
+    """The seeds of the members of a committee: those of another `seed` are others, up to a hundred members."""
+    return range(100 * seed + 1, 100 * seed + 1 + experiment.members)
 
 
 def folder_of(experiment: Experiment, seed: int, runs: Path) -> tuple[Path, Path]:

@@ -13,7 +13,7 @@ import threading
 import zlib
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -200,11 +200,12 @@ def served(made: Trace) -> Iterator[tuple[str, str]]:
     """The address of a server that knows this trace alone, and its token."""
     letters = TOKENIZERS["character"].train(["ab"], TokenizerConfig())
     model = Transformer(ModelConfig(letters.vocab_size, decoder=StackConfig(d_model=8, n_heads=1, n_layers=1, d_ff=8)))
-    with listen(0) as listener:
-        port, token = listener.getsockname()[1], new_token()
+    with ExitStack() as closing:
+        listeners = [closing.enter_context(each) for each in listen(0)]
+        port, token = listeners[0].getsockname()[1], new_token()
         subject = Given("drawn", model, Tokenizers(letters, letters), examples=[("a", None)], made=made)
         server = make_server(make_app(subject, token, port))
-        thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
+        thread = threading.Thread(target=lambda: server.run(sockets=listeners))
         thread.start()
         try:
             yield f"http://127.0.0.1:{port}/#attention", token

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-QUICK = ("attend", "sparse", "dropout", "cross_entropy", "train_step")
+QUICK = ("attend", "sparse", "dropout", "norm", "cross_entropy", "train_step")
 KNOWN = (
     *QUICK,
     *(

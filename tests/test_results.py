@@ -75,3 +75,32 @@ def test_a_row_whose_run_before_failed_is_not_trained_and_says_why(rows, monkeyp
     failed = experiments.run_experiment(then, 1, runs, None, [])
     assert failed == experiments.Failure("then", 1, "the first comes before it: it broke")
     assert [recipe for recipe, _ in trained] == ["sort"]
+
+
+def test_a_committee_is_trained_with_seeds_of_its_own_and_scored_together(rows, monkeypatch):
+    experiments, _, runs, trained = rows
+    scored = []
+    monkeypatch.setattr(
+        experiments, "glassformer", lambda *words: scored.append(words) or (0, json.dumps({"exact_match": 1.0}), "")
+    )
+    committee = experiments.Experiment("three", "copy", "", members=3)
+    results = [experiments.run_experiment(committee, seed, runs, None, ["--training.steps=5"]) for seed in (1, 2)]
+    seeds = [words[-1] for _, words in trained]
+    assert seeds == [f"--training.seed={seed}" for seed in (101, 102, 103, 201, 202, 203)]
+    assert [(each.experiment, each.seed, each.seconds) for each in results] == [("three", 1, 3.0), ("three", 2, 3.0)]
+    folders = [[str(runs / f"three-seed-{seed}") for seed in range(first, first + 3)] for first in (101, 201)]
+    assert scored[3] == ("evaluate", *folders[0], "--json")
+    assert scored[7] == ("evaluate", *folders[1], "--json")
+    assert results[0].train == ["copy", "--training.steps=5", "--training.seed=101"]
+    experiments.run_experiment(committee, 1, runs, None, ["--training.steps=5"])
+    assert len(trained) == 6
+
+
+def test_a_committee_with_a_member_that_failed_is_none(rows):
+    experiments, _, runs, _ = rows
+    failed = experiments.run_experiment(experiments.Experiment("three", "sort", "", members=3), 2, runs, None, [])
+    assert failed == experiments.Failure("three", 2, "seed 201: it broke")
+    missing = experiments.Experiment("three", "classify", "", data="sst2", members=3)
+    failed = experiments.run_experiment(missing, 2, runs, None, [])
+    assert (failed.experiment, failed.seed, failed.skipped) == ("three", 2, True)
+    assert "give --data" in failed.reason

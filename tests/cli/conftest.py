@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -80,9 +80,16 @@ class Session(ModuleType):
         return FakeSession(run, 3, self.at)
 
     def evaluate(
-        self, run: Path, recipe: Recipe, split: str = "test", *, by_length: bool = False, average: int | None = None
+        self,
+        run: Path,
+        recipe: Recipe,
+        split: str = "test",
+        *,
+        by_length: bool = False,
+        average: int | None = None,
+        others: Sequence[Path] = (),
     ) -> dict[str, float | int | str]:
-        self.calls.append(("evaluate", run, recipe, split, *filter(None, [average])))
+        self.calls.append(("evaluate", run, recipe, split, *filter(None, [average, others])))
         self.fail()
         return self.metrics
 
@@ -112,9 +119,14 @@ class Session(ModuleType):
         yield from batch
 
     def classify(
-        self, run: Path, lines: Iterator[tuple[int, str]], batch_size: int, average: int | None = None
+        self,
+        run: Path,
+        lines: Iterator[tuple[int, str]],
+        batch_size: int,
+        average: int | None = None,
+        others: Sequence[Path] = (),
     ) -> Iterator[Classified]:
-        self.calls.append(("classify", run, batch_size, *filter(None, [average])))
+        self.calls.append(("classify", run, batch_size, *filter(None, [average, others])))
         batch: list[Classified] = []
         for number, line in lines:
             self.fail()

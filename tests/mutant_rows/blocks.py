@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-BRANCHES, EXPERTS, DEPTH = (f"tests/parts/test_{part}.py" for part in ("branches", "experts", "stochastic_depth"))
+BRANCHES, EXPERTS, DEPTH, NORM = (
+    f"tests/parts/test_{part}.py" for part in ("branches", "experts", "stochastic_depth", "norm")
+)
 DEEP, CONFIG, LOSS = "tests/model/test_deepnorm.py", "tests/model/test_config.py", "tests/contract/test_initial_loss.py"
 NO_NORM = f"{LOSS}::test_a_head_that_reads_no_norm"
 
@@ -13,14 +15,15 @@ NO_NORM = f"{LOSS}::test_a_head_that_reads_no_norm"
 ROWS: list[Mutant] = [
     # norms and the residual
     Mutant("the root mean square takes the mean away", "parts/norm.py",
-        "y = wide * (wide.square()", "wide = wide - wide.mean(-1, keepdim=True)\n        y = wide * (wide.square()",
-        f"{BRANCHES}::test_rms_norm_is_that_of_torch"),
+        "        y = (wide * inverse_root", "        wide = wide - wide.mean(-1, keepdim=True)\n        y = (wide * inverse_root",
+        f"{NORM}::test_rms_norm_is_that_of_torch"),
     Mutant("eps stands outside the root", "parts/norm.py",
-        "(wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()",
-        "(wide.square().mean(-1, keepdim=True).rsqrt() + self.eps)", f"{BRANCHES}::test_rms_norm_is_that_of_torch"),
+        "square() / x.shape[-1] + eps).rsqrt()", "square() / x.shape[-1]).rsqrt() + eps",
+        f"{NORM}::test_rms_norm_is_that_of_torch"),
     Mutant("the quotient is rounded after the weight", "parts/norm.py",
-        "y.to(x.dtype) * self.weight", "(y * self.weight).to(x.dtype)",
-        f"{BRANCHES}::test_rms_norm_rounds_before_the_weight"),
+        "y = (wide * inverse_root(wide, eps)).to(x.dtype)\n        return y.mul_(weight) if weight.dtype == y.dtype else y * weight",
+        "return (wide * inverse_root(wide, eps) * weight).to(x.dtype)",
+        f"{NORM}::test_rms_norm_rounds_before_the_weight"),
     Mutant("the output norm falls on the sum", "parts/residual.py",
         "added = self.norm_out(self.branch(self.norm_in(x), **inputs))",
         "added = self.branch(self.norm_in(x), **inputs) + self.norm_out(x) - x", f"{BRANCHES}::test_residual"),

@@ -17,7 +17,7 @@ ROWS: list[Mutant] = [
     Mutant("a resumed run is right again", "train/session.py",
         "as_recipe(_model(run, loaded, recipe, may_change), recipe)", "_model(run, loaded, recipe, may_change)",
         f"{BREAKS}::test_broken_run_is_told_of_resumed_and_used[no-scale]"),
-    Mutant("a run that is used is right again", "train/use.py", "    as_recipe(loaded.model, recipe)\n", "",
+    Mutant("a run that is used is right again", "train/loading.py", "    as_recipe(loaded.model, recipe)\n", "",
         f"{BREAKS}::test_broken_run_is_told_of_resumed_and_used[no-scale]"),
     Mutant("an evaluation asks what is right", "train/evaluate.py", "objective = objective or objective_for(model)",
         "objective = objective_for(model)", f"{BREAKS}::test_evaluation_is_as_broken_as_training"),

@@ -9,7 +9,7 @@ from mutant_runner import Mutant
 
 BOX, MAKE = "tests/lens/trace/test_container.py", "tests/lens/trace/test_make.py"
 SERVER, CLI = "tests/lens/server/test_server.py", "tests/cli/test_explore.py"
-PARTS = "tests/lens/server/test_parts.py"
+PARTS, LISTEN = "tests/lens/server/test_parts.py", "tests/lens/server/test_listen.py"
 PAGE, ACCESS, LIVE, LARGE, COPY, SMALL = (
     f"tests/lens/page/test_{name}.py" for name in ("page", "access", "live", "large", "copy", "small_pictures")
 )
@@ -62,7 +62,19 @@ PYTHON: list[Mutant] = [
     Mutant("the run's own traces make room", "lens/server/traces.py",
         "del self.known[list(self.known)[self.own]]", "del self.known[next(iter(self.known))]", f"{SERVER}::test_old_answers_make_room"),
     Mutant("it listens to everyone", "lens/server/app.py",
-        'HOST = "127.0.0.1"', 'HOST = "0.0.0.0"', f"{SERVER}::test_it_listens_on_loopback_alone"),
+        'HOST = "127.0.0.1"', 'HOST = "0.0.0.0"', f"{LISTEN}::test_it_listens_on_loopback_alone"),
+    Mutant("it listens to everyone over IPv6", "lens/server/app.py",
+        'HOST6 = "::1"', 'HOST6 = "::"', f"{LISTEN}::test_it_listens_on_loopback_alone"),
+    Mutant("a machine without IPv6 is refused", "lens/server/app.py",
+        "if not _has_ipv6():", "if not socket.has_ipv6:", f"{LISTEN}::test_a_machine_without_ipv6_has_one_address"),
+    Mutant("the two addresses have ports of their own", "lens/server/app.py",
+        "HOST6, first.getsockname()[1])", "HOST6, 0)", f"{LISTEN}::test_a_port_is_free_at_both_or_refused"),
+    Mutant("any port is the first that is found", "lens/server/app.py",
+        "TRIES if port == 0 else 1", "1", f"{LISTEN}::test_any_port_is_one_that_is_free_at_both"),
+    Mutant("what is refused stays open", "lens/server/app.py",
+        "            first.close()\n", "", f"{LISTEN}::test_a_port_is_free_at_both_or_refused"),
+    Mutant("the page is served at one address alone", "cli/explore.py",
+        "run(sockets=listeners)", "run(sockets=listeners[:1])", f"{LISTEN}::test_the_usual_port_gives_way_and_one_that_was_asked_for_does_not"),
     Mutant("half a line of figures is read", "lens/server/figures.py",
         'path.read_bytes().split(b"\\n")[:-1]', 'path.read_bytes().split(b"\\n")', f"{SERVER}::test_what_is_known_of_the_run"),
     Mutant("every checkpoint is looked at again", "lens/server/history.py",
@@ -86,7 +98,7 @@ PYTHON: list[Mutant] = [
     Mutant("any layer may be asked for", "lens/server/api.py",
         "if layer is not None and not 0 <= layer < len(found.trace.buffers[name][1]):", "if False:", f"{PARTS}::test_a_part_that_is_not_there"),
     Mutant("answers wait for an acknowledgement", "lens/server/app.py",
-        "socket.SOCK_STREAM, socket.IPPROTO_TCP)", "socket.SOCK_STREAM)", f"{PARTS}::test_answers_are_sent_at_once"),
+        "socket.SOCK_STREAM, socket.IPPROTO_TCP)", "socket.SOCK_STREAM)", f"{LISTEN}::test_answers_are_sent_at_once"),
     Mutant("a module comes before what it imports", "lens/page/script.py",
         "        for _, imported in IMPORT.findall(text):\n            join(imported)\n        joined[name] = _scoped(name, text)\n",
         "        joined[name] = _scoped(name, text)\n        for _, imported in IMPORT.findall(text):\n            join(imported)\n", f"{PARTS}::test_all_modules_come_in_one_answer"),

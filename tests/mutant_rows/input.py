@@ -73,7 +73,7 @@ ROWS: list[Mutant] = [
     Mutant("a changed recipe is taken for the run's", "train/build.py",
         "refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))", "pass",
         f"{USE}::test_a_recipe_that_was_changed_to_another_model_is_refused_by_all"),
-    Mutant("answers do not look at the recipe", "train/use.py",
+    Mutant("answers do not look at the recipe", "train/loading.py",
         "    refuse_changed(run, loaded, recipe)\n", "",
         f"{USE}::test_a_recipe_that_was_changed_to_another_model_is_refused_by_all"),
     Mutant("params do not look at the recipe", "train/use.py",

@@ -11,7 +11,9 @@ STEPS, RAGGED = (
 )
 TORCH_MHA, TORCH = "tests/parity/test_torch_attention.py", "tests/parity/test_torch_transformer.py"
 ENCODER_LAYER, DECODER_LAYER = f"{TORCH}::test_block_equals_encoder_layer", f"{TORCH}::test_block_equals_decoder_layer"
-BRANCHES, DROPOUT, POSITIONS = (f"tests/parts/test_{part}.py" for part in ("branches", "dropout", "positions"))
+BRANCHES, DROPOUT, NORM, POSITIONS = (
+    f"tests/parts/test_{part}.py" for part in ("branches", "dropout", "norm", "positions")
+)
 PART_CACHE, VOCABULARY = "tests/parts/test_cache.py", "tests/parts/test_vocabulary.py"
 MODEL, CONFIG, COMPILE = (f"tests/model/test_{part}.py" for part in ("transformer", "config", "compile"))
 INPUTS = "tests/parts/test_inputs.py"
@@ -57,10 +59,27 @@ ROWS: list[Mutant] = [
     Mutant("the norm has no bias", "parts/norm.py",
         "self.weight, self.bias, self.eps", "self.weight, None, self.eps", ENCODER_LAYER),
     Mutant("the norm has an eps of its own", "parts/norm.py",
-        "self.weight, self.bias, self.eps", "self.weight, self.bias, 1e-5", BRANCHES),
+        "self.weight, self.bias, self.eps", "self.weight, self.bias, 1e-5", NORM),
     Mutant("the norm stays wide under autocast", "parts/norm.py",
         "if torch.is_autocast_enabled(device) else y", "if False else y",
-        f"{BRANCHES}::test_norms_answer_in_the_dtype_of_autocast"),
+        f"{NORM}::test_norms_answer_in_the_dtype_of_autocast"),
+    Mutant("the gradient of RMS norm is that of layer norm", "parts/norm.py",
+        "value=1 / D)", "value=0.0)", f"{NORM}::test_by_hand_value_and_gradient_are_those_of_the_steps"),
+    Mutant("a second derivative takes the root for a constant", "parts/norm.py",
+        "(wide.square().mean(-1, keepdim=True) + ctx.eps).rsqrt(), g * w", "(wide.square().mean(-1, keepdim=True) + ctx.eps).rsqrt().detach(), g * w",
+        f"{NORM}::test_it_can_be_differentiated_twice"),
+    Mutant("a second derivative is of the kernel", "parts/norm.py",
+        "        if torch.is_grad_enabled():\n            r, h", "        if False:\n            r, h",
+        f"{NORM}::test_it_can_be_differentiated_twice"),
+    Mutant("samples cannot have gradients of their own", "parts/norm.py",
+        "generate_vmap_rule = True", "generate_vmap_rule = False", f"{NORM}::test_each_sample_has_a_gradient_of_its_own"),
+    Mutant("what compiles reads the norm by hand", "parts/norm.py",
+        " and not torch.compiler.is_compiling()", "", f"{NORM}::test_what_compiles_reads_the_steps"),
+    Mutant("a device where it was never tried takes the norm by hand", "parts/norm.py",
+        'x.device.type == "cpu" and not', "not", f"{NORM}::test_other_devices_read_the_steps"),
+    Mutant("the gradient of narrow numbers is computed in them", "parts/norm.py",
+        "D, wide = x.shape[-1], x.to(torch.promote_types(x.dtype, torch.float32))", "D, wide = x.shape[-1], x",
+        f"{NORM}::test_between_narrow_numbers_the_gradient_is_computed_in_float32"),
     Mutant("the residual adds to the normalised stream", "parts/residual.py",
         "around = x if", "around = self.norm_in(x) if", ENCODER_LAYER),
     Mutant("post-norm normalises the branch alone", "parts/residual.py",

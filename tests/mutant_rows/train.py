@@ -200,6 +200,8 @@ ROWS: list[Mutant] = [
         f"{EVALUATE}::test_scores_of_answers_made_by_hand"),
     Mutant("whole answers count as cut", "train/evaluate.py",
         "sum(not each.complete", "sum(each.complete", f"{EVALUATE}::test_scores_of_answers_made_by_hand"),
+    Mutant("text has one right answer", "train/evaluate.py",
+        "metrics |= any_match(", "metrics |= {} if as_text else any_match(", f"{EVALUATE}::test_sources_with_several_targets_are_scored_as_such"),
     Mutant("BLEU is blind to capitals", "train/evaluate.py",
         "BLEU())", "BLEU(lowercase=True))", f"{EVALUATE}::test_text_scores_are_sacrebleus"),
     # preparation

@@ -90,6 +90,23 @@ def test_any_of_several_targets_will_do():
     assert any_match(both, ["a", "b", "a", "b", "e", "e"], right) == {}, "each source has one target"
 
 
+@pytest.mark.parametrize("as_text", [True, False])
+def test_sources_with_several_targets_are_scored_as_such(words, answered, as_text):
+    """The first source, whose answer is right, stands a second time with another target."""
+    pairs = [PAIRS[0], *PAIRS[1:3], Pair(PAIRS[0].source, PAIRS[3].target)]
+    network = model("encoder-decoder", vocab=words.target.vocab_size)
+    found = evaluate_model(
+        network,
+        encode_pairs(pairs, words),
+        words,
+        [pair.target for pair in pairs],
+        layout="encoder-decoder",
+        as_text=as_text,
+    )
+    assert found.metrics["any_match"] == 1 / 3
+    assert "any_match" not in scored(words, as_text=as_text).metrics, "each source has one target"
+
+
 def test_an_encoder_is_told_how_long_its_answers_are(words, answered):
     scored(words, layout="encoder")
     assert answered[0]["lengths"] == [len(pair.target.split()) for pair in PAIRS]

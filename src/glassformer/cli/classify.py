@@ -1,4 +1,4 @@
-"""`glassformer classify RUN`: lines in, the label of each line out."""
+"""`glassformer classify RUN ...`: lines in, the label of each line out; of several runs that of their committee."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.runs import averaged, existing_run, recipe_of
+from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.translate import UNKNOWN, answers, batch_size, lines_of, note, on_one_line
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def run(arguments: Arguments) -> int:
     """Label standard input, line by line, on standard output; both are UTF-8."""
-    folder = existing_run(str(arguments.target))
+    folder, *others = existing_runs(arguments)
     talking, average = sys.stdin.isatty(), averaged(arguments)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe_of(folder).decode.batch_size)
     if talking:
@@ -25,7 +25,7 @@ def run(arguments: Arguments) -> int:
     from glassformer.train.use import classify  # after the checks, as importing torch takes a second
 
     def classified(lines: Iterator[tuple[int, str]]) -> Iterator[Classified]:
-        return classify(folder, lines, size, average)
+        return classify(folder, lines, size, average, others)
 
     unknown: list[int] = []
     try:

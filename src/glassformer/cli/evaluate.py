@@ -1,4 +1,4 @@
-"""`glassformer evaluate RUN`: how good the answers of a run are."""
+"""`glassformer evaluate RUN ...`: how good the answers of a run are, or of a committee of several."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.runs import averaged, existing_run, recipe_of
+from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import flag_of
-from glassformer.data.config import SPLITS, TEXT
+from glassformer.data.config import NO_ANSWERS, SPLITS, TEXT
 from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import override
 from glassformer.train.settings import one_of
@@ -22,19 +23,23 @@ if TYPE_CHECKING:
 
 def run(arguments: Arguments) -> int:
     """Score a split, with other data or decoding than the run's recipe says where that is asked for."""
-    folder = existing_run(str(arguments.target))
+    folder, *others = existing_runs(arguments)
     split, average = arguments.options.get("split", "test"), averaged(arguments)
     one_of(("dev", "test"), split, "--split")
     own = recipe_of(folder)
     changes = of_text(split, arguments.changes) if own.data.task == TEXT else arguments.changes
     refuse_other_splits(split, changes)
+    refuse_idle_decoding(folder, own.data.task, changes)
     recipe = override(own, changes)
     from glassformer.train.use import evaluate
 
     named = changes.get("data.test_text")
-    which = f", the mean of its {average} newest checkpoints," if average else ""
-    print(f"Scoring {folder}{which} on {f'its {split} split' if named is None else named}.", file=sys.stderr)
-    metrics = evaluate(folder, recipe, split, by_length="by-length" in arguments.options, average=average)
+    who = f"{', '.join(map(str, [folder, *others]))} as a committee" if others else str(folder)
+    which = f", the mean of {'their' if others else 'its'} {average} newest checkpoints," if average else ""
+    usual = f"the {split} split of {folder}" if others else f"its {split} split"
+    print(f"Scoring {who}{which} on {usual if named is None else named}.", file=sys.stderr)
+    by_length = "by-length" in arguments.options
+    metrics = evaluate(folder, recipe, split, by_length=by_length, average=average, others=others)
     print(as_json(metrics) if "json" in arguments.options else as_table(metrics))
     return 0
 
@@ -60,6 +65,16 @@ def refuse_other_splits(split: str, changes: Iterable[str]) -> None:
                 f"The {split} split is scored, and {flag_of(section, key)} says something of the {whose} split. "
                 + (f"Leave it out, or add --split {whose}." if whose != "train" else "Leave it out.")
             )
+
+
+def refuse_idle_decoding(run: Path, task: str, changes: Iterable[str]) -> None:
+    """Refuse a setting of how answers are written where none are: it would change nothing."""
+    idle = [name for name in changes if name.startswith("decode.") and name != "decode.batch_size"]
+    if task in NO_ANSWERS and idle:
+        raise ConfigError(
+            f"[decode] says how answers are written, but {run} {NO_ANSWERS[task]}, so that "
+            f"{flag_of(*idle[0].split('.', 1))} would change nothing. Leave it out."
+        )
 
 
 def as_json(metrics: Figures) -> str:

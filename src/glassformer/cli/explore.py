@@ -6,13 +6,13 @@ import json
 import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.runs import existing_run
+from glassformer.cli.runs import existing_runs
 from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def more_of(options: Mapping[str, str]) -> More:
 
 def run(arguments: Arguments) -> int:
     """Serve the page of a run on this machine until Ctrl-C; with --export write it as a file and end."""
-    folder = existing_run(str(arguments.target))
-    beside = other_runs([str(arguments.target), *arguments.more])
+    folder, *_ = folders = existing_runs(arguments)
+    beside = other_runs(folders)
     export = arguments.options.get("export")
     port = port_of(arguments.options.get("port"))
     if export is not None:
@@ -73,12 +73,8 @@ def port_of(given: str | None) -> int | None:
     return None if given is None else int(given)
 
 
-def other_runs(targets: Sequence[str]) -> list[tuple[str, Path]]:
-    """Name and folder of each run but the first. Errors: `ConfigError` for one that is named twice; no run."""
-    folders = [existing_run(target) for target in targets]
-    for folder, target in zip(folders, targets, strict=True):
-        if [each.resolve() for each in folders].count(folder.resolve()) > 1:
-            raise ConfigError(f"{target} is named twice. Name each run once.")
+def other_runs(folders: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Name and folder of each run but the first; of two of one name the name is the folder."""
     names = [folder.resolve().name for folder in folders]
     return [
         (str(folder) if names.count(name) > 1 else name, folder)
@@ -179,13 +175,14 @@ def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *,
     from glassformer.lens.server.run import subject_of
 
     try:
-        listener = listen(USUAL_PORT if port is None else port)
+        listeners = listen(USUAL_PORT if port is None else port)
     except ConfigError:
         if port is not None:
             raise
-        listener = listen(0)
-    with listener:
-        chosen, token = listener.getsockname()[1], new_token()
+        listeners = listen(0)
+    with ExitStack() as closing:
+        listeners = [closing.enter_context(each) for each in listeners]
+        chosen, token = listeners[0].getsockname()[1], new_token()
         subject = subject_of(folder, tell, others=beside, study=study_of(folder))
         app = make_app(subject, token, chosen)
 
@@ -199,5 +196,5 @@ def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *,
         if opens:
             webbrowser.open(address)
         with suppress(KeyboardInterrupt):  # the way to end it
-            make_server(app, end).run(sockets=[listener])
+            make_server(app, end).run(sockets=listeners)
     return 0

@@ -34,6 +34,7 @@ EXAMPLES = {
         "glassformer evaluate runs/reverse --json",
         "glassformer evaluate runs/multi30k --data.test-source test.en --data.test-target test.de",
         "glassformer evaluate runs/lm --data.text test.txt",
+        "glassformer evaluate runs/a runs/b runs/c",
     ),
     "generate": (
         'glassformer generate runs/lm --prompt "Once upon" --temperature 0.8 --top-p 0.9 --n 3',
@@ -51,6 +52,7 @@ EXAMPLES = {
     "classify": (
         "glassformer classify runs/classify < lines.txt > labels.txt",
         "glassformer classify runs/classify --json < lines.txt",
+        "glassformer classify runs/a runs/b runs/c < lines.txt",
     ),
     "explore": (
         "glassformer explore runs/reverse",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.runs import existing_run
-from glassformer.foundation.errors import ConfigError
+from glassformer.cli.runs import existing_runs
 from glassformer.foundation.figures import check_picture, save_figure
 
 USUAL = "curves.png"
@@ -12,11 +11,7 @@ USUAL = "curves.png"
 
 def run(arguments: Arguments) -> int:
     """Draw one panel a figure and one colour a run, and say where."""
-    targets = [str(arguments.target), *arguments.more]
-    for target in targets:
-        if targets.count(target) > 1:
-            raise ConfigError(f"{target} is named twice. Name each run once.")
-    folders = [existing_run(target) for target in targets]
+    folders = existing_runs(arguments)
     out = check_picture(arguments.options.get("out", USUAL))
     from glassformer.study.curves import chosen, draw_curves, read_curves
 

@@ -71,6 +71,17 @@ def existing_run(target: str, presets: Collection[str] = ()) -> Path:
     raise CheckpointError(f"{target} is not a run folder: it {what}{nor}. {hint}")
 
 
+def existing_runs(arguments: Arguments) -> list[Path]:
+    """The run folders of a verb that takes several. Errors: those of `existing_run`; `ConfigError` for one twice."""
+    targets = [str(arguments.target), *arguments.more]
+    folders = [existing_run(target) for target in targets]
+    places = [folder.resolve() for folder in folders]
+    for target, place in zip(targets, places, strict=True):
+        if places.count(place) > 1:
+            raise ConfigError(f"{target} is named twice. Name each run once.")
+    return folders
+
+
 def recipe_of(run: Path) -> Recipe:
     """The resolved recipe that a run folder holds."""
     return load_recipe(run / "recipe.toml")

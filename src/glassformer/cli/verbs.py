@@ -104,16 +104,19 @@ VERBS: dict[str, Verb] = {
         tuple(name for name in SECTIONS if name != "tokenizer"),
     ),
     "evaluate": Verb(
-        "score a run on the test split",
+        "score a run, or a committee, on the test split",
         "RUN",
         "Score the best checkpoint of a run: it answers every source by itself, and the answers are compared. "
         "exact_match: the share of answers that are right as a whole. token_accuracy: the share of right tokens. loss: "
         "nats a target token. n: pairs. cut: answers that reached a limit (decode.max_new_tokens, model.max_len) "
         "before their end; raise it where there are many. unknown: tokens of the sources that the vocabulary lacks. "
         "bleu, chrf: of text from files. any_match: where sources have several targets, the share of sources that got "
-        "one of theirs. Of a classifier: accuracy, macro F1, and figures for each label.",
+        "one of theirs. Of a classifier: accuracy, macro F1, and figures for each label. Several RUNs, of classifiers "
+        "with the same labels, are scored as a committee: the mean of their probabilities, on the split of the "
+        "first. Nothing is written into their folders.",
         (SPLIT, AVERAGE, BY_LENGTH, JSON),
         ("data", "decode"),
+        many=True,
     ),
     "generate": Verb(
         "write texts",
@@ -189,18 +192,20 @@ VERBS: dict[str, Verb] = {
         "label line by line",
         "RUN",
         "Read lines on standard input, write the label of each on standard output. A blank line stays blank; no line "
-        "is cut.",
+        "is cut. Several RUNs with the same labels answer as a committee, by the mean of their probabilities, which "
+        "is right more often than one alone, as a rule.",
         (PROBABILITIES, JSON_LINES, AVERAGE, BATCH_SIZE),
+        many=True,
     ),
     "explore": Verb(
         "look into a run in the browser",
         "RUN",
         "Show the best checkpoint of a run as a page: what it answers, what each head reads, the chances of each "
         "token, parameters and curves; a text of your own, and the model without some heads. The page is served on "
-        "this machine alone, with a token that is new at each start, and asks nothing of any network; Ctrl-C ends it. "
-        "With --export it is one file that works from disk; --checkpoints and --patch put into it what else needs the "
-        "model. What the heads do is found out once, and kept in RUN/heads.json. The curves of further RUNs stand "
-        "beside those of the first, and of an arm of a study all arms are compared.",
+        "this machine alone, with a token that is new at each start, and asks nothing of any network; Ctrl-C is its "
+        "end, with exit code 0. With --export it is one file that works from disk; --checkpoints and --patch put into "
+        "it what else needs the model. What the heads do is found out once, and kept in RUN/heads.json. The curves of "
+        "further RUNs stand beside those of the first, and of an arm of a study all arms are compared.",
         (PORT, NO_OPEN, EXPORT, CHECKPOINTS, PATCH, INTO),
         many=True,
     ),

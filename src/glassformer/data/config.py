@@ -15,6 +15,7 @@ PAIRS = "pairs"
 LABELLED = "labelled"
 FILES = (PAIRS, LABELLED)
 """The tasks that read pairs from files of the user."""
+NO_ANSWERS = {LABELLED: "gives labels", TEXT: "predicts running text"}  # tasks, and what they do in their place
 EQUAL_LENGTHS = ("copy", "reverse", "sort")
 """The tasks whose answers have as many tokens as their sources."""
 SPLITS = ("train", "dev", "test")

@@ -61,10 +61,9 @@ def evaluate_model(
     `exact_match`: the share of outputs equal to their target, as the tokenizer writes it. `token_accuracy`: the share
     of places that hold the right token, of the longer of output and target. `loss`: nats a target token, given the
     right tokens before it. `n`: pairs. `cut`: outputs that reached a limit (max_new_tokens, max_len) before their
-    end. `unknown`, where there are any: tokens of the sources that the vocabulary lacks. With `as_text` also `bleu` and
-    `chrf` on detokenised text, with their sacrebleu signatures; without, and where a source has several targets,
-    `any_match`: the share of different sources that got one of theirs. Of a classifier the figures of
-    `evaluate_labels`.
+    end. `unknown`, where there are any: tokens of the sources that the vocabulary lacks. Where a source has several
+    targets, `any_match`: the share of different sources that got one of theirs. With `as_text` also `bleu` and `chrf`
+    on detokenised text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
     `precision`, `cache` and `compile` say how answers are written (`prepared`); the loss is that of the model as it is.
     `poll` is called all the time, between any two tokens; what it raises ends the evaluation. A loss that is no finite
     number is the only figure, beside `n`: such a model has no answers.
@@ -101,7 +100,7 @@ def evaluate_model(
         "n": len(targets),
         "cut": sum(not each.complete for each in answers),
     }
-    metrics |= {} if as_text else any_match(encoded, wanted, right)
+    metrics |= any_match(encoded, wanted, right)
     metrics |= {"unknown": unknown} if unknown else {}
     lengths = {BY_LENGTH: exact_by_length(encoded.source.lengths.tolist(), right)}
     return Scores(metrics | (text_scores(outputs, targets) if as_text else {}), outputs, lengths)

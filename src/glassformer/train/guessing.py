@@ -14,8 +14,8 @@ from glassformer.decode.prepare import prepared
 from glassformer.decode.speculative import Tally, check_guessing, speculative
 from glassformer.foundation.errors import ConfigError
 from glassformer.store.checkpoint import Loaded
+from glassformer.train.loading import load_run
 from glassformer.train.recipe import Recipe, load_recipe
-from glassformer.train.use import load_run
 
 
 class Guessing(NamedTuple):

@@ -11,6 +11,7 @@ from glassformer.data.vocabulary import UNK
 from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.answer import nothing
 from glassformer.decode.classify import label_probabilities
+from glassformer.decode.committee import Member, Read, committee_probabilities, shared_labels
 from glassformer.model.transformer import Transformer
 from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.events import Metric
@@ -47,8 +48,36 @@ def evaluate_labels(
     texts = [encoded.source[row] for row in rows]
     own = label_probabilities(model, texts, batch_size=batch_size, poll=poll).argmax(-1).tolist()
     given = [label for (label,) in rows_of_all(rows, [[label] for label in own], ranks)]
-    wanted = [id - FIRST_LABEL for (id,) in encoded.target]
+    unknown = sum(text.count(UNK) for text in encoded.source)
     names = tokenizers.target.tokens(range(FIRST_LABEL, tokenizers.target.vocab_size))
+    return label_scores(given, right_labels(encoded), names, loss, unknown)
+
+
+def evaluate_committee(members: Sequence[Member], encoded: Sequence[Encoded], *, batch_size: int = 128) -> LabelScores:
+    """The figures of `evaluate_labels` for the mean of several; `encoded` are the same texts as each member reads them.
+
+    `loss`: -ln of the mean probability of the right label, a text; it is at most the mean of the members' losses.
+    """
+    texts = list(zip(*(each.source for each in encoded), strict=True))
+    found, wanted = committee_probabilities(members, texts, batch_size=batch_size), right_labels(encoded[0])
+    loss = -found[range(len(wanted)), wanted].log().mean().item()
+    return label_scores(found.argmax(-1).tolist(), wanted, shared_labels(members), loss, sum(map(lacking, texts)))
+
+
+def lacking(text: Read) -> int:
+    """Tokens of a text that the vocabulary lacks, of the member that lacks the most."""
+    return max(ids.count(UNK) for ids in text)
+
+
+def right_labels(encoded: Encoded) -> list[int]:
+    """The number of the right label of each text."""
+    return [id - FIRST_LABEL for (id,) in encoded.target]
+
+
+def label_scores(
+    given: Sequence[int], wanted: Sequence[int], names: Sequence[str], loss: float, unknown: int
+) -> LabelScores:
+    """The figures from the labels that were given and the right ones, by their numbers."""
     counts = confusion(given, wanted, len(names))
     metrics: dict[str, Metric] = {
         "accuracy": accuracy(counts),
@@ -56,7 +85,7 @@ def evaluate_labels(
         "loss": loss,
         "n": len(wanted),
     }
-    if unknown := sum(text.count(UNK) for text in encoded.source):
+    if unknown:
         metrics["unknown"] = unknown
     return LabelScores(metrics, [names[label] for label in given], details(counts, names))
 

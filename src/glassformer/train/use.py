@@ -7,22 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from glassformer.data.config import LABEL, LABELLED, TEXT
+from glassformer.data.config import LABEL, NO_ANSWERS, TEXT
 from glassformer.data.dataset import places
 from glassformer.data.vocabulary import UNK
-from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.answer import ASKED, MODELS, USUAL, answers
-from glassformer.decode.classify import label_probabilities
+from glassformer.decode.committee import Member, Read, committee_probabilities, shared_labels
 from glassformer.decode.prepare import prepared
 from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
-from glassformer.store.mean import load_mean
-from glassformer.train.build import as_recipe, objective_of, refuse_changed
+from glassformer.train.build import objective_of, refuse_changed
+from glassformer.train.committee import load_members, naming, recipes_of, refuse_no_labels, score_committee
 from glassformer.train.evaluate import BY_LENGTH
 from glassformer.train.events import Metric
+from glassformer.train.labels import lacking
+from glassformer.train.loading import load_run
 from glassformer.train.other_data import refuse_unscorable
 from glassformer.train.passed_over import told
 from glassformer.train.prepare import prepare_split
@@ -54,13 +54,17 @@ class Classified(NamedTuple):
     unknown: int
 
 
-NO_ANSWERS = {LABELLED: "gives labels", TEXT: "predicts running text"}
-"""The tasks that write no answers, and what they do."""
 Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
 
 
 def evaluate(
-    run: Path, recipe: Recipe, split: str = "test", *, by_length: bool = False, average: int | None = None
+    run: Path,
+    recipe: Recipe,
+    split: str = "test",
+    *,
+    by_length: bool = False,
+    average: int | None = None,
+    others: Sequence[Path] = (),
 ) -> Figures:
     """The scores of the run's best checkpoint on a split; `recipe` is the run's own, with other data or decoding.
 
@@ -68,17 +72,21 @@ def evaluate(
     that the model cannot answer; `CheckpointError` for a recipe that was changed so that the model is another.
 
     Of a classifier also `labels` and `confusion`, label by label. Of answers, where it is asked for, also `by_length`:
-    exact match and number of the pairs whose source has so many tokens.
+    exact match and number of the pairs whose source has so many tokens. `others`: runs that answer with this one, as a
+    committee (`score_committee`), on the split that this one's `recipe` names.
     """
     if by_length and recipe.data.task in NO_ANSWERS:
         raise ConfigError(
             f"Answers can be scored by length; {run} {NO_ANSWERS[recipe.data.task]}. Leave --by-length out."
         )
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
-    loaded = load_run(run, recipe, average)
     recipe = replace(recipe, training=replace(recipe.training, samples=0))
-    data = prepare_split(recipe, loaded.tokenizers, split)
-    scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
+    if others:
+        data, scores = score_committee(run, recipe, others, split, average)
+    else:
+        loaded = load_run(run, recipe, average)
+        data = prepare_split(recipe, loaded.tokenizers, split)
+        scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}
     return {**scores.metrics, **skipped, **tables}
@@ -132,24 +140,26 @@ def translate(
 
 
 def classify(
-    run: Path, lines: Iterable[tuple[int, str]], batch_size: int, average: int | None = None
+    run: Path,
+    lines: Iterable[tuple[int, str]],
+    batch_size: int,
+    average: int | None = None,
+    others: Sequence[Path] = (),
 ) -> Iterator[Classified]:
     """The best checkpoint's label for each (number, line), in order, `batch_size` lines at a time.
 
+    `others`: runs that answer with this one, as a committee (`committee_probabilities`).
     Errors: `DataError` naming the line that is longer than the model takes, after the labels of those before it.
     """
-    recipe = load_recipe(run / "recipe.toml")
-    if recipe.data.layout != LABEL:
-        verb = "generate" if recipe.data.task == TEXT else "translate"
-        raise ConfigError(f"{run} writes answers and gives no labels. Use glassformer {verb} {run}.")
-    loaded = load_run(run, recipe, average)
-    target = loaded.tokenizers.target
-    names = target.tokens(range(FIRST_LABEL, target.vocab_size))
-    for texts in groups(_read(loaded, lines, LABEL), batch_size):
-        rows = label_probabilities(loaded.model, texts, batch_size=batch_size)
+    recipes = recipes_of(run, load_recipe(run / "recipe.toml"), others)
+    refuse_no_labels(recipes)
+    members = load_members(recipes, average)
+    names = shared_labels(members)
+    for texts in groups(_read_by_all(members, lines), batch_size):
+        rows = committee_probabilities(members, texts, batch_size=batch_size)
         for text, row in zip(texts, rows.tolist(), strict=True):
             best = max(range(len(names)), key=row.__getitem__)
-            yield Classified(names[best], dict(zip(names, row, strict=True)), text.count(UNK))
+            yield Classified(names[best], dict(zip(names, row, strict=True)), lacking(text))
 
 
 def parameters(run: Path) -> tuple[list[Row], int]:
@@ -178,7 +188,7 @@ def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
         raise broken
 
 
-def _read(loaded: Loaded, lines: Iterable[tuple[int, str]], layout: str) -> Iterator[list[int]]:
+def _read(loaded: Loaded | Member, lines: Iterable[tuple[int, str]], layout: str) -> Iterator[list[int]]:
     """The ids of each (number, line). Errors: `DataError` for one that, with what is put around it, is too long."""
     of_model = loaded.model.config
     limit = (of_model.encoder or of_model.stack).max_len
@@ -195,6 +205,16 @@ def _read(loaded: Loaded, lines: Iterable[tuple[int, str]], layout: str) -> Iter
         yield ids
 
 
+def _read_by_all(members: Sequence[Member], lines: Iterable[tuple[int, str]]) -> Iterator[Read]:
+    """Each line as each member reads it. Errors: those of `_read`, naming the member where there are several."""
+    for line in lines:
+        text: list[list[int]] = []
+        for member in members:
+            with naming(member.name if len(members) > 1 else None):
+                text += _read(member, [line], LABEL)
+        yield text
+
+
 def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded) -> str:
     """What cut an answer, with its number, and where it is set."""
     if limit == MODELS:
@@ -202,13 +222,3 @@ def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded) -> str:
     if limit == ASKED:
         return f"decode.max_new_tokens={recipe.decode.max_new_tokens}"
     return f"{USUAL}, as decode.max_new_tokens is not set"
-
-
-def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
-    """The best checkpoint of a run, or the mean of its `average` newest, where the recipe says and with its threads."""
-    device, _ = choose_device(recipe.training.device)
-    choose_threads(from_environment()[0] or recipe.training.threads)  # training alone must have as many as before
-    loaded = told(load(run, device=device) if average is None else load_mean(run, average, device=device))
-    refuse_changed(run, loaded, recipe)
-    as_recipe(loaded.model, recipe)
-    return loaded

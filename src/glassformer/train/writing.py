@@ -18,8 +18,8 @@ from glassformer.decode.stream import Piece, check_stops, write
 from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.guessing import Guessing, guessed
+from glassformer.train.loading import load_run
 from glassformer.train.recipe import Recipe
-from glassformer.train.use import load_run
 
 USUAL_TOKENS = 200
 """Of a text that goes on from a prompt, where nothing else is asked for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -106,10 +106,11 @@ def serving():
 
     @contextmanager
     def serve(subject):
-        with listen(0) as listener:
-            port, token = listener.getsockname()[1], new_token()
+        with ExitStack() as closing:
+            listeners = [closing.enter_context(each) for each in listen(0)]
+            port, token = listeners[0].getsockname()[1], new_token()
             server = make_server(make_app(subject, token, port))
-            thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
+            thread = threading.Thread(target=lambda: server.run(sockets=listeners))
             thread.start()
             try:
                 yield f"http://127.0.0.1:{port}/#token={token}"

@@ -101,17 +101,22 @@ FOCUS = """() => {
   const path = [];
   const number = at => [...at.parentElement.children].indexOf(at);
   for (let at = each; at.parentElement; at = at.parentElement) path.unshift(number(at));
-  const behind = box.bottom <= bar.getBoundingClientRect().bottom;
+  const { right, bottom } = bar.getBoundingClientRect();
+  const behind = box.bottom <= bottom && box.left < right;
   return {path, name: each.outerHTML.slice(0, 80),
     seen: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
     hidden: behind && !bar.contains(each) && !each.classList.contains("skip")};
 }"""
 
 
+@pytest.mark.parametrize("width", [1280, 1000])
 @pytest.mark.parametrize("screen", ["overview", "attention", "generate", "heads", "parameters"])
-def test_focus_is_seen_and_goes_in_order(opened, screen):
-    """Tab by Tab: a frame of 2 pixels at least, in the order of the document, and never behind the bar."""
-    page = opened.go(screen)
+def test_focus_is_seen_and_goes_in_order(watched, shown, screen, width):
+    """Tab by Tab: a frame of 2 pixels at least, in the order of the document, and never behind the rail or the bar."""
+    view = watched()
+    view.page.set_viewport_size({"width": width, "height": 860})
+    view.open(shown[0])
+    page = view.go(screen)
     page.evaluate("() => document.activeElement.blur()")
     assert page.locator("[tabindex]:not([tabindex='0']):not([tabindex='-1'])").count() == 0
     before = []

@@ -81,3 +81,69 @@ def test_curves_and_parameters_are_found_again(opened):
     opened.settle()
     assert page.locator("main tbody code").all_text_contents() == ["encoder.embedding.weight"]
     assert opened.go("parameters?part=nosuch").locator("h2", has_text="2 tensors").count() == 1
+
+
+def order(page, table=0):
+    """What a table is sorted by, and its rows from top to bottom."""
+    shown = page.locator("table.sortable").nth(table)
+    by = shown.locator("[aria-sort]")
+    return (
+        by.text_content() if by.count() else None,
+        by.get_attribute("aria-sort") if by.count() else None,
+        shown.locator("tbody td:first-child").all_text_contents(),
+    )
+
+
+def test_the_sorting_of_a_table_is_found_again(opened):
+    page = opened.go("heads")
+    usual = order(page)
+    assert usual[:2] == ("lost without it", "descending")
+    button = page.locator("table.sortable thead button")
+    button.filter(has_text="entropy").click()
+    assert page.url.partition("#")[2] == "heads?by=-entropy"
+    button.filter(has_text="entropy").click()
+    assert page.url.partition("#")[2] == "heads?by=entropy"
+    upwards = order(page)
+    assert upwards[:2] == ("entropy", "ascending")
+    assert page.evaluate("() => document.activeElement.textContent") == "entropy"
+    here = page.locator("nav a[data-screen=heads]")
+    here.hover()
+    assert here.get_attribute("href") == "#heads?by=entropy", "who copies the link of this screen copies what is shown"
+    page.locator("nav a[data-screen=parameters]").click()
+    opened.settle()
+    assert page.url.partition("#")[2] == "parameters", "how another screen is sorted is of no use here"
+    page.go_back()
+    page.wait_for_selector("nav a[data-screen=heads][aria-current]")
+    opened.settle()
+    assert order(page) == upwards
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    assert order(page) == upwards
+    button.filter(has_text="lost without it").click()
+    assert page.url.partition("#")[2] == "heads", "as it is at first is not told"
+    assert order(page) == usual
+
+
+@pytest.mark.parametrize("by", ["nosuch", "-", "_", "steps:entropy", "--entropy", "entropy:"])
+def test_what_is_no_column_sorts_nothing(opened, by):
+    usual = order(opened.go("heads"))
+    page = opened.go(f"heads?by={by}")
+    assert order(page) == usual
+    assert not opened.complaints
+
+
+def test_each_table_of_a_screen_has_a_sorting_of_its_own(watched, served):
+    view = watched()
+    page = view.open(served)
+    view.go("ablations?by=-nosuch_moved:head")
+    page.check("[data-head='cross 0 1']")
+    page.locator("#ablate").click()
+    page.locator(".moved-heads").wait_for(timeout=30_000)
+    moved = page.locator("table.sortable").count() - 1
+    assert order(page, moved)[:2] == ("head", "ascending")
+    page.locator(".moved-heads thead button").first.click()
+    assert order(page, moved)[:2] == ("head", "descending")
+    assert "by=-nosuch_moved%3A-head" in page.url
+    page.locator(".moved-heads thead button").last.click()
+    assert "by=-nosuch&" in page.url + "&"
+    assert not view.complaints

@@ -37,10 +37,12 @@ def fits(view, places):
 def copied(tmp_path_factory):
     """A file of inputs with long titles, of a model with a long name."""
     path = tmp_path_factory.mktemp("narrow") / "long.html"
-    traces = [planted(sources=[*text, "<eos>"], heads=8)[0] for text in LONG]
+    traces = [planted(sources=[*(len(text) * "W"), "<eos>"], heads=8)[0] for text in LONG]
     for made in traces:
         made.header["model"] |= {"kind": "encoder-decoder", "params": 123_456_789, "pos": "rotary-with-a-long-name"}
-    facts = {"name": "a-run-with-quite-a-long-name-2026", "metrics": METRICS, "history": PAST, "checkpoints": True}
+    figures = {"perplexity": 12.5, "bits_per_byte": 1.2, "token_accuracy": 0.99}
+    metrics = [*METRICS[:-1], METRICS[-1] | figures]
+    facts = {"name": "a-run-with-quite-a-long-name-2026", "metrics": metrics, "history": PAST, "checkpoints": True}
     path.write_text(standalone([each.to_bytes() for each in traces], facts), "utf-8")
     return path.as_uri()
 

@@ -70,14 +70,14 @@ def test_a_checkpoint_that_its_run_deletes_meanwhile_is_passed_over(made, tmp_pa
 
 
 def test_a_run_in_training_is_looked_at_seldom(made, tmp_path, monkeypatch):
-    """One checkpoint at a time, the newest first, then a rest 250 times as long; after its end all the others."""
+    """One checkpoint at a time, the newest first, then a rest 500 times as long; after its end all the others."""
     run, now, used = tmp_path / "run", [0.0], iter([0.0, 2.0, 10.0, 13.0])
     shutil.copytree(made, run)
     monkeypatch.setattr(module.time, "process_time", lambda: next(used))
     history, lock = History(run, clock=lambda: now[0]), RunLock(run)
     lock.take()
     assert history()["steps"] == [3]
-    for now[0], steps in [(499.0, [3]), (501.0, [2, 3]), (1000.0, [2, 3])]:
+    for now[0], steps in [(999.0, [3]), (1001.0, [2, 3]), (2000.0, [2, 3])]:
         assert history()["steps"] == steps
     lock.release()
     assert history()["steps"] == [1, 2, 3]

@@ -18,6 +18,12 @@ from lens.server.asked import PORT, TOKEN, ask
 from lens.test_roles_of_a_run import SMALL, untrained_run
 
 
+def silenced(subject, kind, means, manner):
+    """The trace of the first example without two heads, in whose place stands this."""
+    with silence(subject.model, [("cross", 0, 0), ("cross", 0, 1)], kind, means=means):
+        return subject.trace(*subject.examples[0], manner)
+
+
 def test_heads_give_their_mean(tmp_path):
     """What stands in their place is what they give on average over the run's own probe, as in the diagnosis."""
     run = untrained_run(tmp_path / "run", "reverse", SMALL)
@@ -30,10 +36,14 @@ def test_heads_give_their_mean(tmp_path):
     means = usual_outputs(subject.model, open_run(run).probe(SEQUENCES, 1))
     whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
     said = whole.header["sequences"]["target"]["ids"][1:]
-    with silence(subject.model, [("cross", 0, 0), ("cross", 0, 1)], "mean", means=means):
-        expected = subject.trace(*subject.examples[0], Manner(most=len(said), begin=said))
+    expected, nothing = (
+        silenced(subject, kind, means, Manner(most=len(said), begin=said)) for kind in ("mean", "zero")
+    )
     for block in ("decoder", "cross"):
         assert np.array_equal(made.attention(block), expected.attention(block))
+    chances = [[step["p"] for step in each.header["steps"]] for each in (made, expected, nothing)]
+    assert chances[0] == chances[1]
+    assert chances[0] != chances[2], "of the last layer's heads the chances alone tell what stood in their place"
     assert made.header["run"]["note"].startswith("with the mean of x.0.0, x.0.1")
     other = json.dumps({"trace": name, "heads": heads}).encode()
     refused = ask(app, "POST", "/api/ablate", other)

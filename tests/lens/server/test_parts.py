@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 
 import pytest
 
 from glassformer.lens.page.bundle import served, static
 from glassformer.lens.page.script import FIRST, IMPORT, resources, script
-from glassformer.lens.server.app import listen
 from glassformer.lens.trace.pair import patch_traces, patching_as_json
 from glassformer.lens.trace.value import from_bytes
 from lens.server.asked import MODEL, ask
@@ -65,13 +63,6 @@ def test_nothing_is_left_of_imports_and_exports():
     assert "</" not in script(), "it would end the script of a page in one file"
     assert script().count("\nconst ") - script().count("\nconst {") > 20
     assert re.search(r"^return \{.*\bhatching\b.*\};$", script(), re.MULTILINE)
-
-
-def test_answers_are_sent_at_once():
-    """Without the name of the protocol, asyncio leaves small packets waiting; a browser may come before the server."""
-    with listen(0) as listener:
-        assert listener.proto == socket.IPPROTO_TCP
-        socket.create_connection(listener.getsockname()).close()
 
 
 def test_a_patch_is_that_of_python(app):

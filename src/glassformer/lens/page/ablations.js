@@ -19,15 +19,17 @@ export function ablations(context) {
   const tested = (context.trace.header.heads ?? []).filter((head) => head.ablation);
   let drawn = false;
   const live = context.source.live ? bench(context) : null;
+  const effects = h("div");
   const draw = () => {
     live?.check();
+    putControls(effects, table(tested));
     if (drawn) return;
     drawn = true;
     put(element, live ? live.element : h("section", { class: "card" }, h("h2", {}, "Taking heads out"),
       h("p", { class: "quiet" }, "This page is a copy without its model. Open the run with glassformer explore to try it without some heads.")),
     studyCard(context.run.study),
     tested.length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "One head at a time"), h("span", { class: "grow" }),
-      saving("this table", [context.run.name, "ablations"], { csv: () => rolesCsv(tested) })), table(tested)) : null);
+      saving("this table", [context.run.name, "ablations"], { csv: () => rolesCsv(tested) })), effects) : null);
   };
   return { element, draw };
 }

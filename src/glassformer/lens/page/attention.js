@@ -28,7 +28,7 @@ const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
 /** Tokens up to which both texts are written below the map at once; of longer ones, when there is time. */
 const SOON = 64;
 /** Up to this width the map has all the room; what would stand beside it is told of each cell. */
-const NARROW = 380;
+const NARROW = 364;
 const AXES = /** @type {Record<string, string>} */ ({ source: "source", target_in: "target" });
 
 /** Draws and redraws the screen; `draw` for a new state, `light` where only what is pointed at changed. */
@@ -99,7 +99,7 @@ export class AttentionScreen {
       state.view === "map" && besidePicker(this.context), h("span", { class: "grow" }), this.exports());
     this.layout.classList.toggle("comparing", this.other !== null && state.view === "map");
     const wide = Math.max(280, this.element.clientWidth);
-    const room = wide < 900 ? wide - 48 : Math.min(460, Math.max(240, wide * 0.3));
+    const room = wide < 900 ? wide - 48 : Math.min(460, Math.max(240, wide * 0.29));
     const places = arranged(this.trace, attention, state);
     this.grid.draw(this.trace, attention, { layer, head, scale: state.scale }, room, places);
     if (this.begun) this.arrange();

@@ -36,7 +36,7 @@ export function beamCard(context, line) {
     { name: "score", figure: true, cell: (row) => number(row.score), by: (row) => row.score },
     { name: "log-probability, nats", figure: true, cell: (row) => number(row.log_p), by: (row) => row.log_p },
     { name: "answer", cell: says },
-  ], answers, { sorted: "rank", ...(source.live ? { choose: open } : {}) }), line.element);
+  ], answers, { name: "beam", sorted: "rank", ...(source.live ? { choose: open } : {}) }), line.element);
 }
 
 /** The nodes with what hangs on them: where each lies, from the best answer's row at the top. @param {BeamNode[]} nodes @returns {Branch[]} */

@@ -1,7 +1,7 @@
 /** Lines over steps, as SVG: axes, a cross that follows the pointer, raw values behind smoothed ones. */
 
 import { h, s } from "lens/dom.js";
-import { address, now } from "lens/state.js";
+import { address, onScreen } from "lens/state.js";
 import { number } from "lens/text.js";
 
 /** @typedef {{name: string, points: [number, number][], marks?: boolean, c?: number}} Series c: number of its colour, and of its dashes */
@@ -114,7 +114,7 @@ export function look(i) {
 /** A mark below the axis that leads to the heads over all checkpoints. @param {number} step @param {number} x @param {number} y */
 function checkpoint(step, x, y) {
   const name = `Checkpoint at step ${step}: what the heads did`;
-  return s("a", { href: address({ ...now(), screen: "heads" }), class: "kept", "aria-label": name }, s("title", {}, name),
+  return s("a", { href: address(onScreen("heads")), class: "kept", "aria-label": name }, s("title", {}, name),
     s("rect", { x: x - 12, y: y - 2, width: 24, height: 24 }), s("path", { d: `M${x - 4} ${y + 7}h8l-4 -6z` }));
 }
 

@@ -6,7 +6,7 @@ import { curveTable } from "lens/curvetable.js";
 import { h, mistake, picker, put, putControls, switcher } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
 import { samplesCard } from "lens/samples.js";
-import { address, now, set } from "lens/state.js";
+import { address, now, onScreen, set } from "lens/state.js";
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./types.js").Metric} Metric */
@@ -86,7 +86,7 @@ function panels(runs, settings, kept) {
       runs.length > 1 && series.some((each) => each.marks) && h("span", {}, "○ dev"),
       name === "loss" && kept.length > 0 && h("span", {}, "▲ checkpoint"));
     const leads = name === "loss" && kept.length > 0 && h("p", { class: "quiet leads" }, "▲ leads to what the heads did at each of them; what they do now: ",
-      h("a", { href: address({ ...now(), screen: "attention" }) }, "Attention"), ", ", h("a", { href: address({ ...now(), screen: "heads" }) }, "Heads"), ".");
+      h("a", { href: address(onScreen("attention")) }, "Attention"), ", ", h("a", { href: address(onScreen("heads")) }, "Heads"), ".");
     const drawing = () => onPaper(/** @type {SVGElement} */ (drawn.querySelector("svg")), `${runs[0].name}: ${called(name)}`, legend);
     return h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, called(name)), h("span", { class: "grow" }), saving(`the chart of ${called(name)}`, [runs[0].name, "curves", name], { svg: drawing })),
       legend, drawn, leads);

@@ -55,7 +55,7 @@ const PAGES = {
       "The pointer tells the figures of a step; the CSV has all lines as they were written."],
   },
 };
-const EVERYWHERE = /** @type {[string, string][]} */ ([["1 to 7", "the screens, from left to right"], ["?", "this help"], ["Tab", "the next control"]]);
+const EVERYWHERE = /** @type {[string, string][]} */ ([["1 to 7", "the screens, in their order"], ["?", "this help"], ["Tab", "the next control"]]);
 const SETTING = "glassformer keys";
 
 /** Whether single keys open screens; a page without a memory has them. */
@@ -74,6 +74,7 @@ function keepKeys(on) {
   } catch {
     // A sandboxed frame has no memory; the keys stay.
   }
+  window.dispatchEvent(new Event("keyschange"));
 }
 
 /** Show the help of this screen; Esc closes it, and the focus goes back to where it was. */

@@ -59,6 +59,7 @@ async function begin() {
   window.addEventListener("hashchange", read);
   window.addEventListener("resize", later(safely));
   window.addEventListener("themechange", safely);
+  window.addEventListener("keyschange", safely);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", safely);
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && locked()) set({ q: null, k: null });

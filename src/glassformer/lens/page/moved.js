@@ -33,5 +33,5 @@ export async function movedHeads(context, same, out) {
     { name: "head", cell: (row) => h("code", {}, headName(row.block, row.layer, row.head)), by: (row) => `${row.block} ${String(row.layer).padStart(3, "0")} ${String(row.head).padStart(3, "0")}` },
     { name: "moved", figure: true, cell: (row) => number(row.gap), by: (row) => row.gap ?? -1 },
     { name: "", cell: (row) => row.out && "taken out" },
-  ], rows, { sorted: "moved", choose: ({ block, layer, head }) => set({ screen: "attention", block, layer, head, other: same, view: "map", q: null, k: null }, true) }));
+  ], rows, { name: "moved", sorted: "moved", choose: ({ block, layer, head }) => set({ screen: "attention", block, layer, head, other: same, view: "map", q: null, k: null }, true) }));
 }

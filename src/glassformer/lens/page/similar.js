@@ -37,5 +37,5 @@ export function similar(pairs, all, trace, run) {
       { name: "other", cell: ([, other]) => name(other), by: ([, other]) => said(other) },
       { name: "role of the other", cell: ([, other]) => role(other) },
       { name: "divergence", figure: true, cell: (pair) => number(pair[2]), by: (pair) => pair[2] },
-    ], pairs, { choose: open }));
+    ], pairs, { choose: open, name: "alike" }));
 }

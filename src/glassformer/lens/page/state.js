@@ -26,6 +26,7 @@
  * @property {string} topP
  * @property {string} part of the model whose parameters are listed: the beginning of their names; "" for all
  * @property {string} kind what heads that are taken out give instead: "zero", or their "mean"
+ * @property {string} by what the tables of this screen are sorted by, as `table.js` reads it; "" as each is at first
  * @property {string} out heads that are chosen to be taken out: block, layer and head of each, `cross-0-1_cross-0-2`
  */
 
@@ -33,7 +34,7 @@
 const DEFAULTS = {
   screen: "overview", of: "weights", trace: "0", other: "", block: "", layer: 0, head: 0, q: null, k: null, step: -1, view: "map",
   scale: "sqrt", q0: 0, k0: 0, sort: "layer", curves: "charts", only: "",
-  axis: "log", smooth: "0.9", temperature: "1", topK: "0", topP: "1", part: "", kind: "zero", out: "",
+  axis: "log", smooth: "0.9", temperature: "1", topK: "0", topP: "1", part: "", kind: "zero", by: "", out: "",
 };
 const NUMBERS = ["layer", "head", "q", "k", "step", "q0", "k0"];
 const SCREENS = ["overview", "attention", "generate", "heads", "ablations", "parameters", "curves"];
@@ -75,10 +76,21 @@ export function listen(listener) {
  * @param {boolean} [push]
  */
 export function set(patch, push = false) {
-  state = { ...state, ...patch };
+  state = { ...onScreen(patch.screen ?? state.screen), ...patch };
   hover = { q: null, k: null };
   write(push);
   tell("state");
+}
+
+/** The state as it is on a screen: how tables are sorted is of theirs alone. @param {string} screen @returns {State} */
+export function onScreen(screen) {
+  return screen === state.screen ? state : { ...state, screen, by: DEFAULTS.by };
+}
+
+/** Keep in the address what is shown already. @param {Partial<State>} patch */
+export function keep(patch) {
+  state = { ...state, ...patch };
+  write(false);
 }
 
 /** @param {number | null} q @param {number | null} k */

@@ -41,7 +41,7 @@ export function twoSteps({ trace, run }, other, step, settings) {
     { name: "A", figure: true, cell: (row) => share(row.a), by: (row) => row.a ?? -1 },
     { name: "B", figure: true, cell: (row) => share(row.b), by: (row) => row.b ?? -1 },
     { name: "A − B", figure: true, cell: (row) => { const value = delta(row); return value === null ? "–" : `${number(100 * value)} points`; }, by: (row) => delta(row) ?? -2 },
-  ], rows, { sorted: "A" }),
+  ], rows, { name: "both", sorted: "A" }),
   both.some((each) => !each.complete) && h("p", { class: "quiet" }, "Of the likeliest tokens of each alone, as the vocabulary is large."));
 }
 

@@ -19,12 +19,12 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.folders import checkpoints
 from glassformer.train.build import as_recipe, objective_of
+from glassformer.train.loading import load_run
 from glassformer.train.objective import next_token
 from glassformer.train.pairs_data import PairsSplit
 from glassformer.train.prepare import prepare_split
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.text_data import TextSplit
-from glassformer.train.use import load_run
 
 SEQUENCES, SCORED = 400, 1000
 """In which roles are scored, and which are answered with each head and without."""

@@ -19,8 +19,13 @@ from glassformer.lens.server.guard import error, guarded
 from glassformer.lens.server.subject import Subject
 
 HOST = "127.0.0.1"
+HOST6 = "::1"
+TRIES = 20
+"""Ports that are tried where any will do, until one is free at both addresses."""
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 """By which a browser of this machine may call it."""
+USUAL_OF_HTTP = 80
+"""The port that browsers leave out of `Host` and `Origin`."""
 
 
 def make_app(subject: Subject, token: str, port: int) -> Starlette:
@@ -29,7 +34,7 @@ def make_app(subject: Subject, token: str, port: int) -> Starlette:
     Nothing is compressed: on loopback that takes longer than to send the bytes.
     """
     api = Api(subject)
-    hosts = frozenset(f"{name}:{port}" for name in NAMES)
+    hosts = frozenset(f"{name}:{port}" for name in NAMES) | frozenset(NAMES if port == USUAL_OF_HTTP else ())
     routes = [
         ("/", "GET", api.page),
         ("/static/{name}", "GET", api.static),
@@ -67,20 +72,50 @@ def new_token() -> str:
     return secrets.token_urlsafe(16)
 
 
-def listen(port: int) -> socket.socket:
-    """A socket of loopback; port 0 takes any that is free. Errors: `ConfigError` for one that is taken."""
+def listen(port: int) -> list[socket.socket]:
+    """Sockets of loopback, of one port: at 127.0.0.1 and, where the machine has it, at ::1. Port 0 takes any free one.
+
+    Errors: `ConfigError` for a port that is taken at either: what is sent there would reach another program.
+    """
+    tries = TRIES if port == 0 else 1
+    while True:
+        first = _listener(socket.AF_INET, HOST, port)
+        if not _has_ipv6():
+            return [first]
+        try:
+            return [first, _listener(socket.AF_INET6, HOST6, first.getsockname()[1])]
+        except ConfigError:  # free at the first address alone
+            first.close()
+            tries -= 1
+            if tries == 0:
+                raise
+
+
+def _listener(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else each answer may wait 40 ms for an ACK.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        listener.bind((HOST, port))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((host, port))
         listener.listen()  # a browser that comes before the server runs waits, and is not refused
     except OSError as reason:
         listener.close()
         raise ConfigError(
-            f"Port {port} cannot be listened at ({reason.strerror}). Try --port 0, which takes a free one."
+            f"Port {port} of {host} cannot be listened at ({reason.strerror}). Try --port 0, which takes a free one."
         ) from None
     return listener
+
+
+def _has_ipv6() -> bool:
+    """Whether this machine has ::1: a kernel may know IPv6 and its loopback have no such address."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind((HOST6, 0))
+    except OSError:
+        return False
+    return True
 
 
 class Ending(Server):

@@ -1,7 +1,7 @@
 """Who may ask: this machine's own browser, from the page that was opened, and nobody else.
 
 A page of any other site can make a browser send requests here. It is kept out four times: it does not know the token,
-its `Origin` is another, no CORS header lets it read an answer, and a name of its own that it leads to 127.0.0.1 (DNS
+its `Origin` is another, no CORS header lets it read an answer, and a name of its own that it leads to this machine (DNS
 rebinding) stands in `Host` and is refused.
 """
 
@@ -33,7 +33,7 @@ HEADERS = {
 
 def refusal(request: Request, token: str, hosts: frozenset[str]) -> Response | None:
     """The answer to a request that is refused; none to one that may pass."""
-    host = request.headers.get("host", "")
+    host = request.headers.get("host", "").lower()
     if host not in hosts:
         return error(400, "This server answers to its own address only.")
     origin = request.headers.get("origin")

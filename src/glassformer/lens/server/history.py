@@ -16,7 +16,7 @@ from glassformer.store.lock import refuse_in_training
 
 SEQUENCES = 100
 """Probed at each checkpoint: a quarter of a diagnosis's, as every one of them is looked at."""
-SHARE = 0.004
+SHARE = 0.002
 """Of one processor, what looks at a run in training may take on average: it is to go on as fast as without them."""
 
 

@@ -28,12 +28,12 @@ from glassformer.store.checkpoint import Loaded
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import checkpoints
 from glassformer.store.json_file import read_json
+from glassformer.train.loading import load_run
 from glassformer.train.pairs_data import PairsSplit
 from glassformer.train.prepare import prepare_split
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run_data import Split
 from glassformer.train.text_data import TextSplit
-from glassformer.train.use import load_run
 
 EXAMPLES = 3
 SCORED = 200

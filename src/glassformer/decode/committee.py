@@ -1,0 +1,84 @@
+"""A committee: classifiers that were trained apart and answer as one, by the mean of their probabilities.
+
+p(label | text) = 1/M Σ p_m(label | text), over the M members (Lakshminarayanan et al. 2017, section 2.4; with votes in
+place of probabilities Hansen and Salamon 1990). What one member gets wrong by chance, the others seldom get wrong with
+it. A member reads the texts by its own tokenizer; shapes, vocabularies and devices may differ, the label set may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.words import FIRST_LABEL
+from glassformer.decode.classify import label_probabilities
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.model.transformer import Transformer
+
+Read = Sequence[Sequence[int]]
+"""One text as each member reads it, as ids."""
+
+
+class Member(NamedTuple):
+    """One classifier of a committee."""
+
+    name: str
+    """What errors call it."""
+    model: Transformer
+    tokenizers: Tokenizers
+
+    @property
+    def labels(self) -> list[str]:
+        """Its labels, in the order of its probabilities."""
+        target = self.tokenizers.target
+        return target.tokens(range(FIRST_LABEL, target.vocab_size))
+
+
+def shared_labels(members: Sequence[Member]) -> list[str]:
+    """The labels of all members, in the order of the first. Errors: `ConfigError` naming a label that one lacks."""
+    (first, labels), *others = ((each.name, each.labels) for each in members)
+    for name, own in others:
+        for one, some, two, all_of_two in ((first, labels, name, {*own}), (name, own, first, {*labels})):
+            if missing := [label for label in some if label not in all_of_two]:
+                raise ConfigError(
+                    f"The members of a committee have the same labels; {two} lacks {missing[0][:40]!r}, which {one} "
+                    "has. Leave one of them out, or train both on texts with the same labels."
+                )
+    return labels
+
+
+def committee_probabilities(
+    members: Sequence[Member], texts: Sequence[Read], *, batch_size: int = 128
+) -> Float[Tensor, "N L"]:
+    """The probability of each of `shared_labels` for each text, in float64; of one member those of its model.
+
+    Errors: `ConfigError` for members of unlike labels, `DataError` for one whose probabilities are no numbers, and
+    those of `label_probabilities`.
+    """
+    labels = shared_labels(members)
+    tables = [
+        label_probabilities(member.model, [text[place] for text in texts], batch_size=batch_size)
+        for place, member in enumerate(members)
+    ]
+    for member, table in zip(members, tables, strict=True):
+        if not bool(table.isfinite().all()):
+            raise DataError(
+                f"A label is the likeliest one, but the probabilities of {member.name} are no finite numbers. Its "
+                "training has diverged: take a checkpoint from before that, or leave it out."
+            )
+    return mean_by_name(tables, [member.labels for member in members], labels)
+
+
+def mean_by_name(
+    tables: Sequence[Float[Tensor, "N L"]], columns: Sequence[Sequence[str]], labels: Sequence[str]
+) -> Float[Tensor, "N L"]:
+    """The mean of tables whose columns have names, in float64; the columns of the mean are `labels`."""
+    aligned = [
+        table.double()[:, [names.index(label) for label in labels]]
+        for table, names in zip(tables, columns, strict=True)
+    ]
+    return torch.stack(aligned).mean(0)

@@ -1,0 +1,68 @@
+"""`classify RUN RUN` and `evaluate RUN RUN`, as typed: two small runs, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Input
+from glassformer.train.session import start
+from train.examples import follow
+from train.test_classifier import asked
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> list[str]:
+    made: list[str] = []
+    for seed in (1, 2):
+        folder = tmp_path_factory.mktemp("committee")
+        follow(start(asked(folder, training__seed=seed, training__steps=4), folder / "run"))
+        made.append(str(folder / "run"))
+    return made
+
+
+def test_it_labels_and_is_scored(run, trained, monkeypatch):
+    shares = []
+    for words in (trained[:1], trained[1:], trained, trained[::-1]):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"red cat runs\n\nblue dog\n")))
+        lines = run("classify", *words, "--json").out.splitlines()
+        assert lines[1] == "null"
+        shares.append([json.loads(line)["probabilities"] for line in lines if line != "null"])
+    one, two, both, turned = shares
+    assert both == turned
+    for alone, other, mean in zip(one, two, both, strict=True):
+        assert list(mean) == list(alone)
+        assert mean == {label: (share + other[label]) / 2 for label, share in alone.items()}
+    told = run("evaluate", *trained, "--json")
+    assert told.err == f"Scoring {trained[0]}, {trained[1]} as a committee on the test split of {trained[0]}.\n"
+    assert {"accuracy", "macro_f1", "loss", "n", "labels", "confusion"} <= json.loads(told.out).keys()
+    told = run("evaluate", *trained, "--split", "dev")
+    assert "on the dev split of" in told.err
+    assert "confusion  cat  cow  dog\n" in told.out
+
+
+def test_each_verb_hands_all_runs_on(run, session, a_run, monkeypatch):
+    other = Path("runs/other")
+    other.mkdir()
+    (other / "recipe.toml").write_bytes((a_run / "recipe.toml").read_bytes())
+    monkeypatch.setattr("sys.stdin", Input(b"x\n"))
+    run("classify", "runs/old", "runs/other", "--average", "3")
+    told = run("evaluate", "runs/old", "runs/other", "--average", "3")
+    assert [(call[1], *call[-2:]) for call in session.calls] == [(a_run, 3, [other])] * 2
+    assert "runs/old, runs/other as a committee, the mean of their 3 newest checkpoints, on the test" in told.err
+
+
+def test_mistakes(run, refused, trained, a_run):
+    assert "runs/old is named twice. Name each run once." in refused("classify", "runs/old", "runs/old/../old")
+    assert "runs/old is named twice" in refused("evaluate", "runs/old", "runs/old")
+    assert "runs/new is not a run folder" in refused("evaluate", "runs/old", "runs/new")
+    answer = run("evaluate", *trained, "--by-length")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.endswith("gives labels. Leave --by-length out.\n")
+    answer = run("evaluate", *trained, "--decode.precision", "int8")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.endswith("gives labels, so that --decode.precision would change nothing. Leave it out.\n")
+    assert run("evaluate", *trained, "--decode.batch-size", "2").code == 0
