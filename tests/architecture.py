@@ -25,7 +25,6 @@ FLOORS = {
     "decode": 4,
     "store": 4,
     "train": 5,
-    "control": 5,
     "lens": 6,
     "proof": 6,
     "study": 6,

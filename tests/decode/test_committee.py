@@ -45,7 +45,7 @@ def test_every_member_reads_its_own_ids_and_counts_alike():
     texts = read(3)
     expected = sum(
         label_probabilities(each.model, [text[place] for text in texts]).double()[
-            :, [each.labels.index(label) for label in ORDERS[0]]
+            :, [each.tokenizers.labels.index(label) for label in ORDERS[0]]
         ]
         for place, each in enumerate(members)
     )

@@ -36,7 +36,7 @@ ROWS: list[Mutant] = [
     Mutant("a run that writes answers may be a member", "train/committee.py",
         "if recipe.data.layout != LABEL:", "if False:", f"{RUNS}::test_what_gives_no_labels_is_of_no_committee"),
     Mutant("other labels are found out after the lines are read", "train/use.py",
-        "names = shared_labels(members)", "names = members[0].labels", f"{RUNS}::test_other_labels_are_refused_before_a_line_is_read"),
+        "names = shared_labels(members)", "names = members[0].tokenizers.labels", f"{RUNS}::test_other_labels_are_refused_before_a_line_is_read"),
     Mutant("the last member sets the threads", "train/committee.py",
         "threads=threads", "threads=its.training.threads", f"{RUNS}::test_all_run_with_the_threads_of_the_first"),
     Mutant("a text too long for a later member is scored", "train/committee.py",

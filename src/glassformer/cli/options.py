@@ -51,7 +51,7 @@ FIND_RATE = Option(
 NOISE = Option(
     "gradient-noise",
     None,
-    "Train 100 steps, print how large a batch is worth its cost before and after them, and write nothing.",
+    "Train 100 steps, print how large a batch is worth its cost at steps 0, 20 and 100, and write nothing.",
 )
 LOOK_AHEAD_JSON = Option("json", None, "With --dry-run: one JSON object on standard output, for programs.")
 SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")

@@ -111,9 +111,10 @@ VERBS: dict[str, Verb] = {
         "nats a target token. n: pairs. cut: answers that reached a limit (decode.max_new_tokens, model.max_len) "
         "before their end; raise it where there are many. unknown: tokens of the sources that the vocabulary lacks. "
         "bleu, chrf: of text from files. any_match: where sources have several targets, the share of sources that got "
-        "one of theirs. Of a classifier: accuracy, macro F1, and figures for each label. Several RUNs, of classifiers "
-        "with the same labels, are scored as a committee: the mean of their probabilities, on the split of the "
-        "first. Nothing is written into their folders.",
+        "one of theirs. Of a classifier: accuracy, macro F1, and figures for each label. Of running text nothing is "
+        "written: loss and perplexity of all of it, bits a byte and a character; --data.text FILE scores another text. "
+        "Several RUNs, of classifiers with the same labels, are scored as a committee: the mean of their "
+        "probabilities, on the split of the first. Nothing is written into their folders.",
         (SPLIT, AVERAGE, BY_LENGTH, JSON),
         ("data", "decode"),
         many=True,
@@ -168,7 +169,8 @@ VERBS: dict[str, Verb] = {
         "Serve the best checkpoint of a run: POST /v1/completions (or /v1/translate, of an encoder-decoder), "
         "GET /v1/models and /health. All clients are written for together, and each gets what it would get alone. "
         "Only this machine can ask unless --host says otherwise, which asks for a key. Ctrl-C or SIGTERM: answers "
-        "that were begun end first. Needs the extra: pip install 'glassformer[serve]'.",
+        "that were begun end first. Keys are kept exact: --decode.cache exact serves a run whose recipe has int8. "
+        "Needs the extra: pip install 'glassformer[serve]'.",
         (
             Option("host", "ADDRESS", "Where to listen (default: 127.0.0.1, this machine alone). Others need a key."),
             Option("port", "N", "Port to listen at; 0 takes one that is free (default: 8000)."),
@@ -271,7 +273,8 @@ VERBS: dict[str, Verb] = {
     "demo": Verb(
         "see a model learn, in about a minute",
         None,
-        "Train the recipe `reverse` in runs/reverse and show what it writes before, during and after. "
+        "Train the recipe `reverse` in runs/reverse, show what it writes before, during and after, and write "
+        "explorer.html into the folder: the model to look into, in a browser. "
         "Nothing is overwritten: if the folder exists, the next free name is taken (runs/reverse-2).",
         (OUT,),
     ),

@@ -18,7 +18,7 @@ from glassformer.data.sequences import Sequences
 from glassformer.data.synthetic import make_pairs
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.vocabulary import Tokenizer
-from glassformer.data.words import Labels
+from glassformer.data.words import FIRST_LABEL, Labels
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import lookup
 
@@ -28,6 +28,11 @@ class Tokenizers(NamedTuple):
 
     source: Tokenizer
     target: Tokenizer
+
+    @property
+    def labels(self) -> list[str]:
+        """Of a classifier: its labels, in the order of its probabilities."""
+        return self.target.tokens(range(FIRST_LABEL, self.target.vocab_size))
 
 
 Count = TypeVar("Count", int, NDArray[np.int64])

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import torch
 
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.words import FIRST_LABEL
 from glassformer.decode.classify import label_probabilities
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Tensor
@@ -31,16 +30,10 @@ class Member(NamedTuple):
     model: Transformer
     tokenizers: Tokenizers
 
-    @property
-    def labels(self) -> list[str]:
-        """Its labels, in the order of its probabilities."""
-        target = self.tokenizers.target
-        return target.tokens(range(FIRST_LABEL, target.vocab_size))
-
 
 def shared_labels(members: Sequence[Member]) -> list[str]:
     """The labels of all members, in the order of the first. Errors: `ConfigError` naming a label that one lacks."""
-    (first, labels), *others = ((each.name, each.labels) for each in members)
+    (first, labels), *others = ((each.name, each.tokenizers.labels) for each in members)
     for name, own in others:
         for one, some, two, all_of_two in ((first, labels, name, {*own}), (name, own, first, {*labels})):
             if missing := [label for label in some if label not in all_of_two]:

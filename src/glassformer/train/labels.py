@@ -49,8 +49,7 @@ def evaluate_labels(
     own = label_probabilities(model, texts, batch_size=batch_size, poll=poll).argmax(-1).tolist()
     given = [label for (label,) in rows_of_all(rows, [[label] for label in own], ranks)]
     unknown = sum(text.count(UNK) for text in encoded.source)
-    names = tokenizers.target.tokens(range(FIRST_LABEL, tokenizers.target.vocab_size))
-    return label_scores(given, right_labels(encoded), names, loss, unknown)
+    return label_scores(given, right_labels(encoded), tokenizers.labels, loss, unknown)
 
 
 def evaluate_committee(members: Sequence[Member], encoded: Sequence[Encoded], *, batch_size: int = 128) -> LabelScores:

@@ -40,7 +40,7 @@ const PAGES = {
   },
   ablations: {
     shows: "What happens without some heads, and the study that the run is an arm of.",
-    read: ["A head that is taken out adds nothing; all else stays. Tokens that change are marked.",
+    read: ["A head that is taken out adds nothing, or its mean over held-out texts; all else stays. Tokens that change are marked.",
       "In brackets is a 95 % interval. A head that others can replace loses little alone: take them out together."],
   },
   parameters: {
@@ -50,7 +50,7 @@ const PAGES = {
     keys: [["Enter", "on a part: list its tensors alone"]],
   },
   curves: {
-    shows: "What was measured at each step of training, and on the dev split.",
+    shows: "What was measured at each step of training and on the dev split, and what the run wrote at its evaluations; other runs beside it.",
     read: ["A faint line is what was measured, the strong one its exponential moving average; circles are the dev split; triangles are checkpoints, which lead to Heads; what the run reads now is on Attention.",
       "The pointer tells the figures of a step; the CSV has all lines as they were written."],
   },
