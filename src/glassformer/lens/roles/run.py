@@ -64,8 +64,9 @@ def diagnose_run(
 ) -> Diagnosis:
     """Diagnose the heads of a run's best checkpoint with data of its own task that it was not trained on.
 
-    A task that makes its pairs is probed with held-out sources in which no symbol comes twice, and as a control with
-    such in which some do; files with their dev pairs; a decoder of running text with random tokens that come again.
+    The tasks copy, reverse and sort are probed with held-out sources in which no symbol comes twice, and as a control
+    with such in which some do; others and files with their dev pairs; a decoder of running text with random tokens that
+    come again.
     Errors: those of loading a run, and `ConfigError` for a model that reads no tokens.
     """
     opened = open_run(folder)
