@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -40,18 +41,29 @@ from glassformer.data.vocabulary import EOS, SPECIALS
 from glassformer.decode.beam import beam_search
 from glassformer.decode.generate import generate
 from glassformer.decode.prepare import prepared
+from glassformer.foundation.errors import ConfigError
 from glassformer.study.table import markdown
 
 NEVER = -1
 """An id that no token has: nothing ends."""
+
+
+class Way(NamedTuple):
+    """One of our ways to write."""
+
+    bytes: int
+    """Of a weight."""
+    prepare: Callable[[Transformer], Transformer]
+    """The precision of weights, how keys and values are kept, and whether steps are compiled."""
+
+
 OURS = {
-    "float32": partial(prepared, precision="float32"),
-    "bfloat16": partial(prepared, precision="bfloat16"),
-    "bfloat16-int8-cache": partial(prepared, precision="bfloat16", cache="int8"),
-    "int8": partial(prepared, precision="int8"),
-    "int8-compiled": partial(prepared, precision="int8", compile=True),
+    "float32": Way(4, partial(prepared, precision="float32")),
+    "bfloat16": Way(2, partial(prepared, precision="bfloat16")),
+    "bfloat16-int8-cache": Way(2, partial(prepared, precision="bfloat16", cache="int8")),
+    "int8": Way(1, partial(prepared, precision="int8")),
+    "int8-compiled": Way(1, partial(prepared, precision="int8", compile=True)),
 }
-"""The precision of our weights, how keys and values are kept, and whether steps are compiled."""
 
 
 @dataclass(frozen=True)
@@ -165,11 +177,15 @@ class Job(NamedTuple):
 
 
 def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row]]:
-    """One row for each of our precisions; the peers run beside each of them."""
+    """One row for each of our ways that this machine has; the peers run beside each of them."""
     with tempfile.TemporaryDirectory() as folder:
         job = (translated if work.kind == "lines" else written)(work, options, Path(folder))
         for way in options.ours:
-            mine = job.ours(OURS[way](job.model))
+            try:
+                mine = job.ours(OURS[way].prepare(job.model))
+            except ConfigError as lacking:
+                print(f"{way} is left out: {lacking}", file=sys.stderr)
+                continue
             mine()  # what is compiled is compiled now
             clock = time.process_time if options.processor_time else time.perf_counter
             case: dict[str, str | int] = {"work": job.work.name, "our precision": way}
@@ -180,7 +196,7 @@ def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row
 def bound(job: Job, way: str) -> Contestants:
     """Beside one text what memory allows; several share each reading, and are bound by arithmetic."""
     alone = job.work.rows == job.work.beam == 1
-    return {"reading the weights": reads_weights(job.model, way, int(job.work.written))} if alone else {}
+    return {"reading the weights": reads_weights(job.model, OURS[way].bytes, int(job.work.written))} if alone else {}
 
 
 def written(work: Work, options: argparse.Namespace, folder: Path) -> Job:

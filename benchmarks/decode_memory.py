@@ -13,15 +13,13 @@ from torch import nn
 
 from glassformer import Transformer
 
-BYTES = {"float32": 4, "bfloat16": 2, "bfloat16-int8-cache": 2, "int8": 1, "int8-compiled": 1}
-"""Of a weight, by our way to write."""
 WIDTH = 1024
 """Columns of the matrix."""
 
 
-def reads_weights(model: Transformer, way: str, tokens: int) -> Callable[[], object]:
-    """Read the weights of one step as often as there are tokens; the float32 model says how many there are."""
-    matrix = torch.ones(max(1, weights(model) * BYTES[way] // (4 * WIDTH)), WIDTH)
+def reads_weights(model: Transformer, bytes_each: int, tokens: int) -> Callable[[], object]:
+    """Read the weights of one step as often as there are tokens; the float32 model says how many weights there are."""
+    matrix = torch.ones(max(1, weights(model) * bytes_each // (4 * WIDTH)), WIDTH)
     vector = torch.ones(WIDTH)
 
     def run() -> None:

@@ -1,13 +1,16 @@
 """What it costs a run in training that the explorer follows it.
 
-A run of `reverse` is trained for `--begin` steps, once. Each stretch goes on with a copy of it for `--steps` more, in
-turns left alone and followed: `glassformer explore` serves the copy, and from its first step on a thread of this
-program asks as the page does, for new figures every 3 s and for the roles at the checkpoints every 20 s. What `explore`
-does before it serves, once, is no part of it. A stretch takes what the run's own clock says from its first step to its
-last, and the processor time of its process between; ratios are of the two stretches of a round. Where other programs
-run, too, both are drawn out, the processor time less; the explorer's own share is not.
+A run of `reverse` is trained, and `glassformer explore` serves it. In windows of some seconds, in turns, this program
+asks as the page does, for new figures every 3 s and for the roles at the checkpoints every 20 s, or asks for nothing; a
+window ends when its last answer has come. What the training did in a window is by its own clock: steps, and seconds
+between the first of them and the last. Windows side by side see the same machine, so that what else it does
+falls on both kinds; the figure is that of all windows together, with an interval by bootstrap over pairs of them. What
+`explore` does before it serves, once, is no part of it; its first look, which reads its programs, is.
 
-Every process has an end of its own: what has not ended after `--patience` seconds is ended, and the benchmark fails.
+A look at a checkpoint is followed by a rest of 500 times as long, and windows without questions are part of that rest:
+the share of looks in the other windows is twice that of a page that stays open.
+
+Every process has an end of its own: what has not come after `--patience` seconds fails the benchmark.
 """
 
 from __future__ import annotations
@@ -15,21 +18,18 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
 from common import arguments, begin, fail
@@ -38,131 +38,108 @@ from glassformer.study.table import markdown
 
 FIGURES, ROLES = 3.0, 20.0
 """Seconds between two questions, as in curves.js and history.js."""
+ENDLESS = 1_000_000
+"""Steps of the run, which is ended before."""
+DRAWS = 2_000
+"""Of the bootstrap."""
 GRACE = 10.0
 """Seconds that a process has to end after it was told to."""
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl(2): on Linux no process outlives this one, however it ends."""
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """One stretch of training, in seconds."""
+class Window(NamedTuple):
+    """What the training did in one window."""
 
-    clock: float
-    processor: float
-    explorer: float = 0.0
-    """Processor time of the explorer meanwhile."""
-    looks: int = 0
-    """Checkpoints whose roles it had found by the end."""
+    steps: int
+    seconds: float
+
+
+Pair = tuple[Window, Window]
+"""A window without questions, and one with them beside it."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
-    parser = arguments("live", __doc__ or "", rounds=3)
-    parser.add_argument("--begin", type=int, default=175, help="steps before the first stretch (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=700, help="of a stretch (default: %(default)s)")
-    parser.add_argument("--every", type=int, default=175, help="steps to a checkpoint (default: %(default)s)")
+    parser = arguments("live", __doc__ or "", rounds=50)
+    parser.add_argument("--window", type=float, default=7.0, help="seconds of a window (default: %(default)s)")
+    parser.add_argument("--every", type=int, default=500, help="steps to a checkpoint (default: %(default)s)")
     parser.add_argument(
-        "--patience", type=float, default=240.0, help="seconds a stretch may take (default: %(default)s)"
+        "--patience", type=float, default=240.0, help="seconds until a checkpoint, or a step (default: %(default)s)"
     )
     options = parser.parse_args(words)
     begin("live: a run in training that the explorer follows", options)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("Stopped."))
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            begun = prepared(Path(folder), options)
-            found = [
-                [stretch(begun, followed, options) for followed in ((False, True), (True, False))[i % 2]]
-                for i in range(options.rounds)
-            ]
+        with tempfile.TemporaryDirectory() as folder, training(Path(folder), options) as run:
+            heard = run.with_name("explorer.txt")
+            with process("explore", run, "--port", "0", "--no-open", heard=heard) as explorer:
+                follower = Follower(*address_of(explorer, heard, options.patience))
+                began, used = time.monotonic(), processor_time(explorer.pid)
+                pairs = [pair(run, follower, i % 2 == 0, options) for i in range(options.rounds)]
+                share = (processor_time(explorer.pid) - used) / (time.monotonic() - began)
+                return told(pairs, share, follower.looks, options)
     except TimeoutError as problem:
         return fail(str(problem))
     finally:
         signal.signal(signal.SIGTERM, before)
-    rounds = [pair if i % 2 == 0 else pair[::-1] for i, pair in enumerate(found)]
-    return told([(alone, followed) for alone, followed in rounds], options)
 
 
-def prepared(folder: Path, options: Namespace) -> Path:
-    """A run of so many steps."""
-    run = folder / "run"
-    settings = {"training.steps": options.begin, "checkpoint.every": options.every, "checkpoint.keep": 3}
+@contextmanager
+def training(folder: Path, options: Namespace) -> Iterator[Path]:
+    """A run that goes on for as long as this lasts, once it has a checkpoint."""
+    run, log = folder / "run", folder / "log.txt"
+    settings = {"training.steps": ENDLESS, "checkpoint.every": options.every, "checkpoint.keep": 3}
     settings |= {"training.evaluate-every": options.every, "training.threads": options.threads}
     given = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
-    with process("train", "reverse", "--out", run, *given, heard=folder / "log.txt") as training:
-        ended(training, options.patience, folder / "log.txt")
-    return run
-
-
-def stretch(begun: Path, followed: bool, options: Namespace) -> Stretch:
-    """Go on with a copy of the run, followed or not."""
-    run = begun.with_name("copy")
-    shutil.copytree(begun, run)
-    try:
-        if not followed:
-            return trained(run, options, alone)
-        with process("explore", run, "--port", "0", "--no-open", heard=run / "explorer.txt") as explorer:
-            follower = Follower(*address_of(explorer, run / "explorer.txt", options.patience))
-            before = processor_time(explorer.pid)
-            try:
-                found = trained(run, options, follower.start)
-                used = processor_time(explorer.pid) - before
-            finally:
-                follower.ended.set()
-        return Stretch(found.clock, found.processor, used, follower.looks)
-    finally:
-        shutil.rmtree(run)
-
-
-def trained(run: Path, options: Namespace, begins: Callable[[], None]) -> Stretch:
-    """So many steps more; `begins` is called after the first."""
-    last, log = options.begin + options.steps, run / "training.txt"
-    with process(
-        "resume", run, "--training.steps", str(last), "--allow-change", "training.steps", heard=log
-    ) as training:
+    with process("train", "reverse", "--out", run, *given, heard=log) as trained:
         end = time.monotonic() + options.patience
-        began, used, at = 0, 0.0, 0
-        while at < last:
-            if training.poll() is not None and newest(run)[0] < last:
-                raise TimeoutError(f"The training ended at step {newest(run)[0]} of {last}: {log.read_text()[-500:]}")
-            if time.monotonic() > end:
-                raise TimeoutError(f"Step {last} did not come within {options.patience:.0f} s; step {at} did.")
-            at = newest(run)[0]
-            used = processor_time(training.pid) or used
-            if at > options.begin and not began:
-                began, before = at, used
-                begins()
+        while not any(run.glob("checkpoints/step-*")):
+            if trained.poll() is not None or time.monotonic() > end:
+                raise TimeoutError(f"No checkpoint came: {log.read_text()[-500:]}")
             time.sleep(0.1)
-        first, final = seconds_at(run, began), seconds_at(run, last)
-        ended(training, options.patience, log)
-    scale = (last - options.begin - 1) / max(1, last - began)  # the first steps pass before they are seen
-    return Stretch(final - first if began == options.begin + 1 else (final - first) * scale, (used - before) * scale)
+        yield run
 
 
-def alone() -> None:
-    """Nobody follows."""
+def pair(run: Path, follower: Follower, first: bool, options: Namespace) -> Pair:
+    """Two windows, with questions in the `first` or in the second."""
+    found = {asks: window(run, follower, asks, options) for asks in ((True, False) if first else (False, True))}
+    return found[False], found[True]
 
 
-class Follower(threading.Thread):
-    """Asks the explorer as the page does that shows the curves and the roles over training, until it is `ended`."""
+def window(run: Path, follower: Follower, asks: bool, options: Namespace) -> Window:
+    """So many seconds of training, from step to step. Errors: `TimeoutError` where no step comes."""
+    begun, end = newest(run), time.monotonic() + options.window
+    if asks:
+        follower.ask_until(end)
+    else:
+        time.sleep(options.window)
+    limit = time.monotonic() + options.patience
+    while (last := newest(run)).steps == begun.steps:
+        if time.monotonic() > limit:
+            raise TimeoutError(f"No step came behind step {begun.steps} within {options.patience:.0f} s.")
+        time.sleep(0.1)
+    return Window(last.steps - begun.steps, last.seconds - begun.seconds)
+
+
+class Follower:
+    """Asks the explorer as the page does that shows the curves and the roles over training."""
 
     def __init__(self, address: str, token: str) -> None:
-        super().__init__(daemon=True)
         self.address, self.token = address, token
-        self.looks = 0
-        self.ended = threading.Event()
+        self.since = self.looks = 0
 
-    def run(self) -> None:
-        """Ask what is due."""
-        since, due = 0, {"metrics": 0.0, "history": 0.0}
-        while not self.ended.wait(0.1):
-            now = time.monotonic()
+    def ask_until(self, end: float) -> None:
+        """Ask what is due, until then; back when the last answer has come."""
+        due = {"metrics": 0.0, "history": 0.0}
+        while (now := time.monotonic()) < end:
             if now >= due["metrics"]:
                 due["metrics"] = now + FIGURES
-                since += len(self.ask(f"metrics?since={since}").get("lines", ()))
+                self.since += len(self.ask(f"metrics?since={self.since}").get("lines", ()))
             if now >= due["history"]:
                 due["history"] = now + ROLES
                 self.looks = len(self.ask("history").get("steps", ())) or self.looks
+            time.sleep(0.1)
 
     def ask(self, what: str) -> dict[str, Any]:
         """An answer of the server; nothing where it takes too long, as a page would go on, too."""
@@ -196,16 +173,6 @@ def tied() -> None:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
 
 
-def ended(each: subprocess.Popen[bytes], patience: float, log: Path) -> None:
-    """Wait for the end of a process. Errors: `TimeoutError` where it does not come, or is not a good one."""
-    try:
-        code = each.wait(patience)
-    except subprocess.TimeoutExpired:
-        raise TimeoutError(f"{each.args} did not end within {patience:.0f} s.") from None
-    if code:
-        raise TimeoutError(f"{each.args} ended with {code}: {log.read_text()[-500:]}")
-
-
 def address_of(explorer: subprocess.Popen[bytes], log: Path, patience: float) -> tuple[str, str]:
     """What `explore` printed."""
     end = time.monotonic() + patience
@@ -216,19 +183,13 @@ def address_of(explorer: subprocess.Popen[bytes], log: Path, patience: float) ->
     raise TimeoutError(f"glassformer explore gave no address: {log.read_text()[-500:]}")
 
 
-def newest(run: Path) -> tuple[int, float]:
+def newest(run: Path) -> Window:
     """The newest step that the run has told of, and its seconds."""
     with (run / "timing.jsonl").open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 1000))
         lines = file.read().split(b"\n")[:-1]
     told = json.loads(lines[-1]) if lines else {}
-    return told.get("step", 0), told.get("seconds", 0.0)
-
-
-def seconds_at(run: Path, step: int) -> float:
-    """When a step was done, by the clock of the training process that did it last."""
-    lines = map(json.loads, (run / "timing.jsonl").read_text("utf-8").splitlines())
-    return [line["seconds"] for line in lines if line["step"] == step][-1]
+    return Window(told.get("step", 0), told.get("seconds", 0.0))
 
 
 def processor_time(pid: int) -> float:
@@ -239,30 +200,32 @@ def processor_time(pid: int) -> float:
     return 0.0
 
 
-def told(rounds: list[tuple[Stretch, Stretch]], options: Namespace) -> int:
-    """The table."""
-    costs = {
-        name: sorted(
-            100 * (getattr(followed, name) / max(1e-9, getattr(alone, name)) - 1) for alone, followed in rounds
-        )
-        for name in ("clock", "processor")
-    }
-    share = median(100 * followed.explorer / followed.clock for _, followed in rounds)
+def whole(windows: Sequence[Window]) -> Window:
+    """All of them as one."""
+    return Window(sum(each.steps for each in windows), sum(each.seconds for each in windows))
+
+
+def cost(pairs: Sequence[Pair]) -> float:
+    """By how much longer a step takes while somebody asks, in percent, over all windows."""
+    alone, followed = (whole([pair[i] for pair in pairs]) for i in range(2))
+    return 100 * (followed.seconds / followed.steps * alone.steps / alone.seconds - 1)
+
+
+def told(pairs: Sequence[Pair], share: float, looks: int, options: Namespace) -> int:
+    """The figure and its interval."""
+    draw = random.Random(0)
+    drawn = sorted(cost(draw.choices(pairs, k=len(pairs))) for _ in range(DRAWS))
+    low, high = drawn[DRAWS // 40], drawn[-DRAWS // 40]
+    figures = {"percent": cost(pairs), "low": low, "high": high, "looks": looks, "explorer": share}
     if options.json:
-        print(
-            json.dumps({"benchmark": "live", "rounds": [[asdict(a), asdict(b)] for a, b in rounds], "percent": costs})
-        )
+        print(json.dumps({"benchmark": "live", "pairs": pairs, **figures}))
         return 0
+    sides = {name: whole([pair[i] for pair in pairs]) for i, name in enumerate(("left alone", "followed"))}
     rows = [
-        [
-            {"clock": "the run's clock", "processor": "its processor time"}[name],
-            f"{median(getattr(alone, name) for alone, _ in rounds):.1f}",
-            f"{median(getattr(followed, name) for _, followed in rounds):.1f}",
-            f"{median(each):.1f} ({each[0]:.1f} to {each[-1]:.1f}) %",
-        ]
-        for name, each in costs.items()
+        [name, f"{side.steps:,}", f"{side.seconds:.1f}", f"{1e3 * side.seconds / side.steps:.2f}"]
+        for name, side in sides.items()
     ]
-    print(markdown(["", "alone, s", "followed, s", "longer by"], rows))
-    looks = median(followed.looks for _, followed in rounds)
-    print(f"\nThe explorer took {share:.1f} % of a processor, and looked at {looks:g} checkpoints.")
+    print(markdown(["", "steps", "seconds", "ms a step"], rows))
+    print(f"\nFollowed, a step takes {cost(pairs):.2f} % longer (95 %: {low:.2f} to {high:.2f}; {len(pairs)} pairs).")
+    print(f"The explorer took {100 * share:.2f} % of a processor, and looked at {looks} checkpoints.")
     return 0
