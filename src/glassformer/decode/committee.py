@@ -63,7 +63,7 @@ def committee_probabilities(
                 f"A label is the likeliest one, but the probabilities of {member.name} are no finite numbers. Its "
                 "training has diverged: take a checkpoint from before that, or leave it out."
             )
-    return mean_by_name(tables, [member.labels for member in members], labels)
+    return mean_by_name(tables, [member.tokenizers.labels for member in members], labels)
 
 
 def mean_by_name(
