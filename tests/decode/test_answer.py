@@ -79,6 +79,18 @@ def test_encoder_fills_as_many_blanks_as_asked():
     assert told[2] == free[2]
 
 
+@pytest.mark.parametrize(
+    ("layout", "asked", "says"),
+    [
+        ("encoder", {"max_new_tokens": 3}, "an encoder fills its blanks at once, got max_new_tokens=3"),
+        ("encoder-decoder", {"lengths": [1, 2]}, "lengths are of an encoder"),
+    ],
+)
+def test_a_length_that_the_model_does_not_go_by_is_refused(layout, asked, says):
+    with pytest.raises(ConfigError, match=says):
+        answer(model(layout), [[7], [8, 9]], **asked)
+
+
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
 def test_an_unknown_id_is_named_as_the_caller_has_it(layout):
     """Not by its place in the batch, where short sources come first and special tokens are added."""

@@ -14,8 +14,8 @@ from glassformer.data.vocabulary import BOS, EOS
 from glassformer.decode.answer import answer
 from glassformer.decode.beam import Hypothesis, beam_search, length_penalty
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.penalties import min_new_tokens, no_repeat_ngram
-from glassformer.foundation.errors import ConfigError
+from glassformer.decode.penalties import logit_bias, min_new_tokens, no_repeat_ngram
+from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import SCHEMES, model, sequences
 
 SMALL = 8
@@ -223,6 +223,21 @@ def test_filters_hold_in_a_beam():
         assert len({*pairs}) == len(pairs)
     for (best,) in beam_search(network, sources=sources, max_new_tokens=12, beam=3, filters=[min_new_tokens(5)]):
         assert len(best.ids) >= 5
+
+
+def test_filters_count_in_float32_where_logits_are_rounded():
+    network = model("decoder")
+    network.head.register_forward_hook(lambda module, inputs, output: torch.full_like(output, 10.0).bfloat16())
+    bias = [logit_bias({7: 0.01})]
+    ((best,),) = beam_search(network, prompts=[[BOS]], max_new_tokens=1, beam=2, filters=bias)
+    assert best.ids == [7]
+
+
+def test_what_is_no_number_is_refused():
+    network = model("decoder")
+    network.head.register_forward_hook(lambda module, inputs, output: output * math.nan)
+    with pytest.raises(DataError, match="no numbers"):
+        beam_search(network, prompts=[[BOS]], max_new_tokens=2, beam=2)
 
 
 def test_answers_of_a_beam_come_in_order_whatever_the_batch():

@@ -10,12 +10,17 @@ import re
 import pytest
 import torch
 
+from decode.test_speculative import written
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.vocabulary import EOS
 from glassformer.decode import constrained
 from glassformer.decode.beam import beam_search
 from glassformer.decode.context import Context
+from glassformer.decode.draw import chooser
+from glassformer.decode.generate import generate
+from glassformer.decode.sampling import GREEDY
+from glassformer.decode.speculative import Tally, speculative
 from glassformer.decode.words import Wishes
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import model
@@ -107,6 +112,19 @@ def test_with_a_beam_and_with_states_forgotten(monkeypatch):
         assert len({tuple(each.ids) for each in best}) == 4
         assert all(re.fullmatch("(ab|ba){1,4}", made.decode(each.ids)) for each in best)
         assert all(each.score > -math.inf for each in best)
+
+
+@pytest.mark.parametrize("guesser", ["draft", "lookup"])
+@pytest.mark.parametrize("expression", ["[0-9]+", "(ab|ba)(c|d)*", "(abc? ){2,9}"])
+def test_guesses_that_leave_the_grammar_change_nothing(expression, guesser):
+    made = tokenizer("byte")
+    network, draft = (model("decoder", vocab=made.vocab_size, seed=seed, max_len=40) for seed in (1, 2))
+    filters = Wishes(regex=expression).filters(made)
+    given = {"prompts": [[1, *made.encode(each)] for each in ("abab", "ab ab", "00120")], "max_new_tokens": 12}
+    guess, tally = {"draft": draft} if guesser == "draft" else {"lookup": 1}, Tally()
+    plain = written(generate(network, choose=chooser(GREEDY, filters), **given), 3)
+    assert written(speculative(network, **guess, filters=filters, tally=tally, **given), 3) == plain
+    assert tally.guessed > 0
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch):

@@ -164,6 +164,18 @@ def test_logits_that_are_none_are_refused(value, says):
         chooser(Sampling())(logits, Context([3, 8], [[1], [1]], [[], []]))
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.7), Sampling(top_p=0.9), GREEDY])
+def test_what_a_filter_leaves_is_numbers(value, sampling):
+    """Before a temperature, which makes infinity no number."""
+
+    def broken(logits, context):
+        return torch.where(torch.tensor([[row == 8] for row in context.numbers]), value, logits)
+
+    with pytest.raises(ConfigError, match=r"of row 8 .* left NaN or \+inf"):
+        chooser(sampling, [broken])(torch.zeros(2, 3), Context([3, 8], [[1], [1]], [[], []]))
+
+
 def test_each_lane_has_numbers_of_its_own():
     """So that a guess, and whether it stays, hang on nothing else; the first lane is that of a plain draw."""
     context = Context([3], [[1]], [[7, 8]])

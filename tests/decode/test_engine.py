@@ -86,6 +86,9 @@ def test_room_is_rows_times_the_longest():
         (Request([4] * 12, max_new_tokens=2), DataError, "13 tokens together"),
         (Request([4], [5]), ConfigError, "source"),
         (Request([4], logprobs=-1), ConfigError, "logprobs"),
+        (Request([4], seed=2**64), ConfigError, "seed must be at most"),
+        (Request([4], seed=10**5000), ConfigError, "seed must be at most .* got one of 16610 bits"),
+        (Request([4], first=2**64 - 1, n=2), ConfigError, "first . n - 1 must be at most"),
     ],
 )
 def test_what_cannot_be_written_is_refused(request_, kind, says):
@@ -126,6 +129,34 @@ def test_a_row_for_which_all_is_forbidden_fails_alone():
     assert [str(each.error) for each in got if each.error] == ["nothing may come"]
     assert {each.text for each in engine.step()} <= {0, 2}
     assert 1 in ticket.ended
+
+
+def test_settings_that_overflow_end_their_own_text_alone():
+    """Chosen with a temperature, which makes infinity no number, and with probabilities, which are told of all rows."""
+    engine = engine_of()
+    engine.model.float()
+    broken = chooser(Sampling(repetition_penalty=1e-40, temperature=0.7, seed=3))
+    wrong = engine.submit(Request(ids(9), max_new_tokens=6, choose=broken, logprobs=0))
+    right = Request([8, 9], max_new_tokens=6, logprobs=2)
+    ticket, got = engine.submit(right), run_dry(engine)
+    assert [type(each.error) for each in got if each.ticket is wrong] == [ConfigError]
+    assert "repetition_penalty=1e-40" in str(next(each.error for each in got if each.ticket is wrong))
+    assert [each.id for each in got if each.ticket is ticket] == alone(engine.model, right, 0, greedy)
+
+
+@pytest.mark.parametrize("choice", [[VOCAB], [-1], [3, 3], []], ids=["beyond", "below", "two", "none"])
+def test_a_choice_that_is_none_ends_its_own_text_alone(choice):
+    engine, right = engine_of(), Request([8, 9], max_new_tokens=3, logprobs=0)
+    bad = Request([4], choose=lambda logits, context: torch.tensor(choice), logprobs=0)
+    tickets, got = [engine.submit(each) for each in (bad, right)], run_dry(engine)
+    assert [type(each.error) for each in got if each.ticket is tickets[0]] == [DataError]
+    assert [each.id for each in got if each.ticket is tickets[1]] == alone(engine.model, right, 0, greedy)
+
+
+def test_random_numbers_have_keys_of_64_bits():
+    engine, last = engine_of(), 2**64 - 1
+    engine.submit(Request([4], max_new_tokens=1, n=2, seed=last, first=last - 1, choose=chooser(Sampling())))
+    assert [each.error for each in engine.step()] == [None, None]
 
 
 def test_a_request_that_cannot_be_read_fails_alone(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -132,6 +133,25 @@ def test_half_precision_is_not_lost_in_counts():
     logits = torch.zeros(1, 3, dtype=torch.bfloat16)
     context = Context([0], [[]], [[1] * 300])
     assert penalties.counts(context.written, logits).tolist() == [[0, 300, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "row"),
+    [
+        ("repetition_penalty", 1e-40, 7),
+        ("repetition_penalty", 1e-320, 7),
+        ("repetition_penalty", 1e300, 4),
+        ("frequency_penalty", -1e38, 7),
+        ("frequency_penalty", 1e300, 4),
+        ("presence_penalty", -1e300, 4),
+        ("logit_bias", {1: 1e39}, 4),
+    ],
+)
+def test_what_cannot_be_held_is_refused_by_row_and_setting(name, value, row):
+    logits, context = torch.tensor([[0.0, 0.0], [3.0, -INF]]), Context([4, 7], [[], []], [[0], [0, 0, 0, 0, 1]])
+    given = value[1] if isinstance(value, dict) else value
+    with pytest.raises(ConfigError, match=re.escape(f"with {name}={given} one is NaN or +inf in row {row} ")):
+        made(name, value)(logits, context)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import torch
 
 from glassformer.data.vocabulary import BOS, EOS
 from glassformer.decode.context import Context
-from glassformer.decode.draft import Guess, followed
+from glassformer.decode.draft import Guess, LookupDraft, Wanted, followed
 from glassformer.decode.draw import chooser, shares
 from glassformer.decode.generate import generate
 from glassformer.decode.penalties import no_repeat_ngram
 from glassformer.decode.reader import Reader, Text, same
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.decode.speculative import Tally, settle, speculative
 from glassformer.foundation.errors import ConfigError
 from train.examples import model, sequences
@@ -146,8 +146,11 @@ def test_what_settles_is_distributed_as_p(kind):
     first, second = [0] * 4, [0] * 4
     for _ in range(8_000):
         guess = [draw.choices(range(4), q[i].tolist())[0] for i in range(2)] if kind == "drawn" else [1, 3]
-        uniforms = [[draw.random() for _ in range(3)] for _ in range(2)]
-        tokens = settle(Guess(guess, q if kind == "drawn" else None), p, *uniforms)
+        tokens, stayed = [], True
+        while stayed:
+            n = len(tokens)
+            token, stayed = settle(Guess(guess, q if kind == "drawn" else None), n, p[n], draw.random(), draw.random())
+            tokens.append(token)
         first[tokens[0]] += 1
         if len(tokens) > 1:
             second[tokens[1]] += 1
@@ -202,6 +205,27 @@ def test_without_a_guess_it_draws_what_is_drawn_without():
     assert tally.guessed == 0
 
 
+@pytest.mark.parametrize("guesser", ["draft", "itself", "lookup"])
+def test_filters_are_not_asked_what_comes_behind_what_they_forbid(guesser):
+    """Nor behind an end: what a grammar knows nothing of. The text is that without guesses."""
+    network, draft = (model("decoder", seed=seed) for seed in (3, 4))
+    odd = torch.arange(13) % 2 == 1
+
+    def even(logits, context):
+        assert not any(id % 2 or id == EOS for ids in context.written for id in ids)
+        return logits.masked_fill(odd, -math.inf)
+
+    prompts = [[BOS, 6, 7, 8, 9, 6, 7], [BOS, EOS, 8, 9, 8, 11, 8], *([BOS, 7, id] for id in range(6, 13))]
+    given = {"prompts": prompts, "max_new_tokens": 12}
+    plain, tally = written(generate(network, choose=chooser(GREEDY, [even]), **given), len(prompts)), Tally()
+    guess = {"draft": {"draft": draft}, "itself": {"draft": network}, "lookup": {"lookup": 1}}[guesser]
+    found = written(speculative(network, **guess, filters=[even], tally=tally, **given), len(prompts))
+    assert found == plain
+    assert tally.stayed > 0
+    assert guesser == "itself" or tally.stayed < tally.guessed
+    assert any(len(ids) % 5 and ids[-1] == EOS for ids in plain), "an end that is among five tokens guessed"
+
+
 def test_a_reader_reads_what_is_new_alone():
     """Of several rows that stand at different places: what the longest of them has new, and no cache grows in vain."""
     network, widths = model("decoder", seed=3), []
@@ -230,7 +254,13 @@ def test_what_followed_the_last_time_is_guessed():
     assert followed([5, 6, 7], 3, most=3) == []
     assert followed([5, 5], 3, most=2) == [5]
     assert followed([5, 5], 0, most=2) == []
+    assert followed([5], 3, most=2) == []
     assert [same(*pair) for pair in itertools.product([[1, 2], []], [[1, 3], [1, 2, 4]])] == [1, 2, 0, 0]
+
+
+def test_no_guess_stands_behind_an_end():
+    wanted = [Wanted(0, [8, 7, EOS, 9, 8], 4), Wanted(1, [8, 7, 9, 8], 1)]
+    assert LookupDraft(2, EOS)(wanted, Context([], [], [])) == [Guess([7, EOS]), Guess([7])]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ ROWS: list[Mutant] = [
     Mutant("the padding of a prompt is read", "decode/generate.py",
         "keep = None if keep is None else keep.to(device)\n    lengths", "keep = None\n    lengths", f"{GENERATE}::test_equals_the_naive_loop"),
     Mutant("a row writes one token too many", "decode/generate.py",
-        "len(ids) >= rows.limits[row]", "len(ids) > rows.limits[row]", f"{GENERATE}::test_rows_that_finished_leave_the_batch"),
+        "len(ids) >= self.limits[row]", "len(ids) > self.limits[row]", f"{GENERATE}::test_rows_that_finished_leave_the_batch"),
     Mutant("the source has no end", "decode/generate.py",
         "pad([[*source, EOS] for source in sources])", "pad([[*source] for source in sources])",
         f"{GENERATE}::test_equals_the_naive_loop"),

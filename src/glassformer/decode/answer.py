@@ -98,8 +98,8 @@ def answers(
     Of a beam up to `n_best` answers come, best first, and each holds what is `forced`.
 
     Drawn answers hang on (sampling.seed, number of the source), whatever the batches; `numbers` None: its place.
-    `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks, each with
-    its likeliest token.
+    `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks (none: as
+    many as the source has tokens), each with its likeliest token; `lengths` is of it alone, as `max_new_tokens` is not.
     `poll` is called before each batch and after each token; what it raises ends the writing. Errors: `ConfigError` and
     `DataError`, for arguments that are none and for a source longer than the model takes.
     """
@@ -115,6 +115,7 @@ def answers(
             f"smallest {min(lengths, default=0)}. Leave it out for answers as long as their sources."
         )
     check_sources(model, sources)  # before sorting: an error names the caller's row
+    check_lengths(model, max_new_tokens, lengths)
     check_choice(model, sampling, search, n_best, filters)
     check_forced(forced, search.beam, search.beam_groups)
     if lengths is None and not model.config.stack.causal:
@@ -126,7 +127,7 @@ def answers(
         poll()
         rows = order[start : start + batch_size]
         batch = [sources[row] for row in rows]
-        if lengths is not None and not model.config.stack.causal:
+        if lengths is not None:
             filled = fill_blanks(model, batch, [lengths[row] for row in rows])
             these = [[Answer(ids, True)] for ids in filled]
         else:
@@ -139,6 +140,20 @@ def answers(
         for row, each in zip(rows, these, strict=True):
             found[row] = each
     return found
+
+
+def check_lengths(model: Transformer, max_new_tokens: int | None, lengths: Sequence[int] | None) -> None:
+    """Refuse what says how long answers are where the model does not go by it. Errors: `ConfigError`."""
+    if model.config.stack.causal and lengths is not None:
+        raise ConfigError(
+            "lengths are of an encoder, which fills so many blanks; this model writes until <eos>. Leave lengths out; "
+            "max_new_tokens is the longest that an answer may be."
+        )
+    if not model.config.stack.causal and max_new_tokens is not None:
+        raise ConfigError(
+            "max_new_tokens is of a model that writes token by token; an encoder fills its blanks at once, got "
+            f"max_new_tokens={max_new_tokens}. Leave it out; lengths says how many blanks there are."
+        )
 
 
 def check_choice(

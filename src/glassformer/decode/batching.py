@@ -14,7 +14,7 @@ from glassformer.data.vocabulary import EOS
 from glassformer.decode.context import Choose, Context
 from glassformer.decode.generate import begin_of, check_context, check_writes
 from glassformer.decode.requests import Limits, Request, Ticket, Written, check_request
-from glassformer.decode.rows import Passage, Row, failure, with_likely
+from glassformer.decode.rows import Passage, Row, chosen, failure, with_likely
 from glassformer.decode.stream import ENDED, LIMITED
 from glassformer.foundation.errors import BusyError, ConfigError
 from glassformer.foundation.shapes import Float, Tensor
@@ -229,7 +229,7 @@ class Engine:
             [request.seed for request in requests],
         )
         try:
-            ids: list[int] = choose(logits, context).tolist()
+            ids = chosen(choose, logits, context)
         except Exception as error:
             if len(rows) == 1:
                 return [failure(rows[0], error)]

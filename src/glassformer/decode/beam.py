@@ -16,6 +16,7 @@ import torch
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.context import Context, Filter
 from glassformer.decode.coverage import Coverage, reading
+from glassformer.decode.draw import filtered
 from glassformer.decode.forced import Forced, check_forced
 from glassformer.decode.generate import Rows, Run, begin_rows, check_writes, read_first
 from glassformer.decode.likely import Likely, likeliest
@@ -114,9 +115,8 @@ def beam_search(
             )
             written = [each.ids for search in going for each in search.going]
             owners = [search.row for search in going for _ in search.going]
-            logits = model.head(hidden[:, -1])
-            for each in filters:
-                logits = each(logits, Context(owners, [rows.prompts[row] for row in owners], written))
+            context = Context([rows.numbers[row] for row in owners], [rows.prompts[row] for row in owners], written)
+            logits = filtered(filters, model.head(hidden[:, -1]), context)
             penalties = [0.0] * len(owners) if covered is None else covered.penalties()
             rule = Rule(width, eos, step, ranking, penalties, forced)
             extend_groups(going, logits, rule, groups, diversity)

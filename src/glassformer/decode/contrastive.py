@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.context import Context, Filter
+from glassformer.decode.draw import apply
 from glassformer.decode.generate import (
     Emitted,
     Rows,
@@ -19,6 +20,7 @@ from glassformer.decode.generate import (
     begin_rows,
     check_context,
     check_writes,
+    read_anew,
     read_first,
 )
 from glassformer.foundation.errors import ConfigError
@@ -59,15 +61,16 @@ def contrastive(
     v is best by (1 - alpha) * p(v) - alpha * max_j cos(h_v, h_j) (Su et al. 2022, equation 5), where h are the vectors
     before the head, h_v that of v read behind the text, and j all that was read before. alpha 0 is the greedy choice.
     A step reads k tokens for each row. `filters` come before the k are taken; what they forbid is never written. Where
-    the model takes no more tokens, so that v cannot be read, the last one is the likeliest. The other arguments are
-    those of `generate`. Errors: `ConfigError`, `DataError`.
+    the model takes no more tokens of a row, so that v cannot be read, its last one is the likeliest. The other
+    arguments are those of `generate`. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_contrast(alpha, k)
+    check_context(model, max_context, drop)
     context = None if max_context is None else max_context - 1  # so that the token looked ahead at has room
     if context == 0:
         raise ConfigError("Contrastive search reads a token ahead; max_context must be at least 2, got 1.")
-    check_context(model, context, min(drop, context or drop))
+    drop = drop if context is None else min(drop, context)
     model.eval()
     with torch.no_grad():
         rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
@@ -76,13 +79,7 @@ def contrastive(
     while True:
         with torch.no_grad():
             tokens, run, seen = step(model, rows.context(run.going), run, seen, alpha, k, filters)
-        chosen: list[int] = tokens.tolist()
-        for row, token in zip(run.going, chosen, strict=True):
-            rows.written[row].append(token)
-        yield Emitted(run.going, chosen)
-        for row, token in zip(run.going, chosen, strict=True):
-            ids = rows.written[row]
-            rows.done[row] = token == eos or len(ids) >= rows.limits[row] or (stop is not None and stop(row, ids))
+        yield from rows.grow(Emitted(run.going, tokens.tolist()), eos, stop)
         if all(rows.done):
             return
         with torch.no_grad():
@@ -102,12 +99,12 @@ def step(
     model: Transformer, context: Context, run: Run, seen: Seen, alpha: float, k: int, filters: Sequence[Filter]
 ) -> tuple[Int[Tensor, " B"], Run, Seen]:
     """The next token of each row, and what was read with it."""
-    logits = seen.logits
-    for each in filters:
-        logits = each(logits, context)
+    logits = apply(filters, seen.logits, context)
     p, candidates = logits.softmax(-1).topk(min(k, logits.shape[-1]))
-    longest, n, k = model.config.stack.max_len, len(p), p.shape[-1]
-    if longest is not None and run.cache.length >= longest:
+    n, k = p.shape
+    lengths = [len(ids) - begin for ids, begin in zip(context.read, run.begins, strict=True)]
+    room = torch.tensor([length != model.config.stack.max_len for length in lengths], device=p.device)
+    if not bool(room.any()):
         return candidates[:, 0], run, seen
     rows = torch.arange(n, device=p.device)
     spread = rows.repeat_interleave(k)
@@ -116,13 +113,17 @@ def step(
         "memory": None if run.memory is None else run.memory[spread],
         "source_keep": None if run.memory_keep is None else run.memory_keep[spread],
     }
-    ahead = model.hidden(candidates.flatten()[:, None], cache=run.cache, **of_source)[:, 0].unflatten(0, (n, k))
+    keep = None if bool(room.all()) else room[spread, None]  # a row that is full reads padding, and ends with this step
+    ahead = model.hidden(candidates.flatten()[:, None], keep=keep, cache=run.cache, **of_source)[:, 0]
+    ahead = ahead.unflatten(0, (n, k))
     directions = F.normalize(ahead, dim=-1)
     alike = (directions @ seen.directions.mT).masked_fill(~seen.real[:, None], -torch.inf).amax(-1)
-    best = ((1 - alpha) * p - alpha * alike).masked_fill(p == 0, -torch.inf).argmax(-1)
+    best = ((1 - alpha) * p - alpha * alike).masked_fill(p == 0, -torch.inf).argmax(-1) * room
     run.cache.select(rows * k + best)
     more = Seen(
-        torch.cat([seen.directions, directions[rows, best][:, None]], 1), F.pad(seen.real, (0, 1), value=True), logits
+        torch.cat([seen.directions, directions[rows, best][:, None]], 1),
+        torch.cat([seen.real, room[:, None]], 1),
+        logits,
     )
     return candidates[rows, best], run, more._replace(logits=model.head(ahead[rows, best]))
 
@@ -139,18 +140,8 @@ def stay(model: Transformer, rows: Rows, run: Run, seen: Seen, context: int | No
         run = run._replace(going=going, begins=begins, memory=memory, memory_keep=keep)
     if [begin_of(len(ids), context, drop) for ids in rows.context(run.going).read] == run.begins:
         return run, seen
-    run = read_anew(model, rows, run.going, context, drop)
+    run = read_anew(model, rows, run.going, context, drop, run.memory, run.memory_keep)
     return run, read(model, run)
-
-
-def read_anew(model: Transformer, rows: Rows, going: Sequence[int], context: int | None, drop: int) -> Run:
-    """A run that reads all that these rows may read, into a new cache; their sources are encoded again."""
-    whole = rows.context(going).read
-    sources = None if rows.sources is None else [rows.sources[row] for row in going]
-    run = read_first(model, rows._replace(sources=sources, prompts=whole), context, drop)
-    both_ways = [max(0, len(rows.prompts[row]) - begin) for row, begin in zip(going, run.begins, strict=True)]
-    prefix = torch.tensor(both_ways, device=run.tokens.device) if rows.prefix else None
-    return run._replace(going=[*going], prefix=prefix)
 
 
 def check_contrast(alpha: float, k: int) -> None:

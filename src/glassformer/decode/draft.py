@@ -10,6 +10,7 @@ import torch
 from glassformer.decode.context import Context
 from glassformer.decode.draw import pick
 from glassformer.decode.reader import Reader, Text
+from glassformer.decode.repeats import ends_alike
 from glassformer.foundation.shapes import Float, Tensor
 
 
@@ -40,11 +41,12 @@ class ModelDraft:
         reader: Reader,
         mass: Callable[[Tensor, Context], Tensor],
         uniforms: Callable[[Context], Sequence[float]],
+        eos: int,
     ) -> None:
-        self.reader, self.mass, self.uniforms = reader, mass, uniforms
+        self.reader, self.mass, self.uniforms, self.eos = reader, mass, uniforms, eos
 
     def __call__(self, wanted: Sequence[Wanted], context: Context) -> list[Guess]:
-        """Up to as many guesses as wanted; fewer where its own context is full."""
+        """Up to as many guesses as wanted; fewer where its own context is full, and none behind `eos`."""
         self.reader.keep({each.row for each in wanted})
         longest = self.reader.model.config.stack.max_len
         most = [each.most if longest is None else min(each.most, longest - len(each.ids) + 1) for each in wanted]
@@ -52,37 +54,40 @@ class ModelDraft:
         drawn: list[list[Tensor]] = [[] for _ in wanted]
         for n in range(max(most, default=0)):
             live = [i for i in range(len(wanted)) if most[i] > n]
+            if not live:
+                break
             now = grown(context, [(i, tokens[i]) for i in live])
             logits = self.reader.behind([Text(wanted[i].row, [*wanted[i].ids, *tokens[i]]) for i in live])
             q = self.mass(torch.cat(logits), now)
             for i, token, share in zip(live, pick(q, self.uniforms(now)).tolist(), q, strict=True):
                 tokens[i].append(token)
                 drawn[i].append(share)
+                most[i] = n + 1 if token == self.eos else most[i]
         return [Guess(ids, torch.stack(q) if q else None) for ids, q in zip(tokens, drawn, strict=True)]
 
 
 class LookupDraft:
     """What followed the last time that the text had its last `most` ids, or fewer, down to one (Saxena 2023).
 
-    A guess is certain: all probability is on it. None where the last id is new.
+    A guess is certain: all probability is on it. None where the last id is new, and none behind `eos`.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, most: int, eos: int) -> None:
+        self.most, self.eos = most, eos
 
     def __call__(self, wanted: Sequence[Wanted], context: Context) -> list[Guess]:
         """What followed in each text."""
-        return [Guess(followed(each.ids, each.most, self.most)) for each in wanted]
+        guessed = (followed(each.ids, each.most, self.most) for each in wanted)
+        return [Guess(ids[: ids.index(self.eos) + 1] if self.eos in ids else ids) for ids in guessed]
 
 
 def followed(ids: Sequence[int], n: int, most: int) -> list[int]:
     """Up to `n` ids behind the last place that has the last `most` ids, or fewer."""
-    for length in range(min(most, len(ids) - 1), 0, -1):
-        tail = [*ids[len(ids) - length :]]
-        for at in range(len(ids) - length - 1, -1, -1):
-            if [*ids[at : at + length]] == tail:
-                return [*ids[at + length : at + length + n]]
-    return []
+    if n == 0:
+        return []
+    alike = [min(length, most) for length in ends_alike(ids)]
+    back = max(range(1, len(alike)), key=alike.__getitem__, default=0)  # of equals the nearest to the end
+    return [*ids[len(ids) - back :][:n]] if alike[back] else []
 
 
 def grown(context: Context, more: Sequence[tuple[int, Sequence[int]]]) -> Context:

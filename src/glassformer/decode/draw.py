@@ -11,6 +11,7 @@ import torch
 from glassformer.decode import filters, penalties
 from glassformer.decode.context import Choose, Context, Filter
 from glassformer.decode.generate import greedy
+from glassformer.decode.penalties import unbounded
 from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
@@ -27,13 +28,13 @@ def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms
 
     `uniforms` replaces the random numbers, which else are a pure function of (seed, number of the row, tokens
     written): a row gets the same text in any batch. Errors while choosing: `ConfigError` where everything is
-    forbidden, `DataError` for logits that are no numbers.
+    forbidden or a filter leaves no numbers, `DataError` for logits of the model that are none.
     """
-    filtered = partial(apply, [*first, *filters_of(sampling)])
+    applied = partial(apply, [*first, *filters_of(sampling)])
     given = uniforms or partial(own_uniforms, sampling.seed)
 
     def choose(logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:
-        logits = filtered(logits, context)
+        logits = applied(logits, context)
         return greedy(logits, context) if sampling.temperature == 0 else draw(logits, given(context))
 
     return choose
@@ -41,10 +42,10 @@ def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms
 
 def shares(sampling: Sampling, first: Sequence[Filter] = ()) -> Callable[[Tensor, Context], Tensor]:
     """The probabilities, in float64, that the choice of `chooser` has; all on one token where none is drawn."""
-    filtered = partial(apply, [*first, *filters_of(sampling)])
+    applied = partial(apply, [*first, *filters_of(sampling)])
 
     def mass(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-        logits = filtered(logits, context)
+        logits = applied(logits, context)
         if sampling.temperature == 0:
             return torch.nn.functional.one_hot(greedy(logits, context), logits.shape[-1]).double()
         return logits.double().softmax(-1)
@@ -54,11 +55,19 @@ def shares(sampling: Sampling, first: Sequence[Filter] = ()) -> Callable[[Tensor
 
 def apply(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
     """The logits behind all filters, in float32 or wider. Errors: as those of `chooser`."""
+    logits = filtered(steps, logits, context)
+    check_possible(logits, context)
+    return logits
+
+
+def filtered(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
+    """The same, where a row may be left without any token, as in a beam others go on. Errors: for no numbers."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     check_numbers(logits, context)
     for each in steps:
         logits = each(logits, context)
-    check_possible(logits, context)
+    if steps:
+        check_kept(logits, context)
     return logits
 
 
@@ -114,10 +123,20 @@ def numbers(seed: int, row: int, block: int, lane: int = 0) -> list[float]:
 
 
 def check_numbers(logits: Float[Tensor, "B V"], context: Context) -> None:
-    """Refuse logits that are NaN: nothing can be drawn from them. Errors: `DataError` naming the row."""
-    if bool((broken := logits.amax(-1).isnan()).any()):  # the largest of numbers of which one is NaN is NaN
-        row = context.numbers[int(broken.int().argmax())]
-        raise DataError(f"The model's logits are no numbers (NaN) in row {row} (counted from 0). Are its weights?")
+    """Refuse logits that are NaN or infinite: nothing can be drawn. Errors: `DataError` naming the row."""
+    if (place := unbounded(logits)) is not None:
+        what = "infinite" if bool(logits[place].amax().isposinf()) else "no numbers (NaN)"
+        row = context.numbers[place]
+        raise DataError(f"The model's logits are {what} in row {row} (counted from 0). Are its weights finite?")
+
+
+def check_kept(logits: Float[Tensor, "B V"], context: Context) -> None:
+    """Refuse what filters made NaN or infinite. Errors: `ConfigError` naming the row."""
+    if (place := unbounded(logits)) is not None:
+        raise ConfigError(
+            f"A filter must leave numbers, or -inf where a token may not come; of row {context.numbers[place]} "
+            "(counted from 0) one left NaN or +inf. Are all that were added or multiplied finite?"
+        )
 
 
 def check_possible(logits: Float[Tensor, "B V"], context: Context) -> None:
@@ -129,6 +148,3 @@ def check_possible(logits: Float[Tensor, "B V"], context: Context) -> None:
             f"Each step needs a token that may come; after {len(context.written[i])} tokens of row "
             f"{context.numbers[i]} (counted from 0) all are forbidden. Ban fewer, or raise no_repeat_ngram."
         )
-    if bool((endless := best.isposinf()).any()):
-        row = context.numbers[int(endless.int().argmax())]
-        raise DataError(f"The model's logits are infinite in row {row} (counted from 0). Are its weights finite?")

@@ -82,12 +82,7 @@ def generate(
             hidden = model.hidden(run.tokens, keep=run.keep, prefix=run.prefix, cache=run.cache, **of_source)
             logits = model.head(hidden[:, -1])
             chosen = choose(logits if len(live) == len(run.going) else logits[live], rows.context(going)).tolist()
-        for row, token in zip(going, chosen, strict=True):
-            rows.written[row].append(token)
-        yield Emitted(going, chosen)
-        for row, token in zip(going, chosen, strict=True):
-            ids = rows.written[row]
-            rows.done[row] = token == eos or len(ids) >= rows.limits[row] or (stop is not None and stop(row, ids))
+        yield from rows.grow(Emitted(going, chosen), eos, stop)
         if all(rows.done):
             return
         with torch.no_grad():
@@ -122,6 +117,15 @@ class Rows(NamedTuple):
     written: list[list[int]]
     done: list[bool]
     prefix: bool = False
+
+    def grow(self, step: Emitted, eos: int, stop: Stop | None) -> Iterator[Emitted]:
+        """Yields a step whose tokens its rows have then; after it they end with `eos`, at their limit, at a `stop`."""
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            self.written[row].append(token)
+        yield step
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            ids = self.written[row]
+            self.done[row] = token == eos or len(ids) >= self.limits[row] or (stop is not None and stop(row, ids))
 
     def context(self, going: Sequence[int]) -> Context:
         """What is known of these rows."""
@@ -199,7 +203,7 @@ def check_context(model: Transformer, max_context: int | None, drop: int) -> Non
 def read_first(model: Transformer, rows: Rows, max_context: int | None = None, drop: int = 1) -> Run:
     """The run at its first step: the sources are encoded, and the prompts are to be read."""
     going = list(range(len(rows.prompts)))
-    return _anew(model, rows, going, max_context, drop, *memories(model, rows.sources))
+    return read_anew(model, rows, going, max_context, drop, *memories(model, rows.sources))
 
 
 def memories(model: Transformer, sources: Sequence[Sequence[int]] | None) -> tuple[Tensor | None, Tensor | None]:
@@ -212,7 +216,7 @@ def memories(model: Transformer, sources: Sequence[Sequence[int]] | None) -> tup
     return model.encode(source.to(device), keep), keep
 
 
-def _anew(
+def read_anew(
     model: Transformer,
     rows: Rows,
     going: list[int],
@@ -240,7 +244,7 @@ def _next(model: Transformer, rows: Rows, run: Run, max_context: int | None, dro
     if any(begins[i] != run.begins[i] for i in live):
         going = [run.going[i] for i in live]
         memory, memory_keep = (None if each is None else each[live] for each in (run.memory, run.memory_keep))
-        return _anew(model, rows, going, max_context, drop, memory, memory_keep)
+        return read_anew(model, rows, going, max_context, drop, memory, memory_keep)
     run = _leave(run, live, model.config.stack.max_len)
     newest = torch.tensor([[rows.written[row][-1]] for row in run.going], device=run.tokens.device)
     return run._replace(tokens=newest, keep=None, prefix=None)

@@ -12,6 +12,7 @@ import torch
 
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.context import Context, Filter
+from glassformer.decode.repeats import ends_alike
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 
@@ -27,7 +28,8 @@ def repetition_penalty(penalty: float) -> Filter:
 
     def discouraged(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
         seen = counts(context.read, logits) > 0
-        return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+        changed = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+        return bounded(changed, context, "repetition_penalty", penalty)
 
     return discouraged
 
@@ -37,7 +39,8 @@ def frequency_penalty(penalty: float) -> Filter:
     check_finite("frequency_penalty", penalty)
 
     def discouraged(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-        return logits - penalty * counts(context.written, logits).to(logits.dtype)
+        changed = logits - penalty * counts(context.written, logits).to(logits.dtype)
+        return bounded(changed, context, "frequency_penalty", penalty)
 
     return discouraged
 
@@ -47,7 +50,8 @@ def presence_penalty(penalty: float) -> Filter:
     check_finite("presence_penalty", penalty)
 
     def discouraged(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-        return logits - penalty * (counts(context.written, logits) > 0).to(logits.dtype)
+        changed = logits - penalty * (counts(context.written, logits) > 0).to(logits.dtype)
+        return bounded(changed, context, "presence_penalty", penalty)
 
     return discouraged
 
@@ -65,10 +69,7 @@ def no_repeat_ngram(n: int) -> Filter:
 
 def enders(ids: Sequence[int], n: int) -> list[int]:
     """The tokens that would make the last n ids of a row a run of n that it has already."""
-    tail = [*ids[len(ids) - n + 1 :]] if n > 1 else []
-    if len(tail) < n - 1:
-        return []
-    return [ids[i + n - 1] for i in range(len(ids) - n + 1) if [*ids[i : i + n - 1]] == tail]
+    return [ids[-back] for back, alike in enumerate(ends_alike(ids)) if back and alike >= n - 1]
 
 
 def logit_bias(biases: Mapping[int, float]) -> Filter:
@@ -77,11 +78,11 @@ def logit_bias(biases: Mapping[int, float]) -> Filter:
         if math.isnan(bias) or bias == math.inf:
             raise ConfigError(f"A logit_bias is a finite number, or -inf to forbid a token; got {bias} for id {id}.")
 
-    def biased(logits: Float[Tensor, "B V"], _: Context) -> Float[Tensor, "B V"]:
+    def biased(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
         check_known([*biases], logits, "logit_bias")
         row = logits.new_zeros(logits.shape[-1])
         row[[*biases]] = logits.new_tensor([*biases.values()])
-        return logits + row
+        return bounded(logits + row, context, "logit_bias", max(biases.values(), default=0.0))
 
     return biased
 
@@ -121,6 +122,23 @@ def counts(rows: Sequence[Sequence[int]], logits: Float[Tensor, "B V"]) -> Int[T
     ids = torch.tensor([id for row in rows for id in row], dtype=torch.long, device=logits.device)
     owner = torch.tensor([i for i, row in enumerate(rows) for _ in row], dtype=torch.long, device=logits.device)
     return found.index_put((owner, ids), torch.ones_like(ids), accumulate=True)
+
+
+def bounded(logits: Float[Tensor, "B V"], context: Context, name: str, value: float) -> Float[Tensor, "B V"]:
+    """The logits, which a setting changed. Errors: `ConfigError` naming it and the row where they are too large."""
+    if (place := unbounded(logits)) is not None:
+        raise ConfigError(
+            f"{name} must leave logits that {str(logits.dtype).removeprefix('torch.')} can hold; with {name}={value} "
+            f"one is NaN or +inf in row {context.numbers[place]} (counted from 0). Take a less extreme value."
+        )
+    return logits
+
+
+def unbounded(logits: Float[Tensor, "B V"]) -> int | None:
+    """The place of the first row with a logit that is NaN or +inf; none: no row has one. -inf is a token forbidden."""
+    best = logits.amax(-1)  # the largest of numbers of which one is NaN is NaN
+    found = best.isnan() | best.isposinf()
+    return int(found.int().argmax()) if bool(found.any()) else None
 
 
 def forbidden(logits: Float[Tensor, "B V"], ids: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:

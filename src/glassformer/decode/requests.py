@@ -10,6 +10,7 @@ from glassformer.data.rows import check_ids
 from glassformer.data.vocabulary import BOS
 from glassformer.decode.context import Choose
 from glassformer.decode.generate import check_sources, greedy
+from glassformer.foundation.bounds import in_digits
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.typed import is_of
 from glassformer.model.transformer import Transformer
@@ -125,5 +126,11 @@ def check_counts(request: Request) -> None:
         value = getattr(request, name)
         if not is_of(value, (int,)) or value < least:
             raise ConfigError(f"{name} must be a whole number from {least} on; got {value!r:.40}. Try {name}=1.")
+    for name, last in (("seed", request.seed), ("first + n - 1", request.first + request.n - 1)):
+        if last >= 2**64:
+            raise ConfigError(
+                f"{name} must be at most {2**64 - 1}, as random numbers are keyed with it; got {in_digits(last)}. "
+                "Give a smaller one."
+            )
     if request.logprobs is not None and (not is_of(request.logprobs, (int,)) or request.logprobs < 0):
         raise ConfigError(f"logprobs must be a whole number from 0 on, or None; got {request.logprobs!r:.40}. Try 5.")

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 import torch
 
+from glassformer.decode.context import Choose, Context
 from glassformer.decode.requests import FAILED, Likely, Ticket, Written
+from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Float, Tensor
 
 
@@ -50,6 +52,15 @@ class Passage:
         request, row.begin = row.ticket.request, begin
         ids = [*request.prompt, *row.written][begin:]
         return cls(ids, [row], request.source, max(0, len(request.prompt) - begin))
+
+
+def chosen(choose: Choose, logits: Float[Tensor, "B V"], context: Context) -> list[int]:
+    """The token of each row. Errors: those of `choose`, and `DataError` where it gives others than one id a row."""
+    ids: list[int] = choose(logits, context).tolist()
+    n, size = logits.shape
+    if len(ids) != n or not all(0 <= id < size for id in ids):
+        raise DataError(f"A choice is one id from 0 to {size - 1} for each row; got {ids!r:.60} for {n} rows.")
+    return ids
 
 
 def failure(row: Row, error: Exception) -> Written:

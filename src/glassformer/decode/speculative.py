@@ -73,10 +73,10 @@ def speculative(
     rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
     mass, window = shares(sampling, filters), Window(model.config.stack.max_len, max_context, drop)
     with torch.no_grad():  # around no yield: whoever iterates keeps gradients as they are
-        guess: Draft = LookupDraft(lookup)
+        guess: Draft = LookupDraft(lookup, eos)
         if draft is not None:
-            guess = ModelDraft(Reader(draft, sources), mass, lambda context: given(context, GUESS))
-        rounds = Rounds(rows, Reader(model, sources), guess, guesses, window, mass, given, tally or Tally())
+            guess = ModelDraft(Reader(draft, sources), mass, lambda context: given(context, GUESS), eos)
+        rounds = Rounds(rows, Reader(model, sources), guess, guesses, window, mass, given, eos, tally or Tally())
     while going := [row for row, done in enumerate(rows.done) if not done]:
         with torch.no_grad():
             found = rounds.one(going)
@@ -88,12 +88,7 @@ def speculative(
             ]
             if not step:
                 break
-            for row, token in step:
-                rows.written[row].append(token)
-            yield Emitted([row for row, _ in step], [token for _, token in step])
-            for row, token in step:
-                ids = rows.written[row]
-                rows.done[row] = token == eos or len(ids) >= rows.limits[row] or (stop is not None and stop(row, ids))
+            yield from rows.grow(Emitted([row for row, _ in step], [token for _, token in step]), eos, stop)
 
 
 class Window(NamedTuple):
@@ -125,6 +120,7 @@ class Rounds:
     window: Window
     mass: Callable[[Tensor, Context], Tensor]
     given: Lanes
+    eos: int
     tally: Tally
 
     def one(self, going: list[int]) -> list[list[int]]:
@@ -134,18 +130,28 @@ class Rounds:
         wanted = [self.wanted(row, whole) for row, whole in zip(going, context.read, strict=True)]
         guessed = self.guess(wanted, context)
         texts = [self.text(each, guess.tokens) for each, guess in zip(wanted, guessed, strict=True)]
-        logits = torch.cat(self.reader.behind(texts))
-        behind = grown(
-            context, [(i, guess.tokens[:n]) for i, guess in enumerate(guessed) for n in range(texts[i].last)]
-        )
-        p, stays, drawn = self.mass(logits, behind), self.given(behind, STAYS), self.given(behind, TOKEN)
-        found: list[list[int]] = []
-        end = 0
-        for text, guess in zip(texts, guessed, strict=True):
-            here = slice(end, end := end + text.last)
-            found.append(settle(guess, p[here], stays[here], drawn[here]))
         self.tally.guessed += sum(len(guess.tokens) for guess in guessed)
-        self.tally.stayed += sum(len(tokens) - 1 for tokens in found)
+        return self.settled(guessed, self.reader.behind(texts), context)
+
+    def settled(self, guessed: list[Guess], logits: list[Tensor], context: Context) -> list[list[int]]:
+        """The tokens of each row, from its guesses and the logits [T, V] behind what it has and behind each of them.
+
+        A place at a time, of the rows whose guesses all stayed: filters are never asked what comes behind a guess that
+        they forbid, of which a grammar knows nothing.
+        """
+        found: list[list[int]] = [[] for _ in guessed]
+        live = [*range(len(guessed))]
+        while live:
+            here = grown(context, [(i, found[i]) for i in live])
+            p = self.mass(torch.stack([logits[i][len(found[i])] for i in live]), here)
+            numbers = zip(live, p, self.given(here, STAYS), self.given(here, TOKEN), strict=True)
+            live = []
+            for i, chances, stays, drawn in numbers:
+                token, stayed = settle(guessed[i], len(found[i]), chances, stays, drawn)
+                found[i].append(token)
+                self.tally.stayed += stayed
+                if stayed and token != self.eos:
+                    live.append(i)
         return found
 
     def wanted(self, row: int, whole: Sequence[int]) -> Wanted:
@@ -162,21 +168,20 @@ class Rounds:
         return Text(wanted.row, [*wanted.ids, *guessed], len(guessed) + 1, both_ways)
 
 
-def settle(guessed: Guess, p: Float[Tensor, "T V"], stays: Sequence[float], drawn: Sequence[float]) -> list[int]:
-    """The guesses that stay, each with probability min(1, p(x) / q(x)), and one token more; `p` has a row for it.
+def settle(guessed: Guess, place: int, p: Float[Tensor, " V"], stays: float, drawn: float) -> tuple[int, bool]:
+    """The token at a place of the guesses, and whether it is the guess x that stood there.
 
-    It is drawn from max(0, p - q) in place of the first guess that does not stay, else from p (Leviathan et al. 2023,
-    algorithm 1).
+    That stays with probability min(1, p(x) / q(x)). Else it is drawn from max(0, p - q), and behind the last guess from
+    p (Leviathan et al. 2023, algorithm 1).
     """
-    for i, token in enumerate(guessed.tokens):
-        q = None if guessed.shares is None else guessed.shares[i]
-        if stays[i] * (1.0 if q is None else float(q[token])) < float(p[i, token]):
-            continue
-        sure = torch.nn.functional.one_hot(torch.tensor(token, device=p.device), p.shape[-1])
-        rest = (p[i] - (sure if q is None else q)).clamp(min=0)
-        return [*guessed.tokens[:i], int(pick(rest[None], drawn[i : i + 1]))]
-    n = len(guessed.tokens)
-    return [*guessed.tokens, int(pick(p[n][None], drawn[n : n + 1]))]
+    if place == len(guessed.tokens):
+        return int(pick(p[None], [drawn])), False
+    token, q = guessed.tokens[place], None if guessed.shares is None else guessed.shares[place]
+    if stays * (1.0 if q is None else float(q[token])) < float(p[token]):
+        return token, True
+    sure = torch.nn.functional.one_hot(torch.tensor(token, device=p.device), p.shape[-1])
+    rest = (p - (sure if q is None else q)).clamp(min=0)
+    return int(pick(rest[None], [drawn])), False
 
 
 def check_guessing(

@@ -82,7 +82,7 @@ def evaluate_model(
         prepared(model, precision, cache, compile=compile),
         encoded,
         ranks,
-        max_new_tokens=max_new_tokens,
+        max_new_tokens=None if layout == "encoder" else max_new_tokens,
         batch_size=batch_size,
         lengths=encoded.target.lengths.tolist() if layout == "encoder" else None,
         sampling=sampling,

@@ -115,7 +115,7 @@ def translate(
     loaded = load_run(run, recipe, average)
     decode = recipe.decode
     model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
-    most, answered = recipe.decode.max_new_tokens, 0
+    most, answered = None if recipe.data.layout == "encoder" else recipe.decode.max_new_tokens, 0
     filters, forced = wishes.filters(loaded.tokenizers.target), wishes.held(loaded.tokenizers.target)
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
         found = answers(

@@ -132,7 +132,8 @@ def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Callable[[], 
     targets = [list(split.encoded.target[i]) for i in range(n)]
 
     def score() -> tuple[str, float, int]:
-        found = answer(loaded.model, sources, lengths=list(map(len, targets)))
+        lengths = list(map(len, targets)) if recipe.data.layout == "encoder" else None
+        found = answer(loaded.model, sources, lengths=lengths)
         return "exact_match", sum(each.ids == target for each, target in zip(found, targets, strict=True)) / n, n
 
     return score
