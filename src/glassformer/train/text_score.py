@@ -62,8 +62,9 @@ def text_scores(
     if not n:
         raise DataError(
             "Of a text those tokens are hidden and scored that the vocabulary has, but of the "
-            f"{len(tokens):,} tokens of this one {tokens.counts.n_unknown:,} are <unk>, and none was left to hide. Give a "
-            "text in the letters or words of the training text, or train with tokenizer.kind='byte', which lacks none."
+            f"{len(tokens):,} tokens of this one {tokens.counts.n_unknown:,} are <unk>, and none was left to hide. "
+            "Give a text in the letters or words of the training text, or train with tokenizer.kind='byte', which "
+            "lacks none."
         )
     metrics: dict[str, Metric] = {"loss": total / n, **exponential("perplexity", total / n)}
     if reader.objective == "next_token":
