@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 import tokenizers
 
-from glassformer.data import byte_level
+from glassformer.data import cuts
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.subword import Subword
 from glassformer.data.tokenizer import (
@@ -88,21 +88,13 @@ def test_a_long_text_has_the_ids_that_it_has_whole(kind: str) -> None:
     tokenizer = trained(kind)
     words = ["lowest", " ", "  wider", "\n\n", "new ", "\x1c", "!\x1c", "\u00a0\n", "##", "日本 "]
     text = "".join(words[place * place % len(words)] for place in range(60_000))
-    assert len(text) > 2 * byte_level.PART
-    assert sum(1 for _ in byte_level.parts(text)) > 2
+    assert sum(1 for _ in cuts.shares(text)) > 2
     assert tokenizer.encode(text) == tokenizer._library.encode(text, add_special_tokens=False).ids
-    assert "".join(byte_level.parts(text)) == text
-
-
-def test_one_word_without_an_end_is_one_part() -> None:
-    text = "a" * (byte_level.PART * 3)
-    assert list(byte_level.parts(text)) == [text]
-    assert list(byte_level.parts("")) == [""]
 
 
 def test_training_takes_a_stream_and_keeps_no_text(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """8 MB pass, of the same few words; the library takes 256 texts at a time, however long: here 1 MB."""
-    monkeypatch.setattr(byte_level, "PART", 2**12)
+    monkeypatch.setattr(cuts, "SHARE", 2**12)
 
     def stream() -> Iterator[str]:
         for _ in range(8):

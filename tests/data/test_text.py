@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from glassformer.data import text as module
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.text import Piece, cut, last_place, pieces
+from glassformer.data.text import DocumentPiece, cut, pieces
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.foundation.errors import DataError
 
@@ -36,7 +36,7 @@ def small(monkeypatch: pytest.MonkeyPatch, piece: int, longest: int = 1000) -> N
     monkeypatch.setattr(module, "LONGEST_RUN", longest)
 
 
-def whole(found: Sequence[Piece]) -> list[str]:
+def whole(found: Sequence[DocumentPiece]) -> list[str]:
     """The documents, put together again."""
     documents, text = [], ""
     for piece in found:
@@ -61,32 +61,6 @@ def test_pieces_are_the_text_and_are_cut_where_no_token_is(text: str, size: int,
         if not anywhere:
             assert not piece.text[-1].isspace()
             assert following.text[0] in " \n\t"
-
-
-@pytest.mark.parametrize("kind", TOKENIZERS)
-@given(text=TEXTS)
-def test_every_tokenizer_has_the_ids_of_the_whole_piece_by_piece(kind: str, text: str) -> None:
-    tokenizer = tokenizer_of(kind)
-    places = [at for at in range(1, len(text)) if text[at] in " \n\t" and not text[at - 1].isspace()]
-    shares = [text[first:last] for first, last in zip([0, *places], [*places, len(text)], strict=True)]
-    assert [id for share in shares for id in tokenizer.encode(share)] == tokenizer.encode(text)
-
-
-KNOWN: dict[str, object] = {}
-
-
-def tokenizer_of(kind: str):
-    """Made once for all examples, of text with many forms of white space between words."""
-    if kind not in KNOWN:
-        texts = ["a's  b a\n\nb\t ab's\r\n é9 . 漢漢 😀 ab\u3000ab a\xa0b" * 3, "abab ab  ab"]
-        KNOWN[kind] = TOKENIZERS[kind].train(texts, TokenizerConfig(kind=kind, vocab_size=600))
-    return KNOWN[kind]
-
-
-@given(TEXTS)
-def test_the_last_place_is_the_last_of_all_places(text: str) -> None:
-    places = [at for at in range(1, len(text)) if text[at] in " \n\t" and not text[at - 1].isspace()]
-    assert last_place(text) == max(places, default=0)
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])

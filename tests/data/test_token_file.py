@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.data import cuts, token_cache
 from glassformer.data import text as reading
-from glassformer.data import token_cache
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.corpus import Part, measure
 from glassformer.data.encode import encoder, joined
@@ -45,7 +45,7 @@ def test_arrays_of_ids_are_those_of_the_tokenizer(kind: str, text: str) -> None:
     tokenizer = SOME.setdefault(kind, trained(kind))
     assert encoder(tokenizer)(text).tolist() == tokenizer.encode(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "SHARE", 7)
+        patch.setattr(cuts, "SHARE", 7)
         assert joined(tokenizer, text).tolist() == tokenizer.encode(text)
 
 

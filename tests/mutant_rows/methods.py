@@ -51,6 +51,8 @@ ROWS: list[Mutant] = [
     Mutant("a full context is read ahead of itself", "decode/contrastive.py",
         "context = None if max_context is None else max_context - 1", "context = max_context",
         f"{CONTRAST}::test_a_text_longer_than_its_context"),
+    Mutant("a draft sets the threads", "train/guessing.py",
+        ", threads=writes.threads)", ")", "tests/train/test_writing.py::test_a_draft_has_the_threads_of_the_run_that_writes"),
     Mutant("every guess stays", "decode/speculative.py",
         "float(q[token])) < float(p[token])", "float(q[token])) >= 0", f"{GUESS}::test_what_settles_is_distributed_as_p"),
     Mutant("a guess that went comes again", "decode/speculative.py",

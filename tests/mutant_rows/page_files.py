@@ -67,6 +67,8 @@ BROWSER: list[Mutant] = [
         '".block, .box, .label"', '".box, .label"', f"{SAVED}::test_the_stack_is_saved_as_it_stands"),
     Mutant("Esc in the help frees the lock behind it", "lens/page/help.js",
         "event.stopPropagation()", "void event", f"{HELP}::test_help_by_its_key_gives_the_focus_back"),
+    Mutant("help leaves the focus to its button where links were made anew", "lens/page/help.js",
+        "    giveBack(); //", "    //", f"{HELP}::test_help_from_a_link_gives_the_focus_back_where_keys_were_turned_off_meanwhile"),
     Mutant("the help is no dialog of its own", "lens/page/help.js",
         "dialog.showModal()", "dialog.show()", f"{HELP}::test_help_by_its_key_gives_the_focus_back"),
     Mutant("numbers count from nought", "lens/page/help.js",

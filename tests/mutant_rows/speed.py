@@ -9,6 +9,7 @@ LISTEN = "tests/serve/test_listen.py"
 WARM = "tests/decode/test_warm_up.py"
 COMPILED = "tests/decode/test_compiled.py"
 INT8, PREPARE = "tests/parts/test_int8.py", "tests/decode/test_prepare.py"
+BITS = "tests/parts/test_eight_bits.py"
 MASK = "tests/attend/test_mask.py"
 
 # fmt: off
@@ -70,10 +71,12 @@ ROWS: list[Mutant] = [
         "prepared(self.loaded.model, decode.precision, decode.cache, compile=decode.compile)", "self.loaded.model", "tests/train/test_writing.py"),
     Mutant("one narrow query is multiplied by two products", "attend/auto.py",
         "if narrow and T == 1:", "if False:", "tests/attend/test_auto.py"),
-    Mutant("numbers are cut off, not rounded", "parts/int8.py",
-        ".round_().to(torch.int8)", ".trunc_().to(torch.int8)", f"{INT8}::test_numbers_are_rounded_to_half_a_step"),
-    Mutant("one step for all rows", "parts/int8.py",
-        "rows.abs().amax(-1, keepdim=True)", "rows.abs().max().expand(len(rows), 1).clone()", INT8),
+    Mutant("numbers are cut off, not rounded", "parts/eight_bits.py",
+        ".round_().to(torch.int8)", ".trunc_().to(torch.int8)", f"{BITS}::test_a_number_is_rounded_by_half_a_step_and_a_step_is_that_of_its_vector"),
+    Mutant("one step for all vectors", "parts/eight_bits.py",
+        "x.abs().amax(-1, keepdim=True)", "x.abs().amax().expand(*x.shape[:-1], 1)", BITS),
+    Mutant("a vector with NaN is rounded as if it had none", "parts/eight_bits.py",
+        "x.abs().amax(", "x.nan_to_num().abs().amax(", f"{BITS}::test_what_is_no_number_is_seen_in_its_product_and_in_no_other"),
     Mutant("a compiled step reads whole rooms", "decode/compiled.py",
         "                    layer.make_room(1)\n", "                    pass\n", COMPILED),
     Mutant("how long a text is becomes part of a compiled step", "attend/mask.py",
@@ -109,7 +112,7 @@ ROWS: list[Mutant] = [
     Mutant("training compiles what it evaluates", "train/run_data.py",
         "replace(self.recipe.decode, compile=False)", "self.recipe.decode",
         "tests/train/test_use.py::test_steps_are_compiled_where_that_is_asked_for_and_never_in_training"),
-    Mutant("a row of zeros is divided by zero", "parts/int8.py", "TINY = 1e-30\n", "TINY = 0.0\n", INT8),
+    Mutant("a row of zeros is divided by zero", "parts/eight_bits.py", "TINY = 1e-30\n", "TINY = 0.0\n", BITS),
     Mutant("the step of a position is left out", "parts/int8.py",
         "torch.addcmul(self.bias, y, step, out=y)", "torch.add(self.bias, y, out=y)", INT8),
     Mutant("an int8 map has no bias", "parts/int8.py",

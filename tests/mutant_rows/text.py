@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-CON, TXT, COR, TOK, WIN, OVER = (
-    f"tests/data/test_{name}.py" for name in ("config", "text", "corpus", "token_file", "windows", "contamination")
+CON, TXT, CUT, COR, TOK, WIN, OVER = (
+    f"tests/data/test_{name}.py"
+    for name in ("config", "text", "cuts", "corpus", "token_file", "windows", "contamination")
 )
 
 # fmt: off
 ROWS: list[Mutant] = [
-    Mutant("text is cut inside words", "data/text.py",
-        "        if not text[at - 1].isspace():\n            return at\n", "        return at\n", f"{TXT}::test_the_last_place_is_the_last_of_all_places"),
+    Mutant("text is cut inside words", "data/cuts.py",
+        "        if not text[at - 1].isspace():\n            return at\n", "        return at\n", f"{CUT}::test_the_last_place_is_the_last_of_all_places"),
+    Mutant("a run without a place makes one share of all behind it", "data/cuts.py",
+        "return behind.end() if behind else 0", "return 0", f"{CUT}::test_a_run_without_a_place_is_one_share_and_what_follows_it_is_not"),
+    Mutant("a share that goes on does not end at a tab", "data/cuts.py",
+        'PLACE = re.compile(rf"\\S(?=[{SPACES}])")', 'PLACE = re.compile(r"\\S(?=[ \\n])")',
+        f"{CUT}::test_a_share_ends_at_its_last_place_and_without_one_at_the_first_behind"),
+    Mutant("words are cut anywhere", "data/words.py", 'kind = "word"\n', 'kind = "word"\n    cut_anywhere = True\n',
+        f"{CUT}::test_a_kind_without_tokens_of_two_characters_may_be_cut_anywhere"),
+    Mutant("characters are not cut anywhere", "data/words.py", "    cut_anywhere = True\n", "",
+        f"{CUT}::test_a_kind_without_tokens_of_two_characters_may_be_cut_anywhere"),
     Mutant("text is cut behind white space", "data/text.py",
-        "                yield Piece(rest[:at], False, place)\n                rest = rest[at:]",
-        "                yield Piece(rest[:at + 1], False, place)\n                rest = rest[at + 1:]",
+        "                yield DocumentPiece(rest[:at], False, place)\n                rest = rest[at:]",
+        "                yield DocumentPiece(rest[:at + 1], False, place)\n                rest = rest[at + 1:]",
         f"{TXT}::test_pieces_are_the_text_and_are_cut_where_no_token_is"),
     Mutant("a text without white space is cut for every tokenizer", "data/text.py",
         "(len(rest) if anywhere else 0)", "len(rest)", f"{TXT}::test_text_without_white_space_is_refused_where_a_tokenizer_needs_it"),
@@ -43,7 +53,7 @@ ROWS: list[Mutant] = [
     Mutant("dev begins one character early", "data/corpus.py", "text = piece.text[max(0, self.first - at) :",
         "text = piece.text[max(0, self.first - at - 1) :", f"{COR}::test_a_part_is_its_characters_and_its_documents"),
     Mutant("a part that ends in a document leaves it open", "data/corpus.py",
-        "Piece(text, piece.ends or at >= self.last, piece.place)", "Piece(text, piece.ends, piece.place)",
+        "DocumentPiece(text, piece.ends or at >= self.last, piece.place)", "DocumentPiece(text, piece.ends, piece.place)",
         f"{COR}::test_a_part_is_its_characters_and_its_documents"),
     Mutant("a far edge is better than a cut", "data/corpus.py",
         "        if abs(nearest - at) <= (total - at) / 2:\n", "        if nearest:\n", f"{COR}::test_of_several_documents_the_nearest_edge_is_taken"),
@@ -73,7 +83,7 @@ ROWS: list[Mutant] = [
         f"{TOK}::test_windows_are_taken_with_the_document_of_each_token"),
     Mutant("an array of bytes begins at <eos>", "data/encode.py", "+ np.uint16(len(SPECIALS))", "+ np.uint16(2)",
         f"{TOK}::test_arrays_of_ids_are_those_of_the_tokenizer"),
-    Mutant("a text in shares loses the last one", "data/text.py", "    return [*found, text]", "    return found or [text]",
+    Mutant("a text in shares loses the last one", "data/cuts.py", "    yield text[first:]\n", "    if not first:\n        yield text\n",
         f"{TOK}::test_arrays_of_ids_are_those_of_the_tokenizer"),
     Mutant("another tokenizer finds the same token file", "data/token_cache.py",
         "digest_of(tokenizer), documents]", "documents]", f"{TOK}::test_a_file_is_found_again_by_text_part_tokenizer_and_marks"),

@@ -125,6 +125,20 @@ ROWS = [
         f"{SCORE}::test_what_no_float_holds_is_left_out",
     ),
     Mutant(
+        "nats are shared out among no words",
+        "train/text_score.py",
+        " if counts.n_words else {}),",
+        "),",
+        f"{SCORE}::test_a_text_without_a_word_has_no_word_perplexity",
+    ),
+    Mutant(
+        "nothing that was hidden is scored",
+        "train/text_score.py",
+        "    if not n:\n",
+        "    if False:\n",
+        f"{SCORE}::test_a_text_of_which_nothing_can_be_hidden_is_refused",
+    ),
+    Mutant(
         "each batch of an evaluation hides what the first hides",
         "train/text_score.py",
         "            row += len(starts)\n",
@@ -149,9 +163,23 @@ ROWS = [
     Mutant(
         "the model goes on from the whole window",
         "train/text_samples.py",
-        "prompts=[row[:read] for row in rows]",
-        "prompts=rows",
+        "else row[:read] for row in rows]",
+        "else row for row in rows]",
         f"{SAMPLES}::test_the_model_goes_on_where_the_text_does",
+    ),
+    Mutant(
+        "a text goes on from another document",
+        "train/text_samples.py",
+        "last_document(row[:read]) if apart",
+        "row[:read] if apart",
+        f"{SAMPLES}::test_a_text_goes_on_from_its_own_document_where_the_score_is_so",
+    ),
+    Mutant(
+        "holes are filled from other documents",
+        "train/text_samples.py",
+        ", documents=there.documents)",
+        ", documents=None)",
+        f"{SAMPLES}::test_holes_are_filled_from_their_own_document_where_the_score_is_so",
     ),
     Mutant(
         "special tokens are not shown",

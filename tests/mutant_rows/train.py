@@ -203,7 +203,7 @@ ROWS: list[Mutant] = [
     Mutant("text has one right answer", "train/evaluate.py",
         "metrics |= any_match(", "metrics |= {} if as_text else any_match(", f"{EVALUATE}::test_sources_with_several_targets_are_scored_as_such"),
     Mutant("BLEU is blind to capitals", "train/evaluate.py",
-        "BLEU())", "BLEU(lowercase=True))", f"{EVALUATE}::test_text_scores_are_sacrebleus"),
+        "BLEU())", "BLEU(lowercase=True))", f"{EVALUATE}::test_bleu_and_chrf_are_sacrebleus"),
     # preparation
     Mutant("a pair one token too long passes", "train/pairs_data.py",
         "lengths.max() > limit", "lengths.max() > limit + 1",

@@ -7,26 +7,12 @@ import torch
 
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.runtime import has_int8
-from glassformer.parts.int8 import Int8Linear, rounded
+from glassformer.parts.eight_bits import rounded
+from glassformer.parts.int8 import Int8Linear
 
 SIZES = [(1, 1), (5, 3), (16, 32), (33, 40), (65, 384), (768, 96)]
 sizes = pytest.mark.parametrize(("N", "D"), SIZES)
 here = pytest.mark.skipif(not has_int8(torch.device("cpu")), reason="this processor has no product of 8-bit numbers")
-
-
-@sizes
-def test_numbers_are_rounded_to_half_a_step(N, D):
-    rows = torch.randn(N, D)
-    whole, step = rounded(rows)
-    assert whole.dtype == torch.int8
-    assert ((whole.double() * step.double() - rows).abs() <= step.double() * (0.5 + 1e-4)).all()
-    assert (whole.abs().amax(1) == 127).all(), "each row has its own step: its largest number is the last"
-
-
-def test_a_row_of_zeros_stays_zero():
-    whole, step = rounded(torch.tensor([[0.0, 0.0], [1.0, -2.0]]))
-    assert whole.tolist() == [[0, 0], [64, -127]]
-    assert (step > 0).all(), "nothing is divided by zero, whatever this processor makes of it"
 
 
 @here

@@ -10,20 +10,21 @@ from glassformer.decode.prepare import CACHES, prepared
 from glassformer.decode.speculative import speculative
 from glassformer.foundation.errors import ConfigError
 from glassformer.parts.cache import Growing
-from glassformer.parts.rounded import Rounded, rounded
+from glassformer.parts.rounded import Rounded
 from glassformer.train.settings import DECODE_CACHES, DecodeConfig
 from specimens import model, tokens
 
 SHAPES = ["decoder", "encoder-decoder"]
 
 
-def test_a_number_is_rounded_by_half_a_step_and_a_step_is_that_of_its_vector():
-    x = torch.randn(3, 2, 5, 8) * torch.logspace(-6, 6, 5)[:, None]
-    numbers, step = rounded(x)
-    assert numbers.dtype == torch.int8
-    assert ((numbers * step - x).abs() <= 0.5001 * step).all()
-    torch.testing.assert_close(step[..., 0], x.abs().amax(-1) / 127)
-    assert (rounded(torch.zeros(1, 1, 2, 4))[0] == 0).all()
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_key_that_is_no_number_is_seen(number):
+    k, v = torch.randn(2, 1, 2, 3, 4)
+    k[0, 1, 2, 3] = number
+    keys, values = Rounded(Growing).append(k, v)
+    assert keys[0, 1, 2].isfinite().logical_not().any()
+    assert keys[0, 0].isfinite().all()
+    assert values.isfinite().all()
 
 
 def test_it_holds_what_a_growing_cache_holds_in_a_quarter_of_the_memory():

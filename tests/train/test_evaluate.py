@@ -112,7 +112,7 @@ def test_an_encoder_is_told_how_long_its_answers_are(words, answered):
     assert answered[0]["lengths"] == [len(pair.target.split()) for pair in PAIRS]
 
 
-def test_text_scores_are_sacrebleus(words, answered):
+def test_bleu_and_chrf_are_sacrebleus(words, answered):
     metrics, *_ = scored(words, as_text=True)
     targets = [pair.target for pair in PAIRS]
     for name, metric in {"bleu": BLEU(), "chrf": CHRF()}.items():

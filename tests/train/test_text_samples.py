@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from glassformer.data.vocabulary import BOS
 from glassformer.decode.generate import generate
 from glassformer.model.transformer import Transformer
 from glassformer.train import text_samples
@@ -12,7 +13,7 @@ from glassformer.train.objective import objective_for
 from glassformer.train.prepare import model_config, prepare
 from glassformer.train.text_samples import shown
 from glassformer.train.wording import printable
-from train.text_examples import WINDOW, book, text_recipe, words
+from train.text_examples import WINDOW, book, shelf, text_recipe, words
 
 
 def samples(path, objective="next_token", **changes):
@@ -63,6 +64,31 @@ def test_what_is_hidden_shows(tmp_path, objective):
             assert sample.target in text
         if objective == "masked":  # what was not hidden stays
             assert all(piece in sample.output for piece in sample.source.split("<blank>")[:1])
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_a_text_goes_on_from_its_own_document_where_the_score_is_so(tmp_path, mask):
+    changes = {"data__document_mask": mask, "data__dev_share": 0.6, "data__window": 40, "training__samples": 9}
+    _, _, told = samples(shelf(tmp_path), training__batch_tokens=160, **changes)
+    ended = [sample.source.count("<bos>") - sample.source.startswith("<bos>") for sample in told]
+    assert (max(ended) == 0) == mask
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_holes_are_filled_from_their_own_document_where_the_score_is_so(tmp_path, monkeypatch, mask):
+    read = []
+    called = Transformer.forward
+    monkeypatch.setattr(
+        Transformer,
+        "forward",
+        lambda model, tokens, **given: read.append((tokens, given["documents"])) or called(model, tokens, **given),
+    )
+    samples(shelf(tmp_path), "masked", data__document_mask=mask, data__dev_share=0.4)
+    ((tokens, documents),) = read
+    assert (documents is None) == (not mask)
+    if mask:
+        assert documents.tolist() == (tokens == BOS).cumsum(1).tolist()
+        assert documents.max() > documents.min()
 
 
 def test_special_tokens_show_by_name(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from glassformer.data.vocabulary import BOS
-from glassformer.foundation.errors import GlassformerError
+from glassformer.foundation.errors import DataError, GlassformerError
 from glassformer.model.transformer import Transformer
 from glassformer.train import text_score
 from glassformer.train.objective import objective_for
@@ -156,6 +156,24 @@ def test_a_text_without_white_space_has_no_word_perplexity(tmp_path):
     told = scores(*made(path, data__dev_share=0.5))
     assert "word_perplexity" not in told
     assert all(math.isfinite(each) for each in told.values())
+
+
+def test_a_text_without_a_word_has_no_word_perplexity(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("ab" * 50 + "\n" * 100, "utf-8")
+    told = scores(*made(path, data__dev_share=0.4))
+    assert "word_perplexity" not in told
+    assert told["n"] == 79
+    assert {"loss", "perplexity", "bits_per_byte", "bits_per_character"} <= told.keys()
+
+
+def test_a_text_of_which_nothing_can_be_hidden_is_refused(tmp_path):
+    test = tmp_path / "test.txt"
+    test.write_text("xyz" * 10, "utf-8")
+    prepared, model = made(book(tmp_path), "masked", data__test_text=str(test))
+    split = prepare_split(prepared.recipe, prepared.tokenizers, "test")
+    with pytest.raises(DataError, match=r"30 tokens of this one 30 are <unk>.*tokenizer\.kind='byte'"):
+        split.score(model, prepared.recipe, prepared.tokenizers, objective_for(model))
 
 
 def test_weights_and_gradients_are_left_alone(tmp_path):

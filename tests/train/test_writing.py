@@ -12,6 +12,7 @@ from glassformer.data.vocabulary import BOS, SPECIALS
 from glassformer.decode.sampling import Sampling
 from glassformer.decode.stream import Piece
 from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.train.guessing import Guessing
 from glassformer.train.recipe import Recipe, load_recipe, override
 from glassformer.train.session import start
 from glassformer.train.writing import USUAL_TOKENS, Writer
@@ -90,6 +91,15 @@ def test_a_document_begins_and_ends_and_a_running_text_does_not(run):
     else:
         with pytest.raises(DataError, match=r"data\.documents is false; prompt 2 is empty"):
             list(writer.write(["a", ""]))
+
+
+def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
+    asked_for: list[int] = []
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("glassformer.train.loading.choose_threads", asked_for.append)
+    own = override(of_run(run, max_new_tokens=5), {"training.threads": 7})
+    assert texts([*Writer(run, own, Guessing(run)).write(["ab"])])
+    assert asked_for == [7, 7]
 
 
 def test_texts_hang_on_seed_and_number_alone(run):

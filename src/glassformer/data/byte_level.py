@@ -8,14 +8,14 @@ rows of these letters. So no text is outside a vocabulary that has the letters, 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import cast
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from glassformer.data.config import MOST_ENTRIES
+from glassformer.data.cuts import shares
 from glassformer.data.vocabulary import SPECIALS, read_json, utf8
 from glassformer.foundation.errors import DataError
 
@@ -24,9 +24,6 @@ _OTHERS = [byte for byte in range(256) if byte not in _PRINTING]
 BYTES = {chr(byte): byte for byte in _PRINTING} | {chr(256 + i): byte for i, byte in enumerate(_OTHERS)}
 """The byte that each letter stands for. One that does not print is spelled by a letter from U+0100 on."""
 LETTERS = tuple(sorted(BYTES))
-PART = 2**16
-"""Characters: the library takes 256 texts at a time, and a thousand bytes a token of a text by itself."""
-BEFORE_SPACE = re.compile(r"\S(?=[ \n])")
 
 
 def cut_to_bytes() -> pre_tokenizers.PreTokenizer:
@@ -46,18 +43,9 @@ def untrained(model: models.Model, cut: pre_tokenizers.PreTokenizer) -> Tokenize
 def learn(library: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -> Mapping[str, object]:
     """The model that the library's trainer makes of texts, as JSON. Texts may be a stream: distinct words are kept."""
     with panics_are_errors():
-        library.train_from_iterator((part for text in texts if utf8(text) for part in parts(text)), trainer)
+        library.train_from_iterator((part for text in texts if utf8(text) for part in shares(text)), trainer)
     record = cast("dict[str, object]", json.loads(library.to_str()))
     return cast("Mapping[str, object]", record["model"])
-
-
-def parts(text: str) -> Iterator[str]:
-    """A long text in parts whose tokens are its own: a word has its white space before it, so nothing goes across."""
-    first = 0
-    while len(text) - first > PART and (cut := BEFORE_SPACE.search(text, first + PART)):
-        yield text[first : cut.end()]
-        first = cut.end()
-    yield text[first:]
 
 
 def read(text: str, ours: Tokenizer, kind: str) -> Tokenizer:

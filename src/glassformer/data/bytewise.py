@@ -33,6 +33,7 @@ class ByteTokenizer(Tokenizer):
     """One id a byte of UTF-8: byte b is id 6 + b. Every text has ids, and they give the same text back."""
 
     kind = "byte"
+    cut_anywhere = True
     pieces = (*(name.encode() for name in SPECIALS), *(bytes([byte]) for byte in range(256)))
 
     @property

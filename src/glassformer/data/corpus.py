@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.config import SPLITS, DataConfig
-from glassformer.data.text import TOPICS, Piece, in_json, pieces, shares
+from glassformer.data.cuts import shares
+from glassformer.data.text import TOPICS, DocumentPiece, in_json, pieces
 from glassformer.data.text_files import Stamp, changed_while_read, stamps, text_files
 from glassformer.foundation.errors import ConfigError, DataError
 
@@ -70,7 +71,7 @@ class Part:
         first, last = np.searchsorted(self.corpus.ends, [self.first + 1, self.last])
         return int(last - first) + 1
 
-    def pieces(self, anywhere: bool = False) -> Iterator[Piece]:
+    def pieces(self, anywhere: bool = False) -> Iterator[DocumentPiece]:
         """Its text, piece by piece; a document ends where it does, or with the part.
 
         Errors: `DataError` of reading, and for a text that is no longer as it was measured.
@@ -82,7 +83,7 @@ class Part:
             text = piece.text[max(0, self.first - at) : max(0, self.last - at)]
             at += len(piece.text)
             if text:
-                yield Piece(text, piece.ends or at >= self.last, piece.place)
+                yield DocumentPiece(text, piece.ends or at >= self.last, piece.place)
             if at >= self.last:
                 break
         self._refuse_changed()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glassformer.data.bytewise import ByteTokenizer
 from glassformer.data.code_points import CodePoints
-from glassformer.data.text import shares
+from glassformer.data.cuts import shares
 from glassformer.data.vocabulary import SPECIALS, Tokenizer, utf8
 from glassformer.data.words import CharacterTokenizer
 
@@ -28,11 +28,6 @@ def encoder(tokenizer: Tokenizer) -> Encode:
     return lambda text: joined(tokenizer, text)
 
 
-def cut_anywhere(tokenizer: Tokenizer) -> bool:
-    """Whether no token has more than one character, so that text may be cut between any two."""
-    return isinstance(tokenizer, CharacterTokenizer | ByteTokenizer)
-
-
 def by_table(tokenizer: CharacterTokenizer) -> Encode:
     """Code points looked up in a table of ids."""
     points = CodePoints(tokenizer.entries)
@@ -46,4 +41,4 @@ def by_table(tokenizer: CharacterTokenizer) -> Encode:
 
 def joined(tokenizer: Tokenizer, text: str) -> Ids:
     """The ids of text in shares, one behind the other."""
-    return np.concatenate([np.array(row, np.uint32) for row in tokenizer.encode_all(shares(text))])
+    return np.concatenate([np.array(row, np.uint32) for row in tokenizer.encode_all(list(shares(text)))])

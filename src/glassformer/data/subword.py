@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from glassformer.data.bytewise import join_pieces, show_pieces, spelled
 from glassformer.data.config import BYTES_AND_SPECIALS, TokenizerConfig
+from glassformer.data.cuts import shares
 from glassformer.data.vocabulary import SPECIALS, Tokenizer, utf8
 from glassformer.data.whole_words import word_starts
 
@@ -33,7 +34,7 @@ class Subword(Tokenizer):
 
         self._library = byte_level.read(text, self.untrained(), self.kind)
         self._pieces = byte_level.pieces(self._library.get_vocab(), self.kind, self.alphabet(), self.mark)
-        self._panics_are_errors, self._parts = byte_level.panics_are_errors, byte_level.parts
+        self._panics_are_errors = byte_level.panics_are_errors
 
     @classmethod
     @abstractmethod
@@ -52,7 +53,7 @@ class Subword(Tokenizer):
         return len(self._pieces)
 
     def encode(self, text: str) -> list[int]:
-        return list(chain.from_iterable(self.encode_all(list(self._parts(text)))))
+        return list(chain.from_iterable(self.encode_all(list(shares(text)))))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """As `encode`, faster for many: the library takes them together, on all cores."""

@@ -3,8 +3,7 @@ r"""Running text of any size in pieces that memory holds: of files, of folders, 
 A text file is one document, in a .jsonl file each line is one, and the files of a folder follow each other. UTF-8; a
 byte order mark at the head of a file is taken off and "\r\n" becomes "\n"; nothing else is changed.
 
-A document longer than a piece is cut behind a character that is no white space and before a space, "\n" or "\t": no
-tokenizer here has a token across such a place, so the pieces give the tokens of the whole.
+A document longer than a piece is cut where no token is (`data/cuts.py`), so the pieces give the tokens of the whole.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
+from glassformer.data.cuts import last_place
 from glassformer.data.labelled import object_in
 from glassformer.data.lines import MARK, bounded_lines, decoded
 from glassformer.data.text_files import opened, text_files
@@ -23,16 +23,12 @@ from glassformer.foundation.registry import suggestion
 
 PIECE = 2**20
 """Characters that a piece has about, and bytes that are read at once."""
-SHARE = 2**14
-"""Characters that a library for subwords gets as one text: it encodes many together, on all cores, and to train takes
-in 256 texts at once."""
 LONGEST_RUN = 2**24
 """Characters without a place to cut: 16 million, a book without a space."""
-SPACES = " \n\t"
 TOPICS = "pydoc_data.topics"
 
 
-class Piece(NamedTuple):
+class DocumentPiece(NamedTuple):
     """A stretch of a document. An empty one that ends nothing stands for an empty document that was left out."""
 
     text: str
@@ -44,7 +40,7 @@ class Piece(NamedTuple):
 
 def pieces(
     path: str | Path | None, field: str | None = None, *, skip_empty: bool = False, anywhere: bool = False
-) -> Iterator[Piece]:
+) -> Iterator[DocumentPiece]:
     """All documents of a file or folder, piece by piece; without a path, the topics of Python's documentation.
 
     `anywhere` says that a tokenizer has no token of two characters, so that text without white space may be cut too.
@@ -67,7 +63,7 @@ def in_json(file: Path) -> bool:
     return file.name.removesuffix(".gz").endswith(".jsonl")
 
 
-def topics(anywhere: bool = True) -> Iterator[Piece]:
+def topics(anywhere: bool = True) -> Iterator[DocumentPiece]:
     """The topics of Python's documentation, which ship with it: a document each, in the order of their names."""
     from pydoc_data.topics import topics as texts
 
@@ -75,7 +71,7 @@ def topics(anywhere: bool = True) -> Iterator[Piece]:
         yield from document([texts[name]], f"{TOPICS}:{name}", True, anywhere)
 
 
-def document(texts: Iterable[str], place: str, skip_empty: bool, anywhere: bool) -> Iterator[Piece]:
+def document(texts: Iterable[str], place: str, skip_empty: bool, anywhere: bool) -> Iterator[DocumentPiece]:
     """One document as pieces. Errors: `DataError` for one of white space alone, unless those are left out."""
     for number, piece in enumerate(cut(texts, place, anywhere)):
         if number == 0 and piece.ends and not piece.text.strip():
@@ -84,18 +80,18 @@ def document(texts: Iterable[str], place: str, skip_empty: bool, anywhere: bool)
                     f"{place}: the text is empty, so there is nothing to learn from it. Give one with text; where it "
                     "is one document of many, data.skip_empty = true leaves such ones out and counts them."
                 )
-            yield Piece("", False, place)
+            yield DocumentPiece("", False, place)
         else:
             yield piece
 
 
-def cut(texts: Iterable[str], place: str, anywhere: bool) -> Iterator[Piece]:
+def cut(texts: Iterable[str], place: str, anywhere: bool) -> Iterator[DocumentPiece]:
     """Text that comes in chunks, as pieces that end where no token does not."""
     rest = ""
     for text in texts:
         for first in range(0, len(text), PIECE):
             if len(rest) >= PIECE and (at := last_place(rest) or (len(rest) if anywhere else 0)):
-                yield Piece(rest[:at], False, place)
+                yield DocumentPiece(rest[:at], False, place)
                 rest = rest[at:]
             if len(rest) > LONGEST_RUN:
                 raise DataError(
@@ -104,28 +100,7 @@ def cut(texts: Iterable[str], place: str, anywhere: bool) -> Iterator[Piece]:
                     "'byte'."
                 )
             rest += text[first : first + PIECE]
-    yield Piece(rest, True, place)
-
-
-def last_place(text: str) -> int:
-    """The last place where text may be cut: before white space and behind what is none; 0 where there is none."""
-    at = len(text)
-    while (at := max(text.rfind(space, 0, at) for space in SPACES)) > 0:
-        if not text[at - 1].isspace():
-            return at
-        at = len(text[:at].rstrip()) + 1  # past a run of white space in one step, however long it is
-        if at > 1 and text[at - 1] in SPACES:
-            return at - 1
-    return 0
-
-
-def shares(text: str) -> list[str]:
-    """Text in shares of about `SHARE` characters, cut where no token is; fewer and longer ones where there is none."""
-    found: list[str] = []
-    while len(text) > SHARE and (at := last_place(text[:SHARE])):
-        found.append(text[:at])
-        text = text[at:]
-    return [*found, text]
+    yield DocumentPiece(rest, True, place)
 
 
 def decoded_chunks(stream: BufferedReader, path: Path) -> Iterator[str]:

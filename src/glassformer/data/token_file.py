@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.corpus import END, Part
-from glassformer.data.encode import cut_anywhere, encoder
+from glassformer.data.encode import encoder
 from glassformer.data.vocabulary import BOS, EOS, UNK, Tokenizer
 
 TOKENS, DOCUMENTS, MANIFEST = "tokens.bin", "documents.bin", "MANIFEST.json"
@@ -90,7 +90,7 @@ def write_tokens(folder: Path, part: Part, tokenizer: Tokenizer, *, documents: b
     n_tokens = n_unknown = n_bytes = n_characters = n_words = 0
     begins, in_word = True, False
     with (folder / TOKENS).open("xb") as file:
-        for piece in part.pieces(anywhere=cut_anywhere(tokenizer)):
+        for piece in part.pieces(anywhere=tokenizer.cut_anywhere):
             if begins:
                 firsts.append(n_tokens)
             ids = encode(piece.text)

@@ -24,6 +24,8 @@ class Tokenizer(ABC):
     """Text to ids and back. Immutable once made; `to_json` holds all of it."""
 
     kind: ClassVar[str]
+    cut_anywhere: ClassVar[bool] = False
+    """Whether no token has more than one character, so that text may be cut between any two."""
     least_vocab_size: ClassVar[int] = 0
     """The smallest `vocab_size` that it can be trained to; 0 where the texts alone say how many there are."""
 

@@ -114,6 +114,7 @@ class CharacterTokenizer(_Listed):
     """One id a character (a Unicode code point); `decode` puts nothing between them."""
 
     kind = "character"
+    cut_anywhere = True
     joint = ""
 
     @staticmethod

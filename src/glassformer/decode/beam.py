@@ -19,7 +19,7 @@ from glassformer.decode.coverage import Coverage, reading
 from glassformer.decode.draw import filtered
 from glassformer.decode.forced import Forced, check_forced
 from glassformer.decode.generate import Rows, Run, begin_rows, check_writes, read_first
-from glassformer.decode.likely import Likely, likeliest
+from glassformer.decode.likely import Candidates, likeliest
 from glassformer.decode.penalties import counts
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
@@ -215,7 +215,7 @@ def extend_groups(
 def extend(
     searches: Sequence[Search],
     firsts: Sequence[int],
-    likely: Likely,
+    likely: Candidates,
     rule: Rule,
     less: Float[Tensor, "B V"] | None = None,
 ) -> None:

@@ -13,7 +13,7 @@ from itertools import zip_longest
 import torch
 
 from glassformer.data.vocabulary import UNK
-from glassformer.decode.likely import Likely
+from glassformer.decode.likely import Candidates
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 
@@ -56,7 +56,7 @@ class Forced:
         ids = range(len(self.spelled))
         return [id for id in ids if self.spelled[id] and sum(self._after(held, id)) > sum(held)]
 
-    def beside(self, likely: Likely, logits: Float[Tensor, "rows V"], begun: Sequence[Sequence[int]]) -> Likely:
+    def beside(self, likely: Candidates, logits: Float[Tensor, "rows V"], begun: Sequence[Sequence[int]]) -> Candidates:
         """The likeliest tokens of each row, and behind them all others that bring a forced text nearer."""
         nearer = [self._nearer(self.held(ids)) for ids in begun]
         most = max(map(len, nearer))
@@ -67,7 +67,7 @@ class Forced:
         log_p = wide.gather(1, ids.clamp(min=0)).double() - wide.logsumexp(-1, keepdim=True).double()
         there = (ids[:, :, None] == likely.ids[:, None]).any(-1) | (ids < 0)
         log_p = log_p.masked_fill(there, -torch.inf)
-        return Likely(torch.cat([likely.ids, ids.clamp(min=0)], 1), torch.cat([likely.log_p, log_p], 1))
+        return Candidates(torch.cat([likely.ids, ids.clamp(min=0)], 1), torch.cat([likely.log_p, log_p], 1))
 
     def share(
         self,

@@ -9,7 +9,7 @@ import torch
 from glassformer.foundation.shapes import Float, Int, Tensor
 
 
-class Likely(NamedTuple):
+class Candidates(NamedTuple):
     """Tokens of each row, the likeliest first."""
 
     ids: Int[Tensor, "rows k"]
@@ -17,9 +17,9 @@ class Likely(NamedTuple):
     """In nats, among all tokens; -inf where one may not come."""
 
 
-def likeliest(logits: Float[Tensor, "rows V"], k: int) -> Likely:
+def likeliest(logits: Float[Tensor, "rows V"], k: int) -> Candidates:
     """The `k` likeliest of each row, or all. The sum over the vocabulary is in float32 at least, and not kept."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     best = wide.topk(min(k, wide.shape[-1]))
     log_p = best.values.double() - wide.logsumexp(-1, keepdim=True).double()
-    return Likely(best.indices, log_p.masked_fill(best.values.isneginf(), -torch.inf))
+    return Candidates(best.indices, log_p.masked_fill(best.values.isneginf(), -torch.inf))

@@ -15,7 +15,7 @@ from glassformer.model.config import ModelConfig
 from glassformer.model.heads import HEADS, SequenceHead
 from glassformer.model.initialize import initialize
 from glassformer.model.stack import Stack, with_cache
-from glassformer.parts import Cache, RollingCache, Slots, StateCache, StateSlots, in_int8
+from glassformer.parts import Cache, RollingCache, Slots, StateCache, StateSlots, rounding_cache
 
 
 class Transformer(nn.Module):
@@ -151,7 +151,7 @@ class Transformer(nn.Module):
             made = RollingCache(n_layers, stack.pattern)
         else:
             made = Cache(n_layers, capacity=capacity)
-        return in_int8(made) if self.rounds_cache else made
+        return rounding_cache(made) if self.rounds_cache else made
 
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
         """An empty cache whose rows, `most_rows` at a time, come and go while others go on. Errors: as `new_cache`.

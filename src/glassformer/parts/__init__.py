@@ -22,7 +22,7 @@ from glassformer.parts.pooling import POOLINGS
 from glassformer.parts.positions import POSITIONS, Positions, Relation
 from glassformer.parts.residual import PLACEMENTS, Residual
 from glassformer.parts.rolling import RollingCache
-from glassformer.parts.rounded import in_int8
+from glassformer.parts.rounded import rounding_cache
 from glassformer.parts.segments import Segments
 from glassformer.parts.slots import Slots, StateSlots
 from glassformer.parts.state import StateCache
@@ -61,7 +61,7 @@ __all__ = [
     "attentions",
     "check_tokens",
     "drop_chance",
-    "in_int8",
+    "rounding_cache",
     "watch_attention",
 ]
 

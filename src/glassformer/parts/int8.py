@@ -6,22 +6,17 @@ import torch
 from torch import nn
 
 from glassformer.foundation.errors import DataError
-from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.parts.eight_bits import rounded
 from glassformer.parts.opaque import int8_product
-
-LARGEST = 127
-"""The numbers are -127 to 127, so that W and -W are as exact."""
-TINY = 1e-30
-"""What a position of zeros is divided by."""
 
 
 class Int8Linear(nn.Module):
     """y = (P Q^T) * step(x) * step(W) + b, with P * step(x) the input and Q * step(W) the weight, to half a step.
 
-    Each row of W has a step of its own and each position of x, the largest number being 127 steps (Dettmers et al.
-    2022, section 2.1, vector-wise). The sum of products of whole numbers is exact, so what a position gets hangs on no
-    other. Weights have a quarter of the bytes of float32, and are laid out for the product once. Nothing is learned,
-    and no gradient goes through it.
+    Each row of W has a step of its own and each position of x (`rounded`). The sum of products of whole numbers is
+    exact, so what a position gets hangs on no other. Weights have a quarter of the bytes of float32, and are laid out
+    for the product once. Nothing is learned, and no gradient goes through it.
     """
 
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
@@ -42,9 +37,3 @@ class Int8Linear(nn.Module):
         y = int8_product(whole, self.packed, self.step, self.zeros)
         y = torch.addcmul(self.bias, y, step, out=y)
         return y.to(x.dtype).view(*x.shape[:-1], -1)
-
-
-def rounded(rows: Float[Tensor, "N D"]) -> tuple[Int[Tensor, "N D"], Float[Tensor, "N 1"]]:
-    """Whole numbers and the size of a step in each row: their product is the row, to half a step."""
-    step = rows.abs().amax(-1, keepdim=True).mul_(1 / LARGEST).clamp_min_(TINY)
-    return (rows / step).round_().to(torch.int8), step

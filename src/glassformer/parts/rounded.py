@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import torch
 
-from glassformer.foundation.shapes import Float, Int8, Tensor
+from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.cache import Cache, Fixed, Growing, Once
+from glassformer.parts.eight_bits import rounded
 from glassformer.parts.rolling import Rolling, RollingCache
 
 Held = Growing | Fixed | Rolling
-LARGEST = 127
 
 
 class Rounded:
@@ -61,14 +61,7 @@ class Rounded:
             each.truncate(length)
 
 
-def rounded(x: Float[Tensor, "B G T K"]) -> tuple[Int8[Tensor, "B G T K"], Float[Tensor, "B G T 1"]]:
-    """The nearest whole numbers, and the step that they count; of zeros the step is 1."""
-    largest = x.abs().amax(-1, keepdim=True).float()
-    step = torch.where(largest > 0, largest / LARGEST, 1.0)
-    return torch.round(x / step).to(torch.int8), step
-
-
-def in_int8(cache: Cache) -> Cache:
+def rounding_cache(cache: Cache) -> Cache:
     """A new cache whose keys and values, those of an encoder's memory too, are held in 8 bits."""
 
     def make() -> Held:

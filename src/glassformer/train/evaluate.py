@@ -103,7 +103,7 @@ def evaluate_model(
     metrics |= any_match(encoded, wanted, right)
     metrics |= {"unknown": unknown} if unknown else {}
     lengths = {BY_LENGTH: exact_by_length(encoded.source.lengths.tolist(), right)}
-    return Scores(metrics | (text_scores(outputs, targets) if as_text else {}), outputs, lengths)
+    return Scores(metrics | (bleu_and_chrf(outputs, targets) if as_text else {}), outputs, lengths)
 
 
 def shared_answers(
@@ -196,7 +196,7 @@ def token_accuracy(answers: Sequence[Answer], encoded: Encoded) -> float:
     return right / max(places, 1)
 
 
-def text_scores(outputs: Sequence[str], targets: Sequence[str]) -> dict[str, Metric]:
+def bleu_and_chrf(outputs: Sequence[str], targets: Sequence[str]) -> dict[str, Metric]:
     """BLEU (Papineni et al. 2002) and chrF (Popovic 2015) by sacrebleu, on cased, detokenised text."""
     from sacrebleu.metrics.bleu import BLEU  # here, as importing it costs a command that needs it not
     from sacrebleu.metrics.chrf import CHRF

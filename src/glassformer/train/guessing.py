@@ -27,11 +27,15 @@ class Guessing(NamedTuple):
 
 
 def guessed(asked: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Filter], tally: Tally) -> Method:
-    """Speculative decoding as asked for. Errors: `ConfigError` for a draft with other tokenizers, and its own."""
+    """Speculative decoding as asked for; a draft has device and threads of the run that writes.
+
+    Errors: `ConfigError` for a draft with other tokenizers, and its own.
+    """
     draft = None
     if asked.draft is not None:
-        other = load_recipe(asked.draft / "recipe.toml")
-        found = load_run(asked.draft, replace(other, training=replace(other.training, device=recipe.training.device)))
+        other, writes = load_recipe(asked.draft / "recipe.toml"), recipe.training
+        where = replace(other.training, device=writes.device, threads=writes.threads)
+        found = load_run(asked.draft, replace(other, training=where))
         pairs = zip(found.tokenizers, loaded.tokenizers, strict=True)
         if any(theirs.to_json() != ours.to_json() for theirs, ours in pairs):
             raise ConfigError(

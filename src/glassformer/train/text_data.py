@@ -225,6 +225,5 @@ def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
 def text_tokenizers(recipe: Recipe, part: Part) -> Tokenizers:
     """One tokenizer for both names, trained on a text."""
     kind = TOKENIZERS[recipe.tokenizer.kind]
-    anywhere = recipe.tokenizer.kind in ("character", "byte")
-    tokenizer = kind.train(part.texts(anywhere), recipe.tokenizer)
+    tokenizer = kind.train(part.texts(kind.cut_anywhere), recipe.tokenizer)
     return Tokenizers(tokenizer, tokenizer)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from glassformer.data.batch import Batch
 from glassformer.data.token_file import TokenFile
 from glassformer.data.vocabulary import BOS, EOS, PAD, SPECIALS, Tokenizer
 from glassformer.decode.answer import answer, nothing
@@ -37,10 +38,10 @@ def text_samples(
     if reader.objective in FOLLOWED:
         limit = recipe.decode.max_new_tokens or USUAL
         rows, prefix = tokens.take(starts, window).tolist(), reader.objective == "prefix"
-        return continuations(model, rows, limit, tokenizer, poll, prefix)
+        return continuations(model, rows, limit, tokenizer, poll, prefix, apart=reader.how.document_mask)
     batch = reader.batch(tokens, starts, window)
     if batch.labels is not None:
-        return filled(model, batch.tokens, batch.labels, tokenizer)
+        return filled(model, batch, batch.labels, tokenizer)
     assert batch.source is not None
     sources, targets = ([real(row) for row in side.tolist()] for side in (batch.source, batch.tokens))
     longest = max(map(len, targets)) + 1
@@ -56,30 +57,38 @@ def continuations(
     tokenizer: Tokenizer,
     poll: Callable[[], None],
     prefix: bool,
+    apart: bool,
 ) -> list[Sample]:
     """Half a window as a prompt, what follows it in the text, and what the model goes on with, greedily.
 
-    Prompt and continuation stay within the window, as nothing longer was trained on.
+    Prompt and continuation stay within the window, as nothing longer was trained on. Where documents are kept `apart` a
+    prompt is of its last one alone.
     """
     read = max(1, len(rows[0]) // 2)
     write = min(len(rows[0]) - read, limit)
+    prompts = [last_document(row[:read]) if apart else row[:read] for row in rows]
     written: list[list[int]] = [[] for _ in rows]
-    for step in generate(model, prompts=[row[:read] for row in rows], max_new_tokens=write, prefix=prefix):
+    for step in generate(model, prompts=prompts, max_new_tokens=write, prefix=prefix):
         poll()
         for row, token in zip(step.rows, step.tokens, strict=True):
             written[row].append(token)
     return [
-        Sample(*(shown(ids, tokenizer) for ids in (row[:read], row[read : read + write], own)))
-        for row, own in zip(rows, written, strict=True)
+        Sample(*(shown(ids, tokenizer) for ids in (prompt, row[read : read + write], own)))
+        for prompt, row, own in zip(prompts, rows, written, strict=True)
     ]
 
 
-def filled(model: Transformer, tokens: torch.Tensor, labels: torch.Tensor, tokenizer: Tokenizer) -> list[Sample]:
+def last_document(ids: Sequence[int]) -> Sequence[int]:
+    """The ids from the last <bos> on; all of them where there is none."""
+    return ids[max((place for place, id in enumerate(ids) if id == BOS), default=0) :]
+
+
+def filled(model: Transformer, batch: Batch, labels: torch.Tensor, tokenizer: Tokenizer) -> list[Sample]:
     """Windows with hidden tokens, the windows themselves, and what the model has for the hidden ones."""
-    device = next(model.parameters()).device
-    best = model(tokens.to(device)).argmax(-1).cpu()
-    guess = torch.where(tokens == labels, tokens, best)
-    rows = zip(tokens.tolist(), labels.tolist(), guess.tolist(), strict=True)
+    there = batch.to(next(model.parameters()).device)
+    best = model(there.tokens, keep=there.keep, documents=there.documents).argmax(-1).cpu()
+    guess = torch.where(batch.tokens == labels, batch.tokens, best)
+    rows = zip(batch.tokens.tolist(), labels.tolist(), guess.tolist(), strict=True)
     return [Sample(*(shown(ids, tokenizer) for ids in row)) for row in rows]
 
 

@@ -16,6 +16,7 @@ from glassformer.data.config import DataConfig
 from glassformer.data.token_file import TokenFile
 from glassformer.data.windows import EvaluationWindow, evaluation_windows
 from glassformer.decode.answer import nothing
+from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.events import Metric
@@ -46,6 +47,7 @@ def text_scores(
     vocabularies; see `of_whole_text`. Of the other objectives windows stand one behind the other, and what is hidden
     in them is the same at every evaluation. Of masked also `token_accuracy`, the share of hidden tokens that got the
     highest score. Several processes (`ranks`) share the batches out and come to the same figures, to the last bit.
+    Errors: `DataError` for a text of which nothing can be hidden.
     """
     model.eval()
     device = next(model.parameters()).device
@@ -57,6 +59,13 @@ def text_scores(
         nll, n = loss_of(model, there, asked).nll.item(), asked(batch).n_targets
         own.append((nll, n, n_right(model, there, asked) if reader.objective == "masked" else 0))
     total, n, right = (sum_of_batches([each[which] for each in own], ranks) for which in range(3))
+    if not n:
+        raise DataError(
+            "Of a text those tokens are hidden and scored that the vocabulary has, but of the "
+            f"{len(tokens):,} tokens of this one {tokens.counts.n_unknown:,} are <unk>, and none was left to hide. "
+            "Give a text in the letters or words of the training text, or train with tokenizer.kind='byte', which "
+            "lacks none."
+        )
     metrics: dict[str, Metric] = {"loss": total / n, **exponential("perplexity", total / n)}
     if reader.objective == "next_token":
         metrics |= of_whole_text(total, tokens)
@@ -71,14 +80,14 @@ def of_whole_text(nats: float, tokens: TokenFile) -> dict[str, Metric]:
 
     `bits_per_byte` (of UTF-8) and `bits_per_character`; all tokens are paid for, <bos> and <eos> too, but for the first
     one, which nothing precedes. `word_perplexity`: e to the nats a word, between white space; left out where that is no
-    float any more.
+    float any more, and of white space alone, which has no word.
     """
     counts = tokens.counts
     bits = nats / math.log(2)
     return {
         "bits_per_byte": bits / counts.n_bytes,
         "bits_per_character": bits / counts.n_characters,
-        **exponential("word_perplexity", nats / counts.n_words),
+        **(exponential("word_perplexity", nats / counts.n_words) if counts.n_words else {}),
     }
 
 

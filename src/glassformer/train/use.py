@@ -131,12 +131,12 @@ def translate(
             forced=forced,
         )
         answered += len(sources)
-        told = ranked(loaded, sources, found, asked, recipe.decode.length_penalty, batch_size) if asked else None
+        scored = ranked(loaded, sources, found, asked, recipe.decode.length_penalty, batch_size) if asked else None
         for row, (source, (first, *_)) in enumerate(zip(sources, found, strict=True)):
             cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded)
             text, unknown = loaded.tokenizers.target.decode(first.ids), source.count(UNK)
-            best = told[row] if told else ()
-            yield Translated(text, cut, unknown, best, loaded.tokenizers.source.tokens(source) if told else ())
+            best = scored[row] if scored else ()
+            yield Translated(text, cut, unknown, best, loaded.tokenizers.source.tokens(source) if scored else ())
 
 
 def classify(

@@ -47,6 +47,18 @@ def test_help_by_its_key_gives_the_focus_back(opened):
     assert "q=1" not in page.url
 
 
+def test_help_from_a_link_gives_the_focus_back_where_keys_were_turned_off_meanwhile(opened):
+    """All links are made anew then."""
+    page = opened.go("heads")
+    page.focus("nav a[data-screen=curves]")
+    page.keyboard.press("?")
+    page.locator("#single-keys").uncheck()
+    opened.settle()
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    assert page.evaluate("() => document.activeElement.dataset.screen") == "curves"
+
+
 def test_numbers_open_the_screens(opened):
     page = opened.go("overview")
     for i, screen in enumerate(SCREENS, 1):

@@ -79,23 +79,31 @@ function known(each) {
 }
 
 /**
- * Draw anew, and the control that has the focus keeps it: by its name, else by its place where there are as many as
- * before. Where it is gone the whole picture has the focus, so that Tab goes on from there and not from the top.
- * @param {Element} element what is drawn anew
- * @param {() => void} draw
+ * Remember the control that has the focus; what comes back gives it the focus again where nothing has it. A control that
+ * was made anew is found by its name, else by its place where there are as many as before. Where it is gone the whole
+ * picture has the focus, so that Tab goes on from there and not from the top.
+ * @param {Element} element what may be drawn anew
  */
-export function keepFocus(element, draw) {
+export function rememberFocus(element) {
   const all = () => /** @type {HTMLElement[]} */ ([...element.querySelectorAll(CONTROLS)]);
   const before = all();
   const had = /** @type {HTMLElement} */ (document.activeElement);
   const at = before.indexOf(had);
   const name = at >= 0 && known(had);
   const nth = name && before.slice(0, at).filter((each) => known(each) === name).length;
+  return () => {
+    if (at < 0 || document.activeElement !== document.body) return;
+    const after = all();
+    const again = had.isConnected ? had : after.filter((each) => known(each) === name)[Number(nth)] ?? (after.length === before.length ? after[at] : byId("main"));
+    again.focus({ preventScroll: true });
+  };
+}
+
+/** Draw anew, and the control that has the focus keeps it. @param {Element} element what is drawn anew @param {() => void} draw */
+export function keepFocus(element, draw) {
+  const giveBack = rememberFocus(element);
   draw();
-  if (at < 0 || document.activeElement !== document.body) return;
-  const after = all();
-  const again = had.isConnected ? had : after.filter((each) => known(each) === name)[Number(nth)] ?? (after.length === before.length ? after[at] : byId("main"));
-  again.focus({ preventScroll: true });
+  giveBack();
 }
 
 /** The same as `put`, where controls are made anew. @param {Element} element @param {...Child} children */

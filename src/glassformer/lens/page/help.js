@@ -1,6 +1,6 @@
 /** What each screen shows and how it is read, and the keys; made when it is asked for. */
 
-import { byId, h } from "lens/dom.js";
+import { byId, h, rememberFocus } from "lens/dom.js";
 import { now, screens } from "lens/state.js";
 
 /** @typedef {{shows: string, read: string[], keys?: [string, string][]}} Page */
@@ -91,8 +91,10 @@ export function help() {
     h("h3", {}, "Keys"), h("dl", {}, [...keys, ...EVERYWHERE].map(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])),
     h("label", { class: "head-box" }, box, "single keys open screens and this help")));
   dialog.addEventListener("keydown", (event) => event.stopPropagation()); // Esc closes this, and frees no lock behind it
+  const giveBack = rememberFocus(document.body);
   dialog.addEventListener("close", () => {
     dialog.remove();
+    giveBack(); // the page was drawn anew where single keys were turned on or off
     if (document.activeElement === document.body) byId("help").focus();
   });
   document.body.append(dialog);
