@@ -149,13 +149,13 @@ def test_a_full_queue_sends_away(writer):
 
 
 def test_all_prompts_of_a_request_wait_or_none(writer):
-    with Wire(writer, rows=4, queue=3) as wire:
+    with Wire(writer, rows=3, queue=3) as wire:
         with held(wire) as entered:
             first = wire.begin(PATH, SHORT)
             while not entered:
                 wire.ask("/health")
             assert wire.ask(PATH, {**SHORT, "prompt": ["a", "b", "ab"]}).status == 429
-            assert all(ticket.over for ticket in [*wire.engine.waiting][1:])
+            assert all(ticket.over for ticket in [*wire.engine.waiting.tickets][1:])
         assert first.result(PATIENCE).status == 200
 
 
@@ -204,7 +204,7 @@ def test_a_mistake_inside_is_one_answer_with_a_number(writer, monkeypatch, kind,
             def breaks(ids):
                 raise kind("a secret of the machine")
 
-            patch.setattr(type(tokenizer), "decode", lambda self, ids: breaks(ids))
+            patch.setattr(type(tokenizer), "adds", lambda self, id, **_: breaks(id))
             heard = wire.ask(PATH, {**SHORT, "stream": stream})
             assert (heard.status, heard.error["code"]) == (500, "internal_error")
             assert "secret" not in str(heard.json)
