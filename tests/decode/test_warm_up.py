@@ -51,7 +51,10 @@ def test_steps_of_one_row_and_of_several(shape):
     [
         ({}, {"rows": 1}, [1]),
         ({}, {"rows": 2}, [1, 2]),
-        ({}, {"tokens": 2}, [1]),
+        ({}, {"rows": 8, "waiting": 1}, [1]),
+        ({}, {"rows": 8, "waiting": 2}, [1, 2]),
+        ({}, {"tokens": 1}, []),
+        ({}, {"tokens": 3}, [1]),
         ({"max_len": 2}, {}, [1, 3]),
         ({"max_len": 1}, {}, []),
     ],

@@ -10,6 +10,7 @@ CODES = {
     "GlassformerError": 2,
     "ConfigError": 2,
     "DataError": 2,
+    "TooLongError": 2,
     "CheckpointError": 2,
     "CheckFailedError": 3,
     "DivergedError": 4,

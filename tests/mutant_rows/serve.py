@@ -6,6 +6,7 @@ from mutant_runner import Mutant
 
 DONE = "tests/serve/test_completions.py"
 REFUSED = "tests/serve/test_refusals.py"
+LISTEN = "tests/serve/test_listen.py"
 CLIENTS = "tests/serve/test_clients.py"
 LINE = "tests/serve/test_protocol.py"
 
@@ -34,10 +35,19 @@ ROWS: list[Mutant] = [
         f"{REFUSED}::test_fields_out_of_bounds"),
     Mutant("the last of two names wins", "serve/fields.py", "if len(found) < len(pairs):", "if False:",
         f"{REFUSED}::test_bodies_that_are_none"),
-    Mutant("a client that left is written for", "serve/answers.py", "                    service.runner.cancel(job)\n",
-        "                    pass\n", f"{CLIENTS}::test_an_answer_that_takes_too_long"),
-    Mutant("nobody looks whether the client is there", "serve/answers.py", "    job.leave()\n", "    pass\n",
+    Mutant("a client that left is written for", "serve/answers.py", "            runner.cancel(job)\n",
+        "            pass\n", f"{CLIENTS}::test_an_answer_that_takes_too_long"),
+    Mutant("nobody looks whether the client is there", "serve/answers.py",
+        "watch.add_done_callback(lambda _: job.leave())", "pass",
         f"{CLIENTS}::test_a_whole_answer_nobody_waits_for_is_not_sent"),
+    Mutant("one client may ask for more than may wait", "serve/settings.py",
+        "if self.waiting < self.rows:", "if False:", f"{REFUSED}::test_settings_out_of_bounds"),
+    Mutant("a queue is as long as its flag spells it", "cli/serve.py",
+        "types_in(kind)[0]", "kind", f"{LISTEN}::test_a_queue_that_one_client_may_fill"),
+    Mutant("what is too long is known by its words", "serve/texts.py",
+        "isinstance(error, TooLongError)", '"at most" in str(error)', f"{REFUSED}::test_what_is_too_long_is_told_by_its_kind"),
+    Mutant("the field at fault is not told", "serve/wanted.py",
+        "param=error.setting", "param=None", f"{REFUSED}::test_the_field_is_the_one_that_is_to_be_changed"),
     Mutant("a client that reads nothing is waited for", "serve/answers.py",
         "async with asyncio.timeout(patience):", "async with asyncio.timeout(None):",
         f"{CLIENTS}::test_a_client_that_reads_nothing_is_dropped_and_holds_up_nobody"),

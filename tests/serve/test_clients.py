@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -54,11 +55,13 @@ def test_a_client_that_leaves_frees_its_row(writer, stream):
         assert sum(row.ticket.request.max_new_tokens > 3 for row in wire.engine.rows) == 0
 
 
-def told(wire: Wire, *messages: dict) -> list[dict]:
-    """What an application sends to a client that says this and nothing more."""
+def told(wire: Wire, *messages: dict, after: Sequence[object] = (1,)) -> list[dict]:
+    """What an application sends to a client that says this and nothing more, the last once `after` holds something."""
     coming, sent = list(messages), []
 
     async def receive():
+        while len(coming) == 1 and not after:
+            await asyncio.sleep(0)
         return coming.pop(0)
 
     async def send(message):
@@ -75,8 +78,8 @@ GONE = {"type": "http.disconnect"}
 def test_a_whole_answer_nobody_waits_for_is_not_sent(writer):
     body = b'{"prompt": "ab", "max_tokens": 2048}'
     with one_row(writer) as wire:
-        with held(wire):
-            assert told(wire, {"type": "http.request", "body": body}, GONE) == []
+        with held(wire) as entered:
+            assert told(wire, {"type": "http.request", "body": body}, GONE, after=entered) == []
         assert wire.ask(PATH, SHORT).status == 200
 
 
@@ -123,8 +126,11 @@ def test_what_a_slow_client_has_not_read_is_joined(writer):
 
 
 def test_an_answer_that_takes_too_long(writer):
-    with one_row(writer, seconds=0.05) as wire:
+    with one_row(writer, seconds=0.2) as wire:
+        wire.ask(PATH, ENDLESS)  # the first one may be late before it is written at all
         heard = wire.ask(PATH, ENDLESS)
+        tickets = [*(row.ticket for row in wire.engine.rows), *wire.engine.waiting.tickets]
+        assert all(each.over for each in tickets), "it is written no further"
         assert (heard.status, heard.error["code"], heard.headers["retry-after"]) == (503, "timeout", "2")
         heard = wire.ask(PATH, {**ENDLESS, "stream": True})  # the time may be over before the first token is there
         error = heard.error if heard.status == 503 else heard.events[-1]["error"]
@@ -149,13 +155,13 @@ def test_a_full_queue_sends_away(writer):
 
 
 def test_all_prompts_of_a_request_wait_or_none(writer):
-    with Wire(writer, rows=4, queue=3) as wire:
+    with Wire(writer, rows=3, queue=3) as wire:
         with held(wire) as entered:
             first = wire.begin(PATH, SHORT)
             while not entered:
                 wire.ask("/health")
             assert wire.ask(PATH, {**SHORT, "prompt": ["a", "b", "ab"]}).status == 429
-            assert all(ticket.over for ticket in [*wire.engine.waiting][1:])
+            assert all(ticket.over for ticket in [*wire.engine.waiting.tickets][1:])
         assert first.result(PATIENCE).status == 200
 
 
@@ -204,7 +210,7 @@ def test_a_mistake_inside_is_one_answer_with_a_number(writer, monkeypatch, kind,
             def breaks(ids):
                 raise kind("a secret of the machine")
 
-            patch.setattr(type(tokenizer), "decode", lambda self, ids: breaks(ids))
+            patch.setattr(type(tokenizer), "adds", lambda self, id, **_: breaks(id))
             heard = wire.ask(PATH, {**SHORT, "stream": stream})
             assert (heard.status, heard.error["code"]) == (500, "internal_error")
             assert "secret" not in str(heard.json)

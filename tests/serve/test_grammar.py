@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ from glassformer.serve import grammar, trial
 from glassformer.serve.service import Service
 from glassformer.serve.settings import ServeConfig
 from glassformer.train.recipe import override
-from serve.wire import Wire
+from serve.test_clients import GONE, told
+from serve.wire import PATIENCE, Wire
 
 pytest.importorskip("llguidance", reason="llguidance is not installed")
 PATH = "/v1/completions"
@@ -184,6 +186,44 @@ def test_nobody_waits_for_a_grammar_of_another(wire, monkeypatch):
     finally:
         go.set()
     assert len(texts(waiting.result(60))[0]) == 4
+
+
+@contextmanager
+def building(monkeypatch):
+    """While it lasts the first grammar is being built; afterwards, which ones were."""
+    begun, go, built = threading.Event(), threading.Event(), []
+
+    def slow(field: str, text: str) -> None:
+        built.append(text)
+        begun.set()
+        go.wait(PATIENCE)
+
+    monkeypatch.setattr(grammar, "check_small", slow)
+    try:
+        yield begun, built
+    finally:
+        go.set()
+
+
+def test_a_grammar_has_the_time_of_its_answer(writer, monkeypatch):
+    with Wire(writer, seconds=0.05) as wire:
+        with building(monkeypatch) as (_, built):
+            heard = [wire.ask(PATH, {"prompt": "ab"} | regex_of(each)) for each in ("[cd]{4}", "[cd]{5}")]
+            assert [(each.status, each.error["code"]) for each in heard] == [(503, "timeout")] * 2
+        wire.service._builder.submit(int).result(PATIENCE)
+    assert len(built) == 1, "what had not begun when its time was over is not built"
+
+
+def test_no_grammar_is_built_for_a_client_that_left(writer, monkeypatch):
+    with Wire(writer) as wire:
+        with building(monkeypatch) as (begun, built):
+            first = wire.begin(PATH, {"prompt": "ab", "max_tokens": 4} | regex_of("[cd]{4}"))
+            begun.wait(PATIENCE)
+            body = json.dumps({"prompt": "ab"} | regex_of("[cd]{5}")).encode()
+            assert told(wire, {"type": "http.request", "body": body}, GONE) == []
+        assert first.result(PATIENCE).status == 200
+        assert texts(wire.ask(PATH, {"prompt": "ab", "max_tokens": 4} | regex_of("[cd]{6}")))
+    assert len(built) == 2
 
 
 def test_a_grammar_is_built_once(writer, monkeypatch):

@@ -272,6 +272,13 @@ def test_an_address_that_is_taken(text_run, capsys, server):
     assert f"port {server.port}" in capsys.readouterr().err
 
 
+def test_a_queue_that_one_client_may_fill(text_run, capsys):
+    from glassformer.cli.main import main
+
+    assert main(["serve", str(text_run), "--queue", "8"]) == 2
+    assert "queue must be at least rows=32, as one client may send so many prompts" in capsys.readouterr().err
+
+
 def test_the_help_says_the_defaults():
     """Each setting has a flag, and its help the value that it has without one."""
     usual = vars(ServeConfig())

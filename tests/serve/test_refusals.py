@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import ConfigError, DataError, TooLongError
+from glassformer.serve import wanted
 from glassformer.serve.fields import read_object
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
@@ -107,7 +108,14 @@ def test_keys_that_could_be_found(key):
 
 @pytest.mark.parametrize(
     ("settings", "says"),
-    [({"port": 65536}, "port"), ({"rows": 0}, "rows"), ({"queue": -1}, "queue"), ({"seconds": 0.0}, "seconds")],
+    [
+        ({"port": 65536}, "port"),
+        ({"rows": 0}, "rows"),
+        ({"queue": -1}, "queue"),
+        ({"seconds": 0.0}, "seconds"),
+        ({"queue": 31}, "queue must be at least rows=32"),
+        ({"rows": 65, "queue": 64}, "Set queue=65, or rows=64"),
+    ],
 )
 def test_settings_out_of_bounds(settings, says):
     with pytest.raises(ConfigError, match=says):
@@ -210,6 +218,24 @@ def test_fields_out_of_bounds(wire, fields, param):
     assert heard.error["param"] == param
     assert heard.error["type"] == "invalid_request_error"
     assert len(heard.error["message"]) < 700
+
+
+@pytest.mark.parametrize(("error", "code"), [(DataError, None), (TooLongError, "context_length_exceeded")])
+def test_what_is_too_long_is_told_by_its_kind(wire, writer, monkeypatch, error, code):
+    def refuses(*_, **__):
+        raise error("A line has at most one end; this one has two.")
+
+    monkeypatch.setattr(writer, "ids", refuses)
+    heard = wire.ask(PATH, {"prompt": "a"})
+    assert (heard.status, heard.error["code"]) == (400, code)
+
+
+def test_the_field_is_the_one_that_is_to_be_changed(wire, monkeypatch):
+    def refuses(**_):
+        raise ConfigError("temperature=0 draws none; got top_k=3.", setting="top_k")
+
+    monkeypatch.setattr(wanted, "Sampling", refuses)
+    assert wire.ask(PATH, {"prompt": "a"}).error["param"] == "top_k"
 
 
 def test_another_model_is_not_found(wire):

@@ -15,7 +15,7 @@ from glassformer.cli.settings import flag_of
 from glassformer.cli.verbs import VERBS
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.typed import annotations_of
+from glassformer.foundation.typed import annotations_of, types_in
 from glassformer.serve.settings import KEY, ServeConfig
 from glassformer.train.recipe import Recipe, override
 
@@ -94,7 +94,7 @@ def settings_of(arguments: Arguments) -> ServeConfig:
     for name, kind in annotations_of(ServeConfig).items():
         flag = name.replace("_", "-")
         if (text := arguments.options.get(flag)) is not None:
-            given[name] = as_kind(flag, kind, text)
+            given[name] = as_kind(flag, types_in(kind)[0], text)
     return ServeConfig(**given, key=key_of(arguments))  # pyright: ignore[reportArgumentType]
 
 

@@ -178,7 +178,11 @@ VERBS: dict[str, Verb] = {
             Option("name", "HOST", "A further name that clients reach this server by, as in http://HOST:8000."),
             Option("rows", "N", "Texts written together (default: 32)."),
             Option("room", "N", "Tokens kept in all, rows times the longest (default: 65536)."),
-            Option("queue", "N", "Requests that wait for room; one more is told to come later (default: 64)."),
+            Option(
+                "queue",
+                "N",
+                "Prompts that wait for room, at least --rows; one more is told to come later (default: twice --rows).",
+            ),
             Option("max-prompt", "N", "Longest prompt, in tokens (default: 4096)."),
             Option("max-new-tokens", "N", "Longest text that may be asked for, in tokens (default: 2048)."),
             Option("max-body", "N", "Longest request, in bytes (default: 1048576)."),

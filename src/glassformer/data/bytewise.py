@@ -18,9 +18,10 @@ def join_pieces(pieces: Sequence[bytes], ids: Iterable[int]) -> str:
     return b"".join(spelled).decode("utf-8", errors="replace")
 
 
-def spelled(pieces: Sequence[bytes]) -> list[bytes]:
-    """What each piece adds to a text: nothing, if it is a special one."""
-    return [b"" if id < len(SPECIALS) else piece for id, piece in enumerate(pieces)]
+def piece_of(pieces: Sequence[bytes], id: int) -> bytes:
+    """The bytes that one id adds to such a text."""
+    check_ids_known([id], len(pieces))
+    return pieces[id] if id >= len(SPECIALS) or id == UNK else b""
 
 
 def show_pieces(pieces: Sequence[bytes], ids: Iterable[int]) -> list[str]:
@@ -49,8 +50,8 @@ class ByteTokenizer(Tokenizer):
     def tokens(self, ids: Iterable[int]) -> list[str]:
         return show_pieces(self.pieces, ids)
 
-    def spelling(self) -> list[bytes]:
-        return spelled(self.pieces)
+    def adds(self, id: int, *, first: bool = False) -> bytes:
+        return piece_of(self.pieces, id)
 
     def word_starts(self, ids: Iterable[int]) -> list[bool]:
         return word_starts(self.pieces, ids)

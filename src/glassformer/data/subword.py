@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
-from glassformer.data.bytewise import join_pieces, show_pieces, spelled
+from glassformer.data.bytewise import join_pieces, piece_of, show_pieces
 from glassformer.data.config import BYTES_AND_SPECIALS, TokenizerConfig
 from glassformer.data.cuts import shares
 from glassformer.data.vocabulary import SPECIALS, Tokenizer, utf8
@@ -68,8 +68,8 @@ class Subword(Tokenizer):
     def tokens(self, ids: Iterable[int]) -> list[str]:
         return show_pieces(self._pieces, ids)
 
-    def spelling(self) -> list[bytes]:
-        return spelled(self._pieces)
+    def adds(self, id: int, *, first: bool = False) -> bytes:
+        return piece_of(self._pieces, id)
 
     def word_starts(self, ids: Iterable[int]) -> list[bool]:
         return word_starts(self._pieces, ids)

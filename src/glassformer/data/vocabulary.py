@@ -53,9 +53,16 @@ class Tokenizer(ABC):
     def tokens(self, ids: Iterable[int]) -> list[str]:
         r"""One string for each id, for pictures: special tokens by name, bytes that are no text as \\xNN."""
 
+    @abstractmethod
+    def adds(self, id: int, *, first: bool = False) -> bytes:
+        """The bytes that an id adds to a text, or begins it with; all together are `decode` in UTF-8.
+
+        So special ids add none, except <unk>. DataError for an unknown id.
+        """
+
     def spelling(self) -> list[bytes]:
         """The bytes that each id adds to a text, by id; none for a special one."""
-        return [b"" if id < len(SPECIALS) else self.decode([id]).encode() for id in range(self.vocab_size)]
+        return [b"" if id < len(SPECIALS) else self.adds(id) for id in range(self.vocab_size)]
 
     @abstractmethod
     def word_starts(self, ids: Iterable[int]) -> list[bool]:

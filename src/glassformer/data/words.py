@@ -53,9 +53,12 @@ class _Listed(Tokenizer):
     def tokens(self, ids: Iterable[int]) -> list[str]:
         return [self._names[id] for id in check_ids_known(ids, self.vocab_size)]
 
-    def spelling(self) -> list[bytes]:
-        """A word adds the space before it, too."""
-        return [b"" for _ in SPECIALS] + [(self.joint + entry).encode() for entry in self.entries]
+    def adds(self, id: int, *, first: bool = False) -> bytes:
+        """A word adds the space before it, too, unless it is the first."""
+        [token] = self.tokens([id])
+        if id < len(SPECIALS) and id != UNK:
+            return b""
+        return (token if first else self.joint + token).encode()
 
     def word_starts(self, ids: Iterable[int]) -> list[bool]:
         return [True] * len(check_ids_known(ids, self.vocab_size))

@@ -5,7 +5,7 @@ Orca (Yu et al. 2022, section 3.1, iteration-level scheduling) decides at each s
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 
 import torch
 
@@ -13,10 +13,11 @@ from glassformer.data.rows import pad
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.context import Choose, Context
 from glassformer.decode.generate import begin_of, check_context, check_writes
-from glassformer.decode.requests import Limits, Request, Ticket, Written, check_request
+from glassformer.decode.requests import Limits, Request, Ticket, Written, check_request, places_of
 from glassformer.decode.rows import Passage, Row, chosen, failure, with_likely
 from glassformer.decode.stream import ENDED, LIMITED
-from glassformer.foundation.errors import BusyError, ConfigError
+from glassformer.decode.waiting import Load, Waiting
+from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
@@ -44,35 +45,32 @@ class Engine:
         self.model, self.limits, self.eos, self.prefix = model.eval(), limits or Limits(), eos, prefix
         self.max_context, self.drop = max_context, drop
         self.device = next(model.parameters()).device
-        self.waiting: deque[Ticket] = deque()
+        self.waiting = Waiting(self.limits.waiting)
         self.rows: list[Row] = []
         self._slots = model.new_slots(self.limits.rows)
 
     @property
     def busy(self) -> bool:
         """Whether a step has something to do."""
-        return bool(self.waiting or self.rows)
+        return len(self.waiting) > 0 or len(self.rows) > 0
 
     def submit(self, request: Request) -> Ticket:
         """Takes a request in; its first tokens come with the step that has room for all its texts.
 
         Errors: `ConfigError` and `DataError` for what cannot be written, `BusyError` where too many wait.
         """
-        columns = self._columns(request)
-        check_request(self.model, request, columns)
-        if request.n > self.limits.rows:
+        check_request(self.model, request, self._columns(request))
+        load = self._with(Load(), request, request.n)
+        if load.rows > self.limits.rows:
             raise ConfigError(
                 f"At most {self.limits.rows} texts are written together; got n={request.n}. Ask for fewer."
             )
-        if request.n * columns > self.limits.tokens:
+        if load.tokens > self.limits.tokens:
             raise ConfigError(
-                f"There is room for {self.limits.tokens} tokens; got n={request.n} texts of {columns}, prompt "
-                "included. Ask for fewer or for shorter ones."
+                f"There is room for {self.limits.tokens} tokens; got n={request.n} texts of "
+                f"{load.columns + load.memory}, prompt or source included. Ask for fewer or for shorter ones."
             )
-        if len(self.waiting) >= self.limits.waiting:
-            raise BusyError(f"{self.limits.waiting} requests are waiting, and no more may. Ask again later.")
-        self.waiting.append(ticket := Ticket(request))
-        return ticket
+        return self.waiting.put(request)
 
     def cancel(self, ticket: Ticket, text: int | None = None) -> None:
         """No more of one of its texts is wanted, or of none of them; their rows leave before the next step."""
@@ -84,7 +82,9 @@ class Engine:
         A request that cannot be read fails alone. Where a step of all rows fails (memory ran out, say), all of them
         fail, those that came in included, and the next ones begin anew.
         """
-        passages = [*self._leave(), *(Passage.of(ticket, self._first(ticket.request)) for ticket in self._admitted())]
+        passages = self._leave()
+        going = [*self.rows, *(row for each in passages for row in each.rows)]
+        passages += [Passage.of(ticket, self._first(ticket.request)) for ticket in self._admitted(going)]
         try:
             with torch.no_grad():
                 written = self._advance(passages)
@@ -138,27 +138,29 @@ class Engine:
         empty = like.new_zeros(1).expand(len(newest), max(lengths), self.model.reader.config.d_model)
         return {"memory": empty, "source_keep": self._slots.crossing.keep(self.device)}
 
-    def _admitted(self) -> list[Ticket]:
-        """Who comes in now: the first of those that wait, as long as there is room. Nobody is overtaken."""
-        rows = len(self.rows)
-        columns = max((self._columns(row.ticket.request) for row in self.rows), default=0)
-        admitted: list[Ticket] = []
-        while self.waiting:
-            request = self.waiting[0].request
-            columns = max(columns, self._columns(request))
-            if not self.waiting[0].over:
-                rows += request.n
-                if rows > self.limits.rows or rows * columns > self.limits.tokens:
-                    break
-                admitted.append(self.waiting[0])
-            self.waiting.popleft()
-        return admitted
+    def _with(self, load: Load, request: Request, rows: int) -> Load:
+        """A load with so many rows of a request more."""
+        return load.plus(rows, self._columns(request), places_of(request.source))
+
+    def _admitted(self, going: Sequence[Row]) -> list[Ticket]:
+        """Who comes in now, beside those that go on: the first of those that wait, as long as there is room."""
+        load = Load()
+        for row in going:
+            load = self._with(load, row.ticket.request, 1)
+
+        def fits(request: Request) -> bool:
+            nonlocal load
+            more = self._with(load, request, request.n)
+            load = more if (fits := more.fits(self.limits)) else load
+            return fits
+
+        return self.waiting.take(fits)
 
     def _groups(self, passages: list[Passage]) -> list[list[Passage]]:
         """Passages that are read together, padding included no more than the limit."""
         groups: list[list[Passage]] = []
         for passage in passages:
-            longest = max(len(each.ids) for each in [*(groups[-1] if groups else []), passage])
+            longest = max(each.reads for each in [*(groups[-1] if groups else []), passage])
             if groups and (len(groups[-1]) + 1) * longest <= self.limits.reading:
                 groups[-1].append(passage)
             else:
@@ -181,7 +183,7 @@ class Engine:
             places,
             [len(group[place].ids) for place in places],
             max(self._columns(row.ticket.request) for row in self.rows),
-            [len(source) + 1 for place in places if (source := group[place].source) is not None],
+            [memory for place in places if (memory := places_of(group[place].source))],
         )
         return [logits[torch.tensor(places, device=self.device)]]
 

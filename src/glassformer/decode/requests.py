@@ -83,16 +83,21 @@ class Limits:
     rows: int = 32
     """Texts written together."""
     tokens: int = 65_536
-    """Rows times the longest of them: the room for keys and values, in tokens of each layer."""
+    """Rows times the longest text and the longest source: the room for keys and values, in tokens of each layer."""
     waiting: int = 256
     """Requests that wait for room."""
     reading: int = 4_096
-    """Tokens of prompts read in one step, padding included; one prompt alone may have more."""
+    """Tokens of prompts, or of sources, read at a time, padding included; one alone may have more."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not is_of(value, (int,)) or value < 1:
                 raise ConfigError(f"{name} must be a whole number from 1 on; got {value!r:.40}. Try {name}=32.")
+
+
+def places_of(source: Sequence[int] | None) -> int:
+    """Places in the memory of a source, which is read with an <eos> behind it; 0 where there is none."""
+    return 0 if source is None else len(source) + 1
 
 
 def check_request(model: Transformer, request: Request, columns: int) -> None:

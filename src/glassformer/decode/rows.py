@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from glassformer.decode.context import Choose, Context
-from glassformer.decode.requests import FAILED, Likely, Ticket, Written
+from glassformer.decode.requests import FAILED, Likely, Ticket, Written, places_of
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Float, Tensor
 
@@ -38,6 +38,11 @@ class Passage:
     source: Sequence[int] | None
     both_ways: int
     """How many of the ids, from the first on, are of a prompt: those that a prefix model reads both ways."""
+
+    @property
+    def reads(self) -> int:
+        """Tokens of the longer of the two that are read: the ids, and the source."""
+        return max(len(self.ids), places_of(self.source))
 
     @classmethod
     def of(cls, ticket: Ticket, begin: int = 0) -> Passage:

@@ -61,13 +61,15 @@ class Sampling:
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(
                     f"{placed(self.section, name)} must be above 0 and finite; got {getattr(self, name)}. "
-                    f"Try {name}=1.0, which changes nothing."
+                    f"Try {name}=1.0, which changes nothing.",
+                    setting=name,
                 )
         for name in ("frequency_penalty", "presence_penalty"):
             if not math.isfinite(getattr(self, name)):
                 raise ConfigError(
                     f"{placed(self.section, name)} must be a finite number; got {getattr(self, name)}. "
-                    f"Try {name}=0.0, which changes nothing."
+                    f"Try {name}=0.0, which changes nothing.",
+                    setting=name,
                 )
         self._check_use()
 
@@ -77,7 +79,8 @@ class Sampling:
         if self.contrastive_alpha and self.temperature:
             raise ConfigError(
                 f"Contrastive search draws none; got {placed(self.section, 'contrastive_alpha')}="
-                f"{self.contrastive_alpha} with {where}={self.temperature}. Set {where}=0.0, or leave one of them out."
+                f"{self.contrastive_alpha} with {where}={self.temperature}. Set {where}=0.0, or leave one of them out.",
+                setting="contrastive_alpha",
             )
         neutral = {
             "top_k": self.top_k if self.contrastive_alpha else None,
@@ -90,7 +93,8 @@ class Sampling:
             name, value = given[0], getattr(self, given[0])
             raise ConfigError(
                 f"{placed(self.section, name)} says what tokens are drawn from, and {where}=0 draws none; got "
-                f"{name}={value}. Try {where}=1.0, or leave {name} out."
+                f"{name}={value}. Try {where}=1.0, or leave {name} out.",
+                setting=name,
             )
 
 

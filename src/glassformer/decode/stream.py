@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from glassformer.data.decoding import Decoding
 from glassformer.data.vocabulary import EOS, Tokenizer
 from glassformer.decode.context import Choose
 from glassformer.decode.generate import generate, greedy
@@ -13,8 +14,6 @@ from glassformer.decode.method import Method
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.transformer import Transformer
 
-INCOMPLETE = "\ufffd"
-"""What a tokenizer of bytes writes for the first bytes of a character whose others are still to come."""
 ENDED, STOPPED, LIMITED = "eos", "stop", "max_new_tokens"
 
 
@@ -30,23 +29,26 @@ class Piece(NamedTuple):
 
 
 class TextStream:
-    """Ids in, text out as soon as it is sure: no half character, and nothing that may turn out to be a stop text.
-
-    The tokenizer's promise that it leans on: the text of more ids begins with the text of fewer, but for a last U+FFFD.
-    """
+    """Ids in, text out as soon as it is sure: no half character, and nothing that may turn out to be a stop text."""
 
     def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = ()) -> None:
         check_stops(stops)
-        self.tokenizer, self.stops = tokenizer, stops
-        self.ids: list[int] = []
+        self.stops = stops
+        self.tokens = 0
+        """How many ids came."""
         self.stopped = False
         """Whether a stop text came; it is told no more, nor is what follows."""
-        self._told = 0
+        self._decoding = Decoding(tokenizer)
+        self._held = ""
+
+    def __len__(self) -> int:
+        """Characters that all ids spell, told or not."""
+        return len(self._decoding)
 
     def add(self, id: int) -> str:
         """The text that is sure since the last id came."""
-        self.ids.append(id)
-        return self._tell(self.tokenizer.decode(self.ids).removesuffix(INCOMPLETE), last=False)
+        self.tokens += 1
+        return self._tell(self._decoding.add(id), last=False)
 
     def take(self, id: int, end: str = "") -> tuple[str, str]:
         """The text that is sure with this id, and why the row ends: as given with its last id, or at a stop text."""
@@ -57,17 +59,17 @@ class TextStream:
 
     def end(self) -> str:
         """What was held back, where no more ids come; bytes that are no character are U+FFFD."""
-        return self._tell(self.tokenizer.decode(self.ids), last=True)
+        return self._tell(self._decoding.end(), last=True)
 
-    def _tell(self, text: str, *, last: bool) -> str:
+    def _tell(self, more: str, *, last: bool) -> str:
         if self.stopped:
             return ""
-        found = [(at + len(each), at) for each in self.stops if (at := text.find(each, self._told)) >= 0]
+        text = self._held + more
+        found = [(at + len(each), at) for each in self.stops if (at := text.find(each)) >= 0]
         self.stopped = bool(found)  # by the one that is whole first, so that it hangs on no token's length
-        sure = min(found)[1] if found else len(text) - (0 if last else begun(text[self._told :], self.stops))
-        new = text[self._told : sure]
-        self._told = max(self._told, sure)
-        return new
+        sure = min(found)[1] if found else len(text) - (0 if last else begun(text, self.stops))
+        self._held = text[sure:]
+        return text[:sure]
 
 
 def begun(text: str, stops: Sequence[str]) -> int:
@@ -122,10 +124,10 @@ def write(
             poll()
         for row, token in zip(step.rows, step.tokens, strict=True):
             stream = streams[row]
-            tokens = len(stream.ids) + 1
-            text, end = stream.take(token, ENDED if token == EOS else LIMITED if tokens >= limits[row] else "")
+            limited = LIMITED if stream.tokens + 1 >= limits[row] else ""
+            text, end = stream.take(token, ENDED if token == EOS else limited)
             if text or end:
-                yield Piece(row, text, tokens, end)
+                yield Piece(row, text, stream.tokens, end)
 
 
 def check_stops(stops: Sequence[str]) -> None:

@@ -20,10 +20,12 @@ def warm_up(engine: Engine) -> None:
     To be called while nobody else steps. Fewer and shorter ones where the engine has no room. Errors: whatever a step
     fails with.
     """
-    several = min(len(READ), engine.limits.rows, engine.limits.tokens)
-    for n in sorted({1, several}):
+    least = 2 if answers(engine) else 1  # tokens of the shortest text: itself, and the end of its source
+    limits = engine.limits
+    several = min(len(READ), limits.rows, limits.waiting, limits.tokens // least)
+    for n in sorted({min(1, several), several}):
         for read in READ[:n]:
-            engine.submit(request_of(engine, read, engine.limits.tokens // n))
+            engine.submit(request_of(engine, read, limits.tokens // n))
         while engine.busy:
             for each in engine.step():
                 if each.error is not None:
@@ -32,14 +34,18 @@ def warm_up(engine: Engine) -> None:
 
 def request_of(engine: Engine, read: int, room: int) -> Request:
     """A text that reads so many tokens, or as many as there is room for."""
-    config = engine.model.config
-    most = min(each for each in (room, engine.max_context, config.stack.max_len) if each is not None)
+    config, end = engine.model.config, int(answers(engine))
+    most = min(each for each in (room - end, engine.max_context, config.stack.max_len) if each is not None)
     written = min(WRITTEN, most)
-    if config.encoder is None or config.decoder is None:
+    if config.encoder is None or not end:
         return Request([BOS] * min(read, most - written + 1), max_new_tokens=written, choose=again)
-    longest = config.encoder.max_len
-    source = [BOS] * (read if longest is None else min(read, longest - 1))
-    return Request(source=source, max_new_tokens=written, choose=again)
+    longest = min(room - written, config.encoder.max_len or room)
+    return Request(source=[BOS] * min(read, longest - end), max_new_tokens=written, choose=again)
+
+
+def answers(engine: Engine) -> bool:
+    """Whether a text is an answer to a source."""
+    return engine.model.config.encoder is not None and engine.model.config.decoder is not None
 
 
 def again(logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:

@@ -13,7 +13,8 @@ def at_least(config: object, section: str, least: int, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and not least <= value < math.inf:
             raise ConfigError(
-                f"{placed(section, name)} must be at least {least}; got {in_digits(value)}. Try {name}={least or 0}."
+                f"{placed(section, name)} must be at least {least}; got {in_digits(value)}. Try {name}={least or 0}.",
+                setting=name,
             )
 
 
@@ -23,7 +24,8 @@ def at_most(config: object, section: str, most: int, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and value > most:
             raise ConfigError(
-                f"{placed(section, name)} must be at most {most}; got {in_digits(value)}. Give a smaller one."
+                f"{placed(section, name)} must be at most {most}; got {in_digits(value)}. Give a smaller one.",
+                setting=name,
             )
 
 

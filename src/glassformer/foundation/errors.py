@@ -14,9 +14,18 @@ class GlassformerError(ValueError):
 class ConfigError(GlassformerError):
     """A configuration that cannot be: an unknown name or key, or values that contradict each other."""
 
+    def __init__(self, message: str, *, setting: str | None = None) -> None:
+        super().__init__(message)
+        self.setting = setting
+        """The field of its config that is to be changed, where it is one."""
+
 
 class DataError(GlassformerError):
     """A file or value that cannot be read as data. The message names file, line (or row and column) and remedy."""
+
+
+class TooLongError(DataError):
+    """A text of more tokens than the model reads. The message says how many there are, and how many may be."""
 
 
 class CheckpointError(GlassformerError):

@@ -49,7 +49,8 @@ def check_types(config: object, section: str = "") -> None:
         if not is_of(value, allowed):
             place = placed(section, name)
             wanted = " or ".join(in_words(each) for each in allowed)
-            raise ConfigError(f"{place} must be {wanted}; got {came(value)}. {remedy(place, value, allowed)}")
+            message = f"{place} must be {wanted}; got {came(value)}. {remedy(place, value, allowed)}"
+            raise ConfigError(message, setting=name)
 
 
 def expect(value: object, kind: type, what: str, then: str) -> None:

@@ -163,8 +163,9 @@ class Slots(Cache):
         """Tells the layers where the tokens of a step stand."""
         self.lengths = [length + step.positions.shape[-1] for length in self.lengths]
         self.length = max(self.lengths)
+        self._measure()
         for room in self.rooms:
-            room.at, room.width = step.positions, self.length
+            room.at = step.positions
 
     def take(
         self, other: Cache, rows: Sequence[int], lengths: Sequence[int], columns: int, memories: Sequence[int] = ()
@@ -180,6 +181,7 @@ class Slots(Cache):
         if memories:
             self.crossing.take(other.cross, which, memories, self.most_rows)
         self.lengths += lengths
+        self._measure()
 
     def leave(self, gone: Collection[int]) -> list[int]:
         """Takes rows out; the answer is the order of those that stay, by `moved_up`."""
@@ -187,9 +189,15 @@ class Slots(Cache):
         self.lengths = [self.lengths[row] for row in order]
         for room in self.rooms:
             room.select(torch.tensor(order, dtype=torch.long))
+        self._measure()
         if self.crossing.lengths:
             self.crossing.leave(order)
         return order
+
+    def _measure(self) -> None:
+        """Whatever is moved into larger room is moved by this width, so it holds as soon as rows came or went."""
+        for room in self.rooms:
+            room.width = max(self.lengths, default=0)
 
 
 class StateSlots(StateCache):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any
 
@@ -45,16 +45,23 @@ class Answers(ABC):
         try:
             with service.answering():
                 wanted = self.wanted(read_object(await read_body(scope, receive, service.config.max_body)))
-                job = await service.prepare(wanted)
-                watch = asyncio.create_task(watch_client(receive, job))
+                watch = asyncio.create_task(watch_client(receive))
                 try:
-                    service.runner.submit(job)
-                    await self._answer(wanted, job, pieces_until(job, until, service.config.seconds), scope, send)
+                    job = await prepared_until(service.prepare(wanted), watch, until, service.config.seconds)
+                    watch.add_done_callback(lambda _: job.leave())
+                    await self._written(wanted, job, until, scope, send)
                 finally:
                     watch.cancel()
-                    service.runner.cancel(job)
         except GoneError:
             return
+
+    async def _written(self, wanted: Wanted, job: Job, until: float, scope: Scope, send: Send) -> None:
+        runner = self.service.runner
+        try:
+            runner.submit(job)
+            await self._answer(wanted, job, pieces_until(job, until, self.service.config.seconds), scope, send)
+        finally:
+            runner.cancel(job)
 
     async def _answer(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
         texts: Ready = {}
@@ -160,11 +167,30 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     return b"".join(parts)
 
 
-async def watch_client(receive: Receive, job: Job) -> None:
-    """Ends the job when the client leaves."""
+async def watch_client(receive: Receive) -> None:
+    """Ends when the client leaves."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    job.leave()
+
+
+async def prepared_until(
+    work: Coroutine[Any, Any, Job], watch: asyncio.Task[None], until: float, seconds: float
+) -> Job:
+    """The job that is made ready; what nobody waits for any more is given up, and where it has not begun, not begun.
+
+    Errors: as the work itself; `RefusalError` where it is too late, `GoneError` where the client left.
+    """
+    making = asyncio.create_task(work)
+    try:
+        async with asyncio.timeout_at(until):
+            await asyncio.wait({making, watch}, return_when=asyncio.FIRST_COMPLETED)
+    except TimeoutError:
+        raise too_late(seconds) from None
+    finally:
+        making.cancel()
+    if not making.done():
+        raise GoneError
+    return making.result()
 
 
 async def pieces_until(job: Job, until: float, seconds: float) -> AsyncGenerator[Ready]:

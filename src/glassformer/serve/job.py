@@ -82,7 +82,7 @@ class Job:
         logprobs.token_logprobs.append(written.likely.log_probability)
         ids, values = [id for id, _ in written.likely.top], [value for _, value in written.likely.top]
         logprobs.top_logprobs.append(dict(zip(self.tokenizer.tokens(ids), values, strict=True)))
-        logprobs.text_offset.append(len(self.tokenizer.decode(stream.ids)))
+        logprobs.text_offset.append(len(stream))
 
     def deliver(self, number: int, piece: Piece) -> None:
         """On the loop: a piece is there to be fetched."""

@@ -29,7 +29,7 @@ class Service:
         self.continues = writer.continues
         self.vocab_size = writer.tokenizers.target.vocab_size
         self.texts = Texts(writer, config)
-        limits = Limits(rows=config.rows, tokens=config.room, waiting=config.queue)
+        limits = Limits(rows=config.rows, tokens=config.room, waiting=config.waiting)
         prefix = writer.recipe.data.objective == "prefix"
         context = {"max_context": writer.max_context, "drop": writer.drop} if writer.max_context else {}
         self.runner = Runner(Engine(writer.model, limits, prefix=prefix, **context))

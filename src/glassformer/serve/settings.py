@@ -29,8 +29,8 @@ class ServeConfig:
     """Texts written together."""
     room: int = 65_536
     """Tokens kept in all: rows times the longest."""
-    queue: int = 64
-    """Requests that wait for room; one more is told to come later."""
+    queue: int | None = None
+    """Prompts that wait for room; one more is told to come later. None: twice `rows`."""
     max_prompt: int = 4_096
     """Longest prompt, in tokens."""
     max_new_tokens: int = 2_048
@@ -55,7 +55,17 @@ class ServeConfig:
         for name in ("seconds", "patience", "drain"):
             if not 0 < getattr(self, name) <= 86_400:
                 raise ConfigError(f"{name} must be above 0 and at most 86400, a day; got {getattr(self, name)}.")
+        if self.waiting < self.rows:
+            raise ConfigError(
+                f"queue must be at least rows={self.rows}, as one client may send so many prompts at once; got "
+                f"{self.queue}. Set queue={self.rows}, or rows={self.queue}."
+            )
         self._check_key()
+
+    @property
+    def waiting(self) -> int:
+        """How many prompts may wait."""
+        return 2 * self.rows if self.queue is None else self.queue
 
     def _check_key(self) -> None:
         if self.key is None and not is_loopback(self.host):

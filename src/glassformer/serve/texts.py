@@ -12,7 +12,7 @@ from glassformer.decode.draw import chooser
 from glassformer.decode.penalties import logit_bias
 from glassformer.decode.requests import Request
 from glassformer.decode.sampling import Sampling
-from glassformer.foundation.errors import GlassformerError
+from glassformer.foundation.errors import GlassformerError, TooLongError
 from glassformer.serve.grammar import Wish, followed
 from glassformer.serve.job import Job
 from glassformer.serve.refusal import RefusalError
@@ -72,7 +72,7 @@ class Texts:
         try:
             return self.writer.ids(prompt, place + 1, crop=False)
         except GlassformerError as error:
-            code = TOO_LONG if "at most" in str(error) else None
+            code = TOO_LONG if isinstance(error, TooLongError) else None
             raise RefusalError(400, str(error), param="prompt", code=code) from None
         except Exception:
             raise

@@ -165,9 +165,7 @@ def sampling_of(fields: Fields, usual_temperature: float) -> tuple[Sampling, int
     try:
         return Sampling(**settings), seed
     except ConfigError as error:
-        message = str(error)
-        named = min((each for each in settings if each in message), key=message.find, default=None)
-        raise RefusalError(400, message, param=named) from None
+        raise RefusalError(400, str(error), param=error.setting) from None
 
 
 def usage_of(fields: Fields, stream: bool) -> bool:

@@ -16,7 +16,7 @@ from glassformer.decode.prepare import prepared
 from glassformer.decode.speculative import Tally
 from glassformer.decode.stream import Piece, check_stops, write
 from glassformer.decode.words import NO_WISHES, Wishes
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.errors import ConfigError, DataError, TooLongError
 from glassformer.train.guessing import Guessing, guessed
 from glassformer.train.loading import load_run
 from glassformer.train.recipe import Recipe
@@ -119,7 +119,7 @@ class Writer:
         length = len(ids) + (0 if self.continues else 1)
         if limit is not None and length > limit and not (crop and self.continues):
             setting = "data.window" if self.recipe.data.task == TEXT and self.continues else "model.max_len"
-            raise DataError(
+            raise TooLongError(
                 f"A prompt may have at most {limit} tokens here ({setting}), special ones included; prompt {number} "
                 f"has {length}: {prompt[:40]!r}... Shorten it, or train with a larger {setting}."
                 + (" With --crop its end is read." if self.continues else "")
