@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from dataclasses import fields
 
 import jaxtyping
+import pytest
 import torch
 from torch import Tensor, nn
 
 from glassformer import ATTEND, ModelConfig, Transformer
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
+from glassformer.foundation.runtime import has_int8
 from glassformer.model.outputs import Lm
 from glassformer.model.recipe import DEFAULTS, LOOK_BACK
 from glassformer.parts import ACTIVATIONS, EXPERTS, FEED_FORWARDS, NORMS, PLACEMENTS, POSITIONS
@@ -27,6 +29,9 @@ __all__ = ["PADDINGS", "VOCAB", "stack"]  # the library's own, beside what is de
 HERE = Setting(torch.device("cpu"), torch.float64)
 SHAPES = ("encoder", "decoder", "encoder-decoder")
 TOLERANCE = 1e-12  # for float64
+multiplies_int8 = pytest.mark.skipif(
+    not has_int8(torch.device("cpu")), reason="this processor has no product of 8-bit numbers"
+)
 RULES = [*({"attention_rule": name} for name in ATTEND), {"attention_rule": "linear", "attention": "sums"}]
 PATTERNS = [
     {"window": 2, "attention": "sparse"},

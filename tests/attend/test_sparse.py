@@ -20,6 +20,7 @@ BOTH_WAYS = [
     Pattern(window=40),
     Pattern(window=3, dilation=4),
     Pattern(window=20, dilation=3),
+    Pattern(window=3, dilation=400),
     Pattern(window=4, global_tokens=3),
     Pattern(window=4, dilation=2, global_tokens=1),
 ]
@@ -87,6 +88,14 @@ def test_each_pair_belongs_to_one_part(pattern, causal):
         wanted = Mask(causal=causal, pattern=pattern).allowed(S, S, CPU)[0, 0].long()
         first = pattern.global_tokens if not causal else 0  # these queries read everything, by themselves
         assert torch.equal(counted[first:], wanted[first:])
+
+
+@pytest.mark.parametrize(
+    "pattern", [Pattern(window=8, dilation=10**6), Pattern(window=8, dilation=30), Pattern(block=10**6)]
+)
+def test_what_is_longer_than_the_text_is_not_padded_to(pattern):
+    [part] = parts_of(pattern, 70, causal=True)
+    assert part.step * part.size < 2 * 70
 
 
 @pytest.mark.parametrize("pattern", [

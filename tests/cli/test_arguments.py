@@ -78,6 +78,7 @@ def test_nothing():
         ("train", ["--modle.d-model", "4"], ["no section 'modle'", "Did you mean 'model'?"]),
         ("train", ["--model.n-layers", "four"], ["--model.n-layers takes a whole number; got 'four'"]),
         ("train", ["--model.n-layers", "4.5"], ["--model.n-layers takes a whole number; got '4.5'"]),
+        ("train", ["--data.skip-empty="], ["--data.skip-empty takes", "got ''"]),
         ("train", ["--model.n-layers="], ["--model.n-layers takes a whole number; got ''"]),
         ("train", ["--model.max-len", "x"], ["--model.max-len takes a whole number or none; got 'x'"]),
         ("train", ["--model.n-layers", "none"], ["--model.n-layers takes a whole number; got 'none'"]),

@@ -77,6 +77,14 @@ def test_a_file_of_the_users_stays(refused, one):
     assert one.ranges == []
 
 
+@pytest.mark.parametrize("folder", ["notes.txt", "notes.txt/sets"])
+def test_a_file_is_no_folder_for_data(refused, one, folder):
+    Path("notes.txt").write_text("mine")
+    said = refused("data", "fetch", "plays", "--data-dir", folder)
+    assert "notes.txt is a file. Choose another folder with --data-dir." in said
+    assert one.ranges == []
+
+
 def test_too_small_a_disk_is_said_before(refused, one, monkeypatch):
     monkeypatch.setattr("glassformer.cli.data.shutil.disk_usage", lambda _: type("Usage", (), {"free": 1_000}))
     assert "The files have 512,000 bytes" in refused("data", "fetch", "plays", "--data-dir", "sets", code=5)

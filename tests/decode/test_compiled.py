@@ -10,16 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from decode.stepping import SHAPES
 from glassformer.decode.compiled import compile_steps
 from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.runtime import has_int8
-from specimens import model
+from specimens import model, multiplies_int8
 
-here = pytest.mark.skipif(not has_int8(torch.device("cpu")), reason="this processor has no product of 8-bit numbers")
 compiler = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler is here")
 STEPPING = Path(__file__).with_name("stepping.py")
 
@@ -88,7 +85,7 @@ def test_texts_are_those_of_the_model(kind):
 
 @compiler
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=here)])
+@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=multiplies_int8)])
 def test_rounded_weights_are_compiled_too(precision):
     found = compared(precision)
     assert found["graphs"] == 1

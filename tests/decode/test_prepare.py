@@ -14,12 +14,11 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.runtime import has_int8
 from glassformer.parts.int8 import Int8Linear
 from glassformer.train.settings import DECODE_PRECISIONS, DecodeConfig
-from specimens import ORDERS, close, model, tokens
+from specimens import ORDERS, close, model, multiplies_int8, tokens
 
 SHAPES = ["decoder", "encoder-decoder"]
 shapes = pytest.mark.parametrize("shape", SHAPES)
-here = pytest.mark.skipif(not has_int8(torch.device("cpu")), reason="this processor has no product of 8-bit numbers")
-rounding = pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=here)])
+rounding = pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=multiplies_int8)])
 
 
 def given(shape, n=2):
@@ -87,7 +86,7 @@ def test_bfloat16_is_the_model_in_bfloat16(shape):
     torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
 
 
-@here
+@multiplies_int8
 @shapes
 @pytest.mark.parametrize("variant", [{}, {"feed_forward": "gated", "bias": False}, {"positions": "rotary"}], ids=str)
 def test_int8_is_near_the_model(shape, variant):
@@ -101,7 +100,7 @@ def test_int8_is_near_the_model(shape, variant):
     assert 1e-4 < error < 0.05, "near, and the rounding itself is seen"
 
 
-@here
+@multiplies_int8
 @shapes
 def test_int8_keeps_keys_and_values_in_bfloat16(shape, monkeypatch):
     for has, dtype in ((True, torch.bfloat16), (False, torch.float32)):
@@ -114,7 +113,7 @@ def test_int8_keeps_keys_and_values_in_bfloat16(shape, monkeypatch):
         assert {each.dtype for layer in layers for each in layer.read()} == {dtype}
 
 
-@here
+@multiplies_int8
 def test_int8_leaves_no_linear_map_but_routers():
     ready = prepared(in_float32("encoder-decoder", feed_forward="experts", n_experts=3), "int8")
     left = [name for name, each in ready.named_modules() if isinstance(each, nn.Linear)]

@@ -88,7 +88,7 @@ ROWS: list[Mutant] = [
     Mutant("the z-loss forgets its square", "train/balance.py",
         ".logsumexp(-1).square()", ".logsumexp(-1)", f"{EXPERTS}::test_balance_by_hand"),
     Mutant("the penalty does not grow with the targets", "train/objective.py",
-        "loss.objective + len(ids) * penalty", "loss.objective + penalty", f"{EXPERTS}::test_the_penalty_is_in_the_objective"),
+        "loss.objective + ids.numel() * penalty", "loss.objective + penalty", f"{EXPERTS}::test_the_penalty_is_in_the_objective"),
     Mutant("watching never ends", "train/balance.py",
         "            module.route = before", "            _ = before",
         f"{EXPERTS}::test_watching_leaves_the_model_as_it_was"),

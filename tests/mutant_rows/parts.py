@@ -61,7 +61,7 @@ ROWS: list[Mutant] = [
     Mutant("the norm has an eps of its own", "parts/norm.py",
         "self.weight, self.bias, self.eps", "self.weight, self.bias, 1e-5", NORM),
     Mutant("the norm stays wide under autocast", "parts/norm.py",
-        "if torch.is_autocast_enabled(device) else y", "if False else y",
+        " if autocast else y", " if False else y",
         f"{NORM}::test_norms_answer_in_the_dtype_of_autocast"),
     Mutant("the gradient of RMS norm is that of layer norm", "parts/norm.py",
         "value=1 / D)", "value=0.0)", f"{NORM}::test_by_hand_value_and_gradient_are_those_of_the_steps"),

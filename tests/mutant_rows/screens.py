@@ -18,15 +18,15 @@ PYTHON: list[Mutant] = [
         "if kept.get(\"weights_sha256\") == digest and all(name in kept for name in FOUND):\n        return {name: kept[name] for name in FOUND}",
         "if kept.get(\"weights_sha256\") == digest:\n        return {name: kept.get(name) for name in FOUND}", f"{CLI}::test_the_heads_are_found_out_once"),
     Mutant("a speed is that of the step before", "lens/server/figures.py",
-        "        step = told.get(\"step\", 0)\n", "        step = told.get(\"step\", 0) + 1\n", f"{FIGURES}::test_steps_have_their_speed"),
+        "if step in asked and SPEED in told:\n            asked[step]", "if step + 1 in asked and SPEED in told:\n            asked[step + 1]", f"{FIGURES}::test_steps_have_their_speed"),
     Mutant("any folder is a study", "cli/explore.py",
         'if run.parent.name != "runs" or not path.is_file():', "if False:", f"{CLI}::test_other_runs_and_a_study_stand_beside"),
 ]
 BROWSER: list[Mutant] = [
     Mutant("the least is sorted before the most", "lens/page/arrange.js",
         "figure(b) - figure(a) || 0", "figure(a) - figure(b) || 0", f"{ARRANGE}::test_heads_are_sorted_and_left_out"),
-    Mutant("a head is needed whatever its interval", "lens/page/arrange.js",
-        "facts.ablation.ci95[1] < facts.ablation.base", "facts.ablation.value < facts.ablation.base", f"{ARRANGE}::test_heads_are_sorted_and_left_out"),
+    Mutant("a head is needed whatever its verdict", "lens/page/arrange.js",
+        "/needs it$|^needed/.test(", "/needed/.test(", f"{ARRANGE}::test_heads_are_sorted_and_left_out"),
     Mutant("arrow keys go by layers in any order", "lens/page/grid.js",
         "this.keyed = there[Math.max(0, Math.min(there.length - 1, column))];", "this.keyed = { layer: row, head: Math.min(there.length - 1, column) };", f"{ARRANGE}::test_keys_go_where_the_heads_stand"),
     Mutant("controls lose the focus", "lens/page/dom.js",

@@ -11,8 +11,9 @@ from glassformer.model.stack import build_block
 from glassformer.parts import EXPERTS, Experts
 from glassformer.parts.experts import route
 from glassformer.train.balance import balance_loss, routing_loss, watch_routers, z_loss
-from glassformer.train.objective import loss_of, next_token
+from glassformer.train.objective import loss_of, next_token, regress
 from specimens import VOCAB, close, model, normal, padded, scramble, stack, tokens
+from train import examples
 
 E, D = 4, 6
 kinds = pytest.mark.parametrize("expert", EXPERTS)
@@ -149,6 +150,17 @@ def test_the_penalty_is_in_the_objective(shape):
     loss = loss_of(made, batch, next_token)
     close(loss.objective, loss.nll + asked.n_targets * penalty)
     close(routing_loss(seen, real), penalty)
+
+
+def test_the_penalty_comes_once_for_each_number():
+    """A regressor that predicts two numbers a text has two targets a text."""
+    made, batch = examples.model("regress", **MIXED, balance_loss=0.3), examples.batch("regress", [(3, 2), (5, 1)])
+    asked = regress(batch)
+    with watch_routers(made) as seen:
+        made.hidden(asked.inputs, keep=asked.inputs_keep)
+    loss = loss_of(made, batch, regress)
+    assert asked.n_targets == 4
+    close(loss.objective, loss.nll + 4 * routing_loss(seen, {"encoder": asked.counted}))
 
 
 def test_padding_does_not_count_in_the_penalty():

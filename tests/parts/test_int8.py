@@ -6,16 +6,15 @@ import pytest
 import torch
 
 from glassformer.foundation.errors import DataError
-from glassformer.foundation.runtime import has_int8
 from glassformer.parts.eight_bits import rounded
 from glassformer.parts.int8 import Int8Linear
+from specimens import multiplies_int8
 
 SIZES = [(1, 1), (5, 3), (16, 32), (33, 40), (65, 384), (768, 96)]
 sizes = pytest.mark.parametrize(("N", "D"), SIZES)
-here = pytest.mark.skipif(not has_int8(torch.device("cpu")), reason="this processor has no product of 8-bit numbers")
 
 
-@here
+@multiplies_int8
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("rows", [1, 4, 33])
 @sizes
@@ -32,13 +31,13 @@ def test_the_product_of_rounded_numbers_is_exact(N, D, rows, biased):
     assert ((found - expected).abs() <= 4 * 2**-24 * size).all()
 
 
-@here
+@multiplies_int8
 def test_an_answer_is_in_the_dtype_of_the_question():
     made, x = Int8Linear(torch.randn(5, 48)), torch.randn(3, 48).bfloat16()
     assert torch.equal(made(x), made(x.float()).bfloat16())
 
 
-@here
+@multiplies_int8
 def test_what_a_position_gets_hangs_on_no_other():
     """To the last bit: sums of whole numbers have no order."""
     made, x = Int8Linear(torch.randn(65, 384), torch.randn(65)), torch.randn(70, 384)
@@ -48,7 +47,7 @@ def test_what_a_position_gets_hangs_on_no_other():
         assert torch.equal(made(x[rows]), whole[rows])
 
 
-@here
+@multiplies_int8
 def test_zeros_and_numbers_that_are_none():
     made = Int8Linear(torch.zeros(3, 2), torch.ones(3))
     assert made(torch.ones(1, 2)).tolist() == [[1.0, 1.0, 1.0]]
@@ -60,7 +59,7 @@ def test_zeros_and_numbers_that_are_none():
     assert not found[1:].isfinite().any(), "a step that is no number is seen in the answer"
 
 
-@here
+@multiplies_int8
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers_are_refused(number):
     with pytest.raises(DataError, match="Only finite weights can be written in 8 bits"):

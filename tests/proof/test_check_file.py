@@ -14,7 +14,7 @@ from glassformer.proof.check.file import names_in
 from glassformer.proof.check.inside import report_on
 from glassformer.proof.check.signatures import DOCUMENTED
 from glassformer.proof.check.subjects import SUBJECTS
-from proof.learners import ATTENTION, CAUSAL, GREEDY, SHIFT
+from proof.learners import ATTENTION, CAUSAL, GREEDY, SHIFT, STACK
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -148,11 +148,33 @@ class MultiHeadAttention(nn.Module):
         properties = report(written(tmp_path, source), "equation", "mask")["pieces"][0]["properties"]
         return [each["mistake"] for each in properties]
 
+    [equation, mask] = report(written(tmp_path, text), "equation", "mask")["pieces"][0]["properties"]
+    assert (equation["state"], mask["state"]) == ("not tested", "holds"), "what was not seen is not said to hold"
     assert mistakes(text) == ["", ""]
     assert mistakes(text.replace("~mask", "mask")) == ["", "the mask is inverted"]
     assert mistakes(text.replace("masked_fill(~mask, -1e9)", "clone()")) == ["", "the mask is ignored"]
     mixed = text.replace(".transpose(1, 2).flatten(2)", ".reshape(x.shape)")
     assert mistakes(mixed)[0] == "heads are mixed: positions are not treated alike"
+
+
+def test_what_is_written_in_place_is_no_mistake(tmp_path):
+    """Right code, which scales its queries and adds its branches where they stand."""
+    text = STACK.replace("x = x + self.attend(self.norm1(x), mask)", "x = self.attend(self.norm1(x), mask).add_(x)")
+    text = text.replace("torch.relu(self.up(x))", "torch.relu_(self.up(x))")
+    assert text != STACK
+    assert "add_(x)" in text
+    for piece in report(written(tmp_path, text))["pieces"]:
+        assert piece["problem"] is None
+        assert [each["mistake"] for each in piece["properties"] if each["mistake"]] == [], piece["name"]
+
+
+def test_matrices_that_begin_at_zero_are_not_copies(tmp_path):
+    text = STACK.replace(
+        "self.dropout = nn.Dropout(0.1)", "self.dropout = nn.Dropout(0.1)\n        nn.init.zeros_(self.down.weight)"
+    )
+    assert text != STACK
+    stack = next(each for each in report(written(tmp_path, text))["pieces"] if each["name"] == "TransformerEncoder")
+    assert not any(each["mistake"] == "the layers start identical" for each in stack["properties"])
 
 
 def test_two_mistakes_are_told_apart(tmp_path):

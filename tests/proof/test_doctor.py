@@ -177,6 +177,19 @@ def test_heads_of_one_query_are_two(tmp_path):
     assert "alike-heads" in named([*examine(case, QUICK)], OK)
 
 
+def test_heads_that_were_pruned_are_not_alike(tmp_path):
+    """All their maps are 0, so that they give the same: nothing, which is told as that."""
+    case = case_of(trained(tmp_path))
+    attention = case.model.decoder.blocks[0].self_attention.branch
+    for each in (attention.query, attention.key, attention.value):
+        each.weight.data.zero_()
+        each.bias.data.zero_()
+    attention.output.weight.data.zero_()
+    found = [*examine(case, QUICK)]
+    assert "alike-heads" in named(found, OK)
+    assert "idle-heads" in named(found, WARNING)
+
+
 def test_heads_that_do_nothing_or_are_stuck(tmp_path):
     case = case_of(trained(tmp_path))
     idle, stuck = (block.self_attention.branch for block in case.model.decoder.blocks)

@@ -62,19 +62,20 @@ def test_compiled_model_is_refused():
         weights.unique_weights(torch.compile(examples.model(), backend="eager"))
 
 
-class WithTable(Transformer):
+def test_tables_that_no_file_holds_are_right(tmp_path, monkeypatch):
     """Someone's own variant: a table that no file holds, one that the file holds, and a frozen weight."""
+    plain = Transformer.__init__
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
+    def with_tables(self, config: ModelConfig) -> None:
+        plain(self, config)
         self.scale = nn.Parameter(torch.randn(3), requires_grad=False)
         self.register_buffer("table", torch.arange(3.0) * 2, persistent=False)
         self.register_buffer("counts", torch.tensor([1, 2, 3]))
 
-
-def test_tables_that_no_file_holds_are_right(tmp_path, monkeypatch):
-    monkeypatch.setattr(weights, "Transformer", WithTable)
-    made = WithTable(examples.model().config)
+    config = examples.model().config
+    # The class stays the same one: what its name stands for in annotations is looked up once, at their first call.
+    monkeypatch.setattr(Transformer, "__init__", with_tables)
+    made = Transformer(config)
     made.counts += 5
     folder = save(tmp_path / "x", made, examples.tokenizers())
     before = torch.get_rng_state()
@@ -142,6 +143,11 @@ def test_differences_are_listed(saved, change, says):
         ({"n_layers": 10**5}, "n_layers"),
         ({"n_heads": 10**9}, "n_heads"),
         ({"max_len": 2**62, "positions": "learned"}, "max_len must be at most 2147483647"),
+        ({"window": 2, "dilation": 2**62}, "dilation must be at most 2147483647"),
+        ({"window": 2, "global_tokens": 2**62}, "global_tokens must be at most 2147483647"),
+        ({"window": 2, "sinks": 2**62}, "sinks must be at most 2147483647"),
+        ({"positions": "shaw", "relative": {"clip_distance": 2**40}}, "clip_distance must be at most 1048576"),
+        ({"n_experts": 2**20, "experts_per_token": 1, "feed_forward": "experts"}, "n_experts=1.04858e+06"),
     ],
     ids=str,
 )

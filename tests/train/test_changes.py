@@ -110,6 +110,34 @@ def test_other_weights_are_refused_though_they_are_named(whole, tmp_path, name):
         resume(run, [name], {name: values[name]})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        (
+            "training.precision",
+            "auto",
+            r"arithmetic that was measured as it began; got training\.precision='auto'\. Name",
+        ),
+        ("training.threads", 0, r"as many threads as are written down; got training\.threads=0\. Give a number"),
+    ],
+)
+def test_what_is_decided_as_a_run_begins_is_not_decided_anew(whole, tmp_path, name, value, says):
+    run = killed_after(whole, 3, tmp_path / "run")
+    before = (run / "recipe.toml").read_bytes()
+    with pytest.raises(ConfigError, match=says):
+        resume(run, [name], {name: value})
+    assert (run / "recipe.toml").read_bytes() == before
+    assert resume(run).step == 3
+
+
+def test_the_memory_of_an_average_stays_though_it_is_named(whole, tmp_path):
+    run = killed_after(whole, 3, tmp_path / "run")
+    with pytest.raises(
+        CheckpointError, match=r"keeps the memory .*; got optimizer\.average 0\.0 -> 0\.9\. Put it back"
+    ):
+        resume(run, ["optimizer.average"], {"optimizer.average": 0.9})
+
+
 def test_other_vocabulary_is_refused_though_it_is_named(whole, tmp_path):
     run = killed_after(whole, 3, tmp_path / "run")
     with pytest.raises(CheckpointError, match=r'keeps the vocabulary .*tokenizer\.kind ".*" -> "character"'):

@@ -19,6 +19,7 @@ from glassformer.store.folders import step_folder
 from glassformer.train.recipe import dumps_recipe, load_recipe, override
 from glassformer.train.session import resume, start
 from glassformer.train.use import evaluate, groups, parameters, translate
+from specimens import multiplies_int8
 from train.examples import follow, recipe, texts
 
 LINES = ["a b c", "e", "d d d d", "x a y", "b a"]
@@ -92,7 +93,8 @@ def test_every_parameter_has_its_row(run):
     assert total == sum(row.numbers for row in rows) == sum(p.numel() for p in model.parameters())
 
 
-def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch):
+@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=multiplies_int8)])
+def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch, precision):
     """By translate and by evaluate; the loss is that of the model as it is."""
     plain, rounded = load_recipe(run / "recipe.toml"), dict[str, object]()
 
@@ -103,14 +105,12 @@ def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch):
 
     monkeypatch.setattr("glassformer.train.use.prepared", watched)
     monkeypatch.setattr("glassformer.train.evaluate.prepared", watched)
-    for precision in ("int8", "bfloat16"):
-        asked = override(plain, {"decode.precision": precision})
-        assert len(list(translate(run, numbered(LINES), 2, asked))) == len(LINES)
-        assert rounded.keys() == {precision}
-        rounded.clear()
-        assert evaluate(run, asked)["loss"] == evaluate(run, plain)["loss"]
-        assert rounded.keys() == {precision, "float32"}
-        rounded.clear()
+    asked = override(plain, {"decode.precision": precision})
+    assert len(list(translate(run, numbered(LINES), 2, asked))) == len(LINES)
+    assert rounded.keys() == {precision}
+    rounded.clear()
+    assert evaluate(run, asked)["loss"] == evaluate(run, plain)["loss"]
+    assert rounded.keys() == {precision, "float32"}
 
 
 def test_steps_are_compiled_where_that_is_asked_for_and_never_in_training(run, tmp_path, monkeypatch):

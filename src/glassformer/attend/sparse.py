@@ -186,13 +186,14 @@ def parts_of(pattern: Pattern, S: int, *, causal: bool) -> list[Part]:
 
 def _window(pattern: Pattern, window: int, S: int, causal: bool) -> list[Part]:
     first, reach = min(pattern.global_tokens + pattern.sinks, S), window * pattern.dilation
-    size = min(max(window, BLOCKS[0]), BLOCKS[1])
-    back = min(ceil((window - 1) / size), ceil(S / (pattern.dilation * size)) - 1)
+    step = min(pattern.dilation, S)  # a larger one leaves each token alone, too, and is padded to its length
+    size = min(max(window, BLOCKS[0]), BLOCKS[1], ceil(S / step))
+    back = min(ceil((window - 1) / size), ceil(S / (step * size)) - 1)
 
     def near(q: Tensor, s: Tensor) -> Tensor:
         return ((q - s).abs() < reach) & (s >= first)
 
-    local = Part(pattern.dilation, size, back, 0 if causal else back, None, near)
+    local = Part(step, size, back, 0 if causal else back, None, near)
     return [local, Part(1, 1, 0, 0, torch.arange(first), _all)] if first else [local]
 
 
@@ -216,7 +217,7 @@ def _fixed(block: int, summary: int, S: int) -> list[Part]:
     def elsewhere(q: Tensor, s: Tensor) -> Tensor:
         return q // block != s // block
 
-    own = Part(1, block, 0, 0, None, _all)
+    own = Part(1, min(block, S), 0, 0, None, _all)
     return [own, Part(1, 1, 0, 0, summaries, elsewhere)] if len(summaries) else [own]
 
 

@@ -75,7 +75,7 @@ def read_setting(flag: str, given: str | None, rest: list[str], verb: Verb) -> t
     if is_switch(kind):
         if given is None and rest and rest[0].lower() in ("true", "false", *(["none"] if kind is not bool else [])):
             given = rest.pop(0)
-        value = converted(place, kind, given or "true")
+        value = converted(place, kind, "true" if given is None else given)
         return place, value if on else not value
     return place, converted(place, kind, taken(flag, given, rest))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import sys
@@ -93,8 +94,10 @@ def fetched(each: DataSet, folder: Path, for_programs: bool) -> int:
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Refuse what the disk cannot hold, before anything is fetched."""
-    there = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
+    """Refuse a folder that cannot be made, and what the disk cannot hold, before anything is fetched."""
+    there = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
+    if not there.is_dir():
+        raise ConfigError(f"Data are kept in folders, but {there} is a file. Choose another folder with --data-dir.")
     if (free := shutil.disk_usage(there).free) < needed:
         raise ResourceError(
             f"The files have {needed:,} bytes, but {there} has {free:,} free. Free some space, or choose another "

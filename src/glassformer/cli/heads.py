@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -183,5 +184,5 @@ def prune(folder: Path, out: Path, opened: Opened, diagnosis: Diagnosis, asked: 
         print(json.dumps({"removed": ids, "effect": effect_as_json(effect, None), "checkpoint": str(written)}))
         return 0
     print(f"{len(ids)} of {len(diagnosis.heads)} heads removed: {', '.join(ids)}; {without(effect, 'them')}.")
-    print(f"Written: {out}. Score it: glassformer evaluate {out}")
+    print(f"Written: {out}. Score it: glassformer evaluate {shlex.quote(str(out))}")
     return 0

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.typed import check_types
 
 LAYOUTS = ("half", "interleaved")
+MOST_PLACES, MOST_TOLD_APART = 2**31 - 1, 2**20
+"""Positions; and distances with a vector of their own."""
 SCALINGS: dict[str, tuple[float, float] | None] = {
     "none": None,
     "linear": None,
@@ -53,8 +56,8 @@ class RotaryConfig:
         self._check_use("attention_factor", self.scaling == "yarn")
         if self.factor is not None and not 1.0 <= self.factor < math.inf:
             raise ConfigError(f"factor is how many times longer texts get, at least 1; got {self.factor}. Try 4.0.")
-        if self.original_max_len is not None and self.original_max_len < 1:
-            raise ConfigError(f"original_max_len must be at least 1; got {self.original_max_len}.")
+        at_least(self, "", 1, "original_max_len")
+        at_most(self, "", MOST_PLACES, "original_max_len")
         if self.attention_factor is not None and not 0.0 < self.attention_factor < math.inf:
             raise ConfigError(f"attention_factor must be above 0 and finite; got {self.attention_factor}. Try 1.0.")
         if bands is not None and not 0.0 < self.turns[0] < self.turns[1] < math.inf:
@@ -111,6 +114,8 @@ class RelativeConfig:
         for each in fields(self):
             if getattr(self, each.name) < 1:
                 raise ConfigError(f"{each.name} must be at least 1; got {getattr(self, each.name)}.")
+        at_most(self, "", MOST_PLACES, "max_distance")
+        at_most(self, "", MOST_TOLD_APART, "n_buckets", "clip_distance")
 
     def sides(self, causal: bool) -> tuple[int, int]:
         """(buckets of one side, how many of them hold a single distance). Errors: `ConfigError` for too few."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.order import RelativeConfig, RotaryConfig
+from glassformer.foundation.order import MOST_PLACES, RelativeConfig, RotaryConfig
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.typed import check_types
 from glassformer.model.contradictions import check_attention_rule, check_experts, check_input, check_residual
@@ -18,7 +18,9 @@ COUNTS = (
     *("n_experts", "experts_per_token", "n_features", "n_segments"),
 )
 """Settings that count something, and begin at 1."""
-PLACES, MOST_PLACES = ("max_len", "window", "stride", "block"), 2**31 - 1
+PLACES = ("max_len", "window", "stride", "block")
+REACH = ("dilation", "global_tokens", "sinks")
+"""Settings of places whose least values `Pattern` knows."""
 MOST_WIDE = 2**20
 """Of widths, heads, blocks and experts: one matrix twice as wide would have 16 TB."""
 
@@ -79,6 +81,7 @@ class StackConfig:
     def __post_init__(self) -> None:
         check_types(self)
         check_counts(self, *COUNTS)
+        at_most(self, "", MOST_PLACES, *REACH)
         for name in ("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}. Try {name}=0.1.")

@@ -18,7 +18,7 @@ from glassformer.store.tensors import refuse_difference
 
 SIZES = (
     *("vocab_size", "source_vocab_size", "d_model", "d_ff", "n_heads", "n_kv_heads", "d_head"),
-    *("n_features", "n_segments", "n_labels", "n_numbers"),
+    *("n_features", "n_segments", "n_labels", "n_numbers", "n_experts"),
 )
 WRAPPERS = ("_orig_mod", "module", "_fsdp_wrapped_module")
 """Where torch.compile, DistributedDataParallel and FSDP keep the model they wrap."""

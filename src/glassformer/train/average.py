@@ -77,7 +77,9 @@ class Average:
         }
 
     def _sum(self, name: str, parameter: Tensor) -> Tensor:
-        return self.sums.setdefault(name, torch.zeros_like(parameter))
+        if name not in self.sums:
+            self.sums[name] = torch.zeros_like(parameter)
+        return self.sums[name]
 
 
 def merged(one: NamedState, other: NamedState) -> NamedState:

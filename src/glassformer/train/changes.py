@@ -25,6 +25,8 @@ FREE = ("checkpoint.", "distributed.")
 """Sections that hold nothing of what is learned."""
 SAME_BITS = ("training.recompute", "training.track")
 """Settings that change how a run is computed or followed and no bit of it."""
+AVERAGE = "optimizer.average"
+"""The memory of the average of the weights."""
 DATA = ("data.", "training.seed")
 """What the content of the data follows from, where no file holds them."""
 
@@ -82,6 +84,20 @@ def refuse_unknown(allowed: Iterable[str], recipe: Recipe) -> None:
             raise ConfigError(f"--allow-change {name}: there is no such setting. {hint}")
 
 
+def refuse_undecided(recipe: Recipe, asked: Collection[str]) -> None:
+    """Refuse what is measured or chosen as a run begins, and written down. Errors: `ConfigError`."""
+    settings = recipe.training
+    if settings.precision == "auto":
+        raise ConfigError(
+            "A run that goes on has the arithmetic that was measured as it began; got training.precision='auto'. Name "
+            "one: bfloat16, float16 or float32."
+        )
+    if settings.threads == 0 and "training.threads" in asked:
+        raise ConfigError(
+            "A run that goes on has as many threads as are written down; got training.threads=0. Give a number."
+        )
+
+
 def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:
     """Refuse another tokenizer: nothing can allow it. Errors: `CheckpointError`."""
     never = [str(each) for each in found if each.name.startswith("tokenizer.")]
@@ -97,6 +113,12 @@ def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str],
 
     `asked`: those of them that the command line gave, which stand in no file.
     """
+    for each in found:
+        if each.name == AVERAGE:
+            raise CheckpointError(
+                f"A run keeps the memory that its average was gathered with, which is scaled by it; got {each}. Put it "
+                "back, or train anew with --out and --training.start-from."
+            )
     differing = [each for each in found if each.name not in (*FILES, *SAME_BITS)]
     refused = [each for each in differing if each.name not in allowed]
     if refused:

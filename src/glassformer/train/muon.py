@@ -78,7 +78,10 @@ class Muon(Uncompiled):
         ahead: list[Tensor] = []
         for parameter in parameters:
             assert parameter.grad is not None
-            momentum = self.state[parameter].setdefault("momentum", torch.zeros_like(parameter))
+            state = self.state[parameter]
+            if "momentum" not in state:
+                state["momentum"] = torch.zeros_like(parameter)
+            momentum = state["momentum"]
             momentum.lerp_(parameter.grad, 1 - memory)
             ahead.append(parameter.grad.lerp(momentum, memory))
         size = LIKE_ADAMW * max(ahead[0].shape) ** 0.5

@@ -161,7 +161,7 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
         loss = loss_in_places(model.head, vectors, ids, label_smoothing)
     main = "encoder" if model.decoder is None else "decoder"
     penalty = routing_loss(seen, {"encoder": batch.source_keep, main: asked.counted})
-    return loss if penalty is None else Loss(loss.objective + len(ids) * penalty, loss.nll)
+    return loss if penalty is None else Loss(loss.objective + ids.numel() * penalty, loss.nll)
 
 
 def asked_for(hidden: Float[Tensor, "B T D"], asked: Targets) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"]]:

@@ -31,6 +31,7 @@ from glassformer.train.changes import (
     refuse_fewer_steps,
     refuse_other_recipe,
     refuse_other_vocabulary,
+    refuse_undecided,
     refuse_unknown,
     refuse_useless,
     settings_by_name,
@@ -88,6 +89,7 @@ def resume(
     own = load_recipe(run / "recipe.toml")
     recipe = anchored(override(own, asked)) if asked else own
     refuse_unknown(allowed, recipe)
+    refuse_undecided(recipe, asked or ())
     with _locked(run, ranks) as lock:  # before anything is read that another process might be writing
         refuse_other_recipe(recipe, ranks)
         device, _, notes = _runtime(recipe, ranks)
@@ -102,7 +104,7 @@ def resume(
             model = model.to(device)
             _refuse_other_view(prepared, 0, ranks)
             if changed and ranks.first:
-                write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
+                write_text_atomically(run / "recipe.toml", dumps_recipe(prepared.recipe))
             began = [*began, *(f"changed, as allowed: {each}" for each in changed)]
             notes = [*_from_nothing(run), *notes, as_before, *began]
             notes += [*chosen(model, prepared), *_unlocked(lock)]
@@ -158,7 +160,7 @@ def _again(
         saved = session.average.restore(saved)
     load_optimizer_state(session.optimizer, model, saved, unused=now.updates == 0)
     if changed and ranks.first:
-        write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))
+        write_text_atomically(run / "recipe.toml", dumps_recipe(prepared.recipe))
     ranks.barrier()  # before the first process saves, all have read
     return session
 

@@ -182,7 +182,7 @@ class DecodeConfig(BeamSettings, Sampling):
     compile: bool = False
     """Write answers by compiled steps, for long work: it takes up to a minute at the start. int8 gains by it."""
     cache: str = "exact"
-    """Keys and values of the tokens read so far: exact, or int8 (rounded, in a quarter of the memory of float32; not compiled)."""
+    """Keys and values of tokens read so far: exact, or int8 (rounded, a quarter of the memory; not with compile)."""
 
     def __post_init__(self) -> None:
         Sampling.__post_init__(self)

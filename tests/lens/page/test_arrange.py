@@ -53,6 +53,7 @@ def told(tmp_path_factory):
                 "value": left,
                 "ci95": [left - 0.06, left + 0.06],
                 "n": 100,
+                "verdict": "needed, pattern not recognised" if left < 0.95 else "no pattern, not needed alone",
             },
         }
         for layer, head, role, strength, score, left in FACTS
@@ -162,3 +163,15 @@ def test_the_score_is_that_before_softmax(watched, tmp_path, encoding):
         assert len(off) == (0 if encoding == "f32" else 1)
         within = float(off[0]) * 1.1 + 0.006 if off else 1e-3
         assert float(value) == pytest.approx(float(scores["of"][head, q, k]), abs=within)
+
+
+def test_a_role_has_its_shift_and_the_chance_of_that(watched, told):
+    page = watched().open(told)
+    named = """() => {
+      const { chanceOf, roleName } = modules["role.js"];
+      const role = (label, shift) => ({ label, shift, strength: "strong", score: 0.9 });
+      const head = { role: role("reversal", -1), chance: { reversal: 0.1, "reversal -1": 0.2 } };
+      const others = [role("first", 0), role("diagonal", 2), null];
+      return [roleName(head.role), chanceOf(head), ...others.map(roleName)];
+    }"""
+    assert page.evaluate(named) == ["reversal -1", 0.2, "first", "diagonal +2", ""]

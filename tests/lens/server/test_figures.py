@@ -34,3 +34,5 @@ def test_what_is_damaged_or_missing(tmp_path):
     )
     (tmp_path / "timing.jsonl").write_text('nothing\n{"step": 1, "tokens_per_second": 5.0}\n\n')
     assert figures(tmp_path)[0]["tokens_per_second"] == 5.0
+    (tmp_path / "timing.jsonl").write_text('{"step": 1, "tokens_per_second": 5.0}\n{"step": null}\n{"step": "1"}\n')
+    assert figures(tmp_path)[0]["tokens_per_second"] == 5.0, "a line of no step is of none"

@@ -35,6 +35,16 @@ def test_scores_are_those_of_each_checkpoint(made):
         assert curve["role"] in seen[3][i]["scores"]
 
 
+def test_a_role_with_a_shift_is_followed_by_its_own_score(made):
+    history = History(made)
+    history()
+    for heads in history.seen.values():
+        heads[0]["role"] |= {"label": "reversal", "shift": 1}
+        heads[0]["scores"] |= {"reversal": 0.02, "reversal +1": 0.97}
+    told = history.told()["heads"][0]
+    assert (told["role"], told["scores"]) == ("reversal +1", [0.97, 0.97, 0.97])
+
+
 def test_each_checkpoint_is_looked_at_once(made, tmp_path, monkeypatch):
     run = tmp_path / "run"
     shutil.copytree(made, run)
@@ -146,7 +156,8 @@ def test_a_curve_is_of_the_last_role(tmp_path, monkeypatch):
 
     def head(label, **scores):
         place = {"id": "x.0.0", "block": "cross", "layer": 0, "head": 0}
-        return SimpleNamespace(probe=None, to_json=lambda: [{**place, "role": {"label": label}, "scores": scores}])
+        told = {**place, "role": {"label": label, "shift": 0}, "scores": scores}
+        return SimpleNamespace(probe=None, to_json=lambda: [told])
 
     seen = [(1, head("sink", sink=0.9, reversal=0.1)), (2, head("reversal", sink=0.2, reversal=0.7))]
     looks = [SimpleNamespace(step=step, diagnosis=each) for step, each in seen]

@@ -22,7 +22,7 @@ const FIGURES = {
 /** What heads may be left by: each a test, by the name that the address has. @type {Record<string, (known: Known) => boolean>} */
 const TESTS = {
   sure: ({ facts }) => (facts?.role?.score ?? 0) >= SURE,
-  needed: ({ facts }) => Boolean(facts?.ablation && facts.ablation.ci95[1] < facts.ablation.base),
+  needed: ({ facts }) => /needs it$|^needed/.test(facts?.ablation?.verdict ?? ""),
 };
 
 /** The role of a head, where it has one. @param {Head | undefined} facts */

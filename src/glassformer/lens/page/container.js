@@ -44,8 +44,11 @@ export class Buffers {
   /** @param {string} name @param {number | null} [layer] null: all of it @returns {Promise<Stored>} */
   get(name, layer = null) {
     const key = `${name} ${layer}`;
-    const found = this.known.get(key) ?? this.read(name, layer);
+    const known = this.known.get(key);
+    if (known) return known;
+    const found = this.read(name, layer);
     this.known.set(key, found);
+    found.catch(() => this.known.delete(key)); // what failed once may go well
     return found;
   }
 

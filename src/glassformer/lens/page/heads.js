@@ -5,7 +5,7 @@ import { csv } from "lens/csv.js";
 import { h, put } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
 import { history } from "lens/history.js";
-import { lost } from "lens/role.js";
+import { chanceOf, lost, roleName } from "lens/role.js";
 import { scatter } from "lens/scatter.js";
 import { similar } from "lens/similar.js";
 import { set } from "lens/state.js";
@@ -104,9 +104,9 @@ function gap(row, name) {
 function table(rows, known, paired) {
   /** @type {(name: string, of: (row: Row) => number | null | undefined, said?: (value: number | null | undefined, row: Row) => import("./dom.js").Child) => import("./table.js").Column} */
   const figure = (name, of, said = (value) => value?.toFixed(3) ?? "–") => ({ name, figure: true, cell: (row) => said(of(row), row), by: (row) => of(row) ?? -Infinity });
-  const role = { name: "role", cell: (/** @type {Row} */ { known: head }) => head?.role && h("span", { class: `role ${head.role.strength}` }, head.role.label), by: (/** @type {Row} */ row) => row.known?.role?.label ?? "" };
+  const role = { name: "role", cell: (/** @type {Row} */ { known: head }) => head?.role && h("span", { class: `role ${head.role.strength}` }, roleName(head.role)), by: (/** @type {Row} */ row) => row.known?.role?.label ?? "" };
   const roles = known ? [role, figure("score", (row) => row.known?.role?.score, percent),
-    !paired && figure("chance", (row) => row.known?.chance?.[row.known.role?.label ?? ""], percent),
+    !paired && figure("chance", (row) => chanceOf(row.known), percent),
     figure("lost without it", (row) => lost(row.known), (_, row) => cut(row.known)),
     !paired && figure("gradient", (row) => row.known?.grad_importance, (value) => number(value))] : [];
   const measures = MEASURES.flatMap((name) => (paired
@@ -140,7 +140,7 @@ function asCsv(rows, paired) {
   return csv(paired ? [...names, ...more] : names, rows.map((row) => {
     const { block, layer, head, known, confidence, entropy } = row;
     const [low, high] = known?.ablation?.ci95 ?? [];
-    const own = [block, layer, head, known?.role?.label, known?.role?.score, known?.chance?.[known.role?.label ?? ""], known?.ablation?.base, known?.ablation?.value,
+    const own = [block, layer, head, roleName(known?.role), known?.role?.score, chanceOf(known), known?.ablation?.base, known?.ablation?.value,
       low, high, known?.grad_importance, confidence, entropy];
     return paired ? [...own, ...MEASURES.map((name) => row.beside?.[name]), ...MEASURES.map((name) => gap(row, name)), row.apart] : own;
   }));

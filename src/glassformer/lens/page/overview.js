@@ -7,7 +7,7 @@ import { examples } from "lens/examples.js";
 import { onPaper, saving } from "lens/files.js";
 import { thumbnail } from "lens/grid.js";
 import { labelBars } from "lens/labels.js";
-import { effect, roleLine, rolesCsv } from "lens/role.js";
+import { chanceOf, effect, roleLine, roleName, rolesCsv } from "lens/role.js";
 import { plan, planSvg } from "lens/stack.js";
 import { now, set } from "lens/state.js";
 import { count, headName, number, percent, token, whole } from "lens/text.js";
@@ -58,8 +58,8 @@ function cardHead(name, control) {
 
 /** @param {import("./types.js").Head[]} known */
 function rolesTable(known) {
-  const rows = known.map((head) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, headName(head.block, head.layer, head.head))), h("td", {}, head.role?.label),
-    h("td", {}, head.role?.strength), h("td", { class: "figure" }, percent(head.role?.score)), h("td", { class: "figure" }, percent(head.chance?.[head.role?.label ?? ""])), h("td", {}, effect(head))));
+  const rows = known.map((head) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, headName(head.block, head.layer, head.head))), h("td", {}, roleName(head.role)),
+    h("td", {}, head.role?.strength), h("td", { class: "figure" }, percent(head.role?.score)), h("td", { class: "figure" }, percent(chanceOf(head))), h("td", {}, effect(head))));
   return h("details", {}, h("summary", {}, "All heads as a table"), scroller("Roles of all heads",
     h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Roles of all heads"),
       h("thead", {}, h("tr", {}, ["head", "role", "strength", "score", "chance", "without it"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows))));

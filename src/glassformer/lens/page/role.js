@@ -6,12 +6,22 @@ import { percent } from "lens/text.js";
 
 /** @typedef {import("./types.js").Head} Head */
 
+/** A role with its shift, as scores and chances are named. @param {Head["role"]} [role] */
+export function roleName(role) {
+  return role?.shift ? `${role.label} ${role.shift > 0 ? "+" : ""}${role.shift}` : role?.label ?? "";
+}
+
+/** What even attention would put on the keys of a head's role. @param {Head | undefined} head */
+export function chanceOf(head) {
+  return head?.chance?.[roleName(head.role)];
+}
+
 /** @param {Head | undefined} head */
 export function roleLine(head) {
   if (!head?.role) return null;
-  const { label, strength, score, runner_up: next } = head.role;
-  const chance = head.chance?.[label];
-  const parts = [h("span", { class: `role ${strength}` }, label), ` ${percent(score)}`];
+  const { strength, score, runner_up: next } = head.role;
+  const chance = chanceOf(head);
+  const parts = [h("span", { class: `role ${strength}` }, roleName(head.role)), ` ${percent(score)}`];
   if (chance !== undefined) parts.push(h("span", { class: "quiet" }, `, chance ${percent(chance)}`));
   if (next && next[1] > 0) parts.push(h("span", { class: "quiet" }, `, then ${next[0]} ${percent(next[1])}`));
   if (head.ablation) parts.push(h("span", { class: "quiet" }, `. ${effect(head)}`));
@@ -35,6 +45,8 @@ export function effect(head) {
 
 /** What heads do and what is lost without each, as comma-separated values. @param {Head[]} heads */
 export function rolesCsv(heads) {
-  return csv(["head", "role", "strength", "score", "chance", "metric", "base", "without", "low", "high", "n", "verdict"], heads.map(({ id, role, chance, ablation }) =>
-    [id, role?.label, role?.strength, role?.score, chance?.[role?.label ?? ""], ablation?.metric, ablation?.base, ablation?.value, ablation?.ci95[0], ablation?.ci95[1], ablation?.n, ablation?.verdict]));
+  return csv(["head", "role", "strength", "score", "chance", "metric", "base", "without", "low", "high", "n", "verdict"], heads.map((head) => {
+    const { id, role, ablation } = head;
+    return [id, roleName(role), role?.strength, role?.score, chanceOf(head), ablation?.metric, ablation?.base, ablation?.value, ablation?.ci95[0], ablation?.ci95[1], ablation?.n, ablation?.verdict];
+  }));
 }

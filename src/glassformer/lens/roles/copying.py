@@ -77,6 +77,8 @@ def written_share(model: Transformer, found: Map, view: View) -> Float[Tensor, "
     """
     if not answers(model, found) or not isinstance(model.head, Head):
         return None
+    if found.block == "cross" and not model.config.one_vocabulary:
+        return None
     asked = several(found.allowed, view.counted)
     if not bool(asked.any()):
         return None

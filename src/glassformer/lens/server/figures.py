@@ -19,7 +19,9 @@ def figures(run: Path, since: int = 0) -> list[dict[str, Any]]:
     asked = {each["step"]: each for each in found if each.get("kind") == "train" and isinstance(each.get("step"), int)}
     for line in reversed(_whole(run / TIMING) if asked else []):  # from the end, as new ones are what is asked for
         told = _read(line)
-        step = told.get("step", 0)
+        step = told.get("step")
+        if not isinstance(step, int):
+            continue
         if told.get("kind") != "damaged" and step < min(asked):
             break
         if step in asked and SPEED in told:

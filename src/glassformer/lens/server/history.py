@@ -93,7 +93,8 @@ class History:
     def curve(self, i: int, steps: list[int]) -> dict[str, Any]:
         """Head number i: its last role (none: its best score), and that role's score at each step."""
         last = self.seen[steps[-1]][i]
-        known = last["role"]["label"] in last["scores"]
-        role = last["role"]["label"] if known else max(last["scores"], key=lambda name: last["scores"][name] or -1.0)
+        said, shift = last["role"]["label"], last["role"]["shift"]
+        named = f"{said} {shift:+d}" if shift else said
+        role = named if named in last["scores"] else max(last["scores"], key=lambda name: last["scores"][name] or -1.0)
         place = {name: last[name] for name in ("id", "block", "layer", "head")}
         return {**place, "role": role, "scores": [self.seen[step][i]["scores"].get(role) for step in steps]}

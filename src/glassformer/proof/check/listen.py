@@ -45,7 +45,7 @@ def listening(module: nn.Module) -> Generator[list[Heard]]:
             given = next((x for x in (*inputs, *named.values()) if isinstance(x, Tensor)), None)
             gave = answer[0] if isinstance(answer, tuple) else answer
             if given is not None and isinstance(gave, Tensor):
-                heard.append(Heard(name, part, given, gave))
+                heard.append(Heard(name, part, given.clone(), gave.clone()))  # what follows may write in place
 
         return note
 

@@ -173,7 +173,8 @@ def working(model: Transformer) -> Generator[dict[str, Work]]:
 def alike(case: Case) -> Iterator[Seen]:
     """Queries and outputs of the heads of a layer, as the run begins and as it was trained.
 
-    Queries too, because heads that share their values give the same wherever each may read one key alone.
+    Queries too, because heads that share their values give the same wherever each may read one key alone. Heads that
+    were pruned give nothing, which `idle` tells.
     """
     batch, pairs, models = case.real(ROWS), 0, {"as it begins": case.fresh, "as trained": case.model}
     for when, model in models.items():
@@ -195,7 +196,9 @@ def alike(case: Case) -> Iterator[Seen]:
 def gaps_of_heads(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "H H"]:
     """How far the vectors of each head are from those of each other one, as a share of their size."""
     heads = x.transpose(0, 1).flatten(1)
-    return torch.cdist(heads, heads, compute_mode=EXACTLY) / heads.norm(dim=1).clamp(min=1e-300)
+    sizes = heads.norm(dim=1)
+    gaps = torch.cdist(heads, heads, compute_mode=EXACTLY) / sizes.clamp(min=1e-300)
+    return gaps.masked_fill((sizes == 0) & (sizes == 0)[:, None], 1.0)
 
 
 def idle(case: Case) -> Iterator[Seen]:
