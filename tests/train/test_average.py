@@ -10,7 +10,7 @@ from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.store.folders import step_folder
 from glassformer.train import pairs_data
 from glassformer.train.average import Average
-from glassformer.train.session import resume, start
+from glassformer.train.session import start
 from train.examples import assert_close, assert_same, follow, model, recipe, weights
 
 MEMORY = 0.7
@@ -94,9 +94,3 @@ def test_checkpoint_without_an_average_is_refused(tmp_path):
     saved = load_optimizer(step_folder(session.run, session.step))
     with pytest.raises(CheckpointError, match="must find their average in the checkpoint"):
         Average(session.model, MEMORY).restore(saved)
-
-
-def test_run_that_begins_to_average_in_between_is_refused(tmp_path):
-    follow(start(recipe(), tmp_path / "run"), stop_after=5)
-    with pytest.raises(CheckpointError, match="must find their average"):
-        resume(tmp_path / "run", ["optimizer.average"], {"optimizer.average": MEMORY})
