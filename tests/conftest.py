@@ -18,6 +18,7 @@ import hypothesis
 import numpy
 import pytest
 
+import each_two
 import some_shapes
 
 # The same examples at every run, and no time limit on one: a red test means a changed program, not a slow machine.
@@ -26,8 +27,10 @@ hypothesis.settings.load_profile("push")
 some_shapes.install()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests execute the shapes of our signatures."""
+    """Which tests execute the shapes of our signatures, and which are slow: before pytest leaves out what is."""
+    each_two.thin(items)
     some_shapes.choose(items)
 
 

@@ -145,6 +145,7 @@ TINY = {
 } | {"memory": "--case 0", "results": "--only multi30k", "studies": "--list", "language": "--list", "words": ""}
 
 
+@pytest.mark.slow
 def test_benchmarks_run(tmp_path):
     """All of `make bench`, as small as can be; the figures of such a run mean nothing."""
     body = f"from run import KNOWN, main\nassert {{*KNOWN}} == {{*{[*TINY]}}}\n"

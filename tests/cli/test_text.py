@@ -138,6 +138,7 @@ def test_doctor(trained, run):
     assert answer.code == json.loads(answer.out)["exit_code"] == 0
 
 
+@pytest.mark.slow
 def test_an_ablation_of_text(run, tmp_path):
     text = str(book(tmp_path, 300))
     varied = ("--vary", "model.norm=rms,layer", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path / "study"))

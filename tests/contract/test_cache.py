@@ -50,6 +50,7 @@ def rows_of(given, rows):
     return {name: value[rows] for name, value in given.items()}
 
 
+@pytest.mark.each_two
 @shapes
 @caches
 @variants
@@ -71,6 +72,7 @@ def test_a_fixed_cache_may_be_filled_to_the_brim(shape):
     close(torch.cat([made(part, cache=cache, **given) for part in ids.split(2, dim=1)], dim=1), made(ids, **given))
 
 
+@pytest.mark.each_two
 @pytest.mark.parametrize(
     ("shape", "where"), [("decoder", "left"), ("encoder-decoder", "right"), ("encoder-decoder", "holes")]
 )

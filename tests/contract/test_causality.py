@@ -32,6 +32,7 @@ def memory_for(made):
     return {} if made.decoder is None or made.encoder is None else {"source": tokens(2, 4)}
 
 
+@pytest.mark.each_two
 @shapes
 @variants
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

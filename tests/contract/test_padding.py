@@ -63,6 +63,7 @@ def alone(made, row):
     return made(ids[None], source=None if source is None else source[None])[0]
 
 
+@pytest.mark.each_two
 @shapes
 @paddings
 @variants
@@ -99,6 +100,7 @@ def test_any_batch_any_neighbours_any_padding(shape, where, settings, lengths, s
             close(logits[real], alone(made, row))
 
 
+@pytest.mark.each_two
 @shapes
 @paddings
 @pytest.mark.parametrize(

@@ -144,6 +144,7 @@ def test_skewed_lengths_need_little_padding(lengths: tuple[np.ndarray, np.ndarra
     assert 1 - (lengths[0] + lengths[1]).sum() / places > 0.5  # what random batches would need
 
 
+@pytest.mark.slow
 def test_multi30k_needs_two_percent(shared: Callable[[str], Path]) -> None:
     """The figure in the sampler's docstring: English-German, shared bpe of 8,000, 4,096 places a batch."""
     files = {

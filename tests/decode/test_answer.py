@@ -23,7 +23,7 @@ def favouring(network, eos: float):
     return network
 
 
-@pytest.mark.parametrize("batch_size", [1, 5, 99])
+@pytest.mark.parametrize("batch_size", [1, pytest.param(5, marks=pytest.mark.slow), 99])
 def test_order_is_kept_and_each_is_as_alone(batch_size):
     network, sources = model(seed=7, max_len=None), sequences(LENGTHS)
     answers = answer(network, sources, batch_size=batch_size)

@@ -24,7 +24,7 @@ def said(script: str, *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("number", "more"), [(2, ("--no-shard", "--grace", "1")), pytest.param(50, (), marks=pytest.mark.slow)]
+    ("number", "more"), [(1, ("--no-shard", "--grace", "1")), pytest.param(50, (), marks=pytest.mark.slow)]
 )
 def test_a_killed_process_is_named_and_its_run_goes_on_to_the_same_bits(number, more):
     told = said(deaths.__file__, "--kills", str(number), *more)

@@ -9,10 +9,10 @@ from glassformer.train.session import resume, start
 from train.examples import assert_same_end, follow
 
 
-def test_cut_at_20_points(tmp_path):
-    """One run, stopped and gone on with 20 times."""
+def test_cut_at_8_points(tmp_path):
+    """One run, stopped and gone on with 8 times."""
     session = start(cuts.long(), tmp_path / "run")
-    for step in range(9, cuts.LENGTH, 10):
+    for step in range(9, cuts.LENGTH, 25):
         follow(session, stop_after=step)
         session = resume(tmp_path / "run")
     follow(session)

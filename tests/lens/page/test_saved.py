@@ -45,7 +45,7 @@ def table(data):
     return list(csv.DictReader(io.StringIO(data.decode())))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_every_screen_saves_what_it_shows(watched, address, scheme):
     """Each button gives a file of its kind whose name begins with run and screen; drawings are dark on white."""
     names = []
