@@ -24,7 +24,7 @@ ROWS: list[Mutant] = [
         "Part(1, min(block, S), 0, 0, None, _all)", "Part(1, block, 0, 0, None, _all)",
         "tests/attend/test_sparse.py::test_what_is_longer_than_the_text_is_not_padded_to"),
     Mutant("as many experts are made as a file asks for", "store/weights.py",
-        ', "n_experts"),', "),", f"{WEIGHTS}::test_config_of_another_model_or_none"),
+        ', "n_experts"),', "),", f"{WEIGHTS}::test_implausible_sizes_are_refused_before_anything_is_built"),
     Mutant("a pattern reaches as far as a number goes", "model/stack_config.py",
         'at_most(self, "", MOST_PLACES, *REACH)', "pass", f"{WEIGHTS}::test_config_of_another_model_or_none"),
     Mutant("nothing behind = means true", "cli/arguments.py",
