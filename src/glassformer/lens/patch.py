@@ -181,10 +181,10 @@ def each_its_own(given: Tensor, part: slice) -> Replace:
 def scores(model: Transformer, given: Input, said: Sequence[int | None], rows: int) -> Float[Tensor, " N"]:
     """Log probability (nats) of an answer, in each of so many equal rows."""
     source = None if given.source is None else given.source.expand(rows, -1)
-    log_p = model(given.tokens.expand(rows, -1), source=source).double().log_softmax(-1)
     places = [t for t, token in enumerate(said) if token is not None]
     tokens = [token for token in said if token is not None]
-    return log_p[:, places, tokens].sum(-1)
+    log_p = model(given.tokens.expand(rows, -1), source=source)[:, places].cpu().double().log_softmax(-1)
+    return log_p[:, range(len(places)), tokens].sum(-1)
 
 
 def refuse_unlike(one: Input, other: Input) -> None:

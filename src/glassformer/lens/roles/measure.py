@@ -39,7 +39,8 @@ class Read(NamedTuple):
 
 
 def read(model: Transformer, batch: Batch, objective: Objective) -> Read:
-    """The maps of a batch, and what their rows and columns stand for."""
+    """The maps of a batch, and what their rows and columns stand for, where the model is."""
+    batch = batch.to(next(model.parameters()).device)
     asked = objective(batch)
     return Read(maps(model, batch, asked), views(batch, asked))
 
