@@ -122,6 +122,16 @@ def repeated(known: Kept) -> Manner:
     return Manner(most=len(said), begin=said)
 
 
+def answered(trace: Trace) -> list[str]:
+    """The model's own answer: its label; the tokens that it wrote; of tokens that were given, the likeliest."""
+    header = trace.header
+    if "labels" in header:
+        return [header["labels"][0][0]]
+    if header["run"]["mode"] == "forced":
+        return [header["vocab"][str(step["top"][0][0])] for step in header["steps"]]
+    return trace.output
+
+
 def title(trace: Trace) -> str:
     """The first words that were read, and the note."""
     sequences = trace.header["sequences"]
