@@ -61,5 +61,5 @@ ROWS: list[Mutant] = [
     Mutant("a stack without a gradient ends the check of the file", "proof/check/stack.py",
         "if not output.requires_grad:", "if False:", f"{FILE}::test_a_result_of_another_kind_is_a_verdict_of_its_own"),
     Mutant("what no probe foresaw ends the check of the file", "proof/check/inside.py",
-        "except Exception as error:  # what", "except KeyError as error:  # what", f"{FILE}::test_what_no_probe_foresaw_stops_its_own_piece_alone"),
+        "except Exception as error:  # what it", "except KeyError as error:  # what it", f"{FILE}::test_what_no_probe_foresaw_stops_its_own_piece_alone"),
 ]
