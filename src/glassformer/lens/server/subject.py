@@ -62,7 +62,8 @@ class Subject:
     others: Sequence[tuple[str, Path]] = ()
     """Runs whose curves are drawn beside its own: name and folder."""
     study: Mapping[str, Any] | None = None
-    """The study that the run is an arm of: `name`, `metric`, `share`, `n`; of each arm `values`, `seed`, `figure`."""
+    """The study that the run is an arm of: `name`, `metric`, `share`, `n`; of each arm `values`, `seed`, `figure`, and
+    `data`, a digest."""
 
     def trace(self, source: Text, gold: Text | None = None, manner: Manner = USUAL_MANNER) -> Trace:
         """The model's answer to a source, as a trace that knows the heads' roles."""
