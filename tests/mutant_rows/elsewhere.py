@@ -18,7 +18,7 @@ ROWS: list[Mutant] = [
     Mutant("what is drawn is in float64 on the device", "decode/draw.py",
         "return pick(in_float64(logits)", "return pick(logits.double()", f"{ELSEWHERE}::test_what_is_drawn"),
     Mutant("a patched answer is scored on the device", "lens/patch.py",
-        "[:, places].cpu().double()", "[:, places].double()", PATCHING),
+        "(hidden[:, places]).cpu().double()", "(hidden[:, places]).double()", PATCHING),
     Mutant("the probe stays where it was made", "lens/roles/measure.py",
         "    batch = batch.to(next(model.parameters()).device)\n", "", HEADS),
     Mutant("what is scored stays where it was made", "lens/effect.py",

@@ -149,8 +149,8 @@ class Api:
             if known is None:
                 raise GlassformerError(UNKNOWN)
             fewer = known.asked.without_too(asked.heads, asked.kind)
-            figure = self.traces.score(known.asked)
-            after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer)
+            figure = self.traces.score(known.asked, poll=poll)
+            after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer, poll=poll)
             same = self.traces.run(fewer, repeated(known), poll=poll)
             told: dict[str, Any] = {"before": answered(known.trace), "after": answered(after)}
             told["same"] = self.traces.keep(same, fewer)
@@ -173,8 +173,7 @@ class Api:
                 raise GlassformerError(
                     "What is patched are runs with all heads; one of these lacks some. Take another."
                 )
-            poll()
-            return patching_as_json(patch_traces(self.subject.model, one.trace, other.trace))
+            return patching_as_json(patch_traces(self.subject.model, one.trace, other.trace, poll=poll))
 
         return await self.attempt(request, work)
 

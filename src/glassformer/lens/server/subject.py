@@ -25,6 +25,10 @@ Example = tuple[Text, Text | None]
 """A source and, where it is known, the right answer."""
 
 
+Score = Callable[[Callable[[], None]], tuple[str, float, int]]
+"""Is given what is called now and then meanwhile, and ends it where it raises."""
+
+
 @runtime_checkable
 class Silence(Protocol):
     """silence(model, heads, kind): while the `with` lasts, these heads give nothing ("zero"), or their "mean"."""
@@ -53,7 +57,7 @@ class Subject:
     history: Callable[[], dict[str, Any]] | None = None
     """Roles over checkpoints; may take seconds."""
     silence: Silence | None = None
-    score: Callable[[], tuple[str, float, int]] | None = None
+    score: Score | None = None
     """A figure of the model as it is now: its name, its value, and of how many samples."""
     kept: Callable[[], Sequence[int]] = tuple
     """The steps of the checkpoints that there are now."""

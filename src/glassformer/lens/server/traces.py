@@ -88,10 +88,10 @@ class Traces:
         with self.fewer(asked):
             return self.subject.trace(asked.source, asked.gold, manner)
 
-    def score(self, asked: Asked) -> tuple[str, float, int] | None:
+    def score(self, asked: Asked, *, poll: Poll = nothing) -> tuple[str, float, int] | None:
         """The figure of the subject without the heads that are left out; None where it has none."""
         with self.fewer(asked):
-            return None if self.subject.score is None else self.subject.score()
+            return None if self.subject.score is None else self.subject.score(poll)
 
     def fewer(self, asked: Asked) -> AbstractContextManager[None]:
         """While it lasts, the model is without some heads. Errors: `GlassformerError` where it cannot be."""
