@@ -166,7 +166,7 @@ def working(model: Transformer) -> Generator[dict[str, Work]]:
     def note(call: Attended) -> None:
         weights = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale)
         size = dot_products(call.q, call.k, scale=call.scale).std(correction=0).item()
-        mask = call.mask.allowed(*weights.shape[-2:], weights.device)
+        mask = call.mask.allowed(call.q.shape[-2], call.k.shape[-2], weights.device)
         allowed = torch.ones_like(weights, dtype=torch.bool) if mask is None else mask.expand_as(weights)
         seen[call.name] = Work(call.q, weights, allowed, call.output, size)
 
