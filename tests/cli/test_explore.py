@@ -114,11 +114,13 @@ def test_other_runs_and_a_study_stand_beside(trained, tmp_path, capsys):
     """A run in STUDY/runs is one of its arms; what another run measured comes along; none is named twice."""
     arm, page = tmp_path / "depth" / "runs" / "one", tmp_path / "page.html"
     shutil.copytree(trained, arm)
-    result = Result({"model.n_layers": 1}, 7, "exact_match", {"exact_match": 0.5, "n": 9}, {}, None, [], 3, 2, 1.5, "")
+    result = Result(
+        {"model.n_layers": 1}, 7, "exact_match", {"exact_match": 0.5, "n": 9}, {}, None, [], 3, 2, 1.5, "0a"
+    )
     write_results([result], arm.parent.parent / "results.jsonl")
     assert main(["explore", str(arm), str(trained), "--export", str(page)]) == 0
     _, run = traces_of(page)
-    arms = [{"values": {"model.n_layers": 1}, "seed": 7, "figure": 0.5, "seconds": 1.5}]
+    arms = [{"values": {"model.n_layers": 1}, "seed": 7, "figure": 0.5, "seconds": 1.5, "data": "0a"}]
     assert run["study"] == {"name": "depth", "metric": "exact_match", "share": True, "n": 9, "arms": arms}
     assert [each["name"] for each in run["beside"]] == run["others"] == ["reverse"]
     assert run["beside"][0]["metrics"] == run["metrics"]

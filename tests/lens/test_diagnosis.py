@@ -45,6 +45,25 @@ def test_a_model_that_learned_to_reverse_is_told_from_its_heads(reversing: Trans
     assert "exact match falls from" in found.sentences[0]
 
 
+@pytest.mark.parametrize("rule", ["sigmoid", "softmax_plus_one"])
+def test_weights_that_do_not_sum_to_one_are_told_as_shares(rule: str) -> None:
+    """Under sigmoid, large scores give every key a weight near 1: a row of them is no distribution."""
+    model = untrained("encoder", attention_rule=rule)
+    for block in model.encoder.blocks if rule == "sigmoid" else []:
+        block.self_attention.branch.query.bias.data += 9.0
+        block.self_attention.branch.key.bias.data += 9.0
+    heads = diagnose(model, probe_of("encoder", backwards), effects=False).heads
+    for head in heads:
+        assert 0.0 <= head.measured.more["entropy_norm"] <= 1.0 + 1e-6
+        assert all(
+            score.mass <= 1.0 + 1e-6 and score.corrected <= 1.0 + 1e-6 for score in head.measured.scores.values()
+        )
+    totals = [head.measured.more["total"] for head in heads]
+    assert min(totals) > 2 if rule == "sigmoid" else max(totals) < 1
+    usual = diagnose(untrained("encoder"), probe_of("encoder", backwards), effects=False).heads
+    assert [head.measured.more["total"] for head in usual] == pytest.approx([1.0] * len(usual))
+
+
 def test_the_list_of_heads_is_plain_data(reversing: Transformer) -> None:
     probe = probe_of("encoder", backwards)
     told = diagnose(reversing, probe).to_json()

@@ -100,6 +100,26 @@ def test_the_place_that_differs_brings_all_back():
     assert found.streams["encoder"].shape == (3, 4)
 
 
+def test_what_is_run_at_once_is_bounded(monkeypatch):
+    """By the tokens of all runs together; and it can be ended before each."""
+    model, one, other = two("encoder-decoder")
+    whole = patch(model, one, other, SAID)
+    monkeypatch.setattr("glassformer.lens.patch.MOST_PLACES", 8)
+    seen, asked = [], []
+    model.encoder.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))
+    found = patch(model, one, other, SAID, poll=lambda: asked.append(len(seen)))
+    assert max(seen) == 2
+    assert len(asked) == len(seen) - 3, "all but the runs that are patched"
+    for where, effects in whole.heads.items():
+        assert found.heads[where].tolist() == pytest.approx(effects.tolist(), abs=1e-10)
+
+    def end():
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        patch(model, one, other, SAID, poll=end)
+
+
 def test_mistakes():
     model, one, other = two("encoder-decoder")
     with pytest.raises(DataError, match="got 4 and 3"):

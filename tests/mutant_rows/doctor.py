@@ -54,6 +54,8 @@ ROWS: list[Mutant] = [
     Mutant("an embedding scaled by 1 can lose its scale", "train/breaks/table.py", "if all(each.d_model == 1 for each in stacks(config)) else None",
         "if config is None else None", f"{BREAKS}::test_what_cannot_be_broken_is_refused"),
     Mutant("idle heads are busy", "proof/doctor/heads.py", "IDLE if share < ADDS_NOTHING else ailment", "ailment", f"{DOCTOR}::test_heads_that_do_nothing_or_are_stuck"),
+    Mutant("a key without weight may not be read", "proof/doctor/heads.py",
+        "weights, readable = work.weights, work.allowed", "weights, readable = work.weights, work.weights > 0", f"{DOCTOR}::test_a_layer_whose_other_weights_are_exactly_0_is_stuck"),
     Mutant("saturated heads are free", "proof/doctor/heads.py", "FROZEN if frozen else", "None if frozen else", f"{DOCTOR}::test_heads_that_do_nothing_or_are_stuck"),
     Mutant("copies are one layer", "proof/doctor/layers.py", "SHARED if together else COPIES", "SHARED", f"{FOUND}[identical-layers-encoder-decoder]"),
     Mutant("the residual of the config is left out", "proof/doctor/layers.py", "scale * call.given[0] + added", "call.given[0] + added", f"{HEALTHY}[softcap-deepnorm]"),

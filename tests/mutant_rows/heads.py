@@ -129,6 +129,9 @@ ROWS: list[Mutant] = [
         ', vmin=0, vmax=1, aspect="auto"', ', aspect="auto"', f"{PLOT}::test_a_map_for_each_head_with_its_tokens"),
     Mutant("boxes of parameters overlap", "lens/plot_parameters.py",
         "        left += row.numbers\n", "", f"{PLOT}::test_boxes_stand_in_order_and_are_as_wide_as_they_are_large"),
+    Mutant("weights of every rule are taken for shares", "lens/record.py",
+        "weights = weights / total.clamp(min=torch.finfo(total.dtype).tiny)[..., None]", "pass",
+        "tests/lens/test_diagnosis.py::test_weights_that_do_not_sum_to_one_are_told_as_shares"),
     Mutant("a smoothed curve begins at nothing", "study/curves.py",
         "mean / whole if whole", "mean if whole", f"{CURVES}::test_an_even_line_stays_and_a_step_is_followed"),
 ]

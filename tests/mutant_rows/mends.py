@@ -11,13 +11,22 @@ ASKING, FOCUS, ADDRESS, NARROW, KINDS, AXE, SOURCE, LIMITS = (
     f"tests/lens/page/test_{name}.py"
     for name in ("asking", "focus", "address", "narrow", "kinds", "axe", "source", "limits")
 )
+ANSWERED = "tests/lens/server/test_answered.py::test_what_is_answered_without_heads"
 
 # fmt: off
 PYTHON: list[Mutant] = [
     Mutant("a page writes HTML", "lens/page/dom.js",
         "  element.replaceChildren(...nodes(children));", "  element.innerHTML = \"\";\n  element.append(...nodes(children));", f"{SOURCE}::test_no_text_becomes_html_or_script"),
+    Mutant("without heads a classifier writes tokens", "lens/server/traces.py",
+        'if "labels" in header:', "if False:", f"{ANSWERED}[label]"),
+    Mutant("what was given is answered", "lens/server/traces.py",
+        'if header["run"]["mode"] == "forced":', "if False:", f"{ANSWERED}[likeliest]"),
 ]
 BROWSER: list[Mutant] = [
+    Mutant("what was read is right because it was read", "lens/page/judged.js",
+        "(given ? step.top[0]?.[0] : step.chosen)", "step.chosen", f"{KINDS}::test_of_given_tokens_the_likeliest_are_counted"),
+    Mutant("a label is told as tokens", "lens/page/ablations.js",
+        "outcome.say(trace.header.labels ?", "outcome.say(false ?", f"{KINDS}::test_a_classifier_gives_a_label_without_heads"),
     Mutant("the address names a second screen", "lens/page/state.js",
         'name === "screen" || ', "", f"{ADDRESS}::test_what_is_no_setting_does_nothing"),
     Mutant("what every object has is a setting", "lens/page/state.js",

@@ -56,4 +56,10 @@ ROWS: list[Mutant] = [
         "yield apart(answer[1], ours.output.bias.expand(T, D))  # zeros, mapped",
         "yield apart(answer[1], ours.output.bias.expand(T, D) + 1)", FLAWS),
     Mutant("imported functions are the learner's", "proof/check/inside.py", '("torch", "glassformer")', "()", FILE),
+    Mutant("what is no row of ids ends the check of the file", "proof/check/decode.py",
+        "except (TypeError, ValueError, RuntimeError):", "except KeyError:", f"{FILE}::test_a_result_of_another_kind_is_a_verdict_of_its_own"),
+    Mutant("a stack without a gradient ends the check of the file", "proof/check/stack.py",
+        "if not output.requires_grad:", "if False:", f"{FILE}::test_a_result_of_another_kind_is_a_verdict_of_its_own"),
+    Mutant("what no probe foresaw ends the check of the file", "proof/check/inside.py",
+        "except Exception as error:  # what it", "except KeyError as error:  # what it", f"{FILE}::test_what_no_probe_foresaw_stops_its_own_piece_alone"),
 ]

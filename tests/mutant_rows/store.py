@@ -59,8 +59,12 @@ ROWS: list[Mutant] = [
         "if header > min(size - 8, LARGEST_HEADER):", "if False:", f"{TENSORS}::test_hostile_files"),
     # the lock of a run
     Mutant("a second process takes the lock too", "store/lock.py",
-        "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB",
+        "getattr(fcntl, how) | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB",
         f"{LOCK}::test_another_session_of_this_process_is_kept_out_too"),
+    Mutant("a run is refused because it is asked about", "store/lock.py",
+        "for _ in range(TRIES):", "for _ in range(0):", f"{LOCK}::test_a_run_that_starts_while_it_is_asked_about_is_not_refused"),
+    Mutant("who asks keeps others out", "store/lock.py",
+        'flocked(handle, "LOCK_SH")\n        except', 'flocked(handle, "LOCK_EX")\n        except', f"{LOCK}::test_asking_takes_no_lock_that_keeps_others_out"),
     Mutant("a lock does not follow its folder", "store/lock.py",
         "        if self.held and self.in_place():\n", "        if self.held:\n", f"{LOCK}::test_lock_follows_the_folder"),
     Mutant("a file is locked that is deleted", "store/lock.py",

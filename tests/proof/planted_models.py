@@ -93,6 +93,7 @@ TRANSLATE = [
     ("the model is given the last token alone", "(source, target)", "(source, target[:, -1:])"),
     ("the prompt is missing from the result", "return target", "return target[:, 1:]"),
     ("the end token is missing from the result", "break\n", "return target[:, :-1]\n"),
+    ("the result is no row of ids", "return target", "target"),
 ]
 
 PLANTED = {

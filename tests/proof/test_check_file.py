@@ -104,6 +104,33 @@ def test_piece_that_cannot_be_probed(tmp_path, text, facts):
     assert exit_code(found) == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        (GREEDY.replace("return ids", "ids"), ["ends", "the result is no row of ids", "gives NoneType"]),
+        (GREEDY.replace("return ids", "return str(ids)"), ["ends", "the result is no row of ids", "gives str"]),
+        (STACK.replace("x = layer(x, mask)", "layer(x, mask)"), ["used-layers", "some layers are not run", "None of"]),
+    ],
+)  # fmt: skip
+def test_a_result_of_another_kind_is_a_verdict_of_its_own(tmp_path, text, facts):
+    found = report(written(tmp_path, SHIFT + text))
+    fails = [each for piece in found["pieces"] for each in piece["properties"] if each["state"] == "fails"]
+    told = " ".join(f"{each['property']}: {each['mistake']}. {each['evidence']}" for each in fails)
+    assert all(fact in told for fact in facts), told
+    shifted = next(each for each in found["pieces"] if each["name"] == "shift_labels")
+    assert {each["state"] for each in shifted["properties"]} == {"holds"}
+
+
+def test_what_no_probe_foresaw_stops_its_own_piece_alone(tmp_path):
+    text = (
+        ATTENTION.replace("def attention", "def right")
+        + "\ndef attention(q, k, v, mask=None):\n    return q.to_sparse()\n"
+    )
+    one, other = report(written(tmp_path, text + SHIFT))["pieces"]
+    assert "cannot be compared" in one["problem"]
+    assert other["problem"] is None
+
+
 def test_things_of_others_are_left_out(tmp_path):
     found = report(written(tmp_path, "from torch.nn import MultiheadAttention\nattention = 3\n" + SHIFT))
     assert [each["name"] for each in found["left_out"]] == ["MultiheadAttention", "attention"]

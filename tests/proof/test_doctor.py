@@ -207,6 +207,16 @@ def test_heads_that_do_nothing_or_are_stuck(tmp_path):
     assert "head 0 of decoder.blocks.0.self_attention" in found[1].evidence
 
 
+def test_a_layer_whose_other_weights_are_exactly_0_is_stuck(tmp_path):
+    """What may be read is said by the mask: no weight above 0 tells it here."""
+    case = case_of(trained(tmp_path))
+    stuck = case.model.encoder.blocks[0].self_attention.branch
+    stuck.query.weight.data *= 1e9
+    found = [each for each in examine(case, QUICK) if each.probe == "idle-heads"]
+    assert [(each.state, each.what) for each in found] == [(WARNING, "heads are saturated")]
+    assert "head 1 of encoder.blocks.0.self_attention" in found[0].evidence
+
+
 def test_layer_without_a_gradient(tmp_path, monkeypatch):
     case = case_of(trained(tmp_path))
     begin = case.begin

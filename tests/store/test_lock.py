@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,43 @@ def test_lock_ends_with_its_object_or_by_release(tmp_path):
     lock.take()
     with pytest.raises(CheckpointError, match=TAKEN):
         refuse_in_training(run)
+
+
+@pytest.fixture
+def asked(tmp_path) -> Iterator[Callable[[], None]]:
+    """Somebody asks about the run, and has not done with it yet; what ends that."""
+    taken(tmp_path / "run").release()
+    handle = os.open(tmp_path / "run" / LOCK, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    with closing(os.fdopen(handle)) as file:
+        yield file.close
+
+
+def test_a_run_that_starts_while_it_is_asked_about_is_not_refused(tmp_path, asked, monkeypatch):
+    monkeypatch.setattr(module.time, "sleep", lambda _: asked())
+    taken(tmp_path / "run").release()
+
+
+def test_asking_takes_no_lock_that_keeps_others_out(tmp_path, asked, monkeypatch):
+    """Two ask at once; and what somebody shares for good keeps a run out in the end."""
+    refuse_in_training(tmp_path / "run")
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    with pytest.raises(CheckpointError, match=TAKEN):
+        taken(tmp_path / "run")
+
+
+def test_who_may_only_read_may_ask(tmp_path, holder, monkeypatch):
+    """A run of somebody else: its lock is opened to be read."""
+    own = os.open
+    monkeypatch.setattr(module.os, "open", lambda path, flags, *more: own(path, refuse_writing(flags), *more))
+    with pytest.raises(CheckpointError, match=TAKEN):
+        refuse_in_training(tmp_path / "run")
+
+
+def refuse_writing(flags: int) -> int:
+    if flags & (os.O_RDWR | os.O_WRONLY):
+        raise PermissionError
+    return flags
 
 
 def test_looking_leaves_nothing(tmp_path):

@@ -44,6 +44,15 @@ def test_curves_have_a_panel_for_each_of_the_others_and_a_line_for_each_of_the_f
     assert panels[0].series["4"][200.0] == pytest.approx([0.41, 0.42])
 
 
+def test_a_colour_is_one_value_in_every_panel():
+    """The arms of one layer have failed in the first panel."""
+    some = [each for each in grid() if each.values != {"model.n_layers": 1, "model.norm": "layer"}]
+    panels = faceted(some, plot.curve, True)
+    assert [[*panel.series] for panel in panels] == [["1", "4"]] * 2
+    assert {panel.title: not panel.series["1"] for panel in panels} == {"norm=layer": True, "norm=rms": False}
+    assert not any(points for panel in faceted(some, lengths, True) for points in panel.series.values())
+
+
 def test_lengths_are_those_of_both_data():
     assert lengths(grid(**OTHER)[0]) == {2.0: 1.0, 17.0: 0.75}
     assert lengths(grid()[0]) == {}
@@ -62,6 +71,20 @@ def test_without_matplotlib_the_remedy_is_told(tmp_path, monkeypatch):
 
 
 needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is not installed")
+
+
+@needs_matplotlib
+def test_the_legend_has_what_the_first_panel_lacks():
+    some = [each for each in grid() if each.values != {"model.n_layers": 1, "model.norm": "layer"}]
+    panels = sorted(faceted(some, plot.curve, True), key=lambda panel: panel.title)
+    figure = plot.figure_of(panels, "lines", None, "step", "exact_match", "n_layers")
+    [legend] = figure.legends
+    told = {
+        text.get_text(): line.get_color() for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)
+    }
+    drawn = {line.get_label(): line.get_color() for line in figure.axes[1].get_lines()}
+    assert told == drawn
+    assert [*told] == ["1", "4"]
 
 
 @needs_matplotlib

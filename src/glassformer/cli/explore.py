@@ -96,7 +96,13 @@ def study_of(folder: Path) -> dict[str, Any] | None:
         return None
     metric = results[0].metric
     arms = [
-        {"values": each.values, "seed": each.seed, "figure": each.test[metric], "seconds": each.seconds}
+        {
+            "values": each.values,
+            "seed": each.seed,
+            "figure": each.test[metric],
+            "seconds": each.seconds,
+            "data": each.data,
+        }
         for each in results
     ]
     return {

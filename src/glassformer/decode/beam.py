@@ -206,7 +206,7 @@ def extend_groups(
         part = [searches[i] for i in places]
         less = None
         if group:
-            less = diversity * counts([taken.get(each.row // groups, []) for each in part], logits[: len(part)])
+            less = diversity * counts([taken.get(each.row // groups, []) for each in part], logits[: len(part)]).cpu()
         extend(part, [firsts[i] for i in places], likely, rule, less)
         for each in part:
             taken.setdefault(each.row // groups, []).extend(begun.ids[-1] for begun in each.going)

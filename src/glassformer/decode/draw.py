@@ -15,6 +15,7 @@ from glassformer.decode.penalties import unbounded
 from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.foundation.wide import in_float64
 
 Uniforms = Callable[[Context], Sequence[float]]
 """A number from [0, 1) for each row of a step."""
@@ -47,8 +48,8 @@ def shares(sampling: Sampling, first: Sequence[Filter] = ()) -> Callable[[Tensor
     def mass(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
         logits = applied(logits, context)
         if sampling.temperature == 0:
-            return torch.nn.functional.one_hot(greedy(logits, context), logits.shape[-1]).double()
-        return logits.double().softmax(-1)
+            return in_float64(torch.nn.functional.one_hot(greedy(logits, context), logits.shape[-1]).float())
+        return in_float64(logits).softmax(-1)
 
     return mass
 
@@ -94,13 +95,13 @@ def draw(logits: Float[Tensor, "B V"], uniforms: Sequence[float]) -> Int[Tensor,
 
     In float64, so that a token of probability 1e-12 still comes once in 1e12 draws. One of probability 0 never comes.
     """
-    return pick(logits.double().softmax(-1), uniforms)
+    return pick(in_float64(logits).softmax(-1), uniforms)
 
 
 def pick(shares: Float[Tensor, "B V"], uniforms: Sequence[float]) -> Int[Tensor, " B"]:
     """As `draw`, from shares of any sum above 0."""
-    mass = shares.double().cumsum(-1)
-    at = torch.tensor(uniforms, dtype=torch.float64, device=shares.device)[:, None]
+    mass = in_float64(shares).cumsum(-1)
+    at = torch.tensor(uniforms, dtype=torch.float64, device=mass.device)[:, None]
     return torch.searchsorted(mass / mass[:, -1:], at, right=True)[:, 0]
 
 

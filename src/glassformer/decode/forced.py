@@ -64,7 +64,8 @@ class Forced:
             return likely
         ids = torch.tensor([[*each, *[-1] * (most - len(each))] for each in nearer], device=logits.device)
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        log_p = wide.gather(1, ids.clamp(min=0)).double() - wide.logsumexp(-1, keepdim=True).double()
+        log_p = wide.gather(1, ids.clamp(min=0)).cpu().double() - wide.logsumexp(-1, keepdim=True).cpu().double()
+        ids = ids.cpu()
         there = (ids[:, :, None] == likely.ids[:, None]).any(-1) | (ids < 0)
         log_p = log_p.masked_fill(there, -torch.inf)
         return Candidates(torch.cat([likely.ids, ids.clamp(min=0)], 1), torch.cat([likely.log_p, log_p], 1))

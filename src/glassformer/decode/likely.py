@@ -18,8 +18,12 @@ class Candidates(NamedTuple):
 
 
 def likeliest(logits: Float[Tensor, "rows V"], k: int) -> Candidates:
-    """The `k` likeliest of each row, or all. The sum over the vocabulary is in float32 at least, and not kept."""
+    """The `k` likeliest of each row, or all. The sum over the vocabulary is in float32 at least, and not kept.
+
+    They are on the processor, where a search goes through them, and where there is float64: not every device has it.
+    """
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     best = wide.topk(min(k, wide.shape[-1]))
-    log_p = best.values.double() - wide.logsumexp(-1, keepdim=True).double()
-    return Candidates(best.indices, log_p.masked_fill(best.values.isneginf(), -torch.inf))
+    values = best.values.cpu().double()
+    log_p = values - wide.logsumexp(-1, keepdim=True).cpu().double()
+    return Candidates(best.indices.cpu(), log_p.masked_fill(values.isneginf(), -torch.inf))

@@ -56,8 +56,9 @@ class Scored:
     """Batches that a model answers again and again: blocks before the first silenced head are computed once."""
 
     def __init__(self, model: Transformer, batches: Sequence[Batch], objective: Objective) -> None:
-        self.model, self.batches = model, list(batches)
-        self.asked = [objective(batch) for batch in batches]
+        device = next(model.parameters()).device
+        self.model, self.batches = model, [batch.to(device) for batch in batches]
+        self.asked = [objective(batch) for batch in self.batches]
         self._kept: list[Kept] | None = None
 
     def outcomes(self, heads: Iterable[Head] = (), kind: str = "zero", means: Means | None = None) -> Outcomes:
@@ -72,7 +73,7 @@ class Scored:
             with silence(self.model, chosen, kind, means=means):
                 for batch, asked, kept in zip(self.batches, self.asked, self._kept, strict=True):
                     found.append(outcomes(self.model, self._vectors(chosen, batch, asked, kept), asked))
-        return Outcomes(*(torch.cat(each) for each in zip(*found, strict=True)))
+        return Outcomes(*(torch.cat(each).cpu() for each in zip(*found, strict=True)))
 
     def _vectors(self, chosen: Sequence[Head], batch: Batch, asked: Targets, kept: Kept) -> Tensor:
         """The vectors before the head, from the first block that holds a silenced head on."""

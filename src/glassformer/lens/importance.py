@@ -39,8 +39,9 @@ def per_sequence(
     watched = {place(name): attention for name, attention in attentions(model).items()}
     seams = {where: attention.attend for where, attention in watched.items()}
     found: dict[tuple[str, int], list[Tensor]] = {where: [] for where in watched}
+    device = next(model.parameters()).device
     try:
-        for batch in batches:
+        for batch in (each.to(device) for each in batches):
             gates = {
                 where: torch.ones(len(batch.tokens), n_heads(each), 1, 1).to(each.output.weight).requires_grad_()
                 for where, each in watched.items()

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from glassformer.attend import Attend, Mask
+from glassformer.decode.answer import nothing
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.lens.ablate import Head, by_attention
@@ -30,6 +31,8 @@ Where = tuple[str, int]
 Replace = Callable[[Tensor], Tensor]
 MOST_ROWS = 64
 """Runs of one forward."""
+MOST_PLACES = 4096
+"""Tokens of one forward, of all its runs together; one run may have more."""
 
 
 class Input(NamedTuple):
@@ -131,14 +134,18 @@ def patched(
 
 
 @torch.no_grad()
-def patch(model: Transformer, one: Input, other: Input, said: Sequence[int | None]) -> Patching:
+def patch(
+    model: Transformer, one: Input, other: Input, said: Sequence[int | None], *, poll: Callable[[], None] = nothing
+) -> Patching:
     """The effect of every head, and of every vector of the streams, of the first input in a run with the second.
 
     `said` is the answer to the first, by place of `tokens`; None where none is asked for. Each effect is (p - b) /
-    (a - b), with the answer's log probability p of the patched run, a and b those of the two inputs.
+    (a - b), with the answer's log probability p of the patched run, a and b those of the two inputs. `poll` is called
+    before each forward, of which there are many: what it raises ends them.
     Errors: `DataError` where the inputs differ in length, or where both give the answer the same probability.
     """
     refuse_unlike(one, other)
+    at_once = max(1, min(MOST_ROWS, MOST_PLACES // max(each.shape[1] for each in other if each is not None)))
     kept = keep(model, one)
     a, b = (float(scores(model, each, said, 1)[0]) for each in (one, other))
     if abs(a - b) < 1e-9:
@@ -150,8 +157,9 @@ def patch(model: Transformer, one: Input, other: Input, said: Sequence[int | Non
 
     def share(rows: int, of: Callable[[slice], tuple[Mapping[Where, Replace], Mapping[Where, Replace]]]) -> Tensor:
         found: list[Tensor] = []
-        for begin in range(0, rows, MOST_ROWS):
-            part = slice(begin, min(begin + MOST_ROWS, rows))
+        for begin in range(0, rows, at_once):
+            poll()
+            part = slice(begin, min(begin + at_once, rows))
             with replaced(model, *of(part)):
                 found.append(scores(model, other, said, part.stop - part.start))
         return (torch.cat(found) - b) / (a - b)
@@ -181,10 +189,11 @@ def each_its_own(given: Tensor, part: slice) -> Replace:
 def scores(model: Transformer, given: Input, said: Sequence[int | None], rows: int) -> Float[Tensor, " N"]:
     """Log probability (nats) of an answer, in each of so many equal rows."""
     source = None if given.source is None else given.source.expand(rows, -1)
-    log_p = model(given.tokens.expand(rows, -1), source=source).double().log_softmax(-1)
     places = [t for t, token in enumerate(said) if token is not None]
     tokens = [token for token in said if token is not None]
-    return log_p[:, places, tokens].sum(-1)
+    hidden = model.hidden(given.tokens.expand(rows, -1), source=source)
+    log_p = model.head(hidden[:, places]).cpu().double().log_softmax(-1)
+    return log_p[:, range(len(places)), tokens].sum(-1)
 
 
 def refuse_unlike(one: Input, other: Input) -> None:

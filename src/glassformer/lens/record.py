@@ -22,6 +22,9 @@ class Map(NamedTuple):
     layer: int
     attention: Attention
     weights: Float[Tensor, "N H T S"]
+    """Shares of what each query reads: a row sums to 1, or to 0 where it reads nothing, whatever the rule."""
+    total: Float[Tensor, "N H T"]
+    """What the rule's own weights of each query sum to: 1, but for rules such as sigmoid and softmax_plus_one."""
     allowed: Bool[Tensor, "N T S"]
     v: Float[Tensor, "N G S K"]
     output: Float[Tensor, "N H T K"]
@@ -40,9 +43,11 @@ def maps(model: Transformer, batch: Batch, asked: Targets) -> list[Map]:
     def note(call: Attended) -> None:
         weights = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale)
         N, _, T, S = weights.shape
+        total = weights.sum(-1)
+        weights = weights / total.clamp(min=torch.finfo(total.dtype).tiny)[..., None]
         allowed = call.mask.allowed(T, S, weights.device)
         may = weights.new_ones(N, T, S, dtype=torch.bool) if allowed is None else allowed[:, 0].expand(N, T, S)
-        found[call.name] = Map(*place(call.name), call.attention, weights, may, call.v, call.output)
+        found[call.name] = Map(*place(call.name), call.attention, weights, total, may, call.v, call.output)
 
     with torch.no_grad(), watch_attention(model, note):
         hidden(model, batch, asked)

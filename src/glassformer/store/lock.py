@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ except ImportError:  # Windows
 
 LOCK = "run.lock"
 """The file. It is empty and stays: what counts is the lock on it, flock(2); a deleted file could be locked twice."""
+TRIES, INSTANT = 1000, 0.001
+"""How often a run tries to lock what others only ask about, and the seconds between."""
 
 
 class RunLock:
@@ -99,11 +102,25 @@ def identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def locked(handle: int) -> bool:
-    """Lock an open file; False where there are no locks. Errors: `BlockingIOError` where another has the lock."""
+    """Lock an open file; False where there are no locks. Errors: `BlockingIOError` where another has the lock.
+
+    Who only asks holds a lock, too, for an instant; those locks can be shared, and are waited for.
+    """
+    for _ in range(TRIES):
+        with suppress(BlockingIOError):
+            return flocked(handle, "LOCK_EX")
+        flocked(handle, "LOCK_SH")  # raises where one trains
+        flocked(handle, "LOCK_UN")
+        time.sleep(INSTANT)
+    return flocked(handle, "LOCK_EX")
+
+
+def flocked(handle: int, how: str) -> bool:
+    """flock(2), without waiting; False where there are no locks. Errors: `BlockingIOError`."""
     if fcntl is None:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, getattr(fcntl, how) | fcntl.LOCK_NB)
     except BlockingIOError:
         raise
     except OSError:  # of a network's file system, for instance
@@ -112,11 +129,14 @@ def locked(handle: int) -> bool:
 
 
 def refuse_in_training(run: Path) -> None:
-    """Refuse a run folder that a process trains in. Nothing is written. Errors: `CheckpointError`."""
+    """Refuse a run folder that a process trains in. Nothing is written, and no run that starts meanwhile is kept out.
+
+    Errors: `CheckpointError`.
+    """
     with suppress(FileNotFoundError, PermissionError):
-        handle = os.open(run / LOCK, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        handle = os.open(run / LOCK, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         try:
-            locked(handle)
+            flocked(handle, "LOCK_SH")
         except BlockingIOError:
             raise CheckpointError(in_training(run)) from None
         finally:

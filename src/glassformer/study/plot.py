@@ -49,7 +49,7 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
         ("curves", faceted(results, curve, metric in SHARES), "step"),
         ("lengths", faceted(results, lengths, True), "tokens of the source"),
     ):
-        if any(panel.series for panel in panels) and len(panels) <= MOST_PANELS:
+        if any(points for panel in panels for points in panel.series.values()) and len(panels) <= MOST_PANELS:
             what = "exact_match" if name == "lengths" else f"{metric} on dev"
             written += save(figure_of(panels, "lines", None, across, what, first), folder / name)
     return written
@@ -85,14 +85,18 @@ def names(results: Sequence[Result]) -> list[str]:
 
 
 def faceted(results: Sequence[Result], values: Callable[[Result], dict[float, float]], share: bool) -> list[Panel]:
-    """A panel for each combination of the settings after the first, a series for each value of the first."""
+    """A panel for each combination of the settings after the first, a series for each value of the first.
+
+    Each panel has all of the series, in one order, so that a colour is one value in all of them: of an arm that is
+    missing there, or has nothing to draw, the series is empty.
+    """
     panels: dict[str, Panel] = {}
     for each in results:
         first, *others = each.values.items()
         title = short_combination(dict(others))
-        series = panels.setdefault(title, Panel(title, {}, share)).series
+        series = panels.setdefault(title, Panel(title, {name: {} for name in names(results)}, share)).series
         for place, value in values(each).items():
-            series.setdefault(shown(first[1]), {}).setdefault(place, []).append(value)
+            series[shown(first[1])].setdefault(place, []).append(value)
     return list(panels.values())
 
 

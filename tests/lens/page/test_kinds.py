@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from glassformer import ModelConfig, StackConfig, Transformer
+from glassformer import ModelConfig, StackConfig, Transformer, trace
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.words import Labels
+from glassformer.lens.ablate import silence
 from glassformer.lens.server.subject import Subject
+from glassformer.lens.trace.reading import Layout
 from glassformer.model.outputs import Classify
 from lens.explored import LETTERS, small
 from lens.page.conftest import METRICS
@@ -83,3 +86,35 @@ def test_where_the_server_has_ended_the_page_says_so(watched, serving, tmp_path)
     page.route("**/api/history", lambda route: route.fulfill(json={"steps": [1, 2], "heads": []}))
     page.clock.fast_forward(20_000)
     page.wait_for_selector("text=The roles at 2 checkpoints.")
+
+
+@pytest.mark.parametrize("kind", ["target", "masked"])
+def test_of_given_tokens_the_likeliest_are_counted(watched, tmp_path, kind):
+    """What was read is not right because it was read: told is where the model would have said it, too."""
+    model = small() if kind == "target" else small("encoder")
+    made = trace(
+        model, LETTERS, "abcd", **({"target": "badcf"} if kind == "target" else {"layout": Layout(masked=True)})
+    )
+    steps = made.header["steps"]
+    hits = sum(step["rank"] == 0 for step in steps)
+    assert hits < len(steps)
+    view = watched()
+    page = view.open(made.show().save(tmp_path / "given.html").as_uri())
+    assert "What it was made to read" in page.text_content(".answer h2")
+    assert f"{hits} of {len(steps)} tokens are the likeliest" in page.text_content(".answer")
+    view.go("generate")
+    assert "the right one" not in page.text_content("main").lower()
+    assert " and writes " not in page.text_content("main")
+
+
+def test_a_classifier_gives_a_label_without_heads(watched, serving):
+    with serving(replace(classifier(), silence=silence)) as address:
+        view = watched()
+        page = view.open(address)
+        view.go("ablations")
+        page.locator("[data-head='encoder 0 0']").check()
+        page.locator("#ablate").click()
+        page.wait_for_selector(".screen.ablations .chip")
+        told = page.text_content(".screen.ablations")
+        assert "label without them" in told
+        assert "tokens without them" not in told

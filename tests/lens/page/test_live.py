@@ -8,6 +8,7 @@ import pytest
 
 from glassformer import answer, trace
 from glassformer.data.dataset import Tokenizers
+from glassformer.decode.answer import nothing
 from glassformer.decode.sampling import Sampling
 from glassformer.lens.ablate import silence
 from glassformer.lens.server.subject import Subject
@@ -36,8 +37,8 @@ def subject():
     sources = [LETTERS.encode(text) for text in ("ab", "ba", "cd")]
     rights = [each.ids for each in answer(model, sources, max_new_tokens=4)]
 
-    def score():
-        found = answer(model, sources, max_new_tokens=4)
+    def score(poll=nothing):
+        found = answer(model, sources, max_new_tokens=4, poll=poll)
         return "exact_match", sum(each.ids == right for each, right in zip(found, rights, strict=True)) / 3, 3
 
     return Subject("toy", model, BOTH, examples=[("abc", None)], history=lambda: PAST, silence=silence, score=score)

@@ -75,7 +75,7 @@ STUDY = {
     "share": True,
     "n": 500,
     "arms": [
-        {"values": {"model.n_layers": layers}, "seed": seed, "figure": figure, "seconds": 1.0}
+        {"values": {"model.n_layers": layers}, "seed": seed, "figure": figure, "seconds": 1.0, "data": f"{seed:04x}"}
         for layers, figures in ((1, (0.5, 0.6, 0.7)), (2, (0.58, 0.69, 0.8)), (4, (0.9,)))
         for seed, figure in enumerate(figures)
     ],
@@ -101,7 +101,15 @@ def test_a_study_compares_its_settings(opened_with):
     assert rows.nth(0).locator("td").nth(3).text_content().startswith("−9.00 % [−11.5 %, −6.52 %]")
     assert rows.nth(1).locator("circle").count() == 3
     assert fmean([0.58, 0.69, 0.8]) == pytest.approx(0.69)
+    assert "which saw the same data" in page.text_content(".study")
     assert not view.complaints
+
+
+def test_a_study_of_other_data_says_so(opened_with):
+    """A setting of the data is varied, so that runs of one seed did not learn from the same."""
+    arms = [{**each, "data": "00ff"} if each["values"]["model.n_layers"] == 2 else each for each in STUDY["arms"]]
+    view = opened_with([planted()[0]], study={**STUDY, "arms": arms})
+    assert "which did not all see the same data" in view.go("ablations").text_content(".study")
 
 
 def test_checkpoints_that_come_are_marked(watched, serving, tmp_path):

@@ -24,7 +24,8 @@ def app(tmp_path_factory):
     model = MODEL
     whole = attentions(model)["decoder.blocks.0.cross_attention"].attend
 
-    def score():
+    def score(poll):
+        poll()
         taken = attentions(model)["decoder.blocks.0.cross_attention"].attend is not whole
         return "exact_match", 0.2 if taken else 1.0, 5
 

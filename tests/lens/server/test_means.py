@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
+from glassformer.foundation.errors import GlassformerError
 from glassformer.lens.ablate import silence
 from glassformer.lens.roles.diagnosis import usual_outputs
 from glassformer.lens.roles.run import open_run
@@ -49,3 +51,14 @@ def test_heads_give_their_mean(tmp_path):
     refused = ask(app, "POST", "/api/ablate", other)
     assert refused.status == 400
     assert "by mean already" in refused.json["error"]
+
+
+def test_the_figure_without_heads_can_be_ended(tmp_path):
+    """Who asked may have left: it is asked for at each batch."""
+    subject = subject_of(untrained_run(tmp_path / "run", "reverse", SMALL))
+
+    def end():
+        raise GlassformerError("Nobody waits.")
+
+    with pytest.raises(GlassformerError, match="Nobody waits"):
+        subject.score(end)

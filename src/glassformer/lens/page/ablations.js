@@ -2,6 +2,7 @@
 
 import { h, put, putControls, switcher } from "lens/dom.js";
 import { saving } from "lens/files.js";
+import { forced } from "lens/judged.js";
 import { movedHeads } from "lens/moved.js";
 import { Outcome } from "lens/outcome.js";
 import { effect, lost, rolesCsv } from "lens/role.js";
@@ -71,7 +72,9 @@ function bench(context) {
       const called = kind() === "mean" ? "with their mean" : "without them";
       const told = await source.post("ablate", { heads: out, kind: kind(), trace: idOf(trace, run) });
       const moved = await movedHeads(context, told.same, new Set(out.map(({ block, layer, head }) => headName(block, layer, head))));
-      outcome.say(`It writes ${told.before.join("\n") === told.after.join("\n") ? "the same" : "other"} tokens ${called}.`);
+      const same = told.before.join("\n") === told.after.join("\n");
+      outcome.say(trace.header.labels ? `It gives ${same ? "the same" : "another"} label ${called}.`
+        : `${forced(trace) ? "It holds" : "It writes"} ${same ? "the same" : "other"} tokens ${forced(trace) ? "likeliest " : ""}${called}.`);
       outcome.show(compared(told, read ?? target, called), moved);
     } catch (error) {
       outcome.fail(error);

@@ -1,6 +1,7 @@
 /** What the model answers to the other inputs: a line for each, which leads to it. */
 
 import { h, mistake, put, whenPainted } from "lens/dom.js";
+import { judged } from "lens/judged.js";
 import { set } from "lens/state.js";
 import { percent, token, whole } from "lens/text.js";
 
@@ -28,8 +29,6 @@ function answer(trace) {
   const { labels } = trace.header;
   if (labels?.length) return ["→ ", h("span", { class: "chip" }, token(labels[0][0])), h("span", { class: "quiet" }, ` ${percent(labels[0][1])}`)];
   const written = trace.written;
-  const judged = written.filter((step) => step.gold !== null && step.gold !== undefined);
-  const right = judged.filter((step) => step.gold === step.chosen).length;
-  const chips = written.slice(0, TOKENS).map((step) => h("span", { class: `chip${judged.includes(step) && step.gold !== step.chosen ? " wrong" : ""}` }, token(trace.text(step.chosen))));
-  return ["→ ", chips, written.length > TOKENS && " …", judged.length > 0 && h("span", { class: "quiet" }, ` ${right} of ${judged.length} right`)];
+  const chips = written.slice(0, TOKENS).map((step) => h("span", { class: `chip${step.gold !== null && step.gold !== undefined && step.gold !== step.chosen ? " wrong" : ""}` }, token(trace.text(step.chosen))));
+  return ["→ ", chips, written.length > TOKENS && " …", judged(trace) && h("span", { class: "quiet" }, ` ${judged(trace)}`)];
 }

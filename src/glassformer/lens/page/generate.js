@@ -5,6 +5,7 @@ import { beamCard } from "lens/beams.js";
 import { besideOf, besidePicker } from "lens/beside.js";
 import { css, inkOn } from "lens/colour.js";
 import { h, keepFocus, put, putControls, scroller } from "lens/dom.js";
+import { forced } from "lens/judged.js";
 import { labelBars } from "lens/labels.js";
 import { bars, dialled, dials } from "lens/nexttoken.js";
 import { prompt } from "lens/prompt.js";
@@ -108,7 +109,7 @@ function player({ trace }, step, { go, play, playing }) {
       title: `place ${each.pos}: chance ${percent(each.p)}, loss ${number(each.loss)} nats`, on: { click: () => set({ step: each.pos }) },
     }, h("i", { class: "loss", style: { height: `${Math.max(1, (28 * (each.loss ?? 0)) / most)}px` } }), h("span", { class: "chip" }, token(trace.text(each.chosen))));
   });
-  const given = step.pos < begun;
+  const given = step.pos < begun || forced(trace);
   const gold = given || step.gold === null || step.gold === undefined ? null
     : h("span", {}, step.gold === step.chosen ? "It is the right one." : ["The right one is ", h("span", { class: "chip" }, token(trace.text(step.gold))), ` (${percent(step.gold_p)}).`]);
   return [h("div", { class: "card-head" }, h("h2", {}, "Step ", h("output", { id: "step" }, String(steps.indexOf(step) + 1)), ` of ${steps.length}`), h("span", { class: "grow" }),
@@ -117,7 +118,7 @@ function player({ trace }, step, { go, play, playing }) {
       h("button", { type: "button", "aria-label": playing ? "Pause" : "Play", on: { click: play } }, playing ? "❚❚" : "▶ play"),
       h("button", { type: "button", "aria-label": "Step on", on: { click: () => go(1) } }, "▶"))),
   h("div", { class: "steps", role: "group", "aria-label": "Tokens, with their loss" }, chips),
-  h("p", {}, "Reads ", h("span", { class: "chip" }, token(trace.text(step.input))), given ? " and the text goes on with " : " and writes ", h("span", { class: "chip strong" }, token(trace.text(step.chosen))),
+  h("p", {}, "Reads ", h("span", { class: "chip" }, token(trace.text(step.input))), !given ? " and writes " : trace.header.sequences.target ? " and the text goes on with " : " and is asked for ", h("span", { class: "chip strong" }, token(trace.text(step.chosen))),
     h("span", { class: "quiet" }, `: chance ${percent(step.p)}, rank ${step.rank + 1}, entropy ${number(step.entropy)} nats. `), gold)];
 }
 

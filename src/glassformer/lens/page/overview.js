@@ -6,6 +6,7 @@ import { h, put, scroller } from "lens/dom.js";
 import { examples } from "lens/examples.js";
 import { onPaper, saving } from "lens/files.js";
 import { thumbnail } from "lens/grid.js";
+import { forced, judged } from "lens/judged.js";
 import { labelBars } from "lens/labels.js";
 import { chanceOf, effect, roleLine, roleName, rolesCsv } from "lens/role.js";
 import { plan, planSvg } from "lens/stack.js";
@@ -41,7 +42,7 @@ function cards(context) {
   const drawing = () => onPaper(/** @type {SVGElement} */ (chart?.[0]?.querySelector("svg")), `${run.name}: training loss`);
   return [
     h("div", { class: "column" },
-      h("section", { class: "card answer" }, h("h2", {}, trace.header.run.mode === "forced" ? "What it was made to read" : "What it answers"), answer(trace), examples(context)),
+      h("section", { class: "card answer" }, h("h2", {}, forced(trace) ? "What it was made to read" : "What it answers"), answer(trace), examples(context)),
       h("section", { class: "card diagnosis" }, cardHead("What its heads do", known.length > 0 && saving("what its heads do", [run.name, "overview", "heads"], { csv: () => rolesCsv(known) })),
         diagnosis(context), known.length > 0 && rolesTable(known))),
     h("div", { class: "column" },
@@ -83,11 +84,9 @@ function answer(trace) {
     }, token(trace.text(step.chosen)), wrong && h("span", { class: "unseen" }, " (wrong)"));
   });
   const prompt = source?.text ?? (target ? target.text.slice(0, begun) : []);
-  const judged = written.filter((step) => step.gold !== null && step.gold !== undefined);
-  const right = judged.filter((step) => step.gold === step.chosen).length;
   const least = written.length ? Math.min(...written.map((step) => step.p)) : 0;
-  return [line("reads", prompt.map((text) => chip(text))), line("writes", said),
-    h("p", { class: "quiet" }, judged.length ? `${right} of ${judged.length} tokens right. ` : "",
+  return [line("reads", prompt.map((text) => chip(text))), line(forced(trace) ? "is given" : "writes", said),
+    h("p", { class: "quiet" }, judged(trace) && `${judged(trace)}. `,
       written.length ? `Least certain token: ${percent(least)}.` : "")];
 }
 

@@ -5,7 +5,7 @@ import { h, picker, putControls, s, scroller } from "lens/dom.js";
 import { saving } from "lens/files.js";
 import { number, percent, whole } from "lens/text.js";
 
-/** @typedef {{values: Record<string, unknown>, seed: number, figure: number, seconds: number}} Arm */
+/** @typedef {{values: Record<string, unknown>, seed: number, figure: number, seconds: number, data: string}} Arm `data`: the digest of what it was trained on */
 /** @typedef {{name: string, metric: string, share: boolean, n?: number | null, arms: Arm[]}} Study */
 /** @typedef {{name: string, arms: Arm[]}} Group arms with the same settings, one of each seed */
 /** @typedef {{mean: number, half: number | null, n: number}} Estimate a mean, and half of its 95 % interval */
@@ -31,7 +31,13 @@ export function estimate(values) {
   return { mean, half: quantile(n - 1) * Math.sqrt(variance / n), n };
 }
 
-/** The differences to another group, seed by seed: of one seed both saw the same data. @param {Group} one @param {Group} other */
+/** Whether the runs of one seed were all trained on the same data. @param {Study} study */
+function sameData({ arms }) {
+  const first = new Map(arms.map((arm) => [arm.seed, arm.data]));
+  return arms.every((arm) => first.get(arm.seed) === arm.data);
+}
+
+/** The differences to another group, seed by seed. @param {Group} one @param {Group} other */
 export function paired(one, other) {
   const before = new Map(other.arms.map((arm) => [arm.seed, arm.figure]));
   return one.arms.filter((arm) => before.has(arm.seed)).map((arm) => arm.figure - /** @type {number} */ (before.get(arm.seed)));
@@ -65,7 +71,7 @@ export function studyCard(study) {
   draw(all[0].name);
   return h("section", { class: "card study" }, h("div", { class: "card-head" }, h("h2", {}, `The study ${study.name}`), h("span", { class: "grow" }),
     saving("the study", [study.name, "ablations", "arms"], { csv: () => csv(["setting", "seed", study.metric, "seconds"], all.flatMap(({ name, arms }) => arms.map(({ seed, figure, seconds }) => [name, seed, figure, seconds]))) })),
-    h("p", { class: "quiet" }, `${study.metric.replaceAll("_", " ")} on the test split${study.n ? `, n = ${study.n}` : ""}: the mean over seeds with its 95 % interval (Student’s t), and the difference between runs of one seed, which saw the same data${study.share ? ", in percentage points" : ""}.`), place);
+    h("p", { class: "quiet" }, `${study.metric.replaceAll("_", " ")} on the test split${study.n ? `, n = ${study.n}` : ""}: the mean over seeds with its 95 % interval (Student’s t), and the difference between runs of one seed, which ${sameData(study) ? "saw the same data" : "did not all see the same data"}${study.share ? ", in percentage points" : ""}.`), place);
 }
 
 /** @param {Study} study @param {Group[]} all @param {Group} base */

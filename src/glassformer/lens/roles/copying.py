@@ -30,14 +30,14 @@ class Circuit(NamedTuple):
 
         The V x V matrix has the eigenvalues of the K x K one made the other way round, and zeros.
         """
-        values = torch.linalg.eigvals((self.written @ self.read).double())
+        values = torch.linalg.eigvals((self.written @ self.read).cpu().double())
         return float(values.sum().real) / max(float(values.abs().sum()), 1e-300)
 
     def diagonal_share(self) -> float:
         """Share of tokens whose own logit is the largest of their row."""
         hits = 0
         for first in range(0, len(self.read), ROWS):
-            own = torch.arange(first, min(first + ROWS, len(self.read)))
+            own = torch.arange(first, min(first + ROWS, len(self.read)), device=self.read.device)
             hits += int(((self.read[own] @ self.written).argmax(-1) == own).sum())
         return hits / len(self.read)
 
@@ -98,7 +98,7 @@ def _share(
         given = gained(model, given)
         assert isinstance(model.head, Head)
         likeliest = torch.cat([(rows @ model.head.weight.T).argmax(-1) for rows in given.split(ROWS)])
-    return (likeliest == read[asked]).double().mean()
+    return (likeliest == read[asked]).cpu().double().mean()
 
 
 def gained(model: Transformer, vectors: Float[Tensor, "M D"]) -> Float[Tensor, "M D"]:

@@ -12,7 +12,16 @@ from glassformer.foundation.shapes import Float, Tensor
 from glassformer.lens.ablate import Head
 from glassformer.lens.record import Map, maps
 from glassformer.lens.roles.label import Figures
-from glassformer.lens.roles.metrics import Score, confidence, distance, entropy, tally, value_weighted
+from glassformer.lens.roles.metrics import (
+    Score,
+    confidence,
+    distance,
+    entropy,
+    mean_over,
+    several,
+    tally,
+    value_weighted,
+)
 from glassformer.lens.roles.roles import ROLES, sink, tallies
 from glassformer.lens.roles.view import View, views
 from glassformer.model.transformer import Transformer
@@ -26,7 +35,8 @@ class Measured:
     scores: Mapping[str, Figures]
     """By role."""
     more: Mapping[str, float]
-    """entropy (nats), entropy_norm, confidence, sink; of self-attention distance and distance_signed."""
+    """entropy (nats), entropy_norm, confidence, sink; total, what the rule's own weights of a query sum to; of
+    self-attention distance and distance_signed."""
     by_value: Mapping[str, float]
     """Corrected score of each role, weights times the size of what they move."""
 
@@ -39,7 +49,8 @@ class Read(NamedTuple):
 
 
 def read(model: Transformer, batch: Batch, objective: Objective) -> Read:
-    """The maps of a batch, and what their rows and columns stand for."""
+    """The maps of a batch, and what their rows and columns stand for, where the model is."""
+    batch = batch.to(next(model.parameters()).device)
     asked = objective(batch)
     return Read(maps(model, batch, asked), views(batch, asked))
 
@@ -114,6 +125,7 @@ def generic(found: Map, view: View) -> dict[str, Float[Tensor, " H"]]:
         "entropy_norm": entropy(weights, allowed, counted, normalised=True),
         "confidence": confidence(weights, allowed, counted, view.keys == EOS),
         "sink": nothing if at_sinks is None else at_sinks.mass,
+        "total": mean_over(found.total, several(allowed, counted)),
     }
     if not view.crossing:
         more["distance"] = distance(weights, counted)

@@ -1,9 +1,9 @@
 """How much of a head's attention falls on the keys that a role predicts, beside what chance would put there.
 
-Weights are [N, H, T, S] of N sequences. `predicted` is P(i), the keys that a role predicts for each query, `allowed`
-what each query may read, `counted` which queries are asked at all: padding and special queries are not. All of them
-are masks, never taken from zeros among the weights. A query that may read fewer than two keys says nothing and is
-left out, and so is one for which the role predicts no key.
+Weights are [N, H, T, S] of N sequences, rows that sum to 1 (`record.maps` makes them so under every rule). `predicted`
+is P(i), the keys that a role predicts for each query, `allowed` what each query may read, `counted` which queries are
+asked at all: padding and special queries are not. All of them are masks, never taken from zeros among the weights. A
+query that may read fewer than two keys says nothing and is left out, and so is one for which the role predicts no key.
 """
 
 from __future__ import annotations

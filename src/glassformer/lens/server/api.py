@@ -18,7 +18,7 @@ from glassformer.lens.server.guard import MOST_BODY, body_of, error
 from glassformer.lens.server.requests import ablate_request, patch_request, trace_request
 from glassformer.lens.server.stream import Asker, Line, Poll, streamed
 from glassformer.lens.server.subject import Subject
-from glassformer.lens.server.traces import UNKNOWN, Traces, repeated, title
+from glassformer.lens.server.traces import UNKNOWN, Traces, answered, repeated, title
 from glassformer.lens.trace.container import piece
 from glassformer.lens.trace.pair import patch_traces, patching_as_json
 
@@ -137,7 +137,7 @@ class Api:
         return await streamed(request, work, self.ended, self.one)
 
     async def ablate(self, request: Request) -> Response:
-        """POST /api/ablate {trace, heads, kind}: what the model writes with these heads and without, and its figure.
+        """POST /api/ablate {trace, heads, kind}: what the model answers with these heads and without, and its figure.
 
         `same` is the id of a trace in which it is made to write without them what it wrote with them: what each of the
         other heads reads then can be compared cell by cell. From a trace without some heads these are taken out, too.
@@ -149,10 +149,10 @@ class Api:
             if known is None:
                 raise GlassformerError(UNKNOWN)
             fewer = known.asked.without_too(asked.heads, asked.kind)
-            figure = self.traces.score(known.asked)
-            after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer)
+            figure = self.traces.score(known.asked, poll=poll)
+            after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer, poll=poll)
             same = self.traces.run(fewer, repeated(known), poll=poll)
-            told: dict[str, Any] = {"before": known.trace.output, "after": after.output}
+            told: dict[str, Any] = {"before": answered(known.trace), "after": answered(after)}
             told["same"] = self.traces.keep(same, fewer)
             if figure and figure_after:
                 name, value, n = figure
@@ -173,8 +173,7 @@ class Api:
                 raise GlassformerError(
                     "What is patched are runs with all heads; one of these lacks some. Take another."
                 )
-            poll()
-            return patching_as_json(patch_traces(self.subject.model, one.trace, other.trace))
+            return patching_as_json(patch_traces(self.subject.model, one.trace, other.trace, poll=poll))
 
         return await self.attempt(request, work)
 

@@ -20,7 +20,7 @@ from glassformer.lens.ablate import Means, silence
 from glassformer.lens.roles.diagnosis import usual_outputs
 from glassformer.lens.roles.run import diagnose_run, run_probe
 from glassformer.lens.server.history import SEQUENCES, History
-from glassformer.lens.server.subject import Example, Head, Silence, Subject
+from glassformer.lens.server.subject import Example, Head, Score, Silence, Subject
 from glassformer.lens.trace.make import weights_sha256
 from glassformer.lens.trace.reading import Layout
 from glassformer.model.transformer import Transformer
@@ -123,7 +123,7 @@ def silencer(recipe: Recipe, loaded: Loaded) -> Silence:
     return silenced
 
 
-def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Callable[[], tuple[str, float, int]] | None:
+def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Score | None:
     """The share of dev pairs that are answered right as a whole; none where there are no pairs to answer."""
     if not isinstance(split, PairsSplit) or recipe.data.layout == LABEL:
         return None
@@ -131,9 +131,9 @@ def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Callable[[], 
     sources = [split.encoded.source[i] for i in range(n)]
     targets = [list(split.encoded.target[i]) for i in range(n)]
 
-    def score() -> tuple[str, float, int]:
+    def score(poll: Callable[[], None]) -> tuple[str, float, int]:
         lengths = list(map(len, targets)) if recipe.data.layout == "encoder" else None
-        found = answer(loaded.model, sources, lengths=lengths)
+        found = answer(loaded.model, sources, lengths=lengths, poll=poll)
         return "exact_match", sum(each.ids == target for each, target in zip(found, targets, strict=True)) / n, n
 
     return score

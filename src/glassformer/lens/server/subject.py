@@ -25,6 +25,10 @@ Example = tuple[Text, Text | None]
 """A source and, where it is known, the right answer."""
 
 
+Score = Callable[[Callable[[], None]], tuple[str, float, int]]
+"""Is given what is called now and then meanwhile, and ends it where it raises."""
+
+
 @runtime_checkable
 class Silence(Protocol):
     """silence(model, heads, kind): while the `with` lasts, these heads give nothing ("zero"), or their "mean"."""
@@ -53,7 +57,7 @@ class Subject:
     history: Callable[[], dict[str, Any]] | None = None
     """Roles over checkpoints; may take seconds."""
     silence: Silence | None = None
-    score: Callable[[], tuple[str, float, int]] | None = None
+    score: Score | None = None
     """A figure of the model as it is now: its name, its value, and of how many samples."""
     kept: Callable[[], Sequence[int]] = tuple
     """The steps of the checkpoints that there are now."""
@@ -62,7 +66,8 @@ class Subject:
     others: Sequence[tuple[str, Path]] = ()
     """Runs whose curves are drawn beside its own: name and folder."""
     study: Mapping[str, Any] | None = None
-    """The study that the run is an arm of: `name`, `metric`, `share`, `n`; of each arm `values`, `seed`, `figure`."""
+    """The study that the run is an arm of: `name`, `metric`, `share`, `n`; of each arm `values`, `seed`, `figure`, and
+    `data`, a digest."""
 
     def trace(self, source: Text, gold: Text | None = None, manner: Manner = USUAL_MANNER) -> Trace:
         """The model's answer to a source, as a trace that knows the heads' roles."""

@@ -88,10 +88,10 @@ class Traces:
         with self.fewer(asked):
             return self.subject.trace(asked.source, asked.gold, manner)
 
-    def score(self, asked: Asked) -> tuple[str, float, int] | None:
+    def score(self, asked: Asked, *, poll: Poll = nothing) -> tuple[str, float, int] | None:
         """The figure of the subject without the heads that are left out; None where it has none."""
         with self.fewer(asked):
-            return None if self.subject.score is None else self.subject.score()
+            return None if self.subject.score is None else self.subject.score(poll)
 
     def fewer(self, asked: Asked) -> AbstractContextManager[None]:
         """While it lasts, the model is without some heads. Errors: `GlassformerError` where it cannot be."""
@@ -120,6 +120,16 @@ def repeated(known: Kept) -> Manner:
         return known.asked.manner
     said = target["ids"][target["n_prompt"] :]
     return Manner(most=len(said), begin=said)
+
+
+def answered(trace: Trace) -> list[str]:
+    """The model's own answer: its label; the tokens that it wrote; of tokens that were given, the likeliest."""
+    header = trace.header
+    if "labels" in header:
+        return [header["labels"][0][0]]
+    if header["run"]["mode"] == "forced":
+        return [header["vocab"][str(step["top"][0][0])] for step in header["steps"]]
+    return trace.output
 
 
 def title(trace: Trace) -> str:

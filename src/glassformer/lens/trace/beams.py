@@ -44,7 +44,7 @@ class Tree:
 
     def __call__(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
         """The logits, as they are."""
-        log_p = logits.double().log_softmax(-1)
+        log_p = logits.cpu().double().log_softmax(-1)
         begun = [tuple(ids) for ids in context.written]
         for ids in filter(None, begun):
             self.nodes.setdefault(ids, self.behind(ids))

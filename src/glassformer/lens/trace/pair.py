@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 
+from glassformer.decode.answer import nothing
 from glassformer.foundation.errors import DataError
 from glassformer.lens.blocks import head_id
 from glassformer.lens.patch import Input, Patching, patch
@@ -22,12 +23,12 @@ class Asked(NamedTuple):
     said: list[int | None]
 
 
-def patch_traces(model: Transformer, one: Trace, other: Trace) -> Patching:
+def patch_traces(model: Transformer, one: Trace, other: Trace, *, poll: Callable[[], None] = nothing) -> Patching:
     """The effects of what the model did in one trace, put into its reading of the other's text with the one's answer.
 
-    Errors: `DataError` where the texts differ in length, or the model writes no tokens.
+    `poll` is that of `patch`. Errors: `DataError` where the texts differ in length, or the model writes no tokens.
     """
-    return patch(model, *asked(one.header, other.header, next(model.parameters()).device))
+    return patch(model, *asked(one.header, other.header, next(model.parameters()).device), poll=poll)
 
 
 def asked(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device) -> Asked:

@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     """What goes in, and what comes out of it, place by place."""
 
     mode: str
-    """"generate", "forced" (a target was given), "fill" (an encoder's blanks) or "label"."""
+    """"generate", "forced" (the tokens were given), "fill" (an encoder's blanks) or "label"."""
     source: list[int] | None
     """What the encoder of an encoder-decoder reads, <eos> included."""
     tokens: list[int]
@@ -147,7 +147,7 @@ def _blanks(model: Transformer, source: Ids, target: Ids | None, gold: Ids | Non
 def _masked(model: Transformer, text: Ids) -> Reading:
     if not text:
         raise DataError("This model fills in what stands in a text; got an empty one. Give at least one token.")
-    return Reading("fill", None, [*text], [*text], [*text], len(text))
+    return Reading("forced", None, [*text], [*text], [*text], len(text))
 
 
 def padded(ids: Ids | None, length: int) -> list[int | None]:

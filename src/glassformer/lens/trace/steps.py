@@ -66,7 +66,7 @@ def lens_of(model: Transformer, reading: Reading, streams: Sequence[Float[Tensor
         rows: list[list[list[float]]] = []
         of_said: list[float | None] = []
         for part in stream.split(ROWS):
-            p = model.head(stack.norm(part[None]))[0].double().softmax(-1).cpu()
+            p = model.head(stack.norm(part[None]))[0].cpu().double().softmax(-1)
             values, ids = p.topk(min(LENS_TOP, p.shape[-1]))
             for row, best in zip(ids.tolist(), values.tolist(), strict=True):
                 rows.append([[i, brief(v)] for i, v in zip(row, best, strict=True)])

@@ -52,6 +52,11 @@ NO_END = Mistake(
     "Documented is the result with eos_id, so that a reader knows that it ended.",
     "In which order do you compare and append?",
 )
+NO_IDS = Mistake(
+    "the result is no row of ids",
+    "Documented is a list or a tensor of whole numbers.",
+    "What does your function return at its end, and does it return at all?",
+)
 OTHER = Mistake(
     "the tokens are not those of greedy decoding",
     "They differ, and no mistake known here explains it.",
@@ -97,6 +102,10 @@ MISTAKES = {
 LIMITS = {"one more": LIMIT, "one less": LIMIT, "total": TOTAL}
 
 
+Written = list[int] | str
+"""The ids that were written; where there are none, the type of what there is."""
+
+
 class Greedy:
     """The function."""
 
@@ -105,10 +114,17 @@ class Greedy:
             raise SignatureError(f"{inspect.signature(function)}")
         self.function = function
 
-    def ids(self, limit: int, eos: int) -> list[int]:
+    def ids(self, limit: int, eos: int) -> Written:
         """What it writes."""
-        answer = ask(self.function, Counting(), torch.tensor([PROMPT]), eos, limit)
+        return ids_of(ask(self.function, Counting(), torch.tensor([PROMPT]), eos, limit))
+
+
+def ids_of(answer: object) -> Written:
+    """The ids of a list or a tensor, in one row; of anything else, the name of its type."""
+    try:
         return [int(each) for each in torch.as_tensor(answer).flatten()]
+    except (TypeError, ValueError, RuntimeError):
+        return type(answer).__name__
 
 
 END = greedy(6, eos=-1)[5]
@@ -125,11 +141,13 @@ def limited(learner: Greedy) -> Fault | None:
     return compared(learner.ids(4, -1), lambda how: greedy(4, -1, how), LIMITS)
 
 
-def compared(seen: list[int], made: Callable[[str], list[int]], mistakes: dict[str, Mistake]) -> Fault | None:
+def compared(seen: Written, made: Callable[[str], list[int]], mistakes: dict[str, Mistake]) -> Fault | None:
     """The first mistake that gives these tokens."""
     wanted = made("right")
     if seen == wanted:
         return None
+    if isinstance(seen, str):
+        return Fault(NO_IDS, f"It gives {seen}, not {wanted}.")
     said = f"It gives {seen[:10]}, not {wanted}."
     return Fault(next((mistake for how, mistake in mistakes.items() if made(how) == seen), OTHER), said)
 

@@ -94,6 +94,8 @@ def piece_of(name: str, thing: Any, properties: set[str]) -> dict[str, Any]:
         problem = f"On plain input it raises {crash_of(crash)}."
     except SystemExit:
         problem = f"{ENDED[0].upper()}{ENDED[1:]} called."
+    except Exception as error:  # what it gives no probe foresaw; the other pieces are probed all the same
+        problem = f"What it gives cannot be compared: {told(error)}."
     else:
         return {"problem": None, "properties": [asdict(each) for each in outcomes]}
     return {"problem": problem, "properties": []}

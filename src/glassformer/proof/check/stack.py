@@ -115,6 +115,8 @@ def used(learner: Stack) -> Fault | None:
     """Every parameter touches the output."""
     named = dict(learner.module.named_parameters())
     output = first(ask(learner.run, learner.x, None))
+    if not output.requires_grad:
+        return Fault(UNUSED, f"None of {len(named)} tensors has a gradient.")
     weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
     slopes = torch.autograd.grad((output * weights).sum(), [*named.values()], allow_unused=True)
     found = dict(zip(named, cast("tuple[Tensor | None, ...]", slopes), strict=True))

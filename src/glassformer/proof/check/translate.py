@@ -11,7 +11,7 @@ from torch import nn
 
 from glassformer.foundation.shapes import Tensor
 from glassformer.proof.check.attention import accepts
-from glassformer.proof.check.decode import LIMITS, MISTAKES, MOST, Counting, compared, greedy
+from glassformer.proof.check.decode import LIMITS, MISTAKES, MOST, Counting, Written, compared, greedy, ids_of
 from glassformer.proof.check.shift import OTHER_START
 from glassformer.proof.check.table import Fault, Mistake, Property, SignatureError, Subject, ask
 
@@ -49,10 +49,9 @@ class Translate:
         self.function, self.model = function, Translating()
         self.ids = self.written(MOST, END)
 
-    def written(self, limit: int, eos: int) -> list[int]:
+    def written(self, limit: int, eos: int) -> Written:
         """What it writes."""
-        answer = ask(self.function, self.model, SOURCE, BOS, eos, limit)
-        return [int(each) for each in torch.as_tensor(answer).flatten()]
+        return ids_of(ask(self.function, self.model, SOURCE, BOS, eos, limit))
 
 
 def reads_source(learner: Translate) -> Fault | None:

@@ -11,7 +11,7 @@ import torch
 
 from glassformer.attend import Mask, choose
 from glassformer.attend.reference import dot_products
-from glassformer.foundation.shapes import Float, Tensor
+from glassformer.foundation.shapes import Bool, Float, Tensor
 from glassformer.model.config import StackConfig
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attended, Attention, attentions, watch_attention
@@ -151,6 +151,8 @@ class Work(NamedTuple):
 
     q: Float[Tensor, "B H T K"]
     weights: Float[Tensor, "B H T S"]
+    allowed: Bool[Tensor, "B H T S"]
+    """What each query may read: a weight may be 0 there all the same."""
     output: Float[Tensor, "B H T K"]
     size: float
     """Standard deviation of the scores."""
@@ -164,7 +166,9 @@ def working(model: Transformer) -> Generator[dict[str, Work]]:
     def note(call: Attended) -> None:
         weights = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale)
         size = dot_products(call.q, call.k, scale=call.scale).std(correction=0).item()
-        seen[call.name] = Work(call.q, weights, call.output, size)
+        mask = call.mask.allowed(call.q.shape[-2], call.k.shape[-2], weights.device)
+        allowed = torch.ones_like(weights, dtype=torch.bool) if mask is None else mask.expand_as(weights)
+        seen[call.name] = Work(call.q, weights, allowed, call.output, size)
 
     with watch_attention(model, note):
         yield seen
@@ -210,7 +214,7 @@ def idle(case: Case) -> Iterator[Seen]:
     for place in places(case.model):
         if place.name not in seen:
             continue
-        shares, states = shares_of(place.module, seen[place.name]), spread(seen[place.name].weights)
+        shares, states = shares_of(place.module, seen[place.name]), spread(seen[place.name])
         total += len(shares)
         for head, (share, ailment) in enumerate(zip(shares, states, strict=True)):
             if (wrong := IDLE if share < ADDS_NOTHING else ailment) is not None:
@@ -231,9 +235,9 @@ def shares_of(module: Attention, work: Work) -> list[float]:
     return (added.norm(dim=1) / added.sum(0).norm().clamp(min=1e-300)).tolist()
 
 
-def spread(weights: Float[Tensor, "B H T S"]) -> list[Ailment | None]:
+def spread(work: Work) -> list[Ailment | None]:
     """Of each head whether all its weight stands on one key, or is even, wherever it may read several."""
-    readable = weights > 0
+    weights, readable = work.weights, work.allowed
     several = readable.sum(-1) > 1
     if not bool(several.any()):
         return [None] * weights.shape[1]
