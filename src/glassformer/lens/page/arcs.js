@@ -3,6 +3,7 @@
 import { h, s } from "lens/dom.js";
 import { token, weight, whole } from "lens/text.js";
 import { placesOf } from "lens/view.js";
+import { wordsOf } from "lens/words.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 
@@ -33,7 +34,7 @@ export function arcs(data, at, room, callbacks) {
     return s("path", {
       d: `M${from} ${TALL - 30} C${from} ${TALL / 2} ${to} ${TALL / 2} ${to} 30`, class: "arc", "stroke-width": 0.75 + 5 * value,
       "stroke-opacity": 0.25 + 0.75 * value,
-    }, s("title", {}, `${whole(data.read[q])} reads ${whole(data.keys[k])}: ${weight(value)}`));
+    }, s("title", {}, `${whole(data.read[q])} ${wordsOf(data).reads} ${whole(data.keys[k])}: ${weight(value)}`));
   });
   /** @param {string} text @param {number} i @param {boolean} isKey @param {string | null} said */
   const label = (text, i, isKey, said) => s("text", {
@@ -51,7 +52,7 @@ export function arcs(data, at, room, callbacks) {
     h("div", { class: "scroll" }, s("svg", { viewBox: `0 0 ${width} ${TALL}`, width, height: TALL, role: "group", "aria-label": data.name },
       s("g", { class: "lines" }, lines), placesOf(data)[1].map((k) => label(data.keys[k], k, true, null)),
       placesOf(data)[0].map((q) => label(data.read[q], q, false, data.said[q])))),
-    h("figcaption", { class: "quiet" }, `Keys above, queries below. Shown: ${note}.`));
+    h("figcaption", { class: "quiet" }, `Keys above, queries below. Shown: ${note}, as heavy as the ${wordsOf(data).value}.`));
 }
 
 /**

@@ -135,7 +135,7 @@ export class AttentionScreen {
       const { block, layer, head } = this.chosen();
       this.comparison.draw(this.trace, this.other, { block, layer, head, scale, q0, k0 }, Math.max(240, this.detail.clientWidth - 4), 420);
     } else {
-      put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale, { moved: data.name.endsWith("value-weighted"), masked }));
+      put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale, { moved: data.moved, masked }));
       const aside = this.detail.clientWidth < NARROW ? 0 : ASIDE;
       this.map.element.classList.toggle("alone", !aside);
       this.map.draw(data, Math.max(240, this.detail.clientWidth - 4 - aside), Math.max(360, window.innerHeight - 330 - aside));
@@ -161,7 +161,7 @@ export class AttentionScreen {
       this.movedOf = `${attention.block} ${layer} ${head}`;
       this.moved = attention.moved(layer, head);
     }
-    return { score: attention.score(layer, head, q, k), moved: this.moved?.[q * attention.group.k_len + k] ?? null };
+    return { weight: attention.weight(layer, head, q, k), score: attention.score(layer, head, q, k), moved: this.moved?.[q * attention.group.k_len + k] ?? null };
   }
 
   /** What hangs on the place that is pointed at. */

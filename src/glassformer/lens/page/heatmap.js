@@ -3,6 +3,7 @@
 import { css, hatching, inkOn, table, themed } from "lens/colour.js";
 import { announce, h, sized } from "lens/dom.js";
 import { token, weight, whole } from "lens/text.js";
+import { wordsOf } from "lens/words.js";
 
 /**
  * @typedef {object} MapData
@@ -17,6 +18,7 @@ import { token, weight, whole } from "lens/text.js";
  * @property {string[]} read the token that each row reads
  * @property {(string | null)[]} said the token that each row predicts
  * @property {string[]} keys
+ * @property {boolean} [moved] whether values are shares of what is moved, not weights
  * @property {(level: number, theme?: string) => string} [paint] other colours than the scale's
  */
 
@@ -210,7 +212,7 @@ export class HeatMap {
     const data = /** @type {MapData} */ (this.data);
     const said = data.said[q] === null ? "" : `, which predicts ${whole(data.said[q] ?? "")},`;
     const what = data.allowed(q, k) ? weight(data.value(q, k)) : "masked: may not be read";
-    return `${whole(data.read[q])} at ${q}${said} reads ${whole(data.keys[k])} at ${k}: ${what}`;
+    return `${whole(data.read[q])} at ${q}${said} ${wordsOf(data).reads} ${whole(data.keys[k])} at ${k}: ${what}`;
   }
 
   /** The cell under an event. @param {PointerEvent | MouseEvent} event */

@@ -5,6 +5,7 @@ import { s } from "lens/dom.js";
 import { ASIDE, LONG, entropyOf, receivedBy } from "lens/marginals.js";
 import { number, token } from "lens/text.js";
 import { placesOf } from "lens/view.js";
+import { wordsOf } from "lens/words.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 /** @typedef {{q: number | null, k: number | null}} Place */
@@ -86,7 +87,7 @@ function beside(data, { left, top, cell }) {
       return bar("entropy", { x: right, y: top + i * cell + gap, width: Math.max(1, (LONG * entropy) / most), height: thick }, `${number(entropy)} nats`);
     }),
     sums.map((sum, j) => bar("received", { x: left + j * cell + gap, y: below, width: thick, height: Math.max(1, (LONG * sum) / largest) }, number(sum))),
-    s("text", { x: right, y: below + 10, ...NOTE }, "entropy"), s("text", { x: left - 8, y: below + 10, "text-anchor": "end", ...NOTE }, "received"));
+    s("text", { x: right, y: below + 10, ...NOTE }, "entropy"), s("text", { x: left - 8, y: below + 10, "text-anchor": "end", ...NOTE }, wordsOf(data).received));
 }
 
 /** @param {MapData} data @param {Place} at @param {Frame} frame */

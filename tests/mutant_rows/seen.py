@@ -1,0 +1,20 @@
+"""Faults in how the explorer's page tells, colours and draws anew what it shows."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from mutant_runner import Mutant
+
+TOLD = "tests/lens/page/test_told.py"
+SHARES = f"{TOLD}::test_a_share_of_what_is_moved_is_called_no_attention"
+
+# fmt: off
+BROWSER: list[Mutant] = [
+    Mutant("shares of what is moved are told as weights", "lens/page/words.js",
+        "moved ? SHARES : WEIGHTS", "moved ? WEIGHTS : WEIGHTS", SHARES),
+    Mutant("a share is as exact as the weight", "lens/page/inspector.js",
+        "data.allowed(q, k) && !data.moved &&", "data.allowed(q, k) &&", SHARES),
+]
+ROWS = BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else []
