@@ -16,5 +16,9 @@ BROWSER: list[Mutant] = [
         "moved ? SHARES : WEIGHTS", "moved ? WEIGHTS : WEIGHTS", SHARES),
     Mutant("a share is as exact as the weight", "lens/page/inspector.js",
         "data.allowed(q, k) && !data.moved &&", "data.allowed(q, k) &&", SHARES),
+    Mutant("masked keys are listed with a weight of 0", "lens/page/inspector.js",
+        "(_, i) => i).filter(may)", "(_, i) => i).filter(() => may)", f"{TOLD}::test_what_is_masked_is_not_listed"),
+    Mutant("a step reads masked keys with a weight of 0", "lens/page/generate.js",
+        "(attention.allowed(step.pos, i)\n", "(attention\n", f"{TOLD}::test_a_step_reads_nothing_that_is_masked"),
 ]
 ROWS = BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else []

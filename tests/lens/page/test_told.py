@@ -61,3 +61,28 @@ def test_a_share_of_what_is_moved_is_called_no_attention(view, sized):
     view.go(f"{HEAD}&of=moved&view=table")
     assert "takes most from" in page.text_content(".detail thead")
     assert not view.complaints
+
+
+def test_what_is_masked_is_not_listed(view):
+    """Neither among what a query reads most, nor among those that read a key most, nor as a weight of the step."""
+    page = view.go(f"{HEAD}&q=1&k=0")
+    assert set(page.locator(".inspector .bars .at").all_text_contents()) == {"0", "1"}
+    box = page.locator(".map-received").bounding_box()
+    page.keyboard.press("Escape")
+    view.settle()
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 5)
+    view.settle()
+    assert page.locator(".inspector .bars .at").all_text_contents() == ["2"]
+
+
+def test_a_step_reads_nothing_that_is_masked(watched, tmp_path):
+    made, _ = planted()
+    made.header["attention"] = [made.header["attention"][1]]
+    path = tmp_path / "alone.html"
+    path.write_text(standalone([made.to_bytes()], {"name": "alone"}), "utf-8")
+    view = watched()
+    page = view.open(f"{path.as_uri()}#generate?step=1")
+    row = page.locator(".by-head tbody tr").first.locator("td")
+    assert [each.get_attribute("title").endswith(": masked") for each in row.all()] == [False, False, True]
+    assert "gradient" in row.nth(2).evaluate("each => getComputedStyle(each).backgroundImage")
+    assert not view.complaints

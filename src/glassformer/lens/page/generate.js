@@ -129,8 +129,9 @@ function reads({ trace }, step) {
   const keys = trace.tokens(k);
   const rows = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads })).slice(0, MOST_ROWS);
   const open = (/** @type {number} */ layer, /** @type {number} */ head) => set({ screen: "attention", block, layer, head, q: step.pos, k: null }, true);
-  const cell = (/** @type {number} */ weight, /** @type {number} */ i) => h("td", { title: `${whole(keys[i])} at ${i}: ${weight.toFixed(4)}`,
-    style: { background: css(255 * Math.sqrt(weight)) } });
+  const cell = (/** @type {number} */ weight, /** @type {number} */ i) => (attention.allowed(step.pos, i)
+    ? h("td", { title: `${whole(keys[i])} at ${i}: ${weight.toFixed(4)}`, style: { background: css(255 * Math.sqrt(weight)) } })
+    : h("td", { class: "hatched", title: `${whole(keys[i])} at ${i}: masked` }));
   return h("div", { class: "scroll" }, h("table", { class: "lens by-head" },
     h("thead", {}, h("tr", {}, h("th", {}, `${block} heads`), keys.map((text) => h("th", { scope: "col" }, token(text))))),
     h("tbody", {}, rows.map(({ layer, head }) => h("tr", {}, h("th", { scope: "row" },
