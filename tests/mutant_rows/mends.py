@@ -45,7 +45,7 @@ BROWSER: list[Mutant] = [
     Mutant("what stands beside is shown before it is there", "lens/page/generate.js",
         "    const found = await besideOf(context);\n", "    const found = other = await besideOf(context);\n", f"{ASKING}::test_what_stands_beside_is_shown_once_it_is_there"),
     Mutant("an old turn says what stands beside", "lens/page/generate.js",
-        "if (mine === turn) other = found;", "other = found;", f"{ASKING}::test_what_stands_beside_is_shown_once_it_is_there"),
+        "if (wanted()) other = found;", "other = found;", f"{ASKING}::test_what_stands_beside_is_shown_once_it_is_there"),
     Mutant("the focus goes by place alone", "lens/page/dom.js",
         "after.filter((each) => known(each) === name)[Number(nth)] ?? ", "", f"{FOCUS}::test_what_is_pressed_keeps_the_focus"),
     Mutant("buttons of the steps lose the focus", "lens/page/main.js",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mutant_runner import Mutant
 
+LATE = "tests/lens/page/test_late.py"
 TOLD = "tests/lens/page/test_told.py"
 SHARES = f"{TOLD}::test_a_share_of_what_is_moved_is_called_no_attention"
 
@@ -20,5 +21,11 @@ BROWSER: list[Mutant] = [
         "(_, i) => i).filter(may)", "(_, i) => i).filter(() => may)", f"{TOLD}::test_what_is_masked_is_not_listed"),
     Mutant("a step reads masked keys with a weight of 0", "lens/page/generate.js",
         "(attention.allowed(step.pos, i)\n", "(attention\n", f"{TOLD}::test_a_step_reads_nothing_that_is_masked"),
+    Mutant("a late input stands beside", "lens/page/attention.js",
+        "if (wanted()) this.other = found;", "this.other = found;", f"{LATE}::test_a_late_input_is_not_put_beside"),
+    Mutant("a late failure is shown", "lens/page/main.js",
+        "wanted() && fail(error)", "fail(error)", f"{LATE}::test_a_late_failure_is_not_told_of"),
+    Mutant("late figures are saved", "lens/page/heads.js",
+        "if (wanted()) [other", "[other", f"{LATE}::test_late_figures_are_not_saved"),
 ]
 ROWS = BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else []

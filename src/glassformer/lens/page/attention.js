@@ -77,14 +77,14 @@ export class AttentionScreen {
     return { block: attention.block, attention, layer, head };
   }
 
-  /** Bring the weights that are to be drawn. */
-  async ready() {
+  /** Bring the weights that are to be drawn. @param {() => boolean} wanted whether they still are */
+  async ready(wanted) {
     const { block, attention, layer } = this.chosen();
     const beside = now().view === "map" ? besideOf(this.context) : null;
     const [found] = await Promise.all([beside, attention.loadShown(layer), attention.loadSizes()]);
     const same = found?.attention.get(block);
     if (same && layer < same.group.layers) await same.load([layer]);
-    this.other = found;
+    if (wanted()) this.other = found;
   }
 
   draw() {

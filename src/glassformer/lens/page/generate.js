@@ -29,8 +29,6 @@ export function generate(context) {
   const places = { dials: h("div", {}, dials(settings, () => light())), bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}), wrote: h("div", {}), beside: h("div", {}), pick: h("div", { class: "controls" }) };
   /** The answer beside the one that is shown. @type {import("./trace.js").Trace | null} */
   let other = null;
-  /** How often it was asked for: what came late is not shown. */
-  let turn = 0;
   const lines = { prompt: new Line(), branch: new Line(), beam: new Line() };
   let playing = 0;
   const { steps, labels } = context.trace.header;
@@ -82,12 +80,11 @@ export function generate(context) {
     if (event.key === "ArrowLeft") go(-1);
     if (event.key === "ArrowRight") go(1);
   });
-  const ready = async () => {
-    const mine = ++turn;
+  const ready = async (/** @type {() => boolean} */ wanted) => {
     const attention = context.trace.usual();
     const found = await besideOf(context);
     await Promise.all([found?.loadLogits(), context.trace.loadLogits(), context.trace.loadTerms(), attention.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
-    if (mine === turn) other = found;
+    if (wanted()) other = found;
   };
   return { element, ready, draw: () => { turned(); light(); mark(element, chosen()); }, leave: () => { stop(); stopAsking(); } };
 }
