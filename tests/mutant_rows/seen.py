@@ -8,6 +8,7 @@ from pathlib import Path
 from mutant_runner import Mutant
 
 LATE = "tests/lens/page/test_late.py"
+REDRAWN = "tests/lens/page/test_redrawn.py"
 TOLD = "tests/lens/page/test_told.py"
 SHARES = f"{TOLD}::test_a_share_of_what_is_moved_is_called_no_attention"
 
@@ -27,5 +28,11 @@ BROWSER: list[Mutant] = [
         "wanted() && fail(error)", "fail(error)", f"{LATE}::test_a_late_failure_is_not_told_of"),
     Mutant("late figures are saved", "lens/page/heads.js",
         "if (wanted()) [other", "[other", f"{LATE}::test_late_figures_are_not_saved"),
+    Mutant("what is drawn anew is scrolled back", "lens/page/dom.js",
+        "  if (all.length === element.childNodes.length && all.every((each, i) => each === element.childNodes[i])) return;\n", "", f"{REDRAWN}::test_what_is_scrolled_stays_where_it_is"),
+    Mutant("arcs lose the focus to the pointer", "lens/page/attention.js",
+        "this.arcs.mark(at);", "{ this.arcs.draw(data, this.detail.clientWidth); this.arcs.mark(at); }", f"{REDRAWN}::test_the_pointer_leaves_the_focus_on_arcs_alone"),
+    Mutant("Space scrolls the page from a drawing", "lens/page/dom.js",
+        "    event.preventDefault();\n    does();", "    does();", f"{REDRAWN}::test_space_presses_what_is_a_button"),
 ]
 ROWS = BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else []

@@ -39,7 +39,7 @@ async function show(context, wanted) {
   if (!wanted()) return;
   const { element } = /** @type {Screen} */ (shown);
   keepFocus(document.body, () => {
-    if (byId("main").firstChild !== element) put(byId("main"), element);
+    put(byId("main"), element);
     drawBar(byId("bar"), { ...context, trace });
     shown?.draw();
   });
