@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mutant_runner import Mutant
 
+COLOURS = "tests/lens/page/test_colours.py"
 LATE = "tests/lens/page/test_late.py"
 REDRAWN = "tests/lens/page/test_redrawn.py"
 TOLD = "tests/lens/page/test_told.py"
@@ -34,5 +35,11 @@ BROWSER: list[Mutant] = [
         "this.arcs.mark(at);", "{ this.arcs.draw(data, this.detail.clientWidth); this.arcs.mark(at); }", f"{REDRAWN}::test_the_pointer_leaves_the_focus_on_arcs_alone"),
     Mutant("Space scrolls the page from a drawing", "lens/page/dom.js",
         "    event.preventDefault();\n    does();", "    does();", f"{REDRAWN}::test_space_presses_what_is_a_button"),
+    Mutant("colours of tokens and tables stay as they were", "lens/page/colour.js",
+        '["light", "dark"].map(colour)', "[theme(), theme()].map(colour)", f"{COLOURS}::test_what_is_coloured_follows_the_theme"),
+    Mutant("figures of a difference have the ink of the page", "lens/page/heatmap.js",
+        "inkFor((data.paint ?? ofLevel)(", "data.paint ? themed(\"ink\") : inkFor(ofLevel(", f"{COLOURS}::test_figures_of_a_difference_can_be_read"),
+    Mutant("bars of the loss are pale", "lens/page/screens.css",
+        "background: var(--accent); opacity: .75;", "background: var(--accent); opacity: .55;", f"{COLOURS}::test_bars_of_the_loss_stand_out"),
 ]
 ROWS = BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else []

@@ -1,4 +1,4 @@
-"""What is drawn anew is found as it was left: scrolled to where it was, under the same key, in the colours of its theme."""
+"""What is drawn anew is found as it was left: scrolled to where it was, and under the same keys."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import { Line, stopAsking } from "lens/ask.js";
 import { beamCard } from "lens/beams.js";
 import { besideOf, besidePicker } from "lens/beside.js";
-import { css, inkOn } from "lens/colour.js";
+import { shaded } from "lens/colour.js";
 import { h, keepFocus, put, putControls, scroller } from "lens/dom.js";
 import { labelBars } from "lens/labels.js";
 import { bars, dialled, dials } from "lens/nexttoken.js";
@@ -127,7 +127,7 @@ function reads({ trace }, step) {
   const rows = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads })).slice(0, MOST_ROWS);
   const open = (/** @type {number} */ layer, /** @type {number} */ head) => set({ screen: "attention", block, layer, head, q: step.pos, k: null }, true);
   const cell = (/** @type {number} */ weight, /** @type {number} */ i) => (attention.allowed(step.pos, i)
-    ? h("td", { title: `${whole(keys[i])} at ${i}: ${weight.toFixed(4)}`, style: { background: css(255 * Math.sqrt(weight)) } })
+    ? h("td", { title: `${whole(keys[i])} at ${i}: ${weight.toFixed(4)}`, style: shaded(255 * Math.sqrt(weight)) })
     : h("td", { class: "hatched", title: `${whole(keys[i])} at ${i}: masked` }));
   return h("div", { class: "scroll" }, h("table", { class: "lens by-head" },
     h("thead", {}, h("tr", {}, h("th", {}, `${block} heads`), keys.map((text) => h("th", { scope: "col" }, token(text))))),
@@ -148,7 +148,7 @@ function lens({ trace }) {
       h("tbody", {}, rows.map((layer) => h("tr", {}, h("th", { scope: "row" }, found.names[layer]), steps.map((step) => {
         const [id, p] = found.top[layer][step.pos][0];
         return h("td", { "data-pos": step.pos, title: found.top[layer][step.pos].map(([i, share]) => `${whole(trace.text(i))} ${percent(share)}`).join(", "),
-          style: { background: css(235 * p), color: inkOn(235 * p) } }, token(trace.text(id)));
+          style: shaded(235 * p) }, token(trace.text(id)));
       })))))));
 }
 

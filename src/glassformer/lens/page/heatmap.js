@@ -1,6 +1,6 @@
 /** One head as a map: a row for each query, a column for each key; labels stay in sight as it is moved. */
 
-import { css, hatching, inkOn, table, themed } from "lens/colour.js";
+import { hatching, inkFor, ofLevel, rgb, shaded, table, themed } from "lens/colour.js";
 import { announce, h, sized } from "lens/dom.js";
 import { token, weight, whole } from "lens/text.js";
 import { wordsOf } from "lens/words.js";
@@ -19,7 +19,7 @@ import { wordsOf } from "lens/words.js";
  * @property {(string | null)[]} said the token that each row predicts
  * @property {string[]} keys
  * @property {boolean} [moved] whether values are shares of what is moved, not weights
- * @property {(level: number, theme?: string) => string} [paint] other colours than the scale's
+ * @property {(level: number, theme?: string) => import("./colour.js").Rgb} [paint] other colours than the scale's
  */
 
 /**
@@ -95,7 +95,7 @@ export class HeatMap {
     const ink = /** @type {CanvasRenderingContext2D} */ (small.getContext("2d"));
     if (data.paint) {
       data.levels.forEach((level, i) => {
-        ink.fillStyle = /** @type {(level: number) => string} */ (data.paint)(level);
+        ink.fillStyle = rgb(/** @type {(level: number) => import("./colour.js").Rgb} */ (data.paint)(level));
         ink.fillRect(i % columns, Math.floor(i / columns), 1, 1);
       });
     } else {
@@ -144,7 +144,7 @@ export class HeatMap {
       for (let j = 0; j < columns; j++) {
         const value = data.value(q0 + i, k0 + j);
         if (!data.allowed(q0 + i, k0 + j) || Math.abs(value) < 0.005) continue;
-        pen.fillStyle = data.paint ? themed("ink") : inkOn(data.levels[i * columns + j]);
+        pen.fillStyle = inkFor((data.paint ?? ofLevel)(data.levels[i * columns + j]));
         pen.fillText(value.toFixed(2).replace("0.", "."), (j + 0.5) * cell, (i + 0.5) * cell + 0.5);
       }
     }
@@ -264,7 +264,7 @@ export class HeatMap {
 
 /** A legend of the scale. @param {string} scale @param {{moved?: boolean, masked: boolean}} has weights times what they move; cells that may not be read */
 export function legend(scale, { moved = false, masked }) {
-  const steps = Array.from({ length: 24 }, (_, i) => h("i", { style: { background: css((i / 23) * 255) } }));
+  const steps = Array.from({ length: 24 }, (_, i) => h("i", { style: shaded((i / 23) * 255) }));
   const names = /** @type {Record<string, string>} */ ({ sqrt: "square root of the weight", linear: "weight", row: "weight, each row's largest = full" });
   return h("div", { class: "legend" }, h("span", {}, "0"), h("span", { class: "ramp", "aria-hidden": "true" }, steps),
     h("span", {}, scale === "row" ? "row's largest" : "1"), h("span", { class: "quiet" }, moved ? `${names[scale].replace("weight", "share of what is moved")} (Kobayashi et al. 2020)` : names[scale]),

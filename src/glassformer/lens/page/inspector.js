@@ -1,6 +1,6 @@
 /** Beside the map: the token that is pointed at, what it reads, and the exact weight. */
 
-import { css } from "lens/colour.js";
+import { shaded } from "lens/colour.js";
 import { h } from "lens/dom.js";
 import { entropyOf, receivedBy } from "lens/marginals.js";
 import { number, percent, token, weight, whole } from "lens/text.js";
@@ -98,6 +98,6 @@ function bars(value, places, names, marked) {
   const order = places.sort((a, b) => value(b) - value(a)).slice(0, KEYS);
   return h("ol", { class: "bars" }, order.map((i) => h("li", { class: i === marked ? "marked" : "" },
     h("span", { class: "chip", title: whole(names[i]) }, token(names[i])), h("span", { class: "at" }, String(i)),
-    h("span", { class: "bar" }, h("i", { style: { width: `${Math.max(0.5, 100 * value(i))}%`, background: css(90 + 140 * value(i)) } })),
+    h("span", { class: "bar" }, h("i", { style: { width: `${Math.max(0.5, 100 * value(i))}%`, ...shaded(90 + 140 * value(i)) } })),
     h("span", { class: "figure" }, weight(value(i))))));
 }

@@ -1,6 +1,6 @@
 /** Maps as pictures for a file: one with its sums beside it, or several in a row. */
 
-import { css } from "lens/colour.js";
+import { ofLevel, rgb } from "lens/colour.js";
 import { s } from "lens/dom.js";
 import { ASIDE, LONG, entropyOf, receivedBy } from "lens/marginals.js";
 import { number, token } from "lens/text.js";
@@ -53,7 +53,7 @@ function cells(data, { left, top, cell }) {
   const found = [];
   for (let i = 0; i < rows; i++) {
     for (let j = 0; j < columns; j++) {
-      const fill = data.allowed(q0 + i, k0 + j) ? (data.paint ?? css)(data.levels[i * columns + j], "light") : "url(#hatch)";
+      const fill = data.allowed(q0 + i, k0 + j) ? rgb((data.paint ?? ofLevel)(data.levels[i * columns + j], "light")) : "url(#hatch)";
       found.push(s("rect", { x: left + j * cell, y: top + i * cell, width: cell, height: cell, fill }));
     }
   }
