@@ -8,6 +8,7 @@ from pathlib import Path
 from mutant_runner import Mutant
 
 COLOURS = "tests/lens/page/test_colours.py"
+DENSE = "tests/lens/page/test_dense.py"
 LATE = "tests/lens/page/test_late.py"
 REDRAWN = "tests/lens/page/test_redrawn.py"
 TOLD = "tests/lens/page/test_told.py"
@@ -41,5 +42,11 @@ BROWSER: list[Mutant] = [
         "inkFor((data.paint ?? ofLevel)(", "data.paint ? themed(\"ink\") : inkFor(ofLevel(", f"{COLOURS}::test_figures_of_a_difference_can_be_read"),
     Mutant("bars of the loss are pale", "lens/page/screens.css",
         "background: var(--accent); opacity: .75;", "background: var(--accent); opacity: .55;", f"{COLOURS}::test_bars_of_the_loss_stand_out"),
+    Mutant("each cell of a large map is a shape", "lens/page/picture.js",
+        "> SHAPES ? image : cells", "> 9999 ? image : cells", f"{DENSE}::test_a_large_map_is_saved_as_one_picture"),
+    Mutant("a saved picture has the page's colours", "lens/page/picture.js",
+        'cellsOf(data, "light")', "cellsOf(data)", f"{DENSE}::test_a_large_map_is_saved_as_one_picture"),
+    Mutant("a large picture hatches no cell", "lens/page/picture.js",
+        "    hidden && s(", "    !hidden && s(", f"{DENSE}::test_a_large_map_is_saved_as_one_picture"),
 ]
 ROWS = BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else []

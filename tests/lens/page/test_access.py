@@ -55,8 +55,9 @@ def test_contrast(watched, shown, scheme):
 
 ON_COLOURS = """async () => {
   const { difference, inkFor, ofLevel, rgb } = modules["colour.js"];
-  const colours = [...Array.from({length: 256}, (_, level) => ofLevel(level)), ...Array.from({length: 201}, (_, i) => difference(i / 100 - 1))];
-  return colours.map(colour => [rgb(colour), inkFor(colour)]);
+  const levels = Array.from({length: 256}, (_, level) => ofLevel(level));
+  const shares = Array.from({length: 201}, (_, i) => difference(i / 100 - 1));
+  return [...levels, ...shares].map(colour => [rgb(colour), inkFor(colour)]);
 }"""
 
 

@@ -33,17 +33,19 @@ function between(stops, share) {
   return /** @type {Rgb} */ (stops[i].map((from, c) => Math.round(from + (stops[i + 1][c] - from) * mix)));
 }
 
-/** The colour of a level, 0 to 255, as a pixel. */
-export function table() {
-  const name = theme();
-  let found = tables.get(name);
-  if (!found) {
-    found = Uint32Array.from({ length: 256 }, (_, level) => {
-      const [r, g, b] = ofLevel(level, name);
-      return (255 << 24) | (b << 16) | (g << 8) | r;
-    });
-    tables.set(name, found);
-  }
+/**
+ * The colour of each level, 0 to 255, as a pixel.
+ * @param {string} [name] of the theme; without it the page's
+ * @param {(level: number, name: string) => Rgb} [paint] other colours than the scale's
+ */
+export function table(name = theme(), paint = ofLevel) {
+  const known = paint === ofLevel ? tables.get(name) : undefined;
+  if (known) return known;
+  const found = Uint32Array.from({ length: 256 }, (_, level) => {
+    const [r, g, b] = paint(level, name);
+    return (255 << 24) | (b << 16) | (g << 8) | r;
+  });
+  if (paint === ofLevel) tables.set(name, found);
   return found;
 }
 

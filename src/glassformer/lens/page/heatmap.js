@@ -1,6 +1,7 @@
 /** One head as a map: a row for each query, a column for each key; labels stay in sight as it is moved. */
 
-import { hatching, inkFor, ofLevel, rgb, shaded, table, themed } from "lens/colour.js";
+import { cellsOf } from "lens/cells.js";
+import { hatching, inkFor, ofLevel, shaded, themed } from "lens/colour.js";
 import { announce, h, sized } from "lens/dom.js";
 import { token, weight, whole } from "lens/text.js";
 import { wordsOf } from "lens/words.js";
@@ -89,24 +90,8 @@ export class HeatMap {
     const { data, cell } = /** @type {{data: MapData, cell: number}} */ (this);
     const { rows, columns } = data.part;
     const pen = sized(this.cells, columns * cell, rows * cell);
-    const small = document.createElement("canvas");
-    small.width = columns;
-    small.height = rows;
-    const ink = /** @type {CanvasRenderingContext2D} */ (small.getContext("2d"));
-    if (data.paint) {
-      data.levels.forEach((level, i) => {
-        ink.fillStyle = rgb(/** @type {(level: number) => import("./colour.js").Rgb} */ (data.paint)(level));
-        ink.fillRect(i % columns, Math.floor(i / columns), 1, 1);
-      });
-    } else {
-      const picture = ink.createImageData(columns, rows);
-      const pixels = new Uint32Array(picture.data.buffer);
-      const colours = table();
-      for (let i = 0; i < pixels.length; i++) pixels[i] = colours[data.levels[i]];
-      ink.putImageData(picture, 0, 0);
-    }
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(small, 0, 0, columns * cell, rows * cell);
+    pen.drawImage(cellsOf(data), 0, 0, columns * cell, rows * cell);
     this.drawMasked(pen);
     if (cell >= 8) this.drawGaps(pen);
     if (cell >= 28) this.drawNumbers(pen);
