@@ -59,7 +59,7 @@ BROWSER: list[Mutant] = [
     Mutant("a classifier is told how to write", "lens/page/prompt.js",
         "...(writes(context.trace) ? { decode } : {})", "decode", f"{KINDS}::test_a_text_alone_is_asked"),
     Mutant("the roles are asked for once", "lens/page/history.js",
-        "if (source.live && !left) waiting", "if (source.live && !left && shown) waiting", f"{KINDS}::test_where_the_server_has_ended_the_page_says_so"),
+        "if (source.live) waiting", "if (source.live && shown) waiting", f"{KINDS}::test_where_the_server_has_ended_the_page_says_so"),
     Mutant("curves follow a run that has ended", "lens/page/curves.js",
         "      tell(mistake(error));\n", "", f"{KINDS}::test_where_the_server_has_ended_the_page_says_so"),
     Mutant("quiet words are pale", "lens/page/base.css",
