@@ -48,5 +48,9 @@ BROWSER: list[Mutant] = [
         'cellsOf(data, "light")', "cellsOf(data)", f"{DENSE}::test_a_large_map_is_saved_as_one_picture"),
     Mutant("a large picture hatches no cell", "lens/page/picture.js",
         "    hidden && s(", "    !hidden && s(", f"{DENSE}::test_a_large_map_is_saved_as_one_picture"),
+    Mutant("at the end it still plays", "lens/page/generate.js",
+        "if (at >= steps.length - 1) stop();", "if (at > steps.length) stop();", f"{LATE}::test_play_ends_with_the_last_step"),
+    Mutant("two clicks look twice as often", "lens/page/history.js",
+        "      if (mine !== turn) return;\n      const text", "      const text", f"{LATE}::test_a_history_that_is_asked_for_twice_is_followed_once"),
 ]
 ROWS = BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else []

@@ -67,3 +67,48 @@ def test_late_figures_are_not_saved(view):
     with page.expect_download() as caught:
         page.locator(".exports[aria-label='Save this table'] button").click()
     assert "confidence_b" not in Path(caught.value.path()).read_text("utf-8")
+
+
+def test_play_ends_with_the_last_step(watched, shown):
+    """Its button says so at once, and plays once more from what was written first."""
+    view = watched()
+    page = view.open(shown[0])
+    page.clock.install()
+    view.go("generate?step=0")
+    page.locator("[aria-label=Play]").click()
+    for step in ("2", "3"):
+        page.clock.fast_forward(700)
+        page.wait_for_selector(f"#step:has-text('{step}')")
+    page.wait_for_selector("[aria-label=Play]")
+    page.locator("[aria-label=Play]").click()
+    page.wait_for_selector("#step:has-text('1')")
+    page.wait_for_selector("[aria-label=Pause]")
+    assert not view.complaints
+
+
+def test_a_history_that_is_asked_for_twice_is_followed_once(watched, serving, tmp_path):
+    """The first answer comes after the second: it is neither shown, nor does it lead to looks of its own."""
+    subject = Subject("toy", small(n_layers=1), BOTH, examples=[("abc", None)], run=tmp_path, history=dict)
+    with serving(subject) as address:
+        view = watched()
+        page = view.open(address)
+        page.clock.install()
+        view.go("heads")
+        held = []
+        page.route("**/api/history", lambda route: held.append(route))
+        for n in (1, 2):
+            page.locator("#history").click()
+            while len(held) < n:
+                page.wait_for_timeout(20)
+        held[1].fulfill(json={"steps": [1, 2], "heads": []})
+        page.wait_for_selector("text=The roles at 2 checkpoints.")
+        with page.expect_response("**/api/history"):
+            held[0].fulfill(json={"steps": [1], "heads": []})
+        view.settle()
+        assert page.locator("text=The roles at 2 checkpoints.").count() == 1
+        page.clock.fast_forward(20_000)
+        while len(held) < 3:
+            page.wait_for_timeout(20)
+        view.settle()
+        assert len(held) == 3
+        page.goto("about:blank")

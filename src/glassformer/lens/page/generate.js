@@ -34,16 +34,19 @@ export function generate(context) {
   const { steps, labels } = context.trace.header;
   const stop = () => { clearInterval(playing); playing = 0; };
   const begun = (context.trace.header.sequences.target?.n_prompt ?? 1) - 1;
-  const chosen = () => steps.find((step) => step.pos === now().step) ?? steps.find((step) => step.pos >= begun) ?? steps[0];
+  const first = steps.find((step) => step.pos >= begun) ?? steps[0];
+  const chosen = () => steps.find((step) => step.pos === now().step) ?? first;
   const go = (/** @type {number} */ by) => {
     const at = steps.indexOf(chosen()) + by;
-    if (at < 0 || at >= steps.length) return stop();
-    set({ step: steps[at].pos });
+    if (at >= steps.length - 1) stop(); // the last step is drawn with a button that plays
+    if (steps[at]) set({ step: steps[at].pos });
+    else light();
   };
   const play = () => {
     if (playing) stop();
     else playing = setInterval(() => go(1), PACE);
-    light();
+    if (playing && chosen() === steps[steps.length - 1]) set({ step: first.pos }); // once more, from what was written first
+    else light();
   };
   const light = () => {
     if (!steps.length) return;
@@ -67,14 +70,13 @@ export function generate(context) {
     Object.assign(settings, found);
     putControls(places.dials, dials(settings, light));
   };
-  const first = () => put(element, context.source.live ? prompt(context, lines.prompt) : null,
+  put(element, context.source.live ? prompt(context, lines.prompt) : null,
     steps.length ? [places.pick, places.player, places.beside,
       h("div", { class: "two" },
         h("section", { class: "card" }, h("h2", {}, "Next token"), places.dials, places.bars, lines.branch.element),
         h("section", { class: "card" }, h("h2", {}, "What it reads here"), places.sees),
         h("section", { class: "card" }, h("h2", {}, "What wrote it"), places.wrote)),
       beamCard(context, lines.beam), lens(context), stepTable(context)] : labels ? h("section", { class: "card answer" }, h("h2", {}, "What it answers"), labelBars(labels)) : h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no steps.")));
-  first();
   element.addEventListener("keydown", (event) => {
     if (event.target instanceof Element && event.target.closest("input, textarea, select")) return;
     if (event.key === "ArrowLeft") go(-1);
