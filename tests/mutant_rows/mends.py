@@ -15,7 +15,7 @@ ASKING, FOCUS, ADDRESS, NARROW, KINDS, AXE, SOURCE, LIMITS = (
 # fmt: off
 PYTHON: list[Mutant] = [
     Mutant("a page writes HTML", "lens/page/dom.js",
-        "  element.replaceChildren(...nodes(children));", "  element.innerHTML = \"\";\n  element.append(...nodes(children));", f"{SOURCE}::test_no_text_becomes_html_or_script"),
+        "  element.replaceChildren(...all);", "  element.innerHTML = \"\";\n  element.append(...all);", f"{SOURCE}::test_no_text_becomes_html_or_script"),
 ]
 BROWSER: list[Mutant] = [
     Mutant("the address names a second screen", "lens/page/state.js",

@@ -52,5 +52,7 @@ BROWSER: list[Mutant] = [
         "if (at >= steps.length - 1) stop();", "if (at > steps.length) stop();", f"{LATE}::test_play_ends_with_the_last_step"),
     Mutant("two clicks look twice as often", "lens/page/history.js",
         "      if (mine !== turn) return;\n      const text", "      const text", f"{LATE}::test_a_history_that_is_asked_for_twice_is_followed_once"),
+    Mutant("a difference is told as a weight", "lens/page/heatmap.js",
+        'data.paint ? ", A − B" : ""', 'data.paint ? "" : ""', "tests/lens/page/test_page.py::test_two_inputs_side_by_side"),
 ]
 ROWS = BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else []

@@ -197,7 +197,7 @@ export class HeatMap {
     const data = /** @type {MapData} */ (this.data);
     const said = data.said[q] === null ? "" : `, which predicts ${whole(data.said[q] ?? "")},`;
     const what = data.allowed(q, k) ? weight(data.value(q, k)) : "masked: may not be read";
-    return `${whole(data.read[q])} at ${q}${said} ${wordsOf(data).reads} ${whole(data.keys[k])} at ${k}: ${what}`;
+    return `${whole(data.read[q])} at ${q}${said} ${wordsOf(data).reads} ${whole(data.keys[k])} at ${k}${data.paint ? ", A − B" : ""}: ${what}`;
   }
 
   /** The cell under an event. @param {PointerEvent | MouseEvent} event */
