@@ -65,6 +65,7 @@ def test_a_large_map_is_saved_as_one_picture(watched, tmp_path, scheme):
     assert not view.complaints
 
 
+@pytest.mark.slow
 def test_the_largest_map_is_saved(watched, tmp_path):
     """512 tokens, 262,144 cells: as many shapes are more than a browser puts into a drawing at once."""
     view, _ = opened_with(watched, tmp_path, 512)
