@@ -16,7 +16,7 @@ ANSWERED = "tests/lens/server/test_answered.py::test_what_is_answered_without_he
 # fmt: off
 PYTHON: list[Mutant] = [
     Mutant("a page writes HTML", "lens/page/dom.js",
-        "  element.replaceChildren(...nodes(children));", "  element.innerHTML = \"\";\n  element.append(...nodes(children));", f"{SOURCE}::test_no_text_becomes_html_or_script"),
+        "  element.replaceChildren(...all);", "  element.innerHTML = \"\";\n  element.append(...all);", f"{SOURCE}::test_no_text_becomes_html_or_script"),
     Mutant("without heads a classifier writes tokens", "lens/server/traces.py",
         'if "labels" in header:', "if False:", f"{ANSWERED}[label]"),
     Mutant("what was given is answered", "lens/server/traces.py",
@@ -54,7 +54,7 @@ BROWSER: list[Mutant] = [
     Mutant("what stands beside is shown before it is there", "lens/page/generate.js",
         "    const found = await besideOf(context);\n", "    const found = other = await besideOf(context);\n", f"{ASKING}::test_what_stands_beside_is_shown_once_it_is_there"),
     Mutant("an old turn says what stands beside", "lens/page/generate.js",
-        "if (mine === turn) other = found;", "other = found;", f"{ASKING}::test_what_stands_beside_is_shown_once_it_is_there"),
+        "if (wanted()) other = found;", "other = found;", f"{ASKING}::test_what_stands_beside_is_shown_once_it_is_there"),
     Mutant("the focus goes by place alone", "lens/page/dom.js",
         "after.filter((each) => known(each) === name)[Number(nth)] ?? ", "", f"{FOCUS}::test_what_is_pressed_keeps_the_focus"),
     Mutant("buttons of the steps lose the focus", "lens/page/main.js",
@@ -68,7 +68,7 @@ BROWSER: list[Mutant] = [
     Mutant("a classifier is told how to write", "lens/page/prompt.js",
         "...(writes(context.trace) ? { decode } : {})", "decode", f"{KINDS}::test_a_text_alone_is_asked"),
     Mutant("the roles are asked for once", "lens/page/history.js",
-        "if (source.live && !left) waiting", "if (source.live && !left && shown) waiting", f"{KINDS}::test_where_the_server_has_ended_the_page_says_so"),
+        "if (source.live) waiting", "if (source.live && shown) waiting", f"{KINDS}::test_where_the_server_has_ended_the_page_says_so"),
     Mutant("curves follow a run that has ended", "lens/page/curves.js",
         "      tell(mistake(error));\n", "", f"{KINDS}::test_where_the_server_has_ended_the_page_says_so"),
     Mutant("quiet words are pale", "lens/page/base.css",

@@ -54,10 +54,10 @@ def test_contrast(watched, shown, scheme):
 
 
 ON_COLOURS = """async () => {
-  const { css, difference, inkOn, inkOnDifference } = modules["colour.js"];
-  const levels = Array.from({length: 256}, (_, level) => [css(level), inkOn(level)]);
-  const shares = Array.from({length: 201}, (_, i) => [difference(i / 100 - 1), inkOnDifference(i / 100 - 1)]);
-  return [...levels, ...shares];
+  const { difference, inkFor, ofLevel, rgb } = modules["colour.js"];
+  const levels = Array.from({length: 256}, (_, level) => ofLevel(level));
+  const shares = Array.from({length: 201}, (_, i) => difference(i / 100 - 1));
+  return [...levels, ...shares].map(colour => [rgb(colour), inkFor(colour)]);
 }"""
 
 

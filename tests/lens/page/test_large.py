@@ -84,7 +84,7 @@ PAINTED = """([i, j, cells]) => {
   const [r, g, b] = canvas.getContext("2d").getImageData((j + 0.5) * cell, (i + 0.5) * cell, 1, 1).data;
   return `rgb(${r} ${g} ${b})`;
 }"""
-COLOUR = "level => modules['colour.js'].css(level)"
+COLOUR = "level => modules['colour.js'].rgb(modules['colour.js'].ofLevel(level))"
 
 
 def tip(page, x, y):

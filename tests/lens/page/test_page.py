@@ -261,6 +261,7 @@ def test_two_inputs_side_by_side(watched, tmp_path):
     page.mouse.move(x + boxes[2]["x"] - boxes[0]["x"], y + boxes[2]["y"] - boxes[0]["y"])
     view.settle()
     tip = page.locator(".maps .map-body").nth(2).get_attribute("data-tip")
+    assert tip.rpartition(": ")[0].endswith("A − B"), "a difference is no weight"
     delta = weights["cross"][1, 2, 2, 2] - data[1, 2, 2, 2]
     assert float(tip.rpartition(": ")[2]) == pytest.approx(delta, abs=1e-3)
     page.locator(".picker", has_text="Beside it").locator("select").select_option("2")

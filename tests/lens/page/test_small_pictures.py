@@ -19,7 +19,10 @@ AT = """([layer, head, rows, columns]) => {
     return `rgb(${r} ${g} ${b})`;
   });
 }"""
-COLOURS = "() => Array.from({length: 256}, (_, level) => modules['colour.js'].css(level))"
+COLOURS = """() => {
+  const { rgb, ofLevel } = modules["colour.js"];
+  return Array.from({length: 256}, (_, level) => rgb(ofLevel(level)));
+}"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

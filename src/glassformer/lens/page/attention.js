@@ -1,6 +1,6 @@
 /** The screen of attention: all heads of a kind, and one of them in detail. */
 
-import { arcs } from "lens/arcs.js";
+import { Arcs } from "lens/arcs.js";
 import { arranged, arrangements } from "lens/arrange.js";
 import { besideOf, besidePicker } from "lens/beside.js";
 import { Comparison } from "lens/compare.js";
@@ -45,6 +45,9 @@ export class AttentionScreen {
     this.map = new HeatMap({ hover: point, choose: lock });
     this.marginals = new Marginals({ hover: point, choose: lock });
     this.map.element.append(...this.marginals.elements);
+    this.arcs = new Arcs({ hover: point, choose: lock });
+    this.place = h("div", { class: "scroll" }, this.map.element);
+    this.legend = h("div", {});
     /** What is shown, and what the strips were made of. @type {MapData | undefined} */
     this.data = undefined;
     /** @type {MapData | undefined} */
@@ -77,14 +80,14 @@ export class AttentionScreen {
     return { block: attention.block, attention, layer, head };
   }
 
-  /** Bring the weights that are to be drawn. */
-  async ready() {
+  /** Bring the weights that are to be drawn. @param {() => boolean} wanted whether they still are */
+  async ready(wanted) {
     const { block, attention, layer } = this.chosen();
     const beside = now().view === "map" ? besideOf(this.context) : null;
     const [found] = await Promise.all([beside, attention.loadShown(layer), attention.loadSizes()]);
     const same = found?.attention.get(block);
     if (same && layer < same.group.layers) await same.load([layer]);
-    this.other = found;
+    if (wanted()) this.other = found;
   }
 
   draw() {
@@ -128,14 +131,19 @@ export class AttentionScreen {
     const data = /** @type {MapData} */ (this.data);
     const masked = this.chosen().attention.group.mask !== "none";
     if (view === "table") put(this.detail, headTable(data));
-    else if (view === "arcs") put(this.detail, h("div", { class: "arcs-place" }));
+    else if (view === "arcs") {
+      put(this.detail, this.arcs.element);
+      this.arcs.draw(data, this.detail.clientWidth);
+    }
     else if (this.other) {
-      put(this.detail, this.comparison.element, legend(scale, { masked }), this.patches.element);
+      put(this.legend, legend(scale, { masked }));
+      put(this.detail, this.comparison.element, this.legend, this.patches.element);
       this.patches.draw(this.trace, this.other);
       const { block, layer, head } = this.chosen();
       this.comparison.draw(this.trace, this.other, { block, layer, head, scale, q0, k0 }, Math.max(240, this.detail.clientWidth - 4), 420);
     } else {
-      put(this.detail, h("div", { class: "scroll" }, this.map.element), legend(scale, { moved: data.name.endsWith("value-weighted"), masked }));
+      put(this.legend, legend(scale, { moved: data.moved, masked }));
+      put(this.detail, this.place, this.legend);
       const aside = this.detail.clientWidth < NARROW ? 0 : ASIDE;
       this.map.element.classList.toggle("alone", !aside);
       this.map.draw(data, Math.max(240, this.detail.clientWidth - 4 - aside), Math.max(360, window.innerHeight - 330 - aside));
@@ -161,7 +169,7 @@ export class AttentionScreen {
       this.movedOf = `${attention.block} ${layer} ${head}`;
       this.moved = attention.moved(layer, head);
     }
-    return { score: attention.score(layer, head, q, k), moved: this.moved?.[q * attention.group.k_len + k] ?? null };
+    return { weight: attention.weight(layer, head, q, k), score: attention.score(layer, head, q, k), moved: this.moved?.[q * attention.group.k_len + k] ?? null };
   }
 
   /** What hangs on the place that is pointed at. */
@@ -173,7 +181,7 @@ export class AttentionScreen {
     const axis = attention.group.q;
     if (now().view === "map" && this.other) this.comparison.mark(at, locked());
     else if (now().view === "map") this.map.mark(at.q, at.k, locked());
-    if (now().view === "arcs") put(this.detail, arcs(data, at, this.detail.clientWidth, { hover: point, choose: lock }));
+    if (now().view === "arcs") this.arcs.mark(at);
     put(this.side, inspector(this.trace, data, at, { isLocked: locked(), encoding: attention.encoding, axis, cell: this.cell(at) }));
     if (this.striped !== data) this.drawStrips(data, attention);
     shade(this.strips, data, at);

@@ -2,7 +2,7 @@
 
 import { begun } from "lens/ask.js";
 import { csv } from "lens/csv.js";
-import { h, s, scroller } from "lens/dom.js";
+import { acts, h, s, scroller } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
 import { sortable } from "lens/table.js";
 import { number, percent, token, whole } from "lens/text.js";
@@ -90,8 +90,8 @@ function tree(branches, text, open) {
     const { x, y } = at(each);
     const answer = each.rank === null || each.rank === undefined ? "" : `; answer ${each.rank + 1}, score ${number(each.score)}`;
     const name = `${whole(text(each.token))}: ${percent(each.p)} behind its beginning, ${number(each.log_p)} nats in all${answer}`;
-    const acts = open && { tabindex: 0, role: "button", "aria-label": name, on: { click: () => open(each), keydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(each); } } } };
-    return s("g", { class: `beam-node${each.best === 0 ? " best" : ""}${answer ? " ended" : ""}`, transform: `translate(${x} ${y + 3})`, "data-place": each.place, ...acts },
+    const button = open && { tabindex: 0, role: "button", "aria-label": name, on: acts(() => open(each)) };
+    return s("g", { class: `beam-node${each.best === 0 ? " best" : ""}${answer ? " ended" : ""}`, transform: `translate(${x} ${y + 3})`, "data-place": each.place, ...button },
       s("title", {}, name), s("rect", { width: WIDE - 22, height: TALL - 6, rx: 5, style: { fillOpacity: String(0.06 + 0.5 * each.p) } }),
       s("text", { x: (WIDE - 22) / 2, y: TALL / 2 + 1, "text-anchor": "middle" }, short(token(text(each.token)))));
   });

@@ -33,56 +33,60 @@ function between(stops, share) {
   return /** @type {Rgb} */ (stops[i].map((from, c) => Math.round(from + (stops[i + 1][c] - from) * mix)));
 }
 
-/** The colour of a level, 0 to 255, as a pixel. */
-export function table() {
-  const name = theme();
-  let found = tables.get(name);
-  if (!found) {
-    found = Uint32Array.from({ length: 256 }, (_, level) => {
-      const [r, g, b] = between(STOPS[name], level / 255);
-      return (255 << 24) | (b << 16) | (g << 8) | r;
-    });
-    tables.set(name, found);
-  }
+/**
+ * The colour of each level, 0 to 255, as a pixel.
+ * @param {string} [name] of the theme; without it the page's
+ * @param {(level: number, name: string) => Rgb} [paint] other colours than the scale's
+ */
+export function table(name = theme(), paint = ofLevel) {
+  const known = paint === ofLevel ? tables.get(name) : undefined;
+  if (known) return known;
+  const found = Uint32Array.from({ length: 256 }, (_, level) => {
+    const [r, g, b] = paint(level, name);
+    return (255 << 24) | (b << 16) | (g << 8) | r;
+  });
+  if (paint === ofLevel) tables.set(name, found);
   return found;
 }
 
-/** @type {Map<string, string[]>} */
-const written = new Map();
-
-/** A level as CSS writes colours. @param {number} level @param {string} [name] of the theme; without it the page's */
-export function css(level, name = theme()) {
-  let found = written.get(name);
-  if (!found) {
-    found = Array.from({ length: 256 }, (_, i) => `rgb(${between(STOPS[name], i / 255).join(" ")})`);
-    written.set(name, found);
-  }
-  return found[Math.round(Math.min(255, Math.max(0, level)))];
+/** As CSS writes it. @param {Rgb} colour */
+export function rgb(colour) {
+  return `rgb(${colour.join(" ")})`;
 }
 
 /** The colour of a difference from -1 to 1. @param {number} value @param {string} [name] of the theme; without it the page's */
-export function difference(value, name) {
-  return `rgb(${ofDifference(value, name).join(" ")})`;
-}
-
-/** @param {number} value @param {string} [name] */
-function ofDifference(value, name = theme()) {
+export function difference(value, name = theme()) {
   const [below, above] = TWO[name];
   return between(value < 0 ? below : above, Math.sqrt(Math.abs(value)));
 }
 
-/** Ink that can be read on a level. @param {number} level */
-export function inkOn(level) {
-  return inkFor(between(STOPS[theme()], level / 255));
+/** The colour of a level, 0 to 255. @param {number} level @param {string} [name] of the theme; without it the page's */
+export function ofLevel(level, name = theme()) {
+  return between(STOPS[name], level / 255);
 }
 
-/** Ink that can be read on the colour of a difference. @param {number} value from -1 to 1 */
-export function inkOnDifference(value) {
-  return inkFor(ofDifference(value));
+/**
+ * Background and ink of an element, as a style that follows the theme by itself, so that none stays as it was in another.
+ * @param {(theme: string) => Rgb} colour
+ */
+export function ground(colour) {
+  const [light, dark] = ["light", "dark"].map(colour);
+  return { background: `light-dark(${rgb(light)}, ${rgb(dark)})`, color: `light-dark(${inkFor(light)}, ${inkFor(dark)})` };
+}
+
+/** @type {Map<number, {background: string, color: string}>} */
+const grounds = new Map();
+
+/** The same of a level, which hundreds of tokens have at once. @param {number} level */
+export function shaded(level) {
+  const at = Math.round(Math.min(255, Math.max(0, level)));
+  const found = grounds.get(at) ?? ground((name) => ofLevel(at, name));
+  grounds.set(at, found);
+  return found;
 }
 
 /** Black or white, whichever stands out more (WCAG 2.2, relative luminance): 4.5 to 1 at least. @param {Rgb} colour */
-function inkFor(colour) {
+export function inkFor(colour) {
   const [r, g, b] = colour.map((part) => (part <= 10 ? part / 3294 : ((part / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
 }

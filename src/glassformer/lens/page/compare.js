@@ -20,7 +20,11 @@ export class Comparison {
   /** @param {Callbacks} callbacks */
   constructor(callbacks) {
     this.maps = [new HeatMap(callbacks), new HeatMap(callbacks), new HeatMap(callbacks)];
-    this.element = h("div", { class: "beside" });
+    this.titles = this.maps.map(() => h("h3", {}));
+    this.sections = this.maps.map((map, i) => h("section", {}, this.titles[i], h("div", { class: "scroll" }, map.element)));
+    this.row = h("div", { class: "maps" });
+    this.said = h("p", { class: "quiet" });
+    this.element = h("div", { class: "beside" }, this.row, this.said);
     /** @type {MapData[]} */
     this.shown = [];
     /** @type {string[]} */
@@ -36,8 +40,12 @@ export class Comparison {
     this.shown = data;
     const names = this.names = [`A: ${whole(one.title)}`, `B: ${whole(other.title)}`, "A − B"];
     this.note = delta ? "Blue: A reads more. Orange: B reads more." : "There is no difference to show: the texts differ in length.";
-    put(this.element, h("div", { class: "maps" }, data.map((_, i) => h("section", { "aria-label": names[i] }, h("h3", {}, names[i]),
-      h("div", { class: "scroll" }, this.maps[i].element)))), h("p", { class: "quiet" }, this.note));
+    data.forEach((_, i) => {
+      this.sections[i].setAttribute("aria-label", names[i]);
+      put(this.titles[i], names[i]);
+    });
+    put(this.row, this.sections.slice(0, data.length));
+    put(this.said, this.note);
     const columns = Math.max(1, Math.min(data.length, Math.floor(room / LEAST)));
     data.forEach((each, i) => this.maps[i].draw(each, room / columns - 44, tall));
   }

@@ -3,11 +3,13 @@
 import { entropyOf, receivedBy } from "lens/marginals.js";
 import { whole } from "lens/text.js";
 import { placesOf } from "lens/view.js";
+import { wordsOf } from "lens/words.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 /** @typedef {string | number | boolean | null | undefined} Field */
 
-const COLUMNS = ["query", "query_token", "predicted_token", "key", "key_token", "weight", "query_entropy", "key_received"];
+/** What stands in each line of a map. @param {MapData} data */
+const columns = (data) => ["query", "query_token", "predicted_token", "key", "key_token", wordsOf(data).column, "query_entropy", "key_received"];
 
 /** A line for each row, below one of names. @param {string[]} names @param {Field[][]} rows */
 export function csv(names, rows) {
@@ -23,12 +25,12 @@ function field(value) {
 
 /** The weights of a map, a line for each pair that may be read, with the sums that stand beside the map. @param {MapData} data */
 export function mapCsv(data) {
-  return csv(COLUMNS, pairs(data));
+  return csv(columns(data), pairs(data));
 }
 
 /** The same of several maps, told apart by their names in a first column. @param {[string, MapData][]} maps */
 export function mapsCsv(maps) {
-  return csv(["input", ...COLUMNS], maps.flatMap(([name, data]) => pairs(data).map((row) => [name, ...row])));
+  return csv(["input", ...columns(maps[0][1])], maps.flatMap(([name, data]) => pairs(data).map((row) => [name, ...row])));
 }
 
 /** @param {MapData} data @returns {Field[][]} */

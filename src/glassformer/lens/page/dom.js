@@ -63,12 +63,24 @@ export function mistake(error) {
 }
 
 /**
- * Replace what an element holds.
+ * Replace what an element holds. Where it holds just these, none is taken out and put back, which would scroll it back.
  * @param {Element} element
  * @param {...Child} children
  */
 export function put(element, ...children) {
-  element.replaceChildren(...nodes(children));
+  const all = nodes(children);
+  if (all.length === element.childNodes.length && all.every((each, i) => each === element.childNodes[i])) return;
+  element.replaceChildren(...all);
+}
+
+/** What a drawing needs to be a button: a click, Enter and Space do the same, and Space scrolls nothing. @param {() => void} does */
+export function acts(does) {
+  const keydown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    does();
+  };
+  return { click: does, keydown };
 }
 
 const CONTROLS = "button, select, input, textarea, summary, a[href], [tabindex='0']";

@@ -3,7 +3,7 @@
 import { Line, stopAsking } from "lens/ask.js";
 import { beamCard } from "lens/beams.js";
 import { besideOf, besidePicker } from "lens/beside.js";
-import { css, inkOn } from "lens/colour.js";
+import { shaded } from "lens/colour.js";
 import { h, keepFocus, put, putControls, scroller } from "lens/dom.js";
 import { forced } from "lens/judged.js";
 import { labelBars } from "lens/labels.js";
@@ -30,23 +30,24 @@ export function generate(context) {
   const places = { dials: h("div", {}, dials(settings, () => light())), bars: h("div", {}), player: h("section", { class: "card" }), sees: h("div", {}), wrote: h("div", {}), beside: h("div", {}), pick: h("div", { class: "controls" }) };
   /** The answer beside the one that is shown. @type {import("./trace.js").Trace | null} */
   let other = null;
-  /** How often it was asked for: what came late is not shown. */
-  let turn = 0;
   const lines = { prompt: new Line(), branch: new Line(), beam: new Line() };
   let playing = 0;
   const { steps, labels } = context.trace.header;
   const stop = () => { clearInterval(playing); playing = 0; };
   const begun = (context.trace.header.sequences.target?.n_prompt ?? 1) - 1;
-  const chosen = () => steps.find((step) => step.pos === now().step) ?? steps.find((step) => step.pos >= begun) ?? steps[0];
+  const first = steps.find((step) => step.pos >= begun) ?? steps[0];
+  const chosen = () => steps.find((step) => step.pos === now().step) ?? first;
   const go = (/** @type {number} */ by) => {
     const at = steps.indexOf(chosen()) + by;
-    if (at < 0 || at >= steps.length) return stop();
-    set({ step: steps[at].pos });
+    if (at >= steps.length - 1) stop(); // the last step is drawn with a button that plays
+    if (steps[at]) set({ step: steps[at].pos });
+    else light();
   };
   const play = () => {
     if (playing) stop();
     else playing = setInterval(() => go(1), PACE);
-    light();
+    if (playing && chosen() === steps[steps.length - 1]) set({ step: first.pos }); // once more, from what was written first
+    else light();
   };
   const light = () => {
     if (!steps.length) return;
@@ -70,25 +71,23 @@ export function generate(context) {
     Object.assign(settings, found);
     putControls(places.dials, dials(settings, light));
   };
-  const first = () => put(element, context.source.live ? prompt(context, lines.prompt) : null,
+  put(element, context.source.live ? prompt(context, lines.prompt) : null,
     steps.length ? [places.pick, places.player, places.beside,
       h("div", { class: "two" },
         h("section", { class: "card" }, h("h2", {}, "Next token"), places.dials, places.bars, lines.branch.element),
         h("section", { class: "card" }, h("h2", {}, "What it reads here"), places.sees),
         h("section", { class: "card" }, h("h2", {}, "What wrote it"), places.wrote)),
       beamCard(context, lines.beam), lens(context), stepTable(context)] : labels ? h("section", { class: "card answer" }, h("h2", {}, "What it answers"), labelBars(labels)) : h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no steps.")));
-  first();
   element.addEventListener("keydown", (event) => {
     if (event.target instanceof Element && event.target.closest("input, textarea, select")) return;
     if (event.key === "ArrowLeft") go(-1);
     if (event.key === "ArrowRight") go(1);
   });
-  const ready = async () => {
-    const mine = ++turn;
+  const ready = async (/** @type {() => boolean} */ wanted) => {
     const attention = context.trace.usual();
     const found = await besideOf(context);
     await Promise.all([found?.loadLogits(), context.trace.loadLogits(), context.trace.loadTerms(), attention.load(attention.layers.slice(0, Math.ceil(MOST_ROWS / attention.group.heads)))]);
-    if (mine === turn) other = found;
+    if (wanted()) other = found;
   };
   return { element, ready, draw: () => { turned(); light(); mark(element, chosen()); }, leave: () => { stop(); stopAsking(); } };
 }
@@ -130,8 +129,9 @@ function reads({ trace }, step) {
   const keys = trace.tokens(k);
   const rows = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads })).slice(0, MOST_ROWS);
   const open = (/** @type {number} */ layer, /** @type {number} */ head) => set({ screen: "attention", block, layer, head, q: step.pos, k: null }, true);
-  const cell = (/** @type {number} */ weight, /** @type {number} */ i) => h("td", { title: `${whole(keys[i])} at ${i}: ${weight.toFixed(4)}`,
-    style: { background: css(255 * Math.sqrt(weight)) } });
+  const cell = (/** @type {number} */ weight, /** @type {number} */ i) => (attention.allowed(step.pos, i)
+    ? h("td", { title: `${whole(keys[i])} at ${i}: ${weight.toFixed(4)}`, style: shaded(255 * Math.sqrt(weight)) })
+    : h("td", { class: "hatched", title: `${whole(keys[i])} at ${i}: masked` }));
   return h("div", { class: "scroll" }, h("table", { class: "lens by-head" },
     h("thead", {}, h("tr", {}, h("th", {}, `${block} heads`), keys.map((text) => h("th", { scope: "col" }, token(text))))),
     h("tbody", {}, rows.map(({ layer, head }) => h("tr", {}, h("th", { scope: "row" },
@@ -151,7 +151,7 @@ function lens({ trace }) {
       h("tbody", {}, rows.map((layer) => h("tr", {}, h("th", { scope: "row" }, found.names[layer]), steps.map((step) => {
         const [id, p] = found.top[layer][step.pos][0];
         return h("td", { "data-pos": step.pos, title: found.top[layer][step.pos].map(([i, share]) => `${whole(trace.text(i))} ${percent(share)}`).join(", "),
-          style: { background: css(235 * p), color: inkOn(235 * p) } }, token(trace.text(id)));
+          style: shaded(235 * p) }, token(trace.text(id)));
       })))))));
 }
 

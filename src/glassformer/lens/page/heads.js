@@ -29,13 +29,13 @@ export function heads(context) {
   /** @type {Trace | null} */
   let other = null;
   let [rows, rowsOf] = [measured(trace, null), ""];
-  const ready = async () => {
+  const ready = async (/** @type {() => boolean} */ wanted) => {
     const found = await besideOf(context);
     const key = found?.header.run.id ?? "";
     if (other === found && rowsOf === key) return;
     const both = found ? [trace, found] : [];
     await Promise.all(both.flatMap((each) => [...each.attention.values()].map((attention) => attention.load(attention.layers))));
-    [other, rows, rowsOf] = [found, measured(trace, found), key];
+    if (wanted()) [other, rows, rowsOf] = [found, measured(trace, found), key];
   };
   const draw = () => {
     const known = rows.some((row) => row.known);

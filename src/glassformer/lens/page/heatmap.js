@@ -1,8 +1,10 @@
 /** One head as a map: a row for each query, a column for each key; labels stay in sight as it is moved. */
 
-import { css, hatching, inkOn, table, themed } from "lens/colour.js";
+import { cellsOf } from "lens/cells.js";
+import { hatching, inkFor, ofLevel, shaded, themed } from "lens/colour.js";
 import { announce, h, sized } from "lens/dom.js";
 import { token, weight, whole } from "lens/text.js";
+import { wordsOf } from "lens/words.js";
 
 /**
  * @typedef {object} MapData
@@ -17,7 +19,8 @@ import { token, weight, whole } from "lens/text.js";
  * @property {string[]} read the token that each row reads
  * @property {(string | null)[]} said the token that each row predicts
  * @property {string[]} keys
- * @property {(level: number, theme?: string) => string} [paint] other colours than the scale's
+ * @property {boolean} [moved] whether values are shares of what is moved, not weights
+ * @property {(level: number, theme?: string) => import("./colour.js").Rgb} [paint] other colours than the scale's
  */
 
 /**
@@ -87,24 +90,8 @@ export class HeatMap {
     const { data, cell } = /** @type {{data: MapData, cell: number}} */ (this);
     const { rows, columns } = data.part;
     const pen = sized(this.cells, columns * cell, rows * cell);
-    const small = document.createElement("canvas");
-    small.width = columns;
-    small.height = rows;
-    const ink = /** @type {CanvasRenderingContext2D} */ (small.getContext("2d"));
-    if (data.paint) {
-      data.levels.forEach((level, i) => {
-        ink.fillStyle = /** @type {(level: number) => string} */ (data.paint)(level);
-        ink.fillRect(i % columns, Math.floor(i / columns), 1, 1);
-      });
-    } else {
-      const picture = ink.createImageData(columns, rows);
-      const pixels = new Uint32Array(picture.data.buffer);
-      const colours = table();
-      for (let i = 0; i < pixels.length; i++) pixels[i] = colours[data.levels[i]];
-      ink.putImageData(picture, 0, 0);
-    }
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(small, 0, 0, columns * cell, rows * cell);
+    pen.drawImage(cellsOf(data), 0, 0, columns * cell, rows * cell);
     this.drawMasked(pen);
     if (cell >= 8) this.drawGaps(pen);
     if (cell >= 28) this.drawNumbers(pen);
@@ -142,7 +129,7 @@ export class HeatMap {
       for (let j = 0; j < columns; j++) {
         const value = data.value(q0 + i, k0 + j);
         if (!data.allowed(q0 + i, k0 + j) || Math.abs(value) < 0.005) continue;
-        pen.fillStyle = data.paint ? themed("ink") : inkOn(data.levels[i * columns + j]);
+        pen.fillStyle = inkFor((data.paint ?? ofLevel)(data.levels[i * columns + j]));
         pen.fillText(value.toFixed(2).replace("0.", "."), (j + 0.5) * cell, (i + 0.5) * cell + 0.5);
       }
     }
@@ -210,7 +197,7 @@ export class HeatMap {
     const data = /** @type {MapData} */ (this.data);
     const said = data.said[q] === null ? "" : `, which predicts ${whole(data.said[q] ?? "")},`;
     const what = data.allowed(q, k) ? weight(data.value(q, k)) : "masked: may not be read";
-    return `${whole(data.read[q])} at ${q}${said} reads ${whole(data.keys[k])} at ${k}: ${what}`;
+    return `${whole(data.read[q])} at ${q}${said} ${wordsOf(data).reads} ${whole(data.keys[k])} at ${k}${data.paint ? ", A − B" : ""}: ${what}`;
   }
 
   /** The cell under an event. @param {PointerEvent | MouseEvent} event */
@@ -262,7 +249,7 @@ export class HeatMap {
 
 /** A legend of the scale. @param {string} scale @param {{moved?: boolean, masked: boolean}} has weights times what they move; cells that may not be read */
 export function legend(scale, { moved = false, masked }) {
-  const steps = Array.from({ length: 24 }, (_, i) => h("i", { style: { background: css((i / 23) * 255) } }));
+  const steps = Array.from({ length: 24 }, (_, i) => h("i", { style: shaded((i / 23) * 255) }));
   const names = /** @type {Record<string, string>} */ ({ sqrt: "square root of the weight", linear: "weight", row: "weight, each row's largest = full" });
   return h("div", { class: "legend" }, h("span", {}, "0"), h("span", { class: "ramp", "aria-hidden": "true" }, steps),
     h("span", {}, scale === "row" ? "row's largest" : "1"), h("span", { class: "quiet" }, moved ? `${names[scale].replace("weight", "share of what is moved")} (Kobayashi et al. 2020)` : names[scale]),

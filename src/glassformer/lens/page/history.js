@@ -24,18 +24,22 @@ export function history(source, run) {
   const outcome = new Outcome();
   let waiting = 0;
   let shown = "";
-  let left = false;
+  /** How often it was asked for: an old look is not shown, and leads to no other. */
+  let turn = 0;
   const look = async () => {
+    const mine = ++turn;
     try {
       const found = await source.history();
+      if (mine !== turn) return;
       const text = JSON.stringify(found);
       outcome.say(`The roles at ${found.steps.length} checkpoints.`);
       if (text !== shown) outcome.show(curves(found, run), table(found, run, outcome.shown.querySelector("details")?.open ?? false));
       shown = text;
     } catch (error) {
+      if (mine !== turn) return;
       outcome.fail(error, source.live);
     }
-    if (source.live && !left) waiting = setTimeout(look, POLL); // what failed once may go well the next time
+    if (source.live) waiting = setTimeout(look, POLL); // what failed once may go well the next time
   };
   const begin = () => {
     clearTimeout(waiting);
@@ -48,7 +52,7 @@ export function history(source, run) {
     h("p", { class: "quiet" }, "How each head came to its role: the role’s score at every checkpoint that the run has kept."),
     source.live && h("button", { type: "button", id: "history", on: { click: begin } }, "Look at every checkpoint"), outcome.element);
   if (!source.live) look();
-  return { element, leave: () => { left = true; clearTimeout(waiting); } };
+  return { element, leave: () => { turn++; clearTimeout(waiting); } };
 }
 
 /** A chart for each role, the best heads of it. @param {History} found @param {string} run */

@@ -12,22 +12,21 @@ import { tooltip } from "lens/tip.js";
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./data.js").Source} Source */
 /** @typedef {{source: Source, run: import("./types.js").RunInfo, traces: import("./types.js").TraceInfo[], trace: Trace}} Context */
-/** @typedef {{element: HTMLElement, draw: () => void, ready?: () => Promise<void>, light?: () => void, leave?: () => void}} Screen */
+/** @typedef {{element: HTMLElement, draw: () => void, ready?: (wanted: () => boolean) => Promise<void>, light?: () => void, leave?: () => void}} Screen */
 
 /** @type {Screen | undefined} */
 let shown;
 let shownFor = "";
-/** How often the state has changed: what was asked for before the last time is no longer drawn. */
+/** How often the state has changed: what was asked for before the last time is neither drawn nor told of. */
 let turn = 0;
 
-/** @param {Context} context */
-async function show(context) {
+/** @param {Context} context @param {() => boolean} wanted whether nothing else was asked for since */
+async function show(context, wanted) {
   const state = now();
-  const mine = ++turn;
   if (!context.traces.some((each) => each.id === state.trace)) return set({ trace: context.traces[0]?.id ?? "0" });
   document.body.dataset.busy = "yes";
   const trace = await context.source.trace(state.trace);
-  if (mine !== turn) return;
+  if (!wanted()) return;
   const key = `${state.screen} ${state.trace}`;
   if (key !== shownFor || !shown) {
     shown?.leave?.();
@@ -36,11 +35,11 @@ async function show(context) {
     shown = state.screen === "attention" ? new AttentionScreen(own) : screen(state.screen, own);
     document.title = `${state.screen} · ${context.run.name} · glassformer`;
   }
-  await shown.ready?.();
-  if (mine !== turn) return;
+  await shown.ready?.(wanted);
+  if (!wanted()) return;
   const { element } = /** @type {Screen} */ (shown);
   keepFocus(document.body, () => {
-    if (byId("main").firstChild !== element) put(byId("main"), element);
+    put(byId("main"), element);
     drawBar(byId("bar"), { ...context, trace });
     shown?.draw();
   });
@@ -52,7 +51,9 @@ async function begin() {
   const context = await opening();
   const safely = () => {
     byId("tip").hidden = true;
-    return show(context).catch(fail);
+    const mine = ++turn;
+    const wanted = () => mine === turn;
+    return show(context, wanted).catch((error) => wanted() && fail(error));
   };
   listen((what) => (what === "state" ? safely() : shown?.light?.()));
   window.addEventListener("popstate", read);

@@ -4,6 +4,7 @@ import { themed } from "lens/colour.js";
 import { h, sized } from "lens/dom.js";
 import { number, whole } from "lens/text.js";
 import { placesOf } from "lens/view.js";
+import { wordsOf } from "lens/words.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 
@@ -43,7 +44,8 @@ export class Marginals {
     const canvas = (/** @type {string} */ name) => /** @type {HTMLCanvasElement} */ (h("canvas", { class: name, "aria-hidden": "true" }));
     this.right = canvas("map-entropy");
     this.below = canvas("map-received");
-    this.elements = [h("span", { class: "map-right-name label" }, "entropy"), this.right, h("span", { class: "map-below-name label" }, "received"), this.below];
+    this.name = h("span", { class: "map-below-name label" });
+    this.elements = [h("span", { class: "map-right-name label" }, "entropy"), this.right, this.name, this.below];
     /** @type {MapData | undefined} */
     this.data = undefined;
     this.cell = 1;
@@ -76,12 +78,14 @@ export class Marginals {
       return `${whole(data.read[at])} at ${at}: entropy ${number(entropy)} nats, at most ${number(most)}`;
     }
     const { sum, readers } = receivedBy(data, at);
-    return `${whole(data.keys[at])} at ${at} receives ${number(sum)} in all, from ${readers} ${readers === 1 ? "query" : "queries"}`;
+    const { receives, from } = wordsOf(data);
+    return `${whole(data.keys[at])} at ${at} ${receives} ${number(sum)} in all, ${from} ${readers} ${readers === 1 ? "query" : "queries"}`;
   }
 
   /** @param {MapData} data @param {number} cell side of a cell of the map, in CSS pixels */
   draw(data, cell) {
     [this.data, this.cell] = [data, cell];
+    this.name.textContent = wordsOf(data).received;
     const [queries, keys] = placesOf(data);
     const gap = cell >= 8 ? 1 : 0;
     const [right, below] = [sized(this.right, ASIDE, queries.length * cell), sized(this.below, keys.length * cell, ASIDE)];

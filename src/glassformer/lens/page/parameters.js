@@ -1,7 +1,7 @@
 /** Where the parameters are: an icicle, and every tensor. */
 
 import { csv } from "lens/csv.js";
-import { h, put, s } from "lens/dom.js";
+import { acts, h, put, s } from "lens/dom.js";
 import { onPaper, saving } from "lens/files.js";
 import { now, set } from "lens/state.js";
 import { sortable } from "lens/table.js";
@@ -86,8 +86,7 @@ function icicle(root, total, choose) {
     if (width < 1.5 || level > DEPTH) return;
     const text = node.name.replace("blocks.", "block ").replace(".branch", "");
     const title = `${node.path || "all"}: ${count(node.total)}, ${percent(node.total / total)}`;
-    boxes.push(s("g", { tabindex: "0", role: "button", "aria-label": `${text}: ${title}`, "data-tip": title, class: `part level${level}`, on: {
-      click: () => choose(node.path), keydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") choose(node.path); } } },
+    boxes.push(s("g", { tabindex: "0", role: "button", "aria-label": `${text}: ${title}`, "data-tip": title, class: `part level${level}`, on: acts(() => choose(node.path)) },
     s("rect", { x: begin + 0.75, y: level * (TALL + 3), width: Math.max(0.5, width - 1.5), height: TALL, rx: 3 }),
     width > text.length * 6.6 + 12 && s("text", { x: begin + 8, y: level * (TALL + 3) + 19.5 }, text)));
     let at = begin;

@@ -1,6 +1,6 @@
 /** Between two inputs: what of the run with A, put into a run with B, brings A's answer back (activation patching). */
 
-import { difference, inkOnDifference } from "lens/colour.js";
+import { difference, ground } from "lens/colour.js";
 import { h, put, scroller } from "lens/dom.js";
 import { Outcome } from "lens/outcome.js";
 import { set } from "lens/state.js";
@@ -61,7 +61,7 @@ function streams({ side, effects }, one) {
   const cell = (/** @type {number} */ effect, /** @type {number} */ at, /** @type {number} */ depth) => {
     const share = Math.max(-1, Math.min(1, effect));
     return h("td", { title: `${whole(tokens[at])} at ${at}, behind ${depth} blocks: ${effect.toFixed(3)}`,
-      style: { background: difference(share), color: inkOnDifference(share) } }, Math.abs(effect) >= 0.005 ? effect.toFixed(2) : "");
+      style: ground((name) => difference(share, name)) }, Math.abs(effect) >= 0.005 ? effect.toFixed(2) : "");
   };
   return [h("h4", {}, `Stream of the ${side}`), scroller(`What each place of the ${side} brings back`, h("table", { class: "lens" },
     h("thead", {}, h("tr", {}, h("th", {}, "behind"), tokens.map((text) => h("th", { scope: "col" }, h("span", { class: "chip" }, token(text)))))),

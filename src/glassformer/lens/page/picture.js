@@ -1,10 +1,12 @@
 /** Maps as pictures for a file: one with its sums beside it, or several in a row. */
 
-import { css } from "lens/colour.js";
+import { cellsOf } from "lens/cells.js";
+import { ofLevel, rgb } from "lens/colour.js";
 import { s } from "lens/dom.js";
 import { ASIDE, LONG, entropyOf, receivedBy } from "lens/marginals.js";
 import { number, token } from "lens/text.js";
 import { placesOf } from "lens/view.js";
+import { wordsOf } from "lens/words.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 /** @typedef {{q: number | null, k: number | null}} Place */
@@ -14,6 +16,8 @@ const INK = "#1b1d22";
 const QUIET = "#5d626c";
 const HEADING = { "font-family": "system-ui, sans-serif", "font-size": 13, "font-weight": 600, fill: INK };
 const NOTE = { "font-family": "system-ui, sans-serif", "font-size": 11, fill: QUIET };
+/** Cells a side up to which each is a shape of its own; more are one picture, or a file takes long and is opened by few programs. */
+const SHAPES = 64;
 /** Of a letter of a heading, in pixels. */
 const LETTER = 7.2;
 
@@ -29,10 +33,12 @@ export function mapSvg(data, at, { title = data.name, sums = true } = {}) {
   const cell = Math.max(4, Math.min(24, Math.round(900 / Math.max(rows, columns))));
   const letters = (/** @type {(string | null)[]} */ texts) => Math.max(1, ...texts.map((each) => [...token(each ?? "")].length));
   const two = data.said.some((each) => each !== null);
-  const left = 20 + letters(data.read) * 7.4 + (two ? 30 + letters(data.said) * 7.4 : 0);
-  const top = 46 + letters(data.keys) * 5.4;
+  const size = Math.min(12, cell); // no label is taller than its row
+  const em = size / 12;
+  const left = 20 + letters(data.read) * 7.4 * em + (two ? 30 + letters(data.said) * 7.4 * em : 0);
+  const top = 46 + letters(data.keys) * 5.4 * em;
   const aside = sums ? ASIDE + 10 : 0;
-  const width = left + columns * cell + Math.max(aside, letters(data.keys) * 5.4 + 10);
+  const width = left + columns * cell + Math.max(aside, letters(data.keys) * 5.4 * em + 10);
   const height = top + rows * cell + Math.max(aside, 12);
   const frame = { left, top, cell };
   const room = Math.floor((width - 16) / LETTER);
@@ -41,8 +47,8 @@ export function mapSvg(data, at, { title = data.name, sums = true } = {}) {
       s("rect", { width: 5, height: 5, fill: "#f1efea" }), s("path", { d: "M0 5L5 0", stroke: "#cbc7bd" }))),
     s("rect", { width, height, fill: "#ffffff" }),
     s("text", { x: 12, y: 20, ...HEADING }, s("title", {}, title), title.length > room ? `${title.slice(0, room - 1)}…` : title),
-    s("g", { stroke: "#ffffff", "stroke-width": cell > 8 ? 1 : 0 }, cells(data, frame)),
-    s("g", { "font-family": "ui-monospace, monospace", "font-size": 12, fill: INK }, words(data, frame)),
+    s("g", { stroke: "#ffffff", "stroke-width": cell > 8 ? 1 : 0 }, (Math.max(rows, columns) > SHAPES ? image : cells)(data, frame)),
+    s("g", { "font-family": "ui-monospace, monospace", "font-size": size, fill: INK }, words(data, frame)),
     sums && beside(data, frame), marked(data, at, frame));
 }
 
@@ -52,11 +58,24 @@ function cells(data, { left, top, cell }) {
   const found = [];
   for (let i = 0; i < rows; i++) {
     for (let j = 0; j < columns; j++) {
-      const fill = data.allowed(q0 + i, k0 + j) ? (data.paint ?? css)(data.levels[i * columns + j], "light") : "url(#hatch)";
+      const fill = data.allowed(q0 + i, k0 + j) ? rgb((data.paint ?? ofLevel)(data.levels[i * columns + j], "light")) : "url(#hatch)";
       found.push(s("rect", { x: left + j * cell, y: top + i * cell, width: cell, height: cell, fill }));
     }
   }
   return found;
+}
+
+/** The same cells as one picture, the masked and the gaps between them as shapes. @param {MapData} data @param {Frame} frame */
+function image(data, { left, top, cell }) {
+  const { q0, k0, rows, columns } = data.part;
+  const [width, height] = [columns * cell, rows * cell];
+  const hidden = Array.from({ length: rows }, (_, i) => data.hidden(q0 + i).map((run) => {
+    const [begin, end] = run.map((k) => Math.min(columns, Math.max(0, k - k0)));
+    return `M${left + begin * cell} ${top + i * cell}h${(end - begin) * cell}v${cell}H${left + begin * cell}z`;
+  }).join("")).join("");
+  const gaps = Array.from({ length: rows }, (_, i) => `M${left} ${top + i * cell}h${width}`).join("") + Array.from({ length: columns }, (_, j) => `M${left + j * cell} ${top}v${height}`).join("");
+  return [s("image", { href: cellsOf(data, "light").toDataURL(), x: left, y: top, width, height, preserveAspectRatio: "none", "image-rendering": "pixelated" }),
+    hidden && s("path", { d: hidden, fill: "url(#hatch)", stroke: "none" }), s("path", { d: gaps, fill: "none" })];
 }
 
 /** @param {MapData} data @param {Frame} frame */
@@ -64,7 +83,7 @@ function words(data, { left, top, cell }) {
   const [queries, keys] = placesOf(data);
   return [
     ...keys.map((k, j) => s("text", { transform: `translate(${left + (j + 0.6) * cell} ${top - 6}) rotate(-45)` }, token(data.keys[k]))),
-    ...queries.map((q, i) => s("text", { x: left - 8, y: top + (i + 0.5) * cell + 4, "text-anchor": "end" },
+    ...queries.map((q, i) => s("text", { x: left - 8, y: top + (i + 0.5) * cell + Math.min(12, cell) / 3, "text-anchor": "end" },
       data.said[q] === null ? token(data.read[q]) : `${token(data.read[q])} → ${token(data.said[q] ?? "")}`)),
   ];
 }
@@ -86,7 +105,7 @@ function beside(data, { left, top, cell }) {
       return bar("entropy", { x: right, y: top + i * cell + gap, width: Math.max(1, (LONG * entropy) / most), height: thick }, `${number(entropy)} nats`);
     }),
     sums.map((sum, j) => bar("received", { x: left + j * cell + gap, y: below, width: thick, height: Math.max(1, (LONG * sum) / largest) }, number(sum))),
-    s("text", { x: right, y: below + 10, ...NOTE }, "entropy"), s("text", { x: left - 8, y: below + 10, "text-anchor": "end", ...NOTE }, "received"));
+    s("text", { x: right, y: below + 10, ...NOTE }, "entropy"), s("text", { x: left - 8, y: below + 10, "text-anchor": "end", ...NOTE }, wordsOf(data).received));
 }
 
 /** @param {MapData} data @param {Place} at @param {Frame} frame */

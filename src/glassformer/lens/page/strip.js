@@ -1,6 +1,6 @@
 /** The two texts as lines of tokens, shaded by what the marked query reads. */
 
-import { css, inkOn } from "lens/colour.js";
+import { shaded } from "lens/colour.js";
 import { h } from "lens/dom.js";
 import { token, whole } from "lens/text.js";
 
@@ -43,8 +43,7 @@ export function shade(strips, data, { q, k }) {
     const level = reads ? String(Math.round(255 * Math.sqrt(data.value(q, k0 + j)))) : "";
     if ((chip.dataset.level ?? "") === level) return;
     chip.dataset.level = level;
-    chip.style.background = reads ? css(Number(level)) : "";
-    chip.style.color = reads ? inkOn(Number(level)) : "";
+    Object.assign(chip.style, reads ? shaded(Number(level)) : { background: "", color: "" });
   });
   for (const [line, at] of /** @type {[Element, number][]} */ ([[keys, (k ?? -1) - k0], [queries, (q ?? -1) - q0]])) {
     const [before, now] = [line.querySelector(".marked"), line.children[at]];

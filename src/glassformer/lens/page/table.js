@@ -4,6 +4,7 @@ import { h, putControls, scroller } from "lens/dom.js";
 import { keep, now } from "lens/state.js";
 import { token, weight, whole } from "lens/text.js";
 import { placesOf, strongest } from "lens/view.js";
+import { wordsOf } from "lens/words.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 
@@ -17,7 +18,7 @@ export function headTable(data) {
       h("td", {}, data.said[q] === null ? "" : h("span", { class: "chip", title: whole(data.said[q] ?? "") }, token(data.said[q] ?? ""))), keys);
   });
   return scroller(data.name, h("table", { class: "plain" }, h("caption", { class: "unseen" }, data.name),
-    h("thead", {}, h("tr", {}, ["token read", "predicts", "reads most", "2nd", "3rd", "4th", "5th"].map((text) => h("th", { scope: "col" }, text)))),
+    h("thead", {}, h("tr", {}, ["token read", "predicts", wordsOf(data).most, "2nd", "3rd", "4th", "5th"].map((text) => h("th", { scope: "col" }, text)))),
     h("tbody", {}, rows)));
 }
 

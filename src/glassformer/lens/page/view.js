@@ -66,6 +66,7 @@ export function movedData(data, attention, layer, head, scale) {
   return {
     ...data,
     name: `${data.name}, value-weighted`,
+    moved: true,
     value: (q, k) => moved[q * columns + k],
     levels: partLevels(moved, "f32", scale, [rows, columns], part),
   };
