@@ -10,9 +10,11 @@ from typing import TypeVar
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.figures import asked_of, line_of
+from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import averaged, existing_run, recipe_of
 from glassformer.cli.settings import converted
 from glassformer.cli.wished import wished
+from glassformer.data.config import NO_ANSWERS
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.recipe import override
@@ -26,7 +28,10 @@ def run(arguments: Arguments) -> int:
     """Translate standard input to standard output; both are UTF-8, whatever the system's language is set to."""
     folder = existing_run(str(arguments.target))
     talking, average = sys.stdin.isatty(), averaged(arguments)
-    recipe = override(recipe_of(folder), with_beam(arguments))
+    own, changes = recipe_of(folder), with_beam(arguments)
+    if own.data.task not in NO_ANSWERS:  # those are sent to another verb
+        refuse_idle_decoding(folder, own.data, changes)
+    recipe = override(own, changes)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     asked = asked_of(arguments, recipe.decode.beam)
     wishes = wished(arguments)
