@@ -7,6 +7,7 @@ from mutant_runner import Mutant
 UNREAD = "tests/train/test_unread.py"
 REFUSED = f"{UNREAD}::test_what_nothing_reads_is_refused"
 LEFT = f"{UNREAD}::test_another_choice_leaves_behind_what_it_does_not_read"
+BEFORE, LIMITS, PICTURES = "tests/cli/test_before.py", "tests/cli/test_limits.py", "tests/store/test_pictures.py"
 
 ROWS: list[Mutant] = [
     Mutant(
@@ -44,4 +45,25 @@ ROWS: list[Mutant] = [
         "if False",
         LEFT,
     ),
+    Mutant("a page is written in place", "lens/trace/value.py",
+        "write_text_atomically(path, self.html)", 'path.write_text(self.html, "utf-8")',
+        f"{PICTURES}::test_a_page_is_renamed_into_its_place"),
+    Mutant("a picture is drawn in place", "store/pictures.py",
+        "figure.savefig(drawn,", "figure.savefig(path.open('wb'),", f"{PICTURES}::test_a_picture_that_fails_leaves_the_old_one"),
+    Mutant("blanks are filled by settings of writing", "cli/idle.py",
+        'elif data.layout == "encoder":', "elif False:", f"{LIMITS}::test_settings_of_writing_are_refused_where_blanks_are_filled"),
+    Mutant("no setting fills blanks", "cli/idle.py",
+        'OF_BLANKS = ("batch_size", "precision", "compile")', "OF_BLANKS = ()",
+        f"{LIMITS}::test_settings_that_blanks_are_filled_by_are_taken"),
+    Mutant("a recipe of labels takes settings of writing", "cli/train.py",
+        "if recipe.data.task != TEXT:", "if False:", f"{LIMITS}::test_settings_of_writing_are_refused_where_labels_are_learned"),
+    Mutant("of two looks one is taken", "cli/train.py", "if len(asked) > 1:", "if False:", f"{BEFORE}::test_one_look_at_a_time"),
+    Mutant("one name of the mistakes hides the other", "cli/train.py",
+        'if "training.broken" in arguments.changes:', "if False:", f"{BEFORE}::test_a_mistake_is_named_once"),
+    Mutant("a search is told to people alone", "cli/train.py",
+        "else noise)(recipe, as_json=as_json)", "else noise)(recipe, as_json=False)", BEFORE),
+    Mutant("every loss rises in the end", "train/find_rate.py",
+        "self.tried[-1].rate > self.lowest", "True", f"{BEFORE}::test_rates_for_people_and_for_programs"),
+    Mutant("JSON has what is no number", "cli/before.py",
+        "return value if math.isfinite(value) else None", "return value", f"{BEFORE}::test_noise_for_people_and_for_programs"),
 ]
