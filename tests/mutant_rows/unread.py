@@ -138,4 +138,11 @@ ROWS: list[Mutant] = [
         '        write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))',
         "tests/train/test_text_run.py::test_documents_are_decided_anew_where_a_resume_asks",
     ),
+    Mutant(
+        "the dense map of a head is no hidden matrix",
+        "train/optimizer.py",
+        "for module in model.modules() if isinstance(",
+        'for name, module in model.named_modules() if name[:4] != "head" and isinstance(',
+        "tests/train/test_optimizer.py::test_the_dense_map_of_a_head_is_a_hidden_matrix",
+    ),
 ]
