@@ -145,4 +145,25 @@ ROWS: list[Mutant] = [
         'for name, module in model.named_modules() if name[:4] != "head" and isinstance(',
         "tests/train/test_optimizer.py::test_the_dense_map_of_a_head_is_a_hidden_matrix",
     ),
+    Mutant(
+        "a value asks for help",
+        "cli/arguments.py",
+        "not takes_value(verb, before) for",
+        "True for",
+        "tests/cli/test_arguments.py::test_a_value_asks_for_no_help",
+    ),
+    Mutant(
+        "a switch has the next word",
+        "cli/arguments.py",
+        "return not is_switch(kind_of(section, key, verb.sections)[1])",
+        "return True",
+        "tests/cli/test_arguments.py::test_a_value_asks_for_no_help",
+    ),
+    Mutant(
+        "a count has no end",
+        "cli/arguments.py",
+        "not 1 <= int(given) <= most",
+        "int(given) < 1",
+        "tests/cli/test_arguments.py::test_what_counts_is_a_whole_number",
+    ),
 ]

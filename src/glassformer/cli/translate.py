@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import TypeVar
 
-from glassformer.cli.arguments import Arguments
+from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import asked_of, line_of
 from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import averaged, existing_run, recipe_of
@@ -73,13 +73,7 @@ def with_beam(arguments: Arguments) -> dict[str, object]:
 
 def batch_size(given: str | None, usual: int) -> int:
     """How many lines are translated together."""
-    if given is None:
-        return usual
-    if not given.isdecimal() or len(given) > 9 or int(given) < 1:
-        raise ConfigError(
-            f"--batch-size takes a whole number from 1 to 999999999; got {given[:40]!r}. Try --batch-size {usual}."
-        )
-    return int(given)
+    return usual if given is None else whole_number("batch-size", given, 999_999_999, usual)
 
 
 def lines_of(file: HasLines) -> Iterator[str]:
