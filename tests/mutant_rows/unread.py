@@ -166,4 +166,11 @@ ROWS: list[Mutant] = [
         "int(given) < 1",
         "tests/cli/test_arguments.py::test_what_counts_is_a_whole_number",
     ),
+    Mutant(
+        "a warm-up without end goes without a word",
+        "train/chosen.py",
+        "if training.warmup < training.steps:",
+        "if True:",
+        "tests/train/test_chosen.py::test_a_warmup_that_takes_the_whole_run_is_told",
+    ),
 ]
