@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.cli.arguments import read_arguments
+from glassformer.cli.arguments import asks_for_help, read_arguments, whole_number
 from glassformer.cli.settings import converted, kind_of
 from glassformer.cli.verbs import SECTIONS, VERBS
 from glassformer.foundation.errors import ConfigError
@@ -120,3 +120,34 @@ def test_switches_go_both_ways(switch):
     )
     assert kind_of(section, switch, SECTIONS) == (f"{section}.{switch}", bool, True)
     assert kind_of(section, f"no_{switch}", SECTIONS) == (f"{section}.{switch}", bool, False)
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "asked"),
+    [
+        ("train", ["-h"], True),
+        ("train", ["reverse", "--overwrite", "-h"], True),
+        ("train", ["reverse", "--data.skip-empty", "-h"], True),
+        ("train", ["reverse", "--out=x", "-h"], True),
+        ("train", ["reverse", "--no-such-flag", "-h"], True),
+        ("train", ["reverse", "--model.no-such-setting", "-h"], True),
+        ("train", ["reverse", "--out", "--help"], True),
+        ("train", ["reverse", "--out", "-h"], False),
+        ("train", ["reverse", "--data.train", "-h"], False),
+        ("train", ["reverse", "--data.train_source", "-h", "-h"], True),
+        ("generate", ["run", "--prompt", "-h"], False),
+        ("generate", ["run", "--prompt=-h"], False),
+    ],
+)
+def test_a_value_asks_for_no_help(verb, words, asked):
+    assert asks_for_help(VERBS[verb], words) is asked
+    if not asked:
+        found = read(*words, verb=verb)
+        assert "-h" in (*found.options.values(), *found.changes.values(), *found.lists.get("prompt", []))
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "1.5", "ten", "", "8", "1" * 10])
+def test_what_counts_is_a_whole_number(given):
+    assert [whole_number("n", each, 7) for each in ("1", "7")] == [1, 7]
+    with pytest.raises(ConfigError, match=r"^--n takes a whole number from 1 to 7; got .*\. Try --n 2\.$"):
+        whole_number("n", given, 7, 2)

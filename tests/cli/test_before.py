@@ -1,13 +1,19 @@
-"""`train --dry-run`: what a run will need, and not a file."""
+"""`train --dry-run`, `--find-learning-rate` and `--gradient-noise`: what a run should know, and not a run."""
 
 from __future__ import annotations
 
 import json
 import sys
+from itertools import combinations
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from glassformer.cli.main import main
+from glassformer.train.find_rate import Found, Tried
+from glassformer.train.gradient_noise import Noise
+from glassformer.train.trial import NoiseAt
 
 SMALL = ["--data.train-size", "400", "--data.dev-size", "20", "--model.d-model", "16", "--model.d-ff", "32"]
 SMALL += ["--training.batch-tokens", "200", "--training.precision", "float32", "--training.threads", "1"]
@@ -59,6 +65,67 @@ def test_of_several_processes_the_first_says_it(capsys, monkeypatch, flag):
         main(["train", "reverse", flag])
 
 
-def test_json_alone_is_refused(capsys):
-    assert main(["train", "reverse", "--json"]) == 2
-    assert "--dry-run" in capsys.readouterr().err
+class Trial(ModuleType):
+    """In place of `glassformer.train.trial`: what was found is made up."""
+
+    def __init__(self, losses: list[float]) -> None:
+        super().__init__("trial")
+        tried = [Tried(10.0**n, loss, loss) for n, loss in enumerate(losses, start=-4)]
+        lowest = min(tried, key=lambda each: each.smoothed).rate
+        self.search = lambda recipe: Found(tried, lowest, lowest / 10)
+        self.noise_over = lambda recipe: [NoiseAt(0, Noise(0.5, 40.0), 64.0), NoiseAt(20, Noise(0.0, 40.0), 64.0)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "rises", "said"),
+    [
+        ([3.0, 1.0, 2.0], True, "lowest at 1.00e-03; beyond that it rises."),
+        ([3.0, 2.0, 1.0], False, "lowest at 1.00e-02; that is the last rate tried, so it was not seen to rise."),
+    ],
+)
+def test_rates_for_people_and_for_programs(run, monkeypatch, losses, rises, said):
+    monkeypatch.setitem(sys.modules, "glassformer.train.trial", Trial(losses))
+    assert said in run("train", "reverse", "--find-learning-rate").out
+    told = json.loads(run("train", "reverse", "--find-learning-rate", "--json").out)
+    assert told["tried"] == [
+        {"rate": pytest.approx(10.0**n), "loss": loss, "smoothed": loss} for n, loss in enumerate(losses, start=-4)
+    ]
+    assert (told["rises"], told["recommended"]) == (rises, pytest.approx(told["lowest"] / 10))
+    if told["picture"]:  # where matplotlib is there
+        assert Path(told["picture"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_there_is_no_picture(run, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "glassformer.train.trial", Trial([3.0, 1.0, float("nan")]))
+    monkeypatch.setattr("glassformer.cli.before.find_spec", lambda name: None)
+    told = json.loads(
+        run("train", "reverse", "--find-learning-rate", "--json").out, parse_constant=lambda name: pytest.fail(name)
+    )
+    assert (told["picture"], told["tried"][-1]["loss"]) == (None, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_noise_for_people_and_for_programs(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "glassformer.train.trial", Trial([1.0]))
+    assert "   20                   inf               64\n" in run("train", "reverse", "--gradient-noise").out
+    told = json.loads(
+        run("train", "reverse", "--gradient-noise", "--json").out, parse_constant=lambda name: pytest.fail(name)
+    )
+    rows = [{"step": 0, "scale": 80.0, "targets": 64.0}, {"step": 20, "scale": None, "targets": 64.0}]
+    assert told == {"noise": rows}
+
+
+def test_json_alone_is_refused(refused, session):
+    assert "--json belongs to --dry-run, --find-learning-rate, --gradient-noise" in refused(
+        "train", "reverse", "--json"
+    )
+
+
+@pytest.mark.parametrize("flags", list(combinations(["--dry-run", "--find-learning-rate", "--gradient-noise"], 2)))
+def test_one_look_at_a_time(refused, flags):
+    assert f"{flags[0]} and {flags[1]} are two looks before a run" in refused("train", "reverse", *flags)
+
+
+def test_a_mistake_is_named_once(refused, session):
+    told = refused("train", "reverse", "--break", "leaky-mask", "--training.broken", "no-residual")
+    assert "--break and --training.broken are the same setting. Give one of them" in told

@@ -65,7 +65,6 @@ def test_mistakes_of_the_user(refused, session, words, facts):
         (errors.ConfigError("no good"), 2),
         (errors.DataError("no good"), 2),
         (errors.CheckpointError("no good"), 2),
-        (errors.CheckFailedError("no good"), 3),
         (errors.DivergedError("no good"), 4),
         (errors.ResourceError("no good"), 5),
     ],

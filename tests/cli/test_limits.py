@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cli.test_verbs import translate
+from glassformer.train.recipe import Recipe, dumps_recipe, override
 
 
 @pytest.mark.parametrize("size", ["1", "2", "9"])
@@ -39,3 +42,26 @@ def test_help_of_evaluate_says_what_each_figure_is(run):
     for name in ("exact_match:", "token_accuracy:", "loss:", "n:", "cut:", "unknown:", "bleu", "chrf"):
         assert f" {name}" in told
     assert "cut: answers that reached a limit (decode.max_new_tokens, model.max_len) before their end" in told
+
+
+@pytest.mark.parametrize("flag", ["--decode.max-new-tokens", "--decode.seed"])
+def test_settings_of_writing_are_refused_where_blanks_are_filled(refused, session, flag):
+    path = Path("runs/filled")
+    path.mkdir(parents=True)
+    recipe = override(Recipe("filled"), {"data.task": "copy", "data.layout": "encoder", "decode.max_new_tokens": 4})
+    (path / "recipe.toml").write_text(dumps_recipe(recipe))
+    told = f"fills all blanks at once, so that {flag} would change nothing. Leave it out."
+    for verb in ("evaluate", "translate"):
+        assert f"but runs/filled {told}" in refused(verb, "runs/filled", flag, "9")
+    assert f"but the recipe copy {told}" in refused("train", "copy", "--data.layout", "encoder", flag, "9")
+    assert session.calls == []
+
+
+def test_settings_of_writing_are_refused_where_labels_are_learned(refused, session):
+    told = refused("train", "classify", "--decode.max-new-tokens", "9")
+    assert "the recipe classify gives labels, so that --decode.max-new-tokens would change nothing" in told
+
+
+def test_settings_that_blanks_are_filled_by_are_taken(run, session):
+    answer = run("train", "copy", "--data.layout", "encoder", "--decode.batch-size", "2", "--decode.precision", "int8")
+    assert answer.code == 0

@@ -12,7 +12,6 @@ CODES = {
     "DataError": 2,
     "TooLongError": 2,
     "CheckpointError": 2,
-    "CheckFailedError": 3,
     "DivergedError": 4,
     "BusyError": 2,
     "ResourceError": 5,

@@ -28,9 +28,9 @@ ROWS: list[Mutant] = [
     Mutant("what cannot be broken is broken", "train/breaks/table.py", "if (reason := BREAKS[name].against(config)) is not None:",
         "if (reason := None) is not None:", f"{BREAKS}::test_what_cannot_be_broken_is_refused"),
     Mutant("two mistakes in one place", "train/breaks/table.py", "if two <= {*found}:", "if two < {*found}:", f"{BREAKS}::test_names"),
-    Mutant("nobody is told what is broken", "train/chosen.py", "[*lines, *broken_notes(prepared.recipe)]", "lines",
+    Mutant("nobody is told what is broken", "train/chosen.py", ", *broken_notes(prepared.recipe)]", "]",
         f"{CLI}::test_broken_run_from_end_to_end"),
-    Mutant("--break is not heard", "cli/train.py", "arguments.changes | broken", "arguments.changes", f"{CLI}::test_broken_run_from_end_to_end"),
+    Mutant("--break is not heard", "cli/train.py", 'arguments.changes | {"training.broken": arguments.options["break"]}', "arguments.changes", f"{CLI}::test_broken_run_from_end_to_end"),
     # the doctor
     Mutant("what needs a failed probe is probed", "proof/doctor/finding.py", "if root is not None:", "if False:", f"{CLI}::test_text"),
     Mutant("a warning is a failure", "proof/doctor/finding.py", "FAILURE if seen.serious else WARNING", "FAILURE", f"{CLI}::test_warnings_are_no_failure"),

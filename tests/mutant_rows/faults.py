@@ -86,7 +86,7 @@ ROWS: list[Mutant] = [
     Mutant("a change is not kept", "train/session.py",
         "save_first=bool(changed or others)", "save_first=False", f"{CHANGES}::test_allowed_change_is_made_and_kept"),
     Mutant("who diverged is told to go on as before", "train/running.py",
-        " --allow-change training.learning_rate {less}", "", "tests/train/test_session.py::test_divergence_keeps_the_last_checkpoint"),
+        " {allowed} {less}", "", "tests/train/test_session.py::test_divergence_keeps_the_last_checkpoint"),
     Mutant("a change is not waited for", "train/running.py",
         "            yield from self.saver.wait()  # before", "            # before",
         f"{CHANGES}::test_change_is_on_the_disk_before_the_first_step"),

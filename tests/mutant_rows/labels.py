@@ -30,8 +30,6 @@ ROWS: list[Mutant] = [
     Mutant("F1 is the mean of precision and recall", "train/scores.py",
         "2 * right / (n + given) if n + given else 0.0",
         "(right / max(n, 1) + right / max(given, 1)) / 2", f"{SCORES}::test_as_counted_one_by_one"),
-    Mutant("correlation is a covariance", "train/scores.py",
-        "float(x @ y) / scale if", "float(x @ y) / len(x) if", f"{SCORES}::test_numbers"),
     Mutant("probabilities come sorted by length", "decode/classify.py",
         "found[rows] = scores", "found[first : first + len(rows)] = scores",
         f"{CLASSIFIER}::test_probabilities_of_any_batches_are_those_of_each_alone"),

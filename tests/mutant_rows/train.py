@@ -184,7 +184,7 @@ ROWS: list[Mutant] = [
         "torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))", "inspect.unwrap(torch.optim.AdamW.step)",
         "tests/train/test_uncompiled.py::test_a_step_keeps_no_graph_and_leaves_gradients_on"),
     Mutant("a new optimizer keeps the momentum of the old", "train/recipe.py",
-        "unread = OWN - USES[", "unread = OWN & USES[",
+        "sorted(OWN - USES[", "sorted(OWN & USES[",
         "tests/train/test_recipe.py::test_another_optimizer_leaves_behind_what_it_does_not_read"),
     # evaluation
     Mutant("what is written too much costs nothing", "train/evaluate.py",

@@ -36,7 +36,7 @@ def test_changed_setting_is_refused_with_both_values(whole, tmp_path, name, valu
     with pytest.raises(CheckpointError, match="trained with other settings") as caught:
         resume(run, asked={name: value})
     assert told in str(caught.value)
-    typed = "" if value is None else f" --{name.replace('_', '-')} {value}"
+    typed = f" --{name.replace('_', '-')} {'none' if value is None else value}"
     assert f"--allow-change {name}{typed}." in str(caught.value)
     assert (run / "recipe.toml").read_bytes() == before
     (run / "recipe.toml").write_text(dumps_recipe(recipe(checkpoint__every=1, **{name.replace(".", "__"): value})))

@@ -86,8 +86,16 @@ def test_two_rows_are_looked_at_and_no_more(monkeypatch):
 
 
 def test_every_start_says_it_once(tmp_path):
-    [started] = [e for e in follow(start(recipe(training__steps=1), tmp_path / "run")) if isinstance(e, Started)]
+    short = {"training__steps": 1, "training__warmup": 0}
+    [started] = [e for e in follow(start(recipe(**short), tmp_path / "run")) if isinstance(e, Started)]
     kinds = [note.partition(":")[0] for note in started.notes]
     assert kinds == ["device", "arithmetic", "attention", "model", "data", "batches"]
-    assert started.notes[2:] == chosen(*made(training__steps=1))
+    assert started.notes[2:] == chosen(*made(**short))
     assert "attention: matmul (" in (tmp_path / "run" / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(("warmup", "rate"), [(12, "0.01"), (24, "0.005")])
+def test_a_warmup_that_takes_the_whole_run_is_told(warmup, rate):
+    [said] = [line for line in chosen(*made(training__warmup=warmup)) if line.startswith("warm-up")]
+    assert said == f"warm-up: {warmup} steps of a run of 12, in which the learning rate only rises, to {rate} of 0.01"
+    assert not any(line.startswith("warm-up") for line in chosen(*made(training__warmup=11)))

@@ -10,6 +10,9 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import build_tokenizers
 from glassformer.data.pairs import Pair
 from glassformer.foundation.errors import CheckpointError
+from glassformer.model.config import ModelConfig, StackConfig
+from glassformer.model.outputs import Lm
+from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.train.loop import train_steps
 from glassformer.train.optimizer import OPTIMIZERS, build_optimizer, load_optimizer_state, optimizer_state
@@ -73,6 +76,18 @@ def test_linear_maps_decay_and_nothing_else(layout, positions):
     for name, parameter in network.named_parameters():
         *_, role, kind = name.split(".")
         assert decays[id(parameter)] == (DECAY if role in roles and kind == "weight" else 0.0), name
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_the_dense_map_of_a_head_is_a_hidden_matrix(name):
+    """As in BERT; the matrix of the scores is none, whether it is the embedding's or its own."""
+    sizes = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=12)
+    for tie in (True, False):
+        network = Transformer(ModelConfig(vocab_size=9, encoder=sizes, head=Lm("gelu"), tie_embeddings=tie))
+        groups = built(network, name=name).param_groups
+        hidden = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
+        names = {each for each, p in network.named_parameters() if id(p) in hidden}
+        assert {each for each in names if "blocks." not in each} == {"head.transform.dense.weight"}
 
 
 def test_settings_arrive():

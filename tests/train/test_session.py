@@ -145,6 +145,17 @@ def test_divergence_before_any_checkpoint(tmp_path):
         list(session.train())
 
 
+def test_advice_after_a_divergence_is_taken(tmp_path):
+    """Half the rate would lie below the one that the schedule comes down to."""
+    rates = {"training__learning_rate": 0.01, "training__min_learning_rate": 0.008}
+    session = start(recipe(checkpoint__every=1, **rates), tmp_path / "run")
+    said, _ = until_diverged(session, spoil_after=2, spoil=lambda network: next(network.parameters()).fill_(math.nan))
+    allow = "--allow-change training.learning_rate --allow-change training.min_learning_rate"
+    assert said.endswith(f"{allow} --training.learning-rate 0.005 --training.min-learning-rate 0.004")
+    asked = {"training.learning_rate": 0.005, "training.min_learning_rate": 0.004}
+    assert resume(tmp_path / "run", [*asked], asked).step == 2
+
+
 def test_evaluation_that_is_no_number_is_divergence_too(tmp_path):
     """It comes before the step that would notice, and must not become the best checkpoint."""
     session = start(recipe(checkpoint__every=1), tmp_path / "run")

@@ -12,6 +12,7 @@ from glassformer.store.checkpoint import load
 from glassformer.study.score import score
 from glassformer.train.events import Evaluated, Finished
 from glassformer.train.outlook import look_ahead
+from glassformer.train.recipe import load_recipe
 from glassformer.train.session import resume, start
 from glassformer.train.trial import noise_over, search
 from glassformer.train.use import classify, evaluate, parameters, translate
@@ -49,6 +50,20 @@ def test_documents_are_resumed_as_they_were_decided(tmp_path):
     assert "documents = true" in (tmp_path / "run" / "recipe.toml").read_text("utf-8")
     follow(resume(tmp_path / "run"))
     assert_same_end(tmp_path / "run", tmp_path / "whole")
+
+
+def test_documents_are_decided_anew_where_a_resume_asks(tmp_path):
+    """And written down as decided, as a run's first recipe is: the next resume finds them so."""
+    run, path = tmp_path / "run", shelf(tmp_path)
+    follow(start(text_recipe(path, data__documents=False), run), stop_after=5)
+    with pytest.raises(CheckpointError, match=r"data\.documents false -> none.* --data\.documents none\.$"):
+        resume(run, asked={"data.documents": None})
+    session = resume(run, ["data.documents"], {"data.documents": None})
+    assert session.recipe.data.documents is True
+    assert load_recipe(run / "recipe.toml").data.documents is True
+    assert follow(session)[-1].step == STEPS
+    with pytest.raises(ConfigError, match="the same as in the run so far"):
+        resume(run, ["data.documents"])
 
 
 def test_a_lost_cache_changes_nothing(tmp_path, monkeypatch):

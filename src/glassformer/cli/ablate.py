@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from glassformer.cli.arguments import Arguments
+from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.evaluate import refuse_other_splits
 from glassformer.cli.follow import Signals
 from glassformer.cli.runs import RUNS, check_place, run_folder
@@ -101,7 +101,8 @@ def read_study(arguments: Arguments) -> Study:
         if place in other:
             raise ConfigError(f"--test {place} is given twice. Give it once.")
         other[place] = values[0]
-    found = arms(recipe, arguments.changes, axes, whole("seeds", arguments.options.get("seeds", "3"), MOST_SEEDS))
+    seeds = whole_number("seeds", arguments.options.get("seeds", "3"), MOST_SEEDS)
+    found = arms(recipe, arguments.changes, axes, seeds)
     refuse_other_splits("test", other)
     for arm in found if other else []:  # data that contradict themselves, or the model, are refused at once
         refuse_unscorable(arm.recipe.data, override(arm.recipe, other).data)
@@ -148,19 +149,12 @@ def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, l
         raise ConfigError(f"--{flag} {text}: {error}") from None
 
 
-def whole(flag: str, text: str, most: int) -> int:
-    """A whole number from 1 to `most`."""
-    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= most:
-        raise ConfigError(f"--{flag} takes a whole number from 1 to {most}; got {text[:40]!r}.")
-    return int(text)
-
-
 def jobs(asked: str | None, threads: int) -> int:
     """Arms at a time, so that their threads are no more than there are processors."""
     processors = free_processors()
     if asked is None:
         return max(processors // threads, 1)
-    number = whole("jobs", asked, 4096)
+    number = whole_number("jobs", asked, 4096)
     if number > 1 and number * threads > processors:
         raise ConfigError(
             f"--jobs {number} with {threads} thread(s) each would want {number * threads} processors; {processors} are "

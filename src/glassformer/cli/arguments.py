@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from glassformer.cli.settings import converted, is_switch, kind_of
 from glassformer.cli.verbs import COMMON, Verb
@@ -35,7 +37,7 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
     """
     found = Arguments()
     options = {option.name: option for option in (*verb.options, *COMMON)}
-    rest = ["--help" if word == "-h" else word for word in words]
+    rest = list(words)
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
@@ -80,6 +82,24 @@ def read_setting(flag: str, given: str | None, rest: list[str], verb: Verb) -> t
     return place, converted(place, kind, taken(flag, given, rest))
 
 
+def asks_for_help(verb: Verb, words: Sequence[str]) -> bool:
+    """Whether `--help` or `-h` is among the words; a `-h` behind a flag that takes a value is that value."""
+    alone = (not takes_value(verb, before) for before, word in pairwise(["", *words]) if word == "-h")
+    return "--help" in words or any(alone)
+
+
+def takes_value(verb: Verb, word: str) -> bool:
+    """Whether a word is a flag of the verb whose value is the next word."""
+    flag = word.removeprefix("--").replace("_", "-")
+    section, dot, key = flag.replace("-", "_").partition(".")
+    if not word.startswith("--") or "=" in word:
+        return False
+    if dot and verb.sections:
+        with suppress(ConfigError):
+            return not is_switch(kind_of(section, key, verb.sections)[1])
+    return any(option.name == flag and option.value is not None for option in (*verb.options, *COMMON))
+
+
 def taken(flag: str, given: str | None, rest: list[str]) -> str:
     """The value of a flag: behind its `=`, or the next word."""
     if given is not None:
@@ -89,10 +109,10 @@ def taken(flag: str, given: str | None, rest: list[str]) -> str:
     return rest.pop(0)
 
 
-def whole_number(name: str, given: str, most: int) -> int:
+def whole_number(name: str, given: str, most: int, usual: int = 3) -> int:
     """What a flag that counts was given. Errors: `ConfigError` for anything but a whole number from 1 to `most`."""
     if not given.isdecimal() or len(given) > 9 or not 1 <= int(given) <= most:
-        raise ConfigError(f"--{name} takes a whole number from 1 to {most}; got {given[:40]!r}. Try --{name} 3.")
+        raise ConfigError(f"--{name} takes a whole number from 1 to {most}; got {given[:40]!r}. Try --{name} {usual}.")
     return int(given)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.store.pictures import save_figure
 from glassformer.train.recipe import Recipe
 
 if TYPE_CHECKING:
-    from glassformer.train.find_rate import Found
     from glassformer.train.outlook import Outlook
 
 
@@ -60,44 +62,39 @@ def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
     ]
 
 
-def find_rate(recipe: Recipe) -> int:
-    """Print every fifth rate of the test with its losses, and what is recommended; draw it."""
+def find_rate(recipe: Recipe, *, as_json: bool) -> int:
+    """Print every fifth rate of the test with its losses, and what is recommended; draw it where that can be done."""
+    from glassformer.study.rates import draw_rates
     from glassformer.train.trial import search
 
-    found = search(recipe)
+    found, picture = search(recipe), Path(f"{recipe.name}-rate.png")
+    drawn = find_spec("matplotlib") is not None
+    if drawn:
+        save_figure(draw_rates(found), picture)
+    if as_json:
+        told = {"lowest": found.lowest, "rises": found.rises, "recommended": found.recommended}
+        tried = [{name: finite(value) for name, value in each._asdict().items()} for each in found.tried]
+        print(json.dumps(told | {"tried": tried, "picture": str(picture) if drawn else None}))
+        return 0
     print(f"{'learning rate':>13}  {'loss':>8}  {'smoothed':>8}")
     for each in [*found.tried[:-1:5], found.tried[-1]]:
         print(f"{each.rate:13.2e}  {each.loss:8.4f}  {each.smoothed:8.4f}")
-    print(f"\nThe smoothed loss is lowest at {found.lowest:.2e}; beyond that it rises.")
+    beyond = "beyond that it rises" if found.rises else "that is the last rate tried, so it was not seen to rise"
+    print(f"\nThe smoothed loss is lowest at {found.lowest:.2e}; {beyond}.")
     print(f"Recommended, a tenth of it: --training.learning-rate {found.recommended:.1e}")
-    picture = Path(f"{recipe.name}-rate.png")
-    if drawn(found, picture):
+    if drawn:
         print(f"Picture: {picture}")
     return 0
 
 
-def drawn(found: Found, path: Path) -> bool:
-    """Draw the losses over the rates; False where matplotlib is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return False
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    rates = [each.rate for each in found.tried]
-    axes.plot(rates, [each.loss for each in found.tried], color="0.7", label="loss")
-    axes.plot(rates, [each.smoothed for each in found.tried], label="smoothed")
-    axes.axvline(found.recommended, linestyle="--", color="black", label=f"recommended, {found.recommended:.1e}")
-    axes.set(xscale="log", xlabel="learning rate", ylabel="loss before the update, nats a target")
-    axes.legend()
-    figure.savefig(path, dpi=150)
-    return True
-
-
-def noise(recipe: Recipe) -> int:
+def noise(recipe: Recipe, *, as_json: bool) -> int:
     """Print the noise scale at the first weights and after some training."""
     from glassformer.train.trial import noise_over
 
+    if as_json:
+        rows = [{"step": at.step, "scale": finite(at.noise.scale), "targets": at.targets} for at in noise_over(recipe)]
+        print(json.dumps({"noise": rows}))
+        return 0
     print(f"{'step':>5}  {'noise scale, targets':>20}  {'targets a batch':>15}")
     for at in noise_over(recipe):
         print(f"{at.step:5}  {at.noise.scale:20,.0f}  {at.targets:15,.0f}")
@@ -106,3 +103,8 @@ def noise(recipe: Recipe) -> int:
         "larger ones more computing, for the same loss. It grows in training."
     )
     return 0
+
+
+def finite(value: float) -> float | None:
+    """What JSON can say of a number: one that is not finite is null."""
+    return value if math.isfinite(value) else None

@@ -6,13 +6,13 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
+from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import flag_of
-from glassformer.data.config import NO_ANSWERS, SPLITS, TEXT
+from glassformer.data.config import SPLITS, TEXT
 from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import override
 from glassformer.train.settings import one_of
@@ -29,7 +29,7 @@ def run(arguments: Arguments) -> int:
     own = recipe_of(folder)
     changes = of_text(split, arguments.changes) if own.data.task == TEXT else arguments.changes
     refuse_other_splits(split, changes)
-    refuse_idle_decoding(folder, own.data.task, changes)
+    refuse_idle_decoding(folder, own.data, changes)
     recipe = override(own, changes)
     from glassformer.train.use import evaluate
 
@@ -65,16 +65,6 @@ def refuse_other_splits(split: str, changes: Iterable[str]) -> None:
                 f"The {split} split is scored, and {flag_of(section, key)} says something of the {whose} split. "
                 + (f"Leave it out, or add --split {whose}." if whose != "train" else "Leave it out.")
             )
-
-
-def refuse_idle_decoding(run: Path, task: str, changes: Iterable[str]) -> None:
-    """Refuse a setting of how answers are written where none are: it would change nothing."""
-    idle = [name for name in changes if name.startswith("decode.") and name != "decode.batch_size"]
-    if task in NO_ANSWERS and idle:
-        raise ConfigError(
-            f"[decode] says how answers are written, but {run} {NO_ANSWERS[task]}, so that "
-            f"{flag_of(*idle[0].split('.', 1))} would change nothing. Leave it out."
-        )
 
 
 def as_json(metrics: Figures) -> str:

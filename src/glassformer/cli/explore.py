@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_runs
 from glassformer.foundation.errors import ConfigError
+from glassformer.store.files import write_text_atomically
 
 if TYPE_CHECKING:
     from glassformer.lens.server.subject import Subject
@@ -162,7 +163,7 @@ def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Pa
         facts["patches"] = [{"traces": [str(len(traces)), str(len(traces) + 1)], **patching}]
         traces += pair
     page = standalone([made.to_bytes() for made in traces], facts)
-    path.write_text(page, "utf-8")
+    write_text_atomically(path, page)
     return Written(len(page), 0 if usual is None else len(page) - usual, subject.sentences)
 
 

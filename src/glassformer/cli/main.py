@@ -79,13 +79,13 @@ def dispatch(words: list[str]) -> int:
 def run_verb(name: str, words: list[str]) -> int:
     """Run a verb, or explain it. Each is a module of its own, imported when it is asked for."""
     verb = VERBS[name]
-    if "--help" in words or "-h" in words:
+    from glassformer.cli.arguments import asks_for_help, read_arguments, usage
+
+    if asks_for_help(verb, words):
         from glassformer.cli.help import verb_help
 
         print(verb_help(name, next((word for word in words[:1] if not word.startswith("-")), None)))
         return 0
-    from glassformer.cli.arguments import read_arguments, usage
-
     arguments = read_arguments(name, verb, words)
     if verb.target and arguments.target is None:
         from glassformer.train.recipe import known_recipes

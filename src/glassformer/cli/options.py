@@ -53,7 +53,11 @@ NOISE = Option(
     None,
     "Train 100 steps, print how large a batch is worth its cost at steps 0, 20 and 100, and write nothing.",
 )
-LOOK_AHEAD_JSON = Option("json", None, "With --dry-run: one JSON object on standard output, for programs.")
+LOOK_AHEAD_JSON = Option(
+    "json",
+    None,
+    "With --dry-run, --find-learning-rate or --gradient-noise: one JSON object on standard output, for programs.",
+)
 SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
 AVERAGE = Option(
     "average", "N", "Take the mean of the weights of the N newest checkpoints (see checkpoint.keep), not the best one."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_runs
-from glassformer.foundation.figures import check_picture, save_figure
+from glassformer.foundation.figures import check_picture
+from glassformer.store.pictures import save_figure
 
 USUAL = "curves.png"
 

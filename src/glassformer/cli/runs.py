@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from glassformer.cli.arguments import Arguments
+from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.registry import suggestion
 from glassformer.store.folders import OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STATE, STEP, checkpoints
@@ -90,9 +90,7 @@ def recipe_of(run: Path) -> Recipe:
 def averaged(arguments: Arguments) -> int | None:
     """How many checkpoints --average asks for the mean of; none where it does not. Errors: `ConfigError`."""
     given = arguments.options.get("average")
-    if given is not None and not (given.isdecimal() and len(given) < 5 and int(given) > 0):
-        raise ConfigError(f"--average takes a whole number from 1 to 9999; got {given[:40]!r}. Try --average 2.")
-    return None if given is None else int(given)
+    return None if given is None else whole_number("average", given, 9999)
 
 
 def free_name(wanted: Path) -> Path:

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 
 from glassformer.cli.arguments import Arguments
+from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
+from glassformer.data.config import TEXT
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.launched import launched
-from glassformer.train.recipe import anchored, load_recipe, override
+from glassformer.train.recipe import Recipe, anchored, load_recipe, override
+
+TRIALS = ("dry-run", "find-learning-rate", "gradient-noise")
+"""What is looked at before a run, and writes none."""
 
 
 def run(arguments: Arguments) -> int:
     """Train what a recipe says, in a folder that does not exist yet."""
-    broken = {"training.broken": arguments.options["break"]} if "break" in arguments.options else {}
-    recipe = anchored(override(load_recipe(str(arguments.target)), arguments.changes | broken))
+    loaded, changes = load_recipe(str(arguments.target)), with_break(arguments)
+    recipe = anchored(override(loaded, changes))
+    if recipe.data.task != TEXT:  # whose samples and later texts are written by them
+        refuse_idle_decoding(f"the recipe {recipe.name}", recipe.data, changes)
     out = run_folder(arguments.options.get("out"), RUNS / recipe.name)
-    place = launched()
-    if not place.first and set(arguments.options) & {"dry-run", "find-learning-rate", "gradient-noise"}:
-        return 0  # the first of several processes prints it once, of a process alone
-    if "dry-run" in arguments.options:
-        from glassformer.cli.before import dry_run
-
-        return dry_run(recipe, out, as_json="json" in arguments.options)
-    if "find-learning-rate" in arguments.options:
-        from glassformer.cli.before import find_rate
-
-        return find_rate(recipe)
-    if "gradient-noise" in arguments.options:
-        from glassformer.cli.before import noise
-
-        return noise(recipe)
-    if "json" in arguments.options:
-        raise ConfigError("--json belongs to --dry-run; a run writes its figures to metrics.jsonl. Leave one out.")
+    trial, place = trial_of(arguments), launched()
+    if trial is not None:
+        return look(trial, recipe, out, as_json="json" in arguments.options) if place.first else 0
     overwrite = "overwrite" in arguments.options
     if place.first:
         check_room(out, overwrite)
@@ -56,3 +50,37 @@ def run(arguments: Arguments) -> int:
             agreed=ranks.largest,
             track=recipe.training.track,
         )
+
+
+def with_break(arguments: Arguments) -> dict[str, object]:
+    """The settings that were given, `--break NAME` among them, which is short for `--training.broken NAME`."""
+    if "break" not in arguments.options:
+        return arguments.changes
+    if "training.broken" in arguments.changes:
+        raise ConfigError("--break and --training.broken are the same setting. Give one of them, with all the names.")
+    return arguments.changes | {"training.broken": arguments.options["break"]}
+
+
+def trial_of(arguments: Arguments) -> str | None:
+    """Which look before a run was asked for, if one was. Errors: `ConfigError` for two, and for --json without one."""
+    asked = [name for name in TRIALS if name in arguments.options]
+    if len(asked) > 1:
+        raise ConfigError(
+            f"--{asked[0]} and --{asked[1]} are two looks before a run, and each has an answer of its own. Give one of "
+            "them, and then the other."
+        )
+    if "json" in arguments.options and not asked:
+        raise ConfigError(
+            f"--json belongs to {', '.join(f'--{name}' for name in TRIALS)}; a run writes its figures to "
+            "metrics.jsonl. Leave it out."
+        )
+    return asked[0] if asked else None
+
+
+def look(trial: str, recipe: Recipe, out: Path, *, as_json: bool) -> int:
+    """Say what a run should know; of several processes the first does, as a process alone."""
+    from glassformer.cli.before import dry_run, find_rate, noise
+
+    if trial == "dry-run":
+        return dry_run(recipe, out, as_json=as_json)
+    return (find_rate if trial == "find-learning-rate" else noise)(recipe, as_json=as_json)

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import TypeVar
 
-from glassformer.cli.arguments import Arguments
+from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import asked_of, line_of
+from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import averaged, existing_run, recipe_of
 from glassformer.cli.settings import converted
 from glassformer.cli.wished import wished
+from glassformer.data.config import NO_ANSWERS
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.recipe import override
@@ -26,7 +28,10 @@ def run(arguments: Arguments) -> int:
     """Translate standard input to standard output; both are UTF-8, whatever the system's language is set to."""
     folder = existing_run(str(arguments.target))
     talking, average = sys.stdin.isatty(), averaged(arguments)
-    recipe = override(recipe_of(folder), with_beam(arguments))
+    own, changes = recipe_of(folder), with_beam(arguments)
+    if own.data.task not in NO_ANSWERS:  # those are sent to another verb
+        refuse_idle_decoding(folder, own.data, changes)
+    recipe = override(own, changes)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     asked = asked_of(arguments, recipe.decode.beam)
     wishes = wished(arguments)
@@ -68,13 +73,7 @@ def with_beam(arguments: Arguments) -> dict[str, object]:
 
 def batch_size(given: str | None, usual: int) -> int:
     """How many lines are translated together."""
-    if given is None:
-        return usual
-    if not given.isdecimal() or len(given) > 9 or int(given) < 1:
-        raise ConfigError(
-            f"--batch-size takes a whole number from 1 to 999999999; got {given[:40]!r}. Try --batch-size {usual}."
-        )
-    return int(given)
+    return usual if given is None else whole_number("batch-size", given, 999_999_999, usual)
 
 
 def lines_of(file: HasLines) -> Iterator[str]:

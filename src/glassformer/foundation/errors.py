@@ -32,12 +32,6 @@ class CheckpointError(GlassformerError):
     """A run or checkpoint folder that is missing, incomplete, damaged or of another model."""
 
 
-class CheckFailedError(GlassformerError):
-    """A check that the user asked for did not hold."""
-
-    exit_code = 3
-
-
 class DivergedError(GlassformerError):
     """Loss or gradient is no longer a finite number. Raised before the weights are touched."""
 

@@ -1,4 +1,4 @@
-"""Pictures by matplotlib, which is imported when one is drawn, and their files."""
+"""Pictures by matplotlib, which is imported when one is drawn, and where they may be written."""
 
 from __future__ import annotations
 
@@ -33,16 +33,4 @@ def check_picture(path: Path | str) -> Path:
     if not path.parent.is_dir() or path.is_dir():
         why = "is a folder" if path.is_dir() else f"would lie in {path.parent}, which is no folder"
         raise ConfigError(f"A picture is written to a file in a folder that is there; {path} {why}. Name another.")
-    return path
-
-
-def save_figure(figure: Any, path: Path | str) -> Path:
-    """Write a matplotlib figure as its name says: .png, .svg or .pdf; a file that is there is replaced.
-
-    Errors: `ConfigError`, see `check_picture`.
-    """
-    path = check_picture(path)
-    dated = DATED.get(path.suffix.lower())
-    with import_module("matplotlib").rc_context(SETTINGS):
-        figure.savefig(path, dpi=150, metadata={dated: None} if dated else None)
     return path

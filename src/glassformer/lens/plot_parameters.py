@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.foundation.figures import matplotlib, save_figure
+from glassformer.foundation.figures import matplotlib
 from glassformer.model.count import Row
+from glassformer.store.pictures import save_figure
 
 WIDTH, HEIGHT = 12.0, 0.55
 """Of all, and of a level, in inches."""

@@ -56,6 +56,11 @@ def check_residual(config: StackConfig) -> None:
 
 def check_attention_rule(config: StackConfig) -> None:
     """A rule gets what it needs, and nothing that it cannot honour."""
+    if config.attention_rule != "softcap" and config.softcap != type(config).softcap:
+        raise ConfigError(
+            f"softcap belongs to attention_rule='softcap'; got softcap={config.softcap} with attention_rule="
+            f"{config.attention_rule!r}, which has no use for it. Leave it out, or try attention_rule='softcap'."
+        )
     if config.attention_rule == "softcap" and not 0.0 < config.softcap < float("inf"):
         raise ConfigError(
             f"softcap must be above 0 and finite, as scores are kept within it; got {config.softcap}. Try 50.0."

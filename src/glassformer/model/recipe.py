@@ -14,6 +14,18 @@ from glassformer.model.outputs import Classify, Lm, check_dropout
 LOOK_BACK = ("sinks", "stride", "block", "summary")
 """Settings of causal attention, which the encoder of an encoder-decoder leaves to the decoder."""
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(StackConfig)}
+READ_BY = {
+    "encoder_layers": ("encoder-decoder", "encoder", "masked", "label"),
+    "decoder_layers": ("encoder-decoder", "decoder"),
+    "pooling": ("label",),
+    "head_dropout": ("label",),
+}
+"""Settings that not every layout reads, and those that do."""
+
+
+def unread(layout: str) -> list[str]:
+    """The settings that a layout has no use for."""
+    return [name for name, layouts in READ_BY.items() if layout not in layouts]
 
 
 @dataclass(frozen=True)
@@ -140,6 +152,7 @@ class ModelRecipe:
 
         "decoder" is a causal stack alone; "encoder", "masked" and "label" are one that reads both ways.
         """
+        self._check_use(layout)
         shared_names = {each.name for each in fields(self)} & {each.name for each in fields(StackConfig)} - {"n_layers"}
         both: dict[str, Any] = {name: getattr(self, name) for name in shared_names} | self._order()
         two, writes = layout == "encoder-decoder", layout in ("encoder-decoder", "decoder")
@@ -159,6 +172,16 @@ class ModelRecipe:
             deepnorm=self.deepnorm,
             head=self._head(n_labels),
         )
+
+    def _check_use(self, layout: str) -> None:
+        """A setting of a stack or a head that the layout does not have would be ignored in silence."""
+        for name in unread(layout):
+            if getattr(self, name) != getattr(type(self), name):
+                layouts = " or ".join(map(repr, READ_BY[name]))
+                raise ConfigError(
+                    f"model.{name} belongs to data.layout={layouts}; got model.{name}={getattr(self, name)!r} with "
+                    f"data.layout={layout!r}, which has no use for it. Leave it out."
+                )
 
     def _head(self, n_labels: int | None) -> Lm | Classify:
         if n_labels is None:

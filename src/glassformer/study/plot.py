@@ -12,7 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from glassformer.foundation.figures import matplotlib, save_figure
+from glassformer.foundation.figures import matplotlib
+from glassformer.store.pictures import save_figure
 from glassformer.study.grid import shown
 from glassformer.study.result import SHARES, Result
 from glassformer.study.table import short_combination, short_names

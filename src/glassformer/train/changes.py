@@ -122,10 +122,10 @@ def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str],
     differing = [each for each in found if each.name not in (*FILES, *SAME_BITS)]
     refused = [each for each in differing if each.name not in allowed]
     if refused:
-        typed = [each for each in differing if each.name in asked and each.new is not None]
+        typed = [(each.name, "none" if each.new is None else str(each.new)) for each in differing if each.name in asked]
         words = " ".join(
             [f"--allow-change {each.name}" for each in differing]
-            + [f"--{each.name.replace('_', '-')} {shlex.quote(str(each.new))}" for each in typed]
+            + [f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in typed]
         )
         raise CheckpointError(
             f"{run} was trained with other settings than {run / 'recipe.toml'} or the command line has now: "

@@ -12,13 +12,25 @@ from glassformer.parts import Attended, watch_attention
 from glassformer.train.build import broken_notes
 from glassformer.train.objective import loss_of, objective_for
 from glassformer.train.run_data import RunData
+from glassformer.train.settings import TrainingConfig
 
 
 def chosen(model: Transformer, prepared: RunData) -> list[str]:
     """The lines that every start of a run has."""
     _, total = count_parameters(model)
     lines = [f"attention: {attention(model, prepared)}", f"model: {total:,} parameters", *prepared.notes()]
-    return [*lines, *broken_notes(prepared.recipe)]
+    return [*lines, *rising(prepared.recipe.training), *broken_notes(prepared.recipe)]
+
+
+def rising(training: TrainingConfig) -> list[str]:
+    """A line where the warm-up leaves the schedule no step: a trial of a few steps, or a mistake."""
+    if training.warmup < training.steps:
+        return []
+    last = training.rates(training.steps)
+    return [
+        f"warm-up: {training.warmup:,} steps of a run of {training.steps:,}, in which the learning rate only rises, to "
+        f"{last:.2g} of {training.learning_rate:.2g}"
+    ]
 
 
 def attention(model: Transformer, prepared: RunData) -> str:

@@ -36,9 +36,14 @@ class Found(NamedTuple):
 
     tried: list[Tried]
     lowest: float
-    """The rate at which the smoothed loss is lowest: beyond it training gets worse."""
+    """The rate at which the smoothed loss is lowest."""
     recommended: float
     """A tenth of that."""
+
+    @property
+    def rises(self) -> bool:
+        """Whether the loss was seen to rise beyond `lowest`; else the test ended there."""
+        return self.tried[-1].rate > self.lowest
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Muon: the momentum of a matrix, made orthogonal, is its step; AdamW for everything that is no matrix of a block."""
+"""Muon: the momentum of a matrix, made orthogonal, is its step; AdamW for all that is no hidden matrix."""
 
 from __future__ import annotations
 

@@ -24,8 +24,9 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """The optimizer of a model. `dtype`: what Muon computes products in; None: the weights' own.
 
-    Only the matrices of the blocks' linear maps decay: not biases, norms, embeddings, nor the head, which is an
-    embedding's matrix where the two are tied. A group's "scale" is its share of the learning rate of a step.
+    Only hidden matrices decay: those of the blocks' linear maps and, as in BERT, the dense map of a head; not biases,
+    norms, embeddings, nor the matrix that makes the scores, which is an embedding's where the two are tied. A group's
+    "scale" is its share of the learning rate of a step.
     """
     build = lookup(OPTIMIZERS, config.name, "optimizer.name")
     linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
@@ -62,7 +63,7 @@ def adamw(matrices: list[Group], others: list[Group], config: OptimizerConfig, r
 
 
 def muon(matrices: list[Group], others: list[Group], config: OptimizerConfig, rate: float, dtype: Arithmetic) -> Muon:
-    """Muon (Jordan et al. 2024) for the matrices of the blocks, AdamW for the rest."""
+    """Muon (Jordan et al. 2024) for the hidden matrices, AdamW for the rest."""
     betas = (config.beta1, config.beta2)
     return Muon(matrices, others, lr=rate, momentum=config.momentum, betas=betas, eps=config.epsilon, dtype=dtype)
 

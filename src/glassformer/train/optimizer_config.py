@@ -22,7 +22,8 @@ class OptimizerConfig:
     """Settings of `[optimizer]`: how a gradient becomes a change of the weights."""
 
     name: str = "adamw"
-    """adamw; muon (for the matrices of the blocks, AdamW for the rest); adafactor (keeps little)."""
+    """adamw; muon (for hidden matrices, of the blocks and of a head's dense map; AdamW for the rest); adafactor (keeps
+    little)."""
     beta1: float = 0.9
     """AdamW, and what Muon leaves to it: memory of the gradient."""
     beta2: float = 0.98
@@ -32,7 +33,8 @@ class OptimizerConfig:
     momentum: float = 0.95
     """Muon: memory of the gradient."""
     weight_decay: float = 0.0
-    """Share of each matrix of the blocks taken away per step, times the learning rate."""
+    """Share of each hidden matrix (of the blocks, and the dense map of a head) taken away per step, times the learning
+    rate."""
     layer_decay: float = 1.0
     """Learning rate of a block, as a share of that of the block above it; the head has the whole."""
     average: float = 0.0

@@ -10,7 +10,7 @@ import json
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, cast
@@ -29,10 +29,11 @@ from glassformer.data.config import (
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import suggestion
 from glassformer.foundation.typed import TYPED, annotations_of, check_types, is_of, types_in
-from glassformer.model.recipe import ModelRecipe
+from glassformer.model.recipe import ModelRecipe, unread
 from glassformer.train.breaks.table import break_names, check_possible
 from glassformer.train.distributed_settings import DistributedConfig
 from glassformer.train.optimizer_config import OWN, USES, OptimizerConfig
+from glassformer.train.schedule import USES as OF_SCHEDULES
 from glassformer.train.settings import (
     ANSWER_METRICS,
     LABEL_METRICS,
@@ -48,7 +49,6 @@ Section = TypeVar("Section")
 LARGEST = 2**20
 """Bytes of a recipe; a device such as /dev/zero has no end."""
 NAMED = Path(__file__).parents[1] / "recipes"
-DEFAULTS = {each.name: each.default for each in fields(DataConfig)}
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,8 @@ def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     """The recipe with some settings changed, named as in `model.n_layers`. Errors: `ConfigError`, as in a file.
 
     The two ways to name the files of a split replace each other: a new `data.test` unsets the old `data.test_source`. A
-    new `data.task` or `optimizer.name` unsets what it has no use for. A new `model.n_layers` unsets the recipe's
-    `encoder_layers` and `decoder_layers`, which would hide it.
+    new `data.task`, `data.layout`, `model.attention_rule`, `training.schedule` or `optimizer.name` unsets what it does
+    not read. A new `model.n_layers` unsets the recipe's `encoder_layers` and `decoder_layers`, which would hide it.
     """
     sections: dict[str, dict[str, object]] = {}
     known = settings_of(recipe)
@@ -210,21 +210,32 @@ def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
             raise ConfigError(f"{name} is not a setting. {suggestion(name, known)}")
         section, _, key = name.partition(".")
         sections.setdefault(section, {})[key] = value
+    for section, left in _left_behind(sections).items():
+        default = annotations_of(Recipe)[section]
+        sections[section] = {name: getattr(default, name) for name in left} | sections.get(section, {})
     data = sections.get("data", {})
-    if "task" in data:
-        data = {name: DEFAULTS[name] for name in unused(str(data["task"]))} | data
-    optimizer = sections.get("optimizer", {})
-    if optimizer.get("name") in USES:
-        unread = OWN - USES[str(optimizer["name"])]
-        sections["optimizer"] = {name: getattr(OptimizerConfig, name) for name in unread} | optimizer
     for split in SPLITS:
         pair = {f"{split}_source": None, f"{split}_target": None}
         sections["data"] = ({split: None} if pair.keys() & data else {}) | (pair if split in data else {}) | data
         data = sections["data"]
-    if "n_layers" in sections.get("model", {}):
-        sections["model"] = {"encoder_layers": None, "decoder_layers": None} | sections["model"]
     new = {name: replace(getattr(recipe, name), **values) for name, values in sections.items() if values}
     return replace(recipe, **new)
+
+
+def _left_behind(sections: Mapping[str, Mapping[str, object]]) -> dict[str, list[str]]:
+    """By section, the settings that what is chosen anew has no use for, or that would hide it."""
+    chosen = {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
+    model = unread(str(chosen["data.layout"])) if "data.layout" in chosen else []
+    model += ["encoder_layers", "decoder_layers"] if "model.n_layers" in chosen else []
+    model += ["softcap"] if chosen.get("model.attention_rule", "softcap") != "softcap" else []
+    schedule, optimizer = chosen.get("training.schedule"), chosen.get("optimizer.name")
+    left = {
+        "data": unused(str(chosen["data.task"])) if "data.task" in chosen else [],
+        "model": model,
+        "training": [name for name, users in OF_SCHEDULES.items() if schedule is not None and schedule not in users],
+        "optimizer": sorted(OWN - USES[str(optimizer)]) if optimizer in USES else [],
+    }
+    return {section: names for section, names in left.items() if names}
 
 
 def settings_of(recipe: Recipe) -> list[str]:

@@ -120,11 +120,19 @@ class Session:
             yield Finished(self.step, time.perf_counter() - began, self.best.step, self.best.metrics)
 
     def _with_less(self) -> str:
-        """After a divergence: what there still is, and what to type for half the learning rate."""
-        kept, less = newest(self.run).folder, f"--training.learning-rate {self.recipe.training.learning_rate / 2:g}"
+        """After a divergence: what there still is, and what to type for half the learning rate.
+
+        The rate that the schedule comes down to is halved, too, where it would lie above that, which is refused.
+        """
+        training = self.recipe.training
+        halves = {"training.learning_rate": f"{training.learning_rate / 2:g}"}
+        if training.min_learning_rate > float(halves["training.learning_rate"]):
+            halves["training.min_learning_rate"] = f"{training.min_learning_rate / 2:g}"
+        kept, less = newest(self.run).folder, " ".join(f"--{n.replace('_', '-')} {half}" for n, half in halves.items())
         if kept is None:
             return f"There is no checkpoint yet: train anew with {less}, and --overwrite."
-        again = f"glassformer resume {shlex.quote(str(self.run))} --allow-change training.learning_rate {less}"
+        allowed = " ".join(f"--allow-change {name}" for name in halves)
+        again = f"glassformer resume {shlex.quote(str(self.run))} {allowed} {less}"
         return f"The last checkpoint, {kept}, is intact; go on from it with less: {again}"
 
     def _steps(self, began: float) -> Generator[Event, None, str | None]:

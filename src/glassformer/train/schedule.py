@@ -86,3 +86,5 @@ SCHEDULES: dict[str, Callable[[Schedule, int], float]] = {
     "inverse_square_root": inverse_square_root,
     "wsd": wsd,
 }
+USES = {"min_learning_rate": frozenset(SCHEDULES) - {"constant"}, "cooldown": frozenset({"wsd"})}
+"""Settings of training that not every schedule reads, and those that do."""

@@ -1,4 +1,4 @@
-"""How right labels, tags and numbers are: accuracy, F1, confusion; squared error and correlation. Plain arithmetic."""
+"""How right labels are: accuracy, F1, confusion. Plain arithmetic."""
 
 from __future__ import annotations
 
@@ -50,33 +50,6 @@ def macro_f1(counts: Counts) -> float:
     """The mean F1 over the labels that occur, as right ones or as given ones; each counts alike, however rare."""
     met = [float(row["f1"]) for row in class_scores(counts) if row["n"] or row["given"]]
     return sum(met) / len(met)
-
-
-def tag_accuracy(given: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -> float:
-    """The share of tokens with the right tag. Errors: `DataError` for rows of unequal length."""
-    check_same_number(given, wanted)
-    right = total = 0
-    for ours, theirs in zip(given, wanted, strict=True):
-        check_same_number(ours, theirs)
-        right += sum(a == b for a, b in zip(ours, theirs, strict=True))
-        total += len(theirs)
-    if total == 0:
-        raise DataError("An evaluation needs at least one tag; got none. Give rows that are not empty.")
-    return right / total
-
-
-def mean_squared_error(given: Sequence[float], wanted: Sequence[float]) -> float:
-    """The mean of (given - wanted)^2."""
-    check_same_number(given, wanted)
-    return float(np.mean((np.asarray(given, np.float64) - np.asarray(wanted, np.float64)) ** 2))
-
-
-def correlation(given: Sequence[float], wanted: Sequence[float]) -> float:
-    """Pearson's correlation, -1 to 1; 0 where one of the two never changes, as nothing can be said then."""
-    check_same_number(given, wanted)
-    x, y = (np.asarray(each, np.float64) - np.mean(np.asarray(each, np.float64)) for each in (given, wanted))
-    scale = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / scale if scale > 0 else 0.0
 
 
 def check_same_number(given: Sequence[object], wanted: Sequence[object]) -> None:

@@ -14,7 +14,7 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.typed import check_types
 from glassformer.train.breaks.table import break_names
-from glassformer.train.schedule import SCHEDULES, Schedule
+from glassformer.train.schedule import SCHEDULES, USES, Schedule
 
 PRECISIONS = ("auto", "bfloat16", "float16", "float32")
 DECODE_CACHES = ("exact", "int8")
@@ -64,7 +64,7 @@ class TrainingConfig:
     length_start: int = 8
     """Tokens of the longest sequence that the length warm-up begins with, special ones included."""
     min_learning_rate: float = 0.0
-    """Learning rate that cosine, linear and wsd end at."""
+    """Learning rate that cosine, linear and wsd end at, and that inverse_square_root never goes below."""
     cooldown: int | None = None
     """Steps at the end in which the schedule wsd comes down; none: a fifth of all."""
     clip: float = 1.0
@@ -122,6 +122,7 @@ class TrainingConfig:
                 f"({self.learning_rate}), which the schedule comes down from; lower the first or raise the second."
             )
         lookup(SCHEDULES, self.schedule, "training.schedule")
+        self._check_use()
         _ = self.rates  # a cooldown that the schedule has no use for, or that is longer than the run, is refused
         if self.track is not None:
             one_of(TRACKERS, self.track, "training.track")
@@ -130,6 +131,20 @@ class TrainingConfig:
         break_names(self.broken)
         if self.start_from == "":
             raise ConfigError("training.start_from names the folder of a run; got ''. Name one, or leave it out.")
+
+    def _check_use(self) -> None:
+        """A beginning of no warm-up, and an end that the schedule does not come to, would be ignored in silence."""
+        for name, warmup in (("batch_start", "batch_warmup"), ("length_start", "length_warmup")):
+            if getattr(self, name) != getattr(type(self), name) and not getattr(self, warmup):
+                raise ConfigError(
+                    f"training.{name} is where training.{warmup} begins; got {name}={getattr(self, name)} with "
+                    f"{warmup}=0, which is off. Leave it out, or try training.{warmup}=100."
+                )
+        if self.min_learning_rate and self.schedule not in USES["min_learning_rate"]:
+            raise ConfigError(
+                f"training.min_learning_rate is what a schedule comes down to; got {self.min_learning_rate} with "
+                f"schedule={self.schedule!r}, which stays up. Leave it out, or try training.schedule='cosine'."
+            )
 
     @property
     def growth(self) -> Growth:

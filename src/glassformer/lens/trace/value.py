@@ -12,6 +12,7 @@ from glassformer.foundation.errors import DataError
 from glassformer.lens.page.bundle import framed, standalone
 from glassformer.lens.trace.container import pack, unpack
 from glassformer.lens.trace.quantise import Array, decode
+from glassformer.store.files import write_bytes, write_text_atomically
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class Trace:
     def save(self, path: Path | str) -> Path:
         """Write the trace as a file, by convention NAME.gft, and return its path."""
         path = Path(path)
-        path.write_bytes(self.to_bytes())
+        write_bytes(path, self.to_bytes())
         return path
 
     def to_html(self) -> str:
@@ -77,7 +78,7 @@ class Page:
     def save(self, path: Path | str) -> Path:
         """Write the page as a file that any browser opens, and return its path."""
         path = Path(path)
-        path.write_text(self.html, "utf-8")
+        write_text_atomically(path, self.html)
         return path
 
 

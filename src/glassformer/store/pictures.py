@@ -1,0 +1,24 @@
+"""The files of pictures: written as all files are, so that a crash leaves the old picture or the new."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from glassformer.foundation.figures import DATED, SETTINGS, check_picture
+from glassformer.store.files import write_bytes
+
+
+def save_figure(figure: Any, path: Path | str) -> Path:
+    """Write a matplotlib figure as its name says: .png, .svg or .pdf; a file that is there is replaced.
+
+    Errors: `ConfigError`, see `check_picture`; those of `write_bytes`.
+    """
+    path = check_picture(path)
+    kind, drawn = path.suffix.lower(), BytesIO()
+    with import_module("matplotlib").rc_context(SETTINGS):
+        figure.savefig(drawn, format=kind[1:], dpi=150, metadata={DATED[kind]: None} if kind in DATED else None)
+    write_bytes(path, drawn.getvalue())
+    return path
