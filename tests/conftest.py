@@ -28,10 +28,15 @@ some_shapes.install()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Which tests execute the shapes of our signatures, and which are slow: before pytest leaves out what is."""
     each_two.thin(items)
-    some_shapes.choose(items)
+    some_shapes.choose(items, of_each_file=config.getoption("markexpr") == "not slow")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: for a fifth of the time a test waits, for a disk, a browser or processes."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""The shapes in our signatures are executed in some cases of every test: in all, most of the time would go into them.
+"""The shapes in our signatures are executed in some cases of the tests: in all, most of the time would go into them.
 
 jaxtyping builds the checks of a function where it is defined. Here they are built when they are first asked for, as
 functions that are defined inside others are so at every call.
@@ -17,7 +17,7 @@ import pytest
 
 CHOSEN = pytest.StashKey[bool]()
 SHARE = 8
-"""One in so many cases of a test is chosen, beside the first."""
+"""One in so many cases is chosen, beside the first of each test; of each file in the push tier."""
 
 jaxtyped = jaxtyping.jaxtyped
 
@@ -27,15 +27,15 @@ def install() -> None:
     jaxtyping.jaxtyped = when_asked
 
 
-def choose(items: list[pytest.Item]) -> None:
+def choose(items: list[pytest.Item], *, of_each_file: bool) -> None:
     """The same cases whenever the same tests run; what is marked as the mark says."""
     seen: set[str] = set()
     for item in items:
-        test, *case = item.nodeid.split("[", 1)
-        drawn = zlib.crc32("".join(case).encode()) % SHARE == 0
+        group = item.nodeid.split("::" if of_each_file else "[", 1)[0]
+        drawn = zlib.crc32(item.nodeid.encode()) % SHARE == 0
         marked = item.get_closest_marker("shapes")
-        item.stash[CHOSEN] = marked.args[0] if marked else test not in seen or drawn
-        seen.add(test)
+        item.stash[CHOSEN] = marked.args[0] if marked else group not in seen or drawn
+        seen.add(group)
 
 
 def switch(item: pytest.Item) -> None:

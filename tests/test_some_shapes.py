@@ -20,8 +20,8 @@ class Case:
         return self.mark if self.mark and self.mark.name == name else None
 
 
-def chosen(*cases: Case) -> list[bool]:
-    some_shapes.choose(list(cases))
+def chosen(*cases: Case, of_each_file: bool = False) -> list[bool]:
+    some_shapes.choose(list(cases), of_each_file=of_each_file)
     return [case.stash[some_shapes.CHOSEN] for case in cases]
 
 
@@ -31,6 +31,14 @@ def test_the_first_case_of_every_test_is_chosen_and_a_share_of_the_others():
     assert (found[0], found[-2], found[-1]) == (True, True, True)
     assert 60 <= sum(found[:800]) <= 140
     assert chosen(*cases) == found[:800], "the same ones again"
+
+
+def test_of_a_file_the_first_is_chosen_and_a_share_of_the_others():
+    cases = [Case(f"tests/test_{name}.py::test_{i}") for name in "ab" for i in range(800)]
+    found = chosen(*cases, of_each_file=True)
+    assert (found[0], found[800]) == (True, True)
+    assert 120 <= sum(found) <= 280
+    assert all(chosen(*cases)), "of each test, where there is time"
 
 
 @pytest.mark.parametrize("executed", [True, False])

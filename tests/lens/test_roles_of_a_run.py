@@ -26,7 +26,8 @@ TINY = {
 
 def untrained_run(folder: Path, name: str, changes: dict[str, object], steps: tuple[int, ...] = (2,)) -> Path:
     """A run folder as training leaves it, but for the training."""
-    sides = {"model.encoder_layers": 1, "model.decoder_layers": 1} if name in TASKS else {}
+    named = ["encoder"] if changes.get("data.layout") == "encoder" else ["encoder", "decoder"] if name in TASKS else []
+    sides = {f"model.{each}_layers": 1 for each in named}
     recipe = override(load_recipe(name), {**TINY, **sides, **changes})
     prepared = prepare(recipe)
     model = new_model(prepared.recipe, prepared.tokenizers)

@@ -36,7 +36,10 @@ def test_other_inputs_are_a_click_away(opened_with):
     page.locator(".examples .tokens .chip").nth(5).wait_for()
     rows = page.locator(".examples li")
     assert rows.locator("button").all_text_contents() == ["bbcd", "cbcd"]
-    assert [row.locator(".quiet").text_content().strip() for row in rows.all()] == ["2 of 3 right", "3 of 3 right"]
+    assert [row.locator(".quiet").text_content().strip() for row in rows.all()] == [
+        "2 of 3 tokens right",
+        "3 of 3 tokens right",
+    ]
     assert rows.nth(0).locator(".chip").all_text_contents() == ["d", "c", "b"]
     assert rows.nth(0).locator(".chip.wrong").all_text_contents() == ["c"]
     rows.nth(0).locator("button").click()

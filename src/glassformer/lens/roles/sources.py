@@ -20,7 +20,7 @@ from glassformer.train.text_batches import reader_of
 from glassformer.train.text_data import SCORED_WITH, TextSplit
 
 TRIES = 400
-"""Sources drawn for each that is wanted; a twentieth is held out for testing."""
+"""Draws for one source, before a length is held to have no more of them; a twentieth is held out for testing."""
 MOST_LENGTHS = 5
 MOST_WEIGHTS = 100_000_000
 """Attention weights that are kept at a time, 4 bytes each."""
@@ -55,15 +55,17 @@ def held_out(
     longest = data.max_length if repeats else min(data.max_length, len(symbols))
     lengths = spread(max(2, data.min_length), longest)
     found: dict[str, tuple[list[int], list[int]]] = {}
-    for attempt in range(n * TRIES if lengths else 0):
-        if len(found) == n:
-            break
-        length = lengths[(attempt // TRIES + len(found)) % len(lengths)]
-        words = draw.choices(symbols, k=length) if repeats else draw.sample(symbols, length)
-        source = " ".join(words)
-        wanted = not repeats or (len({*words}) < length and words != words[::-1])
-        if wanted and task.split_of(source) == "test":
-            found[source] = (tokenizers.source.encode(source), tokenizers.target.encode(task.target(source)))
+    while lengths and len(found) < n:
+        length = lengths[len(found) % len(lengths)]
+        for _ in range(TRIES):
+            words = draw.choices(symbols, k=length) if repeats else draw.sample(symbols, length)
+            source = " ".join(words)
+            wanted = not repeats or (len({*words}) < length and words != words[::-1])
+            if wanted and source not in found and task.split_of(source) == "test":
+                found[source] = (tokenizers.source.encode(source), tokenizers.target.encode(task.target(source)))
+                break
+        else:
+            lengths.remove(length)
     return list(found.values())
 
 
