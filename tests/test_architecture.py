@@ -206,6 +206,7 @@ def test_import_effects_are_seen(tmp_path):
     assert json.loads(run_python(code, "guilty"))["guilty"] == ["threads", "random numbers", "printed 'hello\\n'"]
 
 
+@pytest.mark.shapes(True)
 def test_shapes_are_executed():
     """The annotations of src are checked while tests run; without the option in pyproject.toml they would be prose."""
     q, k = torch.rand(2, 3, 5, 4), torch.rand(2, 3, 5, 7)
