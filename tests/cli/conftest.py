@@ -102,8 +102,9 @@ class Session(ModuleType):
         average: int | None = None,
         asked: Asked | None = None,
         wishes: Wishes = NO_WISHES,
+        others: Sequence[Path] = (),
     ) -> Iterator[Translated]:
-        self.calls.append(("translate", run, batch_size, *filter(None, [average, asked])))
+        self.calls.append(("translate", run, batch_size, *filter(None, [average, asked, others])))
         self.recipe, self.wishes = recipe, wishes
         batch: list[Translated] = []
         for number, line in lines:

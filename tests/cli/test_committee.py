@@ -10,7 +10,7 @@ import pytest
 
 from cli.conftest import Input
 from glassformer.train.session import start
-from train.examples import follow
+from train.examples import follow, recipe
 from train.test_classifier import asked
 
 
@@ -20,6 +20,16 @@ def trained(tmp_path_factory) -> list[str]:
     for seed in (1, 2):
         folder = tmp_path_factory.mktemp("committee")
         follow(start(asked(folder, training__seed=seed, training__steps=4), folder / "run"))
+        made.append(str(folder / "run"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def trained_pairs(tmp_path_factory) -> list[str]:
+    made: list[str] = []
+    for seed in (1, 2):
+        folder = tmp_path_factory.mktemp("pairs")
+        follow(start(recipe(training__seed=seed, data__symbols=5), folder / "run"))
         made.append(str(folder / "run"))
     return made
 
@@ -44,14 +54,44 @@ def test_it_labels_and_is_scored(run, trained, monkeypatch):
     assert "confusion  cat  cow  dog\n" in told.out
 
 
+def test_several_that_write(run, trained_pairs, monkeypatch):
+    """Lines, scores and texts of two are not those of one; lines and texts do not hang on the order of the runs."""
+    told = {}
+    for name, words in {"one": trained_pairs[:1], "both": trained_pairs, "turned": trained_pairs[::-1]}.items():
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"s0 s1 s2\n\ns3 s4\n")))
+        lines = run("translate", *words, "--scores", "--beam", "2").out.splitlines()
+        assert (len(lines), lines[1]) == (3, "")
+        scores = json.loads(run("evaluate", *words, "--json").out)
+        text = run("generate", *words, "--prompt", "s0 s1", "--n", "20", "--seed", "1")
+        assert text.code == 0
+        told[name] = (lines[0], lines[2], text.out, scores["loss"])
+    assert told["both"][:3] == told["turned"][:3]
+    assert all(one != both for one, both in zip(told["one"], told["both"], strict=True))
+    answer = run("evaluate", *trained_pairs)
+    assert (
+        answer.err
+        == f"Scoring {trained_pairs[0]}, {trained_pairs[1]} as a committee on the test split of {trained_pairs[0]}.\n"
+    )
+
+
+def test_a_classifier_beside_one_that_writes(run, trained, trained_pairs, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Input(b"x\n"))
+    for verb in ("translate", "evaluate", "generate"):
+        answer = run(verb, trained_pairs[0], trained[0])
+        assert (answer.code, answer.out) == (2, "")
+        assert "The members of a committee answer in one way" in answer.err
+
+
 def test_each_verb_hands_all_runs_on(run, session, a_run, monkeypatch):
     other = Path("runs/other")
     other.mkdir()
     (other / "recipe.toml").write_bytes((a_run / "recipe.toml").read_bytes())
     monkeypatch.setattr("sys.stdin", Input(b"x\n"))
     run("classify", "runs/old", "runs/other", "--average", "3")
+    monkeypatch.setattr("sys.stdin", Input(b"x\n"))
+    run("translate", "runs/old", "runs/other", "--average", "3")
     told = run("evaluate", "runs/old", "runs/other", "--average", "3")
-    assert [(call[1], *call[-2:]) for call in session.calls] == [(a_run, 3, [other])] * 2
+    assert [(call[1], *call[-2:]) for call in session.calls] == [(a_run, 3, [other])] * 3
     assert "runs/old, runs/other as a committee, the mean of their 3 newest checkpoints, on the test" in told.err
 
 

@@ -36,7 +36,8 @@ class Writing(ModuleType):
         self.after = 99
         self.Writer = self
 
-    def __call__(self, run: Path, recipe: Recipe) -> Writing:
+    def __call__(self, run: Path, recipe: Recipe, guessing: object, others: list[Path]) -> Writing:
+        assert (guessing, others) == (None, [])
         self.recipe = recipe
         return self
 

@@ -38,7 +38,7 @@ ROWS: list[Mutant] = [
     Mutant("other labels are found out after the lines are read", "train/use.py",
         "names = shared_labels(members)", "names = members[0].tokenizers.labels", f"{RUNS}::test_other_labels_are_refused_before_a_line_is_read"),
     Mutant("the last member sets the threads", "train/committee.py",
-        "threads=threads", "threads=its.training.threads", f"{RUNS}::test_all_run_with_the_threads_of_the_first"),
+        "replace(its.training, **where)", "replace(its.training, device=recipe.training.device)", f"{RUNS}::test_all_run_with_the_threads_of_the_first"),
     Mutant("a text too long for a later member is scored", "train/committee.py",
         "check_lengths(own, its, split, data.origin)", "check_lengths(encoded[0], recipe, split, data.origin)",
         f"{RUNS}::test_a_text_that_is_too_long_is_told_with_the_run"),

@@ -122,12 +122,13 @@ def test_a_text_that_is_too_long_is_told_with_the_run(runs, tmp_path):
 def test_what_gives_no_labels_is_of_no_committee(runs, tmp_path):
     follow(start(recipe(training__steps=1), tmp_path / "run"))
     other, own = tmp_path / "run", load_recipe(runs[0] / "recipe.toml")
-    said = f"A committee is made of classifiers; {other} writes answers and gives no labels. Use glassformer "
-    with pytest.raises(ConfigError, match=f"{said}translate {other}"):
+    with pytest.raises(ConfigError, match=f"{other} writes answers and gives no labels. Use glassformer translate"):
+        list(classify(other, [(1, "a")], 1, others=[]))
+    with pytest.raises(ConfigError, match=f"{other} has data.layout='encoder-decoder', {runs[0]} has 'label'"):
         list(classify(runs[0], [(1, "a")], 1, others=[other]))
-    with pytest.raises(ConfigError, match=f"{said}evaluate {other}"):
+    with pytest.raises(ConfigError, match=f"{other} has data.layout='encoder-decoder', {runs[0]} has 'label'"):
         evaluate(runs[0], own, others=[other])
-    with pytest.raises(ConfigError, match=f"{said}evaluate {other}"):
+    with pytest.raises(ConfigError, match=f"{runs[0]} has data.layout='label', {other} has 'encoder-decoder'"):
         evaluate(other, load_recipe(other / "recipe.toml"), others=runs)
 
 

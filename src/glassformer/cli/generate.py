@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments, whole_number
-from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.cli.translate import UNKNOWN
 from glassformer.cli.wished import wished
@@ -48,14 +48,14 @@ SEPARATOR = b"---\n"
 
 def run(arguments: Arguments) -> int:
     """Write texts to standard output as they come: prompt and continuation, or the answer; or JSON."""
-    folder = existing_run(str(arguments.target))
+    folder, *others = existing_runs(arguments)
     recipe = decoding(recipe_of(folder), arguments)
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
     guessing = guessing_of(arguments)
     prompts = prompts_of(arguments)
     from glassformer.train.writing import Writer  # after the checks, as importing torch takes a second
 
-    writer, stops = Writer(folder, recipe, *filter(None, [guessing])), arguments.lists.get("stop", [])
+    writer, stops = Writer(folder, recipe, guessing, others), arguments.lists.get("stop", [])
     if unknown := writer.unknown(prompts):
         which = f"prompt {', '.join(map(str, unknown[:5]))}" + (", ..." if len(unknown) > 5 else "")
         print(f"{which}: {UNKNOWN.replace('the line', 'it')}.", file=sys.stderr)

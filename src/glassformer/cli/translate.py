@@ -11,7 +11,7 @@ from typing import TypeVar
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import asked_of, line_of
 from glassformer.cli.idle import refuse_idle_decoding
-from glassformer.cli.runs import averaged, existing_run, recipe_of
+from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import converted
 from glassformer.cli.wished import wished
 from glassformer.data.config import NO_ANSWERS
@@ -26,7 +26,7 @@ UNKNOWN = "the vocabulary lacks a part of the line; the model read <unk> in its 
 
 def run(arguments: Arguments) -> int:
     """Translate standard input to standard output; both are UTF-8, whatever the system's language is set to."""
-    folder = existing_run(str(arguments.target))
+    folder, *others = existing_runs(arguments)
     talking, average = sys.stdin.isatty(), averaged(arguments)
     own, changes = recipe_of(folder), with_beam(arguments)
     if own.data.task not in NO_ANSWERS:  # those are sent to another verb
@@ -40,7 +40,7 @@ def run(arguments: Arguments) -> int:
     from glassformer.train.use import Translated, translate  # after the checks, as importing torch takes a second
 
     def translated(lines: Iterator[tuple[int, str]]) -> Iterator[Translated]:
-        return translate(folder, lines, size, recipe, average, asked, wishes)
+        return translate(folder, lines, size, recipe, average, asked, wishes, others)
 
     cut: dict[str, list[int]] = {}
     unknown: list[int] = []

@@ -113,8 +113,8 @@ VERBS: dict[str, Verb] = {
         "bleu, chrf: of text from files. any_match: where sources have several targets, the share of sources that got "
         "one of theirs. Of a classifier: accuracy, macro F1, and figures for each label. Of running text nothing is "
         "written: loss and perplexity of all of it, bits a byte and a character; --data.text FILE scores another text. "
-        "Several RUNs, of classifiers with the same labels, are scored as a committee: the mean of their "
-        "probabilities, on the split of the first. Nothing is written into their folders.",
+        "Several RUNs, of one kind and with the same labels or vocabularies, are scored as a committee, which answers "
+        "by the mean of their probabilities, on the split of the first. Nothing is written into their folders.",
         (SPLIT, AVERAGE, BY_LENGTH, JSON),
         ("data", "decode"),
         many=True,
@@ -125,7 +125,8 @@ VERBS: dict[str, Verb] = {
         "Go on from a prompt, or answer it where the model has an encoder, and write to standard output as the text "
         "comes. All of standard input is one prompt, but for a line end behind it. Tokens are drawn; a text hangs on "
         "(seed, its number) and on nothing beside it. Several texts stand one after the other with a line --- between "
-        "two. A text longer than the model reads goes on from its end: where it is full, the first quarter leaves.",
+        "two. A text longer than the model reads goes on from its end: where it is full, the first quarter leaves. "
+        "Several RUNs with the same vocabularies write as a committee, each token by the mean of their probabilities.",
         (
             PROMPT,
             PROMPTS,
@@ -155,13 +156,17 @@ VERBS: dict[str, Verb] = {
             JSON_TEXTS,
         ),
         ("decode",),
+        many=True,
     ),
     "translate": Verb(
         "answer line by line",
         "RUN",
-        "Read lines on standard input, write one answer for each on standard output. A blank line stays blank.",
+        "Read lines on standard input, write one answer for each on standard output. A blank line stays blank. Several "
+        "RUNs with the same vocabularies answer as a committee, each token by the mean of their probabilities, which "
+        "is right more often than one alone, as a rule.",
         (BEAM, N_BEST, SCORES, ALIGNMENTS, JSON_ANSWERS, BAN, FORCE, BEGIN, BIAS, REGEX, SCHEMA, AVERAGE, BATCH_SIZE),
         ("decode",),
+        many=True,
     ),
     "serve": Verb(
         "answer over HTTP, as OpenAI's API",

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.model.joint import Joint
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attended, attentions, watch_attention
 
 
 class Reading:
-    """The weights of the last forward, mean over heads; see `reading`."""
+    """What each of several models read in its last forward; see `reading`."""
 
-    weights: Float[Tensor, "B T S"] | None = None
+    def __init__(self, models: int) -> None:
+        self._of: list[Float[Tensor, "B T S"] | None] = [None] * models
+
+    def note(self, model: int, weights: Float[Tensor, "B T S"]) -> None:
+        """What one of them read, mean over heads."""
+        self._of[model] = weights
+
+    @property
+    def weights(self) -> Float[Tensor, "B T S"] | None:
+        """The mean over the models; none before all of them had a forward."""
+        told = [each for each in self._of if each is not None]
+        return torch.stack(told).mean(0) if len(told) == len(self._of) else None
 
 
 def reading_layer(model: Transformer) -> str:
@@ -36,14 +48,23 @@ def reading_layer(model: Transformer) -> str:
 
 @contextmanager
 def reading(model: Transformer) -> Generator[Reading]:
-    """Collects the weights of `reading_layer` while the `with` lasts; what is computed is the same bits as without."""
-    layer, seen = reading_layer(model), Reading()
+    """Collects the weights of `reading_layer` while the `with` lasts, of a committee the mean of its members'.
 
-    def note(call: Attended) -> None:
-        if call.name == layer:
-            seen.weights = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale).mean(1)
+    What is computed is the same bits as without.
+    """
+    models = model.members if isinstance(model, Joint) else [model]
+    seen = Reading(len(models))
 
-    with watch_attention(model, note):
+    def noting(place: int, layer: str) -> Callable[[Attended], None]:
+        def note(call: Attended) -> None:
+            if call.name == layer:
+                seen.note(place, call.attention.weigh(call.q, call.k, call.mask, scale=call.scale).mean(1))
+
+        return note
+
+    with ExitStack() as watches:
+        for place, each in enumerate(models):
+            watches.enter_context(watch_attention(each, noting(place, reading_layer(each))))
         yield seen
 
 

@@ -18,6 +18,7 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.runtime import has_bfloat16, has_int8
 from glassformer.foundation.shapes import Tensor
+from glassformer.model.joint import Joint
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attention, Block, Experts, Head
 from glassformer.parts.int8 import Int8Linear
@@ -35,9 +36,12 @@ def prepared(model: Transformer, precision: str, cache: str = "exact", *, compil
     as it was. "auto": bfloat16 where the machine has it in hardware, else as it was trained. With `compile` steps of
     one token are compiled code (`CompiledSteps`), also of a copy.
 
-    `cache`: keys and values as they are ("exact"), or in 8 bits ("int8", `parts/rounded.py`).
+    `cache`: keys and values as they are ("exact"), or in 8 bits ("int8", `parts/rounded.py`). A committee is one of
+    members made ready.
     Errors: `ConfigError` for another name, and for what this machine or the model lacks.
     """
+    if isinstance(model, Joint):
+        return Joint([prepared(each, precision, cache, compile=compile) for each in model.members])
     made = lookup(PRECISIONS, precision, "decode.precision")(model)
     if lookup(CACHES, cache, "decode.cache"):
         check_rounds(made, compile)

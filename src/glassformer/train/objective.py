@@ -12,6 +12,7 @@ from glassformer.data.batch import Batch
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.model.heads import PlaceHead, SequenceHead
+from glassformer.model.joint import MeanHead
 from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Head
@@ -177,7 +178,7 @@ def asked_for(hidden: Float[Tensor, "B T D"], asked: Targets) -> tuple[Float[Ten
 
 
 def loss_in_places(
-    head: Head | PlaceHead, x: Float[Tensor, "M D"], ids: Int[Tensor, " N"], label_smoothing: float
+    head: Head | PlaceHead | MeanHead, x: Float[Tensor, "M D"], ids: Int[Tensor, " N"], label_smoothing: float
 ) -> Loss:
     """What the head's scores of M vectors cost; the logits of a large vocabulary never exist whole."""
     if not isinstance(head, Head) or len(x) * len(head.weight) <= WHOLE:

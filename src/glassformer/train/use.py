@@ -18,11 +18,18 @@ from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.build import objective_of, refuse_changed
-from glassformer.train.committee import load_members, naming, recipes_of, refuse_no_labels, score_committee
+from glassformer.train.committee import (
+    as_long,
+    load_members,
+    load_runs,
+    naming,
+    recipes_of,
+    refuse_no_labels,
+    score_committee,
+)
 from glassformer.train.evaluate import BY_LENGTH
 from glassformer.train.events import Metric
 from glassformer.train.labels import lacking
-from glassformer.train.loading import load_run
 from glassformer.train.other_data import refuse_unscorable
 from glassformer.train.passed_over import told
 from glassformer.train.prepare import prepare_split
@@ -73,7 +80,7 @@ def evaluate(
 
     Of a classifier also `labels` and `confusion`, label by label. Of answers, where it is asked for, also `by_length`:
     exact match and number of the pairs whose source has so many tokens. `others`: runs that answer with this one, as a
-    committee (`score_committee`), on the split that this one's `recipe` names.
+    committee (`score_committee`, `load_runs`), on the split that this one's `recipe` names.
     """
     if by_length and recipe.data.task in NO_ANSWERS:
         raise ConfigError(
@@ -81,11 +88,11 @@ def evaluate(
         )
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
     recipe = replace(recipe, training=replace(recipe.training, samples=0))
-    if others:
+    if others and recipe.data.layout == LABEL:
         data, scores = score_committee(run, recipe, others, split, average)
     else:
-        loaded = load_run(run, recipe, average)
-        data = prepare_split(recipe, loaded.tokenizers, split)
+        loaded = load_runs(run, recipe, others, average)
+        data = prepare_split(as_long(recipe, loaded.model), loaded.tokenizers, split)
         scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}
@@ -100,11 +107,13 @@ def translate(
     average: int | None = None,
     asked: Asked | None = None,
     wishes: Wishes = NO_WISHES,
+    others: Sequence[Path] = (),
 ) -> Iterator[Translated]:
     """The best checkpoint's answer to each (number, line), in order, `batch_size` lines at a time.
 
     `recipe` is the run's own with other decoding; none: as it is. A drawn answer hangs on its place among the lines.
-    `asked`: several answers to each line, and their figures. `wishes` are of all answers.
+    `asked`: several answers to each line, and their figures. `wishes` are of all answers. `others`: runs that write
+    with this one, as a committee (`load_runs`).
     Errors: `DataError` naming the line that is longer than the model takes, after the answers to those before it.
     """
     recipe = recipe or load_recipe(run / "recipe.toml")
@@ -112,7 +121,7 @@ def translate(
         raise ConfigError(f"{run} gives a label to a text and writes no answers. Use glassformer classify {run}.")
     if recipe.data.task == TEXT:
         raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
-    loaded = load_run(run, recipe, average)
+    loaded = load_runs(run, recipe, others, average)
     decode = recipe.decode
     model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
     most, answered = None if recipe.data.layout == "encoder" else recipe.decode.max_new_tokens, 0

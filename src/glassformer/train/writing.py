@@ -17,8 +17,8 @@ from glassformer.decode.speculative import Tally
 from glassformer.decode.stream import Piece, check_stops, write
 from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import ConfigError, DataError, TooLongError
+from glassformer.train.committee import load_runs
 from glassformer.train.guessing import Guessing, guessed
-from glassformer.train.loading import load_run
 from glassformer.train.recipe import Recipe
 
 USUAL_TOKENS = 200
@@ -28,8 +28,12 @@ USUAL_TOKENS = 200
 class Writer:
     """The best checkpoint of a run, ready to go on from prompts, or to answer them where it has an encoder."""
 
-    def __init__(self, run: Path, recipe: Recipe, guessing: Guessing | None = None) -> None:
+    def __init__(
+        self, run: Path, recipe: Recipe, guessing: Guessing | None = None, others: Sequence[Path] = ()
+    ) -> None:
         """`recipe` is the run's own, with other decoding; with `guessing` it decodes speculatively.
+
+        `others`: runs that write with this one, as a committee (`load_runs`); no more is read than its window.
 
         Errors: `ConfigError` for a run that writes no text.
         """
@@ -40,7 +44,7 @@ class Writer:
                 f"Use glassformer {verb} {run}."
             )
         self.recipe, self.guessing, self.tally = recipe, guessing, Tally()
-        self.loaded = load_run(run, recipe)
+        self.loaded = load_runs(run, recipe, others)
         decode = recipe.decode
         self.model = prepared(self.loaded.model, decode.precision, decode.cache, compile=decode.compile)
         self.tokenizers = self.loaded.tokenizers

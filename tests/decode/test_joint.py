@@ -1,0 +1,230 @@
+"""Several models that write as one: by the definition, token by token, whatever the members are made of."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+from torch import nn
+
+from decode.test_beam import SMALL, exhaustive
+from decode.test_coverage import covered, read
+from decode.test_generate import collected
+from glassformer import Transformer
+from glassformer.data.vocabulary import BOS, EOS
+from glassformer.decode.answer import Answer, answer
+from glassformer.decode.beam import beam_search
+from glassformer.decode.contrastive import contrastive
+from glassformer.decode.generate import fill_blanks, generate
+from glassformer.decode.prepare import prepared
+from glassformer.decode.read_back import read_back
+from glassformer.decode.speculative import speculative
+from glassformer.foundation.errors import ConfigError
+from glassformer.model.joint import Joint
+from glassformer.train.objective import loss_of, objective_for
+from train.examples import batch, model, sequences
+
+LAYOUTS = ("encoder-decoder", "encoder", "decoder")
+UNLIKE = [
+    {"positions": "sinusoidal", "norm_placement": "post"},
+    {"positions": "rotary", "d_model": 12, "n_heads": 3, "n_layers": 2},
+    {"positions": "alibi", "d_model": 16, "feed_forward": "experts", "n_experts": 3},
+]
+WRITES = {  # what holds other things than all keys
+    "window": {"window": 3},
+    "state": {"attention_rule": "linear", "positions": "learned"},
+    "relative": {"positions": "t5", "n_kv_heads": 1},
+}
+
+
+def members(layout: str, unlike=UNLIKE, vocab: int = 13) -> list[Transformer]:
+    return [model(layout, seed=seed, vocab=vocab, **each).eval() for seed, each in enumerate(unlike)]
+
+
+class Mean(nn.Module):
+    """The definition: each model alone, all tokens anew."""
+
+    def __init__(self, models: list[Transformer]) -> None:
+        super().__init__()
+        self.models = models
+
+    @torch.no_grad()
+    def forward(self, tokens, **given):
+        return (sum(each(tokens, **given).softmax(-1) for each in self.models) / len(self.models)).log()
+
+
+def naive(network: Mean, source, prompt: list[int], limit: int, eos: int) -> list[int]:
+    """The likeliest token, one after the other, of one row alone."""
+    written: list[int] = []
+    while len(written) < limit and written[-1:] != [eos]:
+        inputs = {} if source is None else {"source": torch.tensor([[*source, EOS]])}
+        written.append(int(network(torch.tensor([[*prompt, *written]]), **inputs)[0, -1].argmax()))
+    return written
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_logits_are_the_logarithm_of_the_mean(layout, count):
+    """With padding on both sides; and those of one model say what the model says."""
+    models, given = members(layout)[:count], batch(layout, [(3, 4), (5, 1)])
+    inputs = {"keep": given.keep}
+    if layout == "encoder-decoder":
+        inputs |= {"source": given.source, "source_keep": given.source_keep}
+    found, expected = Joint(models)(given.tokens, **inputs), Mean(models)(given.tokens, **inputs)
+    real = slice(None) if given.keep is None else given.keep
+    torch.testing.assert_close(found[real], expected[real], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("kind", [*WRITES, "unlike"])
+def test_it_writes_what_the_definition_writes(layout, kind):
+    """Rows of unlike lengths that end one after the other; each member with its own kind of cache."""
+    ended = 0
+    for seed in range(8):
+        draw = random.Random(seed)
+        unlike = UNLIKE if kind == "unlike" else [WRITES[kind], UNLIKE[draw.randrange(2)]]
+        models = members(layout, unlike)
+        prompts = [[BOS, *each] for each in sequences([draw.randint(0, 4) for _ in range(5)], seed)]
+        limits = [draw.randint(2, 8) for _ in prompts]
+        sources = sequences([draw.randint(1, 6) for _ in prompts], seed + 9) if layout == "encoder-decoder" else None
+        rows = list(zip(sources or [None] * 5, prompts, limits, strict=True))
+        eos = random.Random(seed).choice([id for row in rows for id in naive(Mean(models), *row, eos=-1)])
+        expected = [naive(Mean(models), *row, eos=eos) for row in rows]
+        given = {"prompts": prompts, "sources": sources, "max_new_tokens": limits, "eos": eos}
+        assert collected(Joint(models), 5, **given) == expected
+        guessed = [[] for _ in rows]
+        if kind != "state":  # whose tokens cannot be taken back
+            for step in speculative(Joint(models), lookup=2, guesses=3, **given):
+                for row, token in zip(step.rows, step.tokens, strict=True):
+                    guessed[row].append(token)
+            assert guessed == expected
+        ended += sum(len(ids) < limit for ids, limit in zip(expected, limits, strict=True))
+    assert ended > 8
+
+
+def test_it_is_none_of_its_members():
+    """Else the definition would be met by taking one of them."""
+    models, sources = members("encoder-decoder"), sequences([4] * 30)
+    told = [[each.ids for each in answer(one, sources, max_new_tokens=5)] for one in (Joint(models), *models)]
+    assert all(any(a != b for a, b in zip(told[0], other, strict=True)) for other in told[1:])
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+def test_a_wide_beam_finds_the_best_of_all_texts(layout):
+    for seed in range(6):
+        unlike = [UNLIKE[0], UNLIKE[1]]
+        models = [
+            model(layout, seed=10 * seed + place, vocab=SMALL, **each).eval() for place, each in enumerate(unlike)
+        ]
+        source = sequences([3], seed, SMALL) if layout == "encoder-decoder" else None
+        prompts = None if source else [[BOS]]
+        [found] = beam_search(
+            Joint(models), sources=source, prompts=prompts, max_new_tokens=3, beam=400, n_best=9, lengths=None
+        )
+        expected = exhaustive(Mean(models), source and source[0], 3, 0.6)[:9]
+        assert [(each.ids, each.complete) for each in found] == [(each.ids, each.complete) for each in expected]
+        assert [each.score for each in found] == pytest.approx([each.score for each in expected], abs=1e-10)
+
+
+def test_what_is_read_of_a_source_is_the_mean_of_what_they_read():
+    """Coverage and links; of one layer the only one is asked, of two the first."""
+    models, [source] = members("encoder-decoder")[:2], sequences([4], 5)
+    [found] = beam_search(Joint(models), sources=[source], max_new_tokens=3, beam=8, n_best=3, coverage=0.7)
+    for each in found:
+        ids = [*each.ids, *([EOS] if each.complete else [])]
+        shares = sum(read(one, source, ids, 0) for one in models) / 2
+        penalty = 0.7 * sum(math.log(min(float(p), 1.0)) for p in shares.sum(0))
+        assert each.score == pytest.approx(each.log_probability / ((5 + len(ids)) / 6) ** 0.6 + penalty, abs=1e-10)
+        assert each.score != pytest.approx(covered(models[0], source, each, 0.7, 0), abs=1e-6)
+        [told] = read_back(Joint(models), [source], [Answer(each.ids, each.complete)])
+        assert sum(told.log_probabilities) == pytest.approx(each.log_probability, abs=1e-10)
+        rest = 1 - shares.sum(-1)
+        expected = [(int(shares[j].argmax()), j) for j in range(len(each.ids)) if shares[j].max() > rest[j]]
+        assert told.links == expected
+
+
+def test_blanks_are_filled_by_the_mean():
+    models, sources = members("encoder"), sequences([3, 5])
+    found = fill_blanks(Joint(models), sources, [2, 4])
+    for source, length, ids in zip(sources, (2, 4), found, strict=True):
+        tokens = torch.tensor([[*source, 4, *[5] * length]])  # <sep>, <blank>
+        assert ids == Mean(models)(tokens)[0, -length:].argmax(-1).tolist()
+
+
+def test_contrastive_search_goes_on_by_all_vectors():
+    """With alpha 0 of no vectors at all it is the greedy choice; and with one it ends as asked."""
+    models, sources = members("encoder-decoder"), sequences([4, 2])
+    given = {"sources": sources, "max_new_tokens": 4, "eos": -1}
+    plain = [step.tokens for step in generate(Joint(models), **given)]
+    assert [step.tokens for step in contrastive(Joint(models), alpha=0.0, k=3, **given)] == plain
+    assert len(list(contrastive(Joint(models), alpha=0.9, k=3, **given))) == 4
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_its_loss_is_that_of_the_mean(layout):
+    """And a router's penalty, which is none of the text's, stays out of it."""
+    models, given = members(layout), batch(layout, [(3, 4), (5, 2)])
+    joint = Joint(models)
+    asked = objective_for(joint)(given)
+    inputs = {"keep": asked.inputs_keep}
+    if layout == "encoder-decoder":
+        inputs |= {"source": given.source, "source_keep": given.source_keep}
+    log_p = Mean(models)(asked.inputs, **inputs)
+    chosen = log_p.gather(-1, asked.ids[..., None])[..., 0]
+    expected = -(chosen if asked.keep is None else chosen[asked.keep]).sum()
+    torch.testing.assert_close(loss_of(joint, given, objective_for(joint)).nll, expected, rtol=0, atol=1e-10)
+
+
+def test_made_ready_each_member_is():
+    models = [each.float() for each in members("encoder-decoder")]
+    joint = Joint(models)
+    same = prepared(joint, "float32")
+    assert isinstance(same, Joint)
+    assert all(one is other for one, other in zip(same.members, models, strict=True))
+    rounded = prepared(joint, "bfloat16", "int8")
+    assert isinstance(rounded, Joint)
+    assert {each.rounds_cache for each in rounded.members} == {True}
+    assert {p.dtype for p in rounded.parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in joint.parameters()} == {torch.float32}
+    assert len(answer(rounded, sequences([3, 2]), max_new_tokens=3)) == 2
+
+
+def test_the_shortest_member_says_how_long():
+    """Of source and of target apart."""
+    short = model(max_len=24).config
+    other = Transformer(
+        type(short)(**{name: getattr(short, name) for name in ("vocab_size", "decoder")}, encoder=short.encoder)
+    )
+    assert Joint([other]).config.decoder.max_len == 24
+    joint = Joint([model(max_len=9), model(max_len=None, positions="rotary"), model(max_len=7)])
+    assert (joint.config.encoder.max_len, joint.config.decoder.max_len) == (7, 7)
+    [found] = answer(joint, [[6, 7]], max_new_tokens=20)
+    assert found.complete or (len(found.ids), found.limit) == (7, "max_len")
+    assert Joint([model(max_len=None, positions="rotary")] * 2).config.stack.max_len is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "at least one member; got none"),
+        ([None], r"made of Transformers; member 0 \(from 0\) is None"),
+        (["decoder", "classify"], r"head=Lm\(\); member 1 \(from 0\) has head 'classify'"),
+        (["encoder-decoder", "decoder"], r"member 1 \(from 0\) has stacks one stack, the first one encoder-decoder"),
+        (["decoder", "encoder"], "has causal False, the first one True"),
+        (["decoder", {"vocab": 14}], "has vocab_size 14, the first one 13"),
+    ],
+    ids=["none", "no model", "classifier", "stacks", "both ways", "vocabulary"],
+)
+def test_what_cannot_write_together_is_refused(given, said):
+    models = [model(each) if isinstance(each, str) else each and model("decoder", **each) for each in given]
+    with pytest.raises(ConfigError, match=said):
+        Joint(models)
+
+
+def test_other_numbers_and_slots_are_refused():
+    with pytest.raises(ConfigError, match=r"has dtype torch\.float32, the first one torch\.float64"):
+        Joint([model("decoder"), model("decoder").float()])
+    with pytest.raises(ConfigError, match="are of one model; this is a committee of 2"):
+        Joint([model("decoder")] * 2).new_slots(4)
