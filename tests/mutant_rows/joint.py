@@ -60,8 +60,6 @@ ROWS: list[Mutant] = [
     Mutant("a committee is scored as its first run", "train/use.py",
         "loaded = load_runs(run, recipe, others, average)\n        data", "loaded = load_runs(run, recipe, (), average)\n        data",
         f"{RUNS}::test_they_are_scored_as_one_model"),
-    Mutant("nobody says that runs made their data apart", "cli/evaluate.py",
-        "other.training.seed != seed for", "False for", "tests/cli/test_committee.py::test_several_that_write"),
     Mutant("texts are written by the first run alone", "train/writing.py",
         "load_runs(run, recipe, others)", "load_runs(run, recipe)", f"{RUNS}::test_of_running_text"),
 ]

@@ -12,18 +12,13 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import flag_of
-from glassformer.data.config import FILES, SPLITS, TEXT
+from glassformer.data.config import SPLITS, TEXT
 from glassformer.foundation.errors import ConfigError
-from glassformer.train.recipe import Recipe, override
+from glassformer.train.recipe import override
 from glassformer.train.settings import one_of
 
 if TYPE_CHECKING:
     from glassformer.train.use import Figures
-
-MADE_APART = (
-    "These runs made their data by their training.seed, each its own: some of the pairs that are scored may be among "
-    "those that another of them learned from."
-)
 
 
 def run(arguments: Arguments) -> int:
@@ -43,18 +38,10 @@ def run(arguments: Arguments) -> int:
     which = f", the mean of {'their' if others else 'its'} {average} newest checkpoints," if average else ""
     usual = f"the {split} split of {folder}" if others else f"its {split} split"
     print(f"Scoring {who}{which} on {usual if named is None else named}.", file=sys.stderr)
-    if made_apart(recipe, [recipe_of(other) for other in others]):
-        print(MADE_APART, file=sys.stderr)
     by_length = "by-length" in arguments.options
     metrics = evaluate(folder, recipe, split, by_length=by_length, average=average, others=others)
     print(as_json(metrics) if "json" in arguments.options else as_table(metrics))
     return 0
-
-
-def made_apart(recipe: Recipe, others: Iterable[Recipe]) -> bool:
-    """Whether what is scored was made by the seed of one run, and what another learned from by its own."""
-    task, seed = recipe.data.task, recipe.training.seed
-    return task not in (*FILES, TEXT) and any(other.training.seed != seed for other in others)
 
 
 def of_text(split: str, changes: Mapping[str, object]) -> Mapping[str, object]:
