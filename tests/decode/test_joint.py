@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -12,17 +13,22 @@ from torch import nn
 from decode.test_beam import SMALL, exhaustive
 from decode.test_coverage import covered, read
 from decode.test_generate import collected
-from glassformer import Transformer
+from glassformer import Transformer, save, trace
+from glassformer.data.dataset import Tokenizers
 from glassformer.data.vocabulary import BOS, EOS
+from glassformer.data.words import WordTokenizer
 from glassformer.decode.answer import Answer, answer
 from glassformer.decode.beam import beam_search
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.generate import fill_blanks, generate
+from glassformer.decode.penalties import logit_bias
 from glassformer.decode.prepare import prepared
 from glassformer.decode.read_back import read_back
 from glassformer.decode.speculative import speculative
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.joint import Joint
+from glassformer.parts import Cache
+from glassformer.train import objective
 from glassformer.train.objective import loss_of, objective_for
 from train.examples import batch, model, sequences
 
@@ -66,7 +72,7 @@ def naive(network: Mean, source, prompt: list[int], limit: int, eos: int) -> lis
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_logits_are_the_logarithm_of_the_mean(layout, count):
+def test_chances_are_the_mean(layout, count):
     """With padding on both sides; and those of one model say what the model says."""
     models, given = members(layout)[:count], batch(layout, [(3, 4), (5, 1)])
     inputs = {"keep": given.keep}
@@ -74,7 +80,9 @@ def test_logits_are_the_logarithm_of_the_mean(layout, count):
         inputs |= {"source": given.source, "source_keep": given.source_keep}
     found, expected = Joint(models)(given.tokens, **inputs), Mean(models)(given.tokens, **inputs)
     real = slice(None) if given.keep is None else given.keep
-    torch.testing.assert_close(found[real], expected[real], rtol=0, atol=1e-12)
+    torch.testing.assert_close(found[real].log_softmax(-1), expected[real], rtol=0, atol=1e-12)
+    if count == 1:  # also as numbers that a penalty multiplies
+        torch.testing.assert_close(found[real], models[0](given.tokens, **inputs)[real], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
@@ -153,13 +161,30 @@ def test_blanks_are_filled_by_the_mean():
         assert ids == Mean(models)(tokens)[0, -length:].argmax(-1).tolist()
 
 
-def test_contrastive_search_goes_on_by_all_vectors():
-    """With alpha 0 of no vectors at all it is the greedy choice; and with one it ends as asked."""
-    models, sources = members("encoder-decoder"), sequences([4, 2])
-    given = {"sources": sources, "max_new_tokens": 4, "eos": -1}
-    plain = [step.tokens for step in generate(Joint(models), **given)]
-    assert [step.tokens for step in contrastive(Joint(models), alpha=0.0, k=3, **given)] == plain
-    assert len(list(contrastive(Joint(models), alpha=0.9, k=3, **given))) == 4
+@torch.no_grad()
+def test_contrastive_search_compares_the_vectors_of_all():
+    """Su et al. 2022, equation 5, written out on the members' vectors side by side."""
+    models = members("decoder")
+
+    def vectors(ids: list[int]) -> torch.Tensor:
+        each = torch.cat([one.hidden(torch.tensor([ids]))[0] for one in models], dim=-1)
+        return each / each.norm(dim=-1, keepdim=True)
+
+    differ = 0
+    for prompt in sequences([4] * 6):
+        ids = [BOS, *prompt]
+        for _ in range(4):
+            shares = Mean(models)(torch.tensor([ids]))[0, -1].exp()
+            rated = []
+            for share, token in zip(*shares.topk(3), strict=True):
+                seen = vectors([*ids, int(token)])
+                rated.append((0.4 * float(share) - 0.6 * float((seen[:-1] @ seen[-1]).max()), int(token)))
+            ids.append(max(rated)[1])
+        found = contrastive(Joint(models), alpha=0.6, k=3, prompts=[[BOS, *prompt]], max_new_tokens=4, eos=-1)
+        assert [step.tokens[0] for step in found] == ids[5:]
+        plain = generate(Joint(models), prompts=[[BOS, *prompt]], max_new_tokens=4, eos=-1)
+        differ += [step.tokens[0] for step in plain] != ids[5:]
+    assert differ
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -188,7 +213,9 @@ def test_made_ready_each_member_is():
     assert {each.rounds_cache for each in rounded.members} == {True}
     assert {p.dtype for p in rounded.parameters()} == {torch.bfloat16}
     assert {p.dtype for p in joint.parameters()} == {torch.float32}
-    assert len(answer(rounded, sequences([3, 2]), max_new_tokens=3)) == 2
+    apart = Joint([prepared(each, "bfloat16", "int8") for each in models])
+    sources = sequences([3, 2])
+    assert answer(rounded, sources, max_new_tokens=5) == answer(apart, sources, max_new_tokens=5)
 
 
 def test_the_shortest_member_says_how_long():
@@ -200,8 +227,9 @@ def test_the_shortest_member_says_how_long():
     assert Joint([other]).config.decoder.max_len == 24
     joint = Joint([model(max_len=9), model(max_len=None, positions="rotary"), model(max_len=7)])
     assert (joint.config.encoder.max_len, joint.config.decoder.max_len) == (7, 7)
-    [found] = answer(joint, [[6, 7]], max_new_tokens=20)
-    assert found.complete or (len(found.ids), found.limit) == (7, "max_len")
+    never_ends = logit_bias({EOS: -math.inf})
+    [found] = answer(joint, [[6, 7]], max_new_tokens=20, filters=[never_ends])
+    assert (len(found.ids), found.complete, found.limit) == (7, False, "max_len")
     assert Joint([model(max_len=None, positions="rotary")] * 2).config.stack.max_len is None
 
 
@@ -211,14 +239,19 @@ def test_the_shortest_member_says_how_long():
         ([], "at least one member; got none"),
         ([None], r"made of Transformers; member 0 \(from 0\) is None"),
         (["decoder", "classify"], r"head=Lm\(\); member 1 \(from 0\) has head 'classify'"),
-        (["encoder-decoder", "decoder"], r"member 1 \(from 0\) has stacks one stack, the first one encoder-decoder"),
-        (["decoder", "encoder"], "has causal False, the first one True"),
+        (["encoder-decoder", "decoder"], r"member 1 \(from 0\) has stacks decoder, the first one encoder and decoder"),
+        (["encoder", "causal encoder"], "has causal True, the first one False"),
         (["decoder", {"vocab": 14}], "has vocab_size 14, the first one 13"),
+        (["decoder", {"n_segments": 2}], r"has n_segments \[None, 2\], the first one \[None, None\]"),
     ],
-    ids=["none", "no model", "classifier", "stacks", "both ways", "vocabulary"],
+    ids=["none", "no model", "classifier", "stacks", "both ways", "vocabulary", "segments"],
 )
 def test_what_cannot_write_together_is_refused(given, said):
-    models = [model(each) if isinstance(each, str) else each and model("decoder", **each) for each in given]
+    made = {"causal encoder": partial(model, "encoder", causal=True)}
+    models = [
+        made.get(each, partial(model, each))() if isinstance(each, str) else each and model("decoder", **each)
+        for each in given
+    ]
     with pytest.raises(ConfigError, match=said):
         Joint(models)
 
@@ -226,5 +259,38 @@ def test_what_cannot_write_together_is_refused(given, said):
 def test_other_numbers_and_slots_are_refused():
     with pytest.raises(ConfigError, match=r"has dtype torch\.float32, the first one torch\.float64"):
         Joint([model("decoder"), model("decoder").float()])
+    joint = Joint([model("decoder")] * 2)
     with pytest.raises(ConfigError, match="are of one model; this is a committee of 2"):
-        Joint([model("decoder")] * 2).new_slots(4)
+        joint.new_slots(4)
+    with pytest.raises(ConfigError, match=r"member 1 \(from 0\) is a committee itself"):
+        Joint([model("decoder"), joint])
+    with pytest.raises(ConfigError, match=r"a cache for each member; .*Take new_cache\(\)"):
+        joint.hidden(torch.tensor([[1]]), cache=Cache(1))
+    with pytest.raises(ConfigError, match="belong to an encoder-decoder; this model has one stack"):
+        joint.hidden(torch.tensor([[1]]), memory=torch.zeros(1, 1, 8))
+
+
+def test_one_model_is_asked_for():
+    """A checkpoint and a trace; and what can take no guesses back, whichever member it is."""
+    joint, words = Joint([model("decoder")] * 2), WordTokenizer([f"w{place}" for place in range(7)])
+    with pytest.raises(ConfigError, match=r"A checkpoint is of one model; got a committee of 2\. Save each member"):
+        save("never", joint, Tokenizers(words, words))
+    with pytest.raises(ConfigError, match=r"A trace is of one model; got a committee of 2\. Trace each member"):
+        trace(joint, words, "w1")
+    late = Joint([model("decoder"), model("decoder", attention_rule="linear")])
+    with pytest.raises(ConfigError, match="from which no guess can be taken back"):
+        list(speculative(late, lookup=1, prompts=[[BOS]], max_new_tokens=3))
+    assert {name.split(".")[0] for name in joint.state_dict()} == {"_members"}
+
+
+def test_the_logits_of_a_large_vocabulary_never_exist_whole(monkeypatch):
+    """Row by row the loss is the same."""
+    models, given = [each.double() for each in members("decoder")], batch("decoder", [(3, 4), (5, 2)])
+    joint = Joint(models)
+    whole, rows = loss_of(joint, given, objective_for(joint)), []
+    monkeypatch.setattr(objective, "WHOLE", 3 * 13)
+    joint.head.register_forward_hook(lambda _, x, logits: rows.append(len(logits)))
+    parts = loss_of(joint, given, objective_for(joint))
+    torch.testing.assert_close(parts, whole, rtol=1e-12, atol=0)
+    assert max(rows) == 3
+    assert len(rows) > 2

@@ -1,4 +1,4 @@
-"""`glassformer generate RUN`: prompts in, texts out, written as they come."""
+"""`glassformer generate RUN ...`: prompts in, texts out, written as they come."""
 
 from __future__ import annotations
 

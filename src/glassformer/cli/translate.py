@@ -1,4 +1,4 @@
-"""`glassformer translate RUN`: lines in, one answer for each line out."""
+"""`glassformer translate RUN ...`: lines in, one answer for each line out; of several runs that of their committee."""
 
 from __future__ import annotations
 

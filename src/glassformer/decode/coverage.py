@@ -9,7 +9,7 @@ import torch
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Int, Tensor
-from glassformer.model.joint import Joint
+from glassformer.model.joint import members_of
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attended, attentions, watch_attention
 
@@ -52,7 +52,7 @@ def reading(model: Transformer) -> Generator[Reading]:
 
     What is computed is the same bits as without.
     """
-    models = model.members if isinstance(model, Joint) else [model]
+    models = members_of(model)
     seen = Reading(len(models))
 
     def noting(place: int, layer: str) -> Callable[[Attended], None]:

@@ -19,6 +19,7 @@ from glassformer.decode.reader import Reader, Text
 from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
+from glassformer.model.joint import members_of
 from glassformer.model.transformer import Transformer
 
 Lanes = Callable[[Context, int], Sequence[float]]
@@ -199,7 +200,7 @@ def check_guessing(
         raise ConfigError(f"At least one token is guessed at a time; got guesses={guesses}. Try guesses=4.")
     for each in [model, *([] if draft is None else [draft])]:
         check_writes(each)
-        if each.config.stack.attention_rule == "linear":
+        if any(one.config.stack.attention_rule == "linear" for one in members_of(each)):
             raise ConfigError("Linear attention keeps sums, from which no guess can be taken back. Use generate().")
     sizes = [(each.config.vocab_size, each.encoder is None) for each in (model, draft or model)]
     if sizes[0] != sizes[1]:

@@ -22,32 +22,39 @@ from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache, Slots, StateSlots
 
+SIDES = ("encoder", "decoder")
+
 
 class Joint(Transformer):
-    """A `Transformer` to whoever decodes or scores; its logits are the logarithms of the mean probabilities.
+    """A `Transformer` to whoever decodes or scores; the softmax of its logits is the mean of the probabilities.
 
     Its vectors are those of all members side by side, [B, T, sum of their widths], which its head takes apart. The
-    members may differ in all but their vocabularies and the kind of stacks; the shortest `max_len` is that of all.
-    Nothing is copied. It is not made for training: a gradient reaches all members at once.
+    members may differ in all but their vocabularies and which stacks they have; the shortest `max_len` is that of all.
+    Nothing is copied. It is not made for training, and has no checkpoint of its own: its members do.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer
     >>> from glassformer.model.joint import Joint
     >>> stacks = [StackConfig(d_model=d, n_heads=4, n_layers=2, d_ff=64, causal=True) for d in (32, 48)]
     >>> joint = Joint([Transformer(ModelConfig(vocab_size=50, decoder=stack)) for stack in stacks])
-    >>> joint(torch.tensor([[1, 7, 8]])).exp().sum(-1).allclose(torch.ones(1, 3))
-    True
+    >>> joint(torch.tensor([[1, 7, 8]])).shape
+    torch.Size([1, 3, 50])
     """
 
     def __init__(self, members: Sequence[Transformer]) -> None:
         """Errors: `ConfigError` for members that cannot write together."""
         nn.Module.__init__(self)  # no weights of its own
+        if not isinstance(members, list | tuple):
+            raise ConfigError(
+                f"A committee is made from a list of models; got {came(members)}. Try Joint([one, other])."
+            )
         check_members(members)
         self._members = nn.ModuleList(members)
         first, configs = members[0], [each.config for each in members]
-        encoder, decoder = (shortest([getattr(each, side) for each in configs]) for side in ("encoder", "decoder"))
+        encoder, decoder = (shortest([getattr(each, side) for each in configs]) for side in SIDES)
         self.config = replace(first.config, encoder=encoder, decoder=decoder)
-        self.encoder, self.decoder = first.encoder, first.decoder  # asked for which of them there are, never called
+        for side in SIDES:  # asked whether they are there, never called: their names are the member's
+            self.__dict__[side] = getattr(first, side)
         self.head = MeanHead(members)
         self.eval()
 
@@ -78,16 +85,25 @@ class Joint(Transformer):
         """The last vectors of all members, side by side; as of a `Transformer`, with the cache of `new_cache`."""
         told = {"keep": keep, "source": source, "source_keep": source_keep, "segments": segments}
         told |= {"documents": documents, "prefix": prefix}
-        memories = [None] * len(self.members) if memory is None else memory.split(self._memory_widths(), dim=-1)
-        caches = [None] * len(self.members) if cache is None else cast(JointCache, cache).members
-        apart = zip(self.members, memories, caches, strict=True)
+        apart = zip(self.members, self._memories(memory), self._caches(cache), strict=True)
         found = [each.hidden(tokens, **told, memory=its, cache=own) for each, its, own in apart]
         if isinstance(cache, JointCache):
             cache.count()
         return torch.cat(found, dim=-1)
 
-    def _memory_widths(self) -> list[int]:
-        return [each.config.encoder.d_model for each in self.members if each.config.encoder is not None]
+    def _memories(self, memory: Float[Tensor, "B S D"] | None) -> Sequence[Tensor | None]:
+        """What each member reads; one that has no encoder beside its decoder refuses it."""
+        if memory is None or self.encoder is None or self.decoder is None:
+            return [memory] * len(self.members)
+        return memory.split([each.config.encoder.d_model for each in self.members if each.config.encoder], dim=-1)
+
+    def _caches(self, cache: Cache | None) -> Sequence[Cache | None]:
+        """Each member's own."""
+        if cache is None:
+            return [None] * len(self.members)
+        if not isinstance(cache, JointCache):
+            raise ConfigError(f"A committee has a cache for each member; got one {came(cache)}. Take new_cache().")
+        return cache.members
 
     def new_cache(self, capacity: int | None = None, *, whole: bool = False) -> Cache:
         """An empty cache for each member. Errors: as `Transformer.new_cache`."""
@@ -101,19 +117,41 @@ class Joint(Transformer):
         )
 
 
+def members_of(model: Transformer) -> list[Transformer]:
+    """The members of a committee, or the one model."""
+    return model.members if isinstance(model, Joint) else [model]
+
+
+def refuse_joint(model: object, what: str, instead: str) -> None:
+    """Refuse a committee where one model is asked for. Errors: `ConfigError`."""
+    if isinstance(model, Joint):
+        raise ConfigError(f"{what} is of one model; got a committee of {len(model.members)}. {instead}")
+
+
 class MeanHead(nn.Module):
-    """Vectors of all members side by side to the logarithm of the mean of their probabilities."""
+    """Vectors of all members side by side to logits whose softmax is the mean of the members' probabilities.
+
+    A constant is free in logits: here it makes those of one member its own, as penalties that multiply logits need it.
+    """
 
     def __init__(self, members: Sequence[Transformer]) -> None:
         super().__init__()
-        self.heads = nn.ModuleList(each.head for each in members)
+        self.heads = [each.head for each in members]  # the members' own, which have their names there
         self.widths = [each.config.stack.d_model for each in members]
+        self.n_tokens = members[0].config.vocab_size or 0
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         """The logits, in float32 or wider."""
-        scores = [head(part) for head, part in zip(self.heads, x.split(self.widths, dim=-1), strict=True)]
-        log_p = [each.to(torch.promote_types(each.dtype, torch.float32)).log_softmax(-1) for each in scores]
-        return torch.stack(log_p).logsumexp(0) - math.log(len(log_p))
+        log_p: Tensor | None = None
+        wholes: list[Tensor] = []
+        for head, part in zip(self.heads, x.split(self.widths, dim=-1), strict=True):
+            scores = head(part)
+            scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+            wholes.append(scores.logsumexp(-1, keepdim=True))
+            scores = scores - wholes[-1]
+            log_p = scores if log_p is None else torch.logaddexp(log_p, scores)
+        assert log_p is not None, "a committee has a member"
+        return log_p + (sum(wholes) / len(wholes) - math.log(len(wholes)))
 
 
 class JointCache(Cache):
@@ -152,18 +190,21 @@ def check_members(members: Sequence[Transformer]) -> None:
     kinds: list[dict[str, object]] = []
     for place, each in enumerate(members):
         config = getattr(each, "config", None)
-        if not isinstance(config, ModelConfig):
-            raise ConfigError(f"A committee is made of Transformers; member {place} (from 0) is {came(each)}.")
+        if not isinstance(config, ModelConfig) or isinstance(each, Joint):
+            what = "a committee itself" if isinstance(each, Joint) else came(each)
+            raise ConfigError(f"A committee is made of Transformers; member {place} (from 0) is {what}.")
         if not isinstance(config.head, Lm):
             raise ConfigError(
                 f"A committee that writes is made of models with head=Lm(); member {place} (from 0) has head "
                 f"{config.head.kind!r}. See committee_probabilities() for classifiers."
             )
-        parameter = next(each.parameters())
+        parameter, stacks = next(each.parameters()), [getattr(config, side) for side in SIDES]
         kinds.append(
             {
-                "stacks": "encoder-decoder" if config.encoder and config.decoder else "one stack",
+                "stacks": " and ".join(side for side in SIDES if getattr(config, side)),
                 "causal": config.stack.causal,
+                "n_features": [stack and stack.n_features for stack in stacks],
+                "n_segments": [stack and stack.n_segments for stack in stacks],
                 "vocab_size": config.vocab_size,
                 "source vocab_size": config.source_vocab_size or config.vocab_size,
                 "device": parameter.device,

@@ -16,6 +16,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import Labels
 from glassformer.foundation.errors import CheckpointError
 from glassformer.model.config import ModelConfig
+from glassformer.model.joint import refuse_joint
 from glassformer.model.transformer import Transformer
 from glassformer.store.files import write_new
 from glassformer.store.folders import CONFIG, FORMAT, MODEL, OPTIMIZER, SOURCE_TOKENIZER, STATE, TOKENIZER, step_number
@@ -62,8 +63,10 @@ def take_snapshot(
 ) -> Snapshot:
     """What `save` would write now. It changes with the model, unless it is `copied()`.
 
-    Errors: `DivergedError` for NaN or infinity, `CheckpointError` for a state that is no plain JSON.
+    Errors: `DivergedError` for NaN or infinity, `CheckpointError` for a state that is no plain JSON, `ConfigError` for
+    a committee.
     """
+    refuse_joint(model, "A checkpoint", "Save each member.")
     tensors = {MODEL: unique_weights(model)}
     refuse_non_finite(tensors[MODEL], "Weights")
     if optimizer is not None:

@@ -25,11 +25,12 @@ def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[
 
     Errors: `ConfigError` for runs that answer in different ways.
     """
+    usual = manner(load_recipe(run / "recipe.toml").data) if others else {}
     where = {"device": recipe.training.device, "threads": recipe.training.threads}
     own = [(each, load_recipe(each / "recipe.toml")) for each in others]
     recipes = [(run, recipe)] + [(each, replace(its, training=replace(its.training, **where))) for each, its in own]
     for other, its in recipes[1:]:
-        for name, first in manner(recipe.data).items():
+        for name, first in usual.items():
             if (second := manner(its.data)[name]) != first:
                 raise ConfigError(
                     f"The members of a committee answer in one way; {other} has data.{name}={second!r}, {run} has "
@@ -42,7 +43,7 @@ def manner(data: DataConfig) -> dict[str, object]:
     """What the members of a committee have in common: pairs of whatever origin or running text, and what is asked."""
     text = data.task == TEXT
     shared: dict[str, object] = {"task": TEXT if text else PAIRS, "layout": data.layout, "objective": data.objective}
-    return shared | ({"documents": data.documents} if text else {})
+    return shared | ({"documents": data.documents, "window": data.window} if text else {})
 
 
 def refuse_no_labels(recipes: Sequence[tuple[Path, Recipe]]) -> None:

@@ -181,6 +181,13 @@ def loss_in_places(
     head: Head | PlaceHead | MeanHead, x: Float[Tensor, "M D"], ids: Int[Tensor, " N"], label_smoothing: float
 ) -> Loss:
     """What the head's scores of M vectors cost; the logits of a large vocabulary never exist whole."""
+    if isinstance(head, MeanHead):
+        rows = max(1, WHOLE // head.n_tokens)
+        parts = [
+            token_or_number_loss(head(x[first : first + rows]), ids[first : first + rows], label_smoothing)
+            for first in range(0, len(ids), rows)
+        ]
+        return Loss(*(torch.stack(each).sum() for each in zip(*parts, strict=True)))
     if not isinstance(head, Head) or len(x) * len(head.weight) <= WHOLE:
         return token_or_number_loss(head(x), ids, label_smoothing)
     check_labels(ids, len(head.weight))

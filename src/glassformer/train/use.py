@@ -109,7 +109,7 @@ def translate(
     wishes: Wishes = NO_WISHES,
     others: Sequence[Path] = (),
 ) -> Iterator[Translated]:
-    """The best checkpoint's answer to each (number, line), in order, `batch_size` lines at a time.
+    """The answer of a run's best checkpoint to each (number, line), in order, `batch_size` lines at a time.
 
     `recipe` is the run's own with other decoding; none: as it is. A drawn answer hangs on its place among the lines.
     `asked`: several answers to each line, and their figures. `wishes` are of all answers. `others`: runs that write

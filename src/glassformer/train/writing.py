@@ -26,14 +26,17 @@ USUAL_TOKENS = 200
 
 
 class Writer:
-    """The best checkpoint of a run, ready to go on from prompts, or to answer them where it has an encoder."""
+    """The best checkpoint of a run, or those of several as a committee, ready to go on from prompts.
+
+    Where it has an encoder it answers them.
+    """
 
     def __init__(
         self, run: Path, recipe: Recipe, guessing: Guessing | None = None, others: Sequence[Path] = ()
     ) -> None:
         """`recipe` is the run's own, with other decoding; with `guessing` it decodes speculatively.
 
-        `others`: runs that write with this one, as a committee (`load_runs`); no more is read than its window.
+        `others`: runs that write with this one, as a committee (`load_runs`).
 
         Errors: `ConfigError` for a run that writes no text.
         """

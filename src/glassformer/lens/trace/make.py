@@ -28,6 +28,7 @@ from glassformer.lens.trace.steps import lens_of, steps_of
 from glassformer.lens.trace.value import Trace
 from glassformer.lens.trace.written import written
 from glassformer.model.count import count_parameters
+from glassformer.model.joint import refuse_joint
 from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
 
@@ -61,8 +62,10 @@ def trace(
     that was looked at; an answer of its own begins with the ids of `begin`. `heard` is told of each token that is
     written, and `poll` called before each step: what they raise ends the writing. `encoding` is that of attention
     weights: "sqrt255", "u16" or "f32" (exact). `about` adds to the header's `model` (`name`, `task`, `step`).
-    Errors: `ConfigError` for a model that reads features or gives numbers, `DataError` for a text that is too long.
+    Errors: `ConfigError` for a model that reads features or gives numbers, and for a committee; `DataError` for a text
+    that is too long.
     """
+    refuse_joint(model, "A trace", "Trace each member.")
     tokenizers = both(tokenizer)
     ids = [None if each is None else as_ids(each, tokenizers.target) for each in (target, gold)]
     reading = read(
