@@ -24,7 +24,12 @@ LAYOUTS = ["encoder-decoder", "decoder"]
 
 @pytest.mark.parametrize(
     "sampling",
-    [Sampling(), Sampling(temperature=0.6, top_p=0.9), Sampling(top_k=4), Sampling(typical_p=0.8, min_p=0.01)],
+    [
+        Sampling(),
+        Sampling(temperature=0.6, top_p=0.9),
+        pytest.param(Sampling(top_k=4), marks=pytest.mark.slow),
+        pytest.param(Sampling(typical_p=0.8, min_p=0.01), marks=pytest.mark.slow),
+    ],
     ids=["plain", "top p", "top k", "typical"],
 )
 def test_draws_follow_the_filtered_distribution(sampling):

@@ -90,7 +90,7 @@ def test_chances_are_the_mean(layout, count):
 def test_it_writes_what_the_definition_writes(layout, kind):
     """Rows of unlike lengths that end one after the other; each member with its own kind of cache."""
     ended = 0
-    for seed in range(4):
+    for seed in range(3):
         draw = random.Random(seed)
         unlike = UNLIKE if kind == "unlike" else [WRITES[kind], UNLIKE[draw.randrange(2)]]
         models = members(layout, unlike)
@@ -109,7 +109,7 @@ def test_it_writes_what_the_definition_writes(layout, kind):
                     guessed[row].append(token)
             assert guessed == expected
         ended += sum(len(ids) < limit for ids, limit in zip(expected, limits, strict=True))
-    assert ended > 3
+    assert ended > 2
 
 
 def test_it_is_none_of_its_members():

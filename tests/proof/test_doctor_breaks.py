@@ -34,7 +34,11 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+RARE = ("softcap-deepnorm", "linear", "shaw-rms", "t5-scale", "alibi-window", "one-key-for-heads-of-one-value")
+"""Shapes that share their probes with another one above: `make test-all` asks after them."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(each, marks=[pytest.mark.slow] * (each in RARE)) for each in HEALTHY])
 def test_healthy_run_has_no_failure(name, tmp_path):
     layout = {"encoder": "encoder", "label": "label", "label-attention-pooling": "label"}.get(name, "encoder-decoder")
     run = trained(tmp_path, layout, **HEALTHY[name])
