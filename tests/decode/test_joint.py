@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from functools import partial
 
 import pytest
 import torch
@@ -13,10 +12,8 @@ from torch import nn
 from decode.test_beam import SMALL, exhaustive
 from decode.test_coverage import covered, read
 from decode.test_generate import collected
-from glassformer import Transformer, save, trace
-from glassformer.data.dataset import Tokenizers
+from glassformer import Transformer
 from glassformer.data.vocabulary import BOS, EOS
-from glassformer.data.words import WordTokenizer
 from glassformer.decode.answer import Answer, answer
 from glassformer.decode.beam import beam_search
 from glassformer.decode.contrastive import contrastive
@@ -25,9 +22,7 @@ from glassformer.decode.penalties import logit_bias
 from glassformer.decode.prepare import prepared
 from glassformer.decode.read_back import read_back
 from glassformer.decode.speculative import speculative
-from glassformer.foundation.errors import ConfigError
 from glassformer.model.joint import Joint
-from glassformer.parts import Cache
 from glassformer.train import objective
 from glassformer.train.objective import loss_of, objective_for
 from train.examples import batch, model, sequences
@@ -231,56 +226,6 @@ def test_the_shortest_member_says_how_long():
     [found] = answer(joint, [[6, 7]], max_new_tokens=20, filters=[never_ends])
     assert (len(found.ids), found.complete, found.limit) == (7, False, "max_len")
     assert Joint([model(max_len=None, positions="rotary")] * 2).config.stack.max_len is None
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ([], "at least one member; got none"),
-        ([None], r"made of Transformers; member 0 \(from 0\) is None"),
-        (["decoder", "classify"], r"head=Lm\(\); member 1 \(from 0\) has head 'classify'"),
-        (["encoder-decoder", "decoder"], r"member 1 \(from 0\) has stacks decoder, the first one encoder and decoder"),
-        (["encoder", "causal encoder"], "has causal True, the first one False"),
-        (["decoder", {"vocab": 14}], "has vocab_size 14, the first one 13"),
-        (["decoder", {"n_segments": 2}], r"has n_segments \[None, 2\], the first one \[None, None\]"),
-    ],
-    ids=["none", "no model", "classifier", "stacks", "both ways", "vocabulary", "segments"],
-)
-def test_what_cannot_write_together_is_refused(given, said):
-    made = {"causal encoder": partial(model, "encoder", causal=True)}
-    models = [
-        made.get(each, partial(model, each))() if isinstance(each, str) else each and model("decoder", **each)
-        for each in given
-    ]
-    with pytest.raises(ConfigError, match=said):
-        Joint(models)
-
-
-def test_other_numbers_and_slots_are_refused():
-    with pytest.raises(ConfigError, match=r"has dtype torch\.float32, the first one torch\.float64"):
-        Joint([model("decoder"), model("decoder").float()])
-    joint = Joint([model("decoder")] * 2)
-    with pytest.raises(ConfigError, match="are of one model; this is a committee of 2"):
-        joint.new_slots(4)
-    with pytest.raises(ConfigError, match=r"member 1 \(from 0\) is a committee itself"):
-        Joint([model("decoder"), joint])
-    with pytest.raises(ConfigError, match=r"a cache for each member; .*Take new_cache\(\)"):
-        joint.hidden(torch.tensor([[1]]), cache=Cache(1))
-    with pytest.raises(ConfigError, match="belong to an encoder-decoder; this model has one stack"):
-        joint.hidden(torch.tensor([[1]]), memory=torch.zeros(1, 1, 8))
-
-
-def test_one_model_is_asked_for():
-    """A checkpoint and a trace; and what can take no guesses back, whichever member it is."""
-    joint, words = Joint([model("decoder")] * 2), WordTokenizer([f"w{place}" for place in range(7)])
-    with pytest.raises(ConfigError, match=r"A checkpoint is of one model; got a committee of 2\. Save each member"):
-        save("never", joint, Tokenizers(words, words))
-    with pytest.raises(ConfigError, match=r"A trace is of one model; got a committee of 2\. Trace each member"):
-        trace(joint, words, "w1")
-    late = Joint([model("decoder"), model("decoder", attention_rule="linear")])
-    with pytest.raises(ConfigError, match="from which no guess can be taken back"):
-        list(speculative(late, lookup=1, prompts=[[BOS]], max_new_tokens=3))
-    assert {name.split(".")[0] for name in joint.state_dict()} == {"_members"}
 
 
 def test_the_logits_of_a_large_vocabulary_never_exist_whole(monkeypatch):

@@ -1,0 +1,79 @@
+"""What cannot write together, and what a committee is not asked for, is refused by rule and remedy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from glassformer import Transformer, save, trace
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.vocabulary import BOS
+from glassformer.data.words import WordTokenizer
+from glassformer.decode.speculative import speculative
+from glassformer.foundation.errors import ConfigError
+from glassformer.model.joint import Joint
+from glassformer.parts import Cache
+from train.examples import model
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "at least one member; got none"),
+        ([None], r"made of Transformers; member 0 \(from 0\) is None"),
+        (["decoder", "classify"], r"head=Lm\(\); member 1 \(from 0\) has head 'classify'"),
+        (["encoder-decoder", "decoder"], r"member 1 \(from 0\) has stacks decoder, the first one encoder and decoder"),
+        (["encoder", "causal encoder"], "has causal True, the first one False"),
+        (["decoder", {"vocab": 14}], "has vocab_size 14, the first one 13"),
+        (["decoder", {"n_segments": 2}], r"has n_segments \[None, 2\], the first one \[None, None\]"),
+    ],
+    ids=["none", "no model", "classifier", "stacks", "both ways", "vocabulary", "segments"],
+)
+def test_what_cannot_write_together_is_refused(given, said):
+    made = {"causal encoder": partial(model, "encoder", causal=True)}
+    models = [
+        made.get(each, partial(model, each))() if isinstance(each, str) else each and model("decoder", **each)
+        for each in given
+    ]
+    with pytest.raises(ConfigError, match=said):
+        Joint(models)
+
+
+def test_other_sources_are_refused():
+    """Ids of a vocabulary of its own, or vectors."""
+    own = [Transformer(replace(model().config, source_vocab_size=size, share_embeddings=False)) for size in (13, 14)]
+    with pytest.raises(ConfigError, match=r"has source vocab_size 14, the first one 13"):
+        Joint(own)
+    reads = [replace(each.config, encoder=replace(each.config.encoder, n_features=3)) for each in own[:1]]
+    with pytest.raises(ConfigError, match=r"has n_features \[3, None\], the first one \[None, None\]"):
+        Joint([own[0], *map(Transformer, reads)])
+
+
+def test_other_numbers_and_slots_are_refused():
+    with pytest.raises(ConfigError, match=r"has dtype torch\.float32, the first one torch\.float64"):
+        Joint([model("decoder"), model("decoder").float()])
+    joint = Joint([model("decoder")] * 2)
+    with pytest.raises(ConfigError, match="are of one model; this is a committee of 2"):
+        joint.new_slots(4)
+    with pytest.raises(ConfigError, match=r"member 1 \(from 0\) is a committee itself"):
+        Joint([model("decoder"), joint])
+    with pytest.raises(ConfigError, match=r"a cache for each member; .*Take new_cache\(\)"):
+        joint.hidden(torch.tensor([[1]]), cache=Cache(1))
+    with pytest.raises(ConfigError, match="belong to an encoder-decoder; this model has one stack"):
+        joint.hidden(torch.tensor([[1]]), memory=torch.zeros(1, 1, 8))
+
+
+def test_one_model_is_asked_for():
+    """A checkpoint and a trace; and what can take no guesses back, whichever member it is."""
+    joint, words = Joint([model("decoder")] * 2), WordTokenizer([f"w{place}" for place in range(7)])
+    with pytest.raises(ConfigError, match=r"A checkpoint is of one model; got a committee of 2\. Save each member"):
+        save("never", joint, Tokenizers(words, words))
+    with pytest.raises(ConfigError, match=r"A trace is of one model; got a committee of 2\. Trace each member"):
+        trace(joint, words, "w1")
+    late = Joint([model("decoder"), model("decoder", attention_rule="linear")])
+    with pytest.raises(ConfigError, match="from which no guess can be taken back"):
+        list(speculative(late, lookup=1, prompts=[[BOS]], max_new_tokens=3))
+    assert {name.split(".")[0] for name in joint.state_dict()} == {"_members"}
