@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -215,13 +216,13 @@ def test_made_ready_each_member_is():
 
 def test_the_shortest_member_says_how_long():
     """Of source and of target apart."""
-    short = model(max_len=24).config
-    other = Transformer(
-        type(short)(**{name: getattr(short, name) for name in ("vocab_size", "decoder")}, encoder=short.encoder)
-    )
-    assert Joint([other]).config.decoder.max_len == 24
-    joint = Joint([model(max_len=9), model(max_len=None, positions="rotary"), model(max_len=7)])
-    assert (joint.config.encoder.max_len, joint.config.decoder.max_len) == (7, 7)
+    apart = []
+    for source, target in ((9, 30), (24, 7)):
+        config = model().config
+        encoder, decoder = replace(config.encoder, max_len=source), replace(config.decoder, max_len=target)
+        apart.append(Transformer(replace(config, encoder=encoder, decoder=decoder)).double())
+    joint = Joint([*apart, model(max_len=None, positions="rotary")])
+    assert (joint.config.encoder.max_len, joint.config.decoder.max_len) == (9, 7)
     never_ends = logit_bias({EOS: -math.inf})
     [found] = answer(joint, [[6, 7]], max_new_tokens=20, filters=[never_ends])
     assert (len(found.ids), found.complete, found.limit) == (7, False, "max_len")

@@ -35,7 +35,7 @@ HEALTHY = {
 
 
 RARE = ("softcap-deepnorm", "linear", "shaw-rms", "t5-scale", "alibi-window", "one-key-for-heads-of-one-value")
-"""Shapes that share their probes with another one above: `make test-all` asks after them."""
+"""What a push leaves to `make test-all`: five to twenty seconds each."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(each, marks=[pytest.mark.slow] * (each in RARE)) for each in HEALTHY])
