@@ -76,10 +76,17 @@ def test_a_run_with_wsd_goes_on_with_another_horizon_from_before_its_cooldown():
     assert (short(75), short(100)) == (pytest.approx((PEAK + LEAST) / 2, rel=1e-12), LEAST)
 
 
-@pytest.mark.parametrize("cooldown", [0, 11, -1])
-def test_cooldown_beyond_the_run_is_refused(cooldown):
-    with pytest.raises(ConfigError, match=f"at most the number of steps, 10; got {cooldown}"):
-        Schedule("wsd", 1.0, 10, cooldown=cooldown)
+@pytest.mark.parametrize(("warmup", "most"), [(0, 10), (4, 6), (9, 1)])
+def test_cooldown_beyond_what_the_warmup_leaves_is_refused(warmup, most):
+    assert Schedule("wsd", 1.0, 10, warmup, cooldown=most)(10) == 0
+    for cooldown in (0, most + 1, -1):
+        with pytest.raises(ConfigError, match=rf"the {most} steps after the warm-up, of 10.*; got {cooldown} with"):
+            Schedule("wsd", 1.0, 10, warmup, cooldown=cooldown)
+
+
+def test_no_cooldown_fits_a_run_that_ends_in_its_warmup():
+    with pytest.raises(ConfigError, match=r"at most the 0 steps after the warm-up.*got 1 with warmup=20\. Lower one"):
+        Schedule("wsd", 1.0, 10, 20, cooldown=1)
 
 
 def test_cooldown_of_another_schedule_is_refused():

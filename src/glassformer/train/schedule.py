@@ -21,7 +21,7 @@ class Schedule:
     warmup: int = 0
     least: float = 0.0
     cooldown: int | None = None
-    """Steps at the end in which wsd comes down; None: a fifth of all."""
+    """Steps at the end in which wsd comes down; None: a fifth of all, or what the warm-up leaves."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -31,9 +31,11 @@ class Schedule:
                 f"A cooldown belongs to the schedule 'wsd' alone; got cooldown={self.cooldown} with {self.name!r}, "
                 "which comes down in its own way. Leave it out."
             )
-        if self.cooldown is not None and not 0 < self.cooldown <= self.steps:
+        after = max(0, self.steps - self.warmup)
+        if self.cooldown is not None and not 0 < self.cooldown <= after:
             raise ConfigError(
-                f"cooldown must be at least 1 and at most the number of steps, {self.steps}; got {self.cooldown}."
+                f"cooldown must be at least 1 and at most the {after} steps after the warm-up, of {self.steps} in all; "
+                f"got {self.cooldown} with warmup={self.warmup}. Lower one of them."
             )
 
     def __call__(self, step: int) -> float:
@@ -68,8 +70,7 @@ def wsd(schedule: Schedule, step: int) -> float:
 
     A run can go on from before its cooldown with another horizon, as nothing until there depends on it.
     """
-    down = schedule.steps // 5 if schedule.cooldown is None else schedule.cooldown
-    down = min(down, schedule.steps - schedule.warmup)
+    down = schedule.cooldown or min(schedule.steps // 5, schedule.steps - schedule.warmup)
     left = min(1.0, max(0, schedule.steps - step) / down) if down > 0 else 1.0
     return schedule.least + (schedule.peak - schedule.least) * left
 

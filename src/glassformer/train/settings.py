@@ -123,7 +123,7 @@ class TrainingConfig:
             )
         lookup(SCHEDULES, self.schedule, "training.schedule")
         self._check_use()
-        _ = self.rates  # a cooldown that the schedule has no use for, or that is longer than the run, is refused
+        _ = self.rates  # a cooldown that the schedule does not read, or has no room for, is refused
         if self.track is not None:
             one_of(TRACKERS, self.track, "training.track")
         one_of(PRECISIONS, self.precision, "training.precision")
