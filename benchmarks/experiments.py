@@ -47,6 +47,10 @@ MASKED = (
     *("--training.steps", "1500", "--training.warmup", "60"),
     *("--training.evaluate-every", "0", "--training.samples", "0"),
 )
+ARTICLES = (
+    *("--model.dropout", "0.1", "--training.learning-rate", "6e-3", "--training.warmup", "100"),
+    *("--training.evaluate-every", "0", "--training.samples", "0"),  # scoring 200,000 words takes a minute
+)
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,40 @@ FURTHER = (
         for each in ("german", "turkish", "finnish")
     ),
     Experiment(
+        "german committee",
+        "seq2seq",
+        "forms right; German, SIGMORPHON 2017, by four runs as a committee",
+        settings=(*INFLECTION, "--model.dropout", "0.2", "--training.steps", "3000"),
+        data="german",
+        members=4,
+    ),
+    Experiment(
         "cmudict",
         "seq2seq",
         "words said in one of their ways; CMUdict",
         metric="any_match",
         settings=SOUNDS,
         data="cmudict",
+    ),
+    Experiment(
+        "wikitext-2 words",
+        "lm",
+        "perplexity of a word; WikiText-2, word by word",
+        metric="word_perplexity",
+        scale=1.0,
+        unit="",
+        settings=(*ARTICLES, "--tokenizer.kind", "word", "--training.steps", "1500"),
+        data="wikitext-2 lines",
+    ),
+    Experiment(
+        "wikitext-2 bpe",
+        "lm",
+        "perplexity of a word; WikiText-2, in 4,096 subwords",
+        metric="word_perplexity",
+        scale=1.0,
+        unit="",
+        settings=(*ARTICLES, "--tokenizer.kind", "bpe", "--tokenizer.vocab-size", "4096", "--training.steps", "2500"),
+        data="wikitext-2 lines",
     ),
     Experiment(
         "wikitext-2 masked",
@@ -124,7 +156,7 @@ FURTHER = (
         scale=1.0,
         unit="",
         settings=MASKED,
-        data="wikitext-2",
+        data="wikitext-2 reviews",
     ),
     Experiment(
         "sst2 tuned",

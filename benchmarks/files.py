@@ -14,6 +14,8 @@ HELD_OUT = 500
 
 Files = Callable[[Path, Path], list[str]]
 """From the folder of a data set, and one for files to be written in, to settings. Errors: `FileNotFoundError`."""
+Rewrite = Callable[[Iterable[str]], Iterator[str]]
+"""From the lines of a file to those to be read."""
 
 
 def multi30k(data: Path, written: Path) -> list[str]:
@@ -36,19 +38,24 @@ def sst2(data: Path, written: Path) -> list[str]:
     return settings(written, train=read(data / "train.tsv"), dev=scored, test=scored)
 
 
-def wikitext2(data: Path, written: Path) -> list[str]:
-    """Articles (Merity et al. 2017), written as the sentences of SST-2 are; see `as_reviews`."""
+def wikitext2(data: Path, written: Path, rewrite: Rewrite) -> list[str]:
+    """Articles (Merity et al. 2017), each split rewritten line by line."""
     names = {"text": "train", "dev-text": "valid", "test-text": "test"}
     return [
-        f"--data.{setting}={write(made(written) / f'{name}.txt', as_reviews(read(data / f'wiki.{name}.tokens')))}"
+        f"--data.{setting}={write(made(written) / f'{name}.txt', rewrite(read(data / f'wiki.{name}.tokens')))}"
         for setting, name in names.items()
     ]
+
+
+def as_counted(lines: Iterable[str]) -> Iterator[str]:
+    """Lines of WikiText-2, empty ones too, word for word, each with `<eol>` behind it: published figures count it."""
+    return (f"{line.strip()} <eol>".lstrip() for line in lines)
 
 
 def as_reviews(lines: Iterable[str]) -> Iterator[str]:
     """Lines of WikiText-2 in lower case, without headings, `<unk>` and the marks around hyphens, points and commas.
 
-    SST-2 has no hyphens: what they joined are words of their own. It cuts `don't` into `do` and `n't`.
+    SST-2 is written so. It has no hyphens: what they joined are words of their own. It cuts `don't` into `do`, `n't`.
     """
     for line in lines:
         if (text := line.strip().lower()) and not text.startswith("= "):
@@ -150,7 +157,8 @@ def write(path: Path, lines: Iterable[str]) -> Path:
 FILES: dict[str, tuple[str, Files]] = {
     "multi30k": ("multi30k", multi30k),
     "sst2": ("sst2", sst2),
-    "wikitext-2": ("wikitext-2", wikitext2),
+    "wikitext-2 reviews": ("wikitext-2", partial(wikitext2, rewrite=as_reviews)),
+    "wikitext-2 lines": ("wikitext-2", partial(wikitext2, rewrite=as_counted)),
     "trec": ("trec", trec),
     "scan": ("scan", scan),
     "scan length": ("scan", partial(scan, split="length")),

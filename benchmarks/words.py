@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         train, labels = labelled(data / FILES["sst2"][0] / "train.tsv", options.sentences)
         dev, wanted = labelled(data / FILES["sst2"][0] / "dev.tsv", options.sentences)
-        texts = {"sst2": train, "wikitext-2": articles(data / FILES["wikitext-2"][0], options.sentences)}
+        texts = {"sst2": train, "wikitext-2": articles(data / FILES["wikitext-2 reviews"][0], options.sentences)}
     except FileNotFoundError as missing:
         return fail(f"{missing}. Give --data, a folder that holds sst2/ and wikitext-2/.")
     choose_threads(options.threads)

@@ -25,6 +25,11 @@ def test_articles_are_written_as_the_reviews_are(module):
     assert [*module("files").as_reviews(lines)] == [REVIEW]
 
 
+def test_the_end_of_a_line_is_a_word_where_published_figures_count_it(module):
+    lines = [" \n", " = Robert <unk> = \n", " two words \n"]
+    assert [*module("files").as_counted(lines)] == ["<eol>", "= Robert <unk> = <eol>", "two words <eol>"]
+
+
 @pytest.fixture
 def rows(module, monkeypatch, tmp_path):
     """The module of experiments with a row and one behind it, the folder of the runs, and what was trained."""
