@@ -83,7 +83,7 @@ def check_tokens(tokens: Int[Tensor, "B T"], vocab_size: int) -> None:
     """Raises `DataError` for an id outside 0 .. vocab_size - 1, naming its row and column."""
     if tokens.numel() == 0:
         return
-    smallest, largest = torch.aminmax(tokens)
+    smallest, largest = torch.stack(torch.aminmax(tokens)).tolist()  # an accelerator is waited for once
     if smallest >= 0 and largest < vocab_size:
         return
     row, column = ((tokens < 0) | (tokens >= vocab_size)).nonzero()[0].tolist()
