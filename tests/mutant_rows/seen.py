@@ -8,6 +8,8 @@ from pathlib import Path
 from mutant_runner import Mutant
 
 COLOURS = "tests/lens/page/test_colours.py"
+LABELS = "tests/lens/page/test_map_labels.py"
+APART = f"{LABELS}::test_labels_are_a_line_apart_and_all_of_it_fits"
 DENSE = "tests/lens/page/test_dense.py"
 LATE = "tests/lens/page/test_late.py"
 REDRAWN = "tests/lens/page/test_redrawn.py"
@@ -54,5 +56,19 @@ BROWSER: list[Mutant] = [
         "      if (mine !== turn) return;\n      const text", "      const text", f"{LATE}::test_a_history_that_is_asked_for_twice_is_followed_once"),
     Mutant("a difference is told as a weight", "lens/page/heatmap.js",
         'data.paint ? ", A − B" : ""', 'data.paint ? "" : ""', "tests/lens/page/test_page.py::test_two_inputs_side_by_side"),
+    Mutant("slanted labels lie over one another", "lens/page/maplabels.js",
+        "slanted >= SLANTED", "slanted >= LINE", APART),
+    Mutant("slanted labels have no room at the right", "lens/page/maplabels.js",
+        "overhang: slope", "overhang: 0", APART),
+    Mutant("labels that nobody draws keep their room", "lens/page/maplabels.js",
+        "cell: side(8), margin: 8", "cell: side(widths.read + 14), margin: 8", APART),
+    Mutant("what is predicted takes the room of all labels", "lens/page/maplabels.js",
+        "widths.said ? [widths.said, 0] : [0]", "[widths.said]", APART),
+    Mutant("labels on end are cut off", "lens/page/maplabels.js",
+        "head: widths.keys + 16", "head: 24", f"{LABELS}::test_a_map_draws_its_labels_so"),
+    Mutant("labels are drawn level", "lens/page/heatmap.js",
+        "      top.rotate(-frame.turn);\n", "", f"{LABELS}::test_a_map_draws_its_labels_so"),
+    Mutant("what is predicted is drawn without room", "lens/page/heatmap.js",
+        "said === null || !frame.said", "said === null", f"{LABELS}::test_a_map_draws_its_labels_so"),
 ]
 ROWS = BROWSER if find_spec("playwright") and Path("/usr/bin/chromium").exists() else []

@@ -3,6 +3,7 @@
 import { cellsOf } from "lens/cells.js";
 import { hatching, inkFor, ofLevel, shaded, themed } from "lens/colour.js";
 import { announce, h, sized } from "lens/dom.js";
+import { layout } from "lens/maplabels.js";
 import { token, weight, whole } from "lens/text.js";
 import { wordsOf } from "lens/words.js";
 
@@ -53,9 +54,7 @@ export class HeatMap {
     this.at = { q: null, k: null };
     /** Where the keyboard is: ahead of what is drawn, where keys come faster than frames. @type {{q: number | null, k: number | null}} */
     this.keyed = { q: null, k: null };
-    this.saidWidth = 0;
     this.cell = 0;
-    this.overhang = 0;
     this.listen();
   }
 
@@ -67,15 +66,12 @@ export class HeatMap {
     const { q0, k0, rows, columns } = data.part;
     const wide = (/** @type {string[]} */ texts) => Math.ceil(Math.max(0, ...[...new Set(texts)].map((each) => pen.measureText(token(each)).width)));
     const said = data.said.slice(q0, q0 + rows);
-    this.saidWidth = said.some((each) => each !== null) ? wide(said.map((each) => each ?? "")) + 24 : 0;
-    const margin = wide(data.read.slice(q0, q0 + rows)) + this.saidWidth + 14;
-    const longest = wide(data.keys.slice(k0, k0 + columns));
-    const fit = (/** @type {number} */ beyond) => Math.max(4, Math.min(44, Math.floor(Math.min((room - margin - beyond) / columns, tall / rows))));
-    this.cell = longest <= fit(0) - 2 ? fit(0) : fit(Math.ceil(longest * 0.72));
-    this.upright = longest <= this.cell - 2;
-    this.head = this.cell < 10 ? 8 : this.upright ? 24 : Math.ceil(longest * 0.72) + 22;
-    this.overhang = this.upright || this.cell < 10 ? 0 : Math.ceil(longest * 0.72);
-    this.margin = this.cell < 10 ? 8 : margin;
+    this.frame = layout({
+      read: wide(data.read.slice(q0, q0 + rows)),
+      said: said.some((each) => each !== null) ? wide(said.map((each) => each ?? "")) + 24 : 0,
+      keys: wide(data.keys.slice(k0, k0 + columns)),
+    }, rows, columns, room, tall);
+    this.cell = this.frame.cell;
     this.body.setAttribute("aria-label", `${data.name}: ${data.rows} queries by ${data.columns} keys. Arrow keys move, Enter locks, Escape frees.`);
     this.drawCells();
     this.drawLabels();
@@ -136,13 +132,14 @@ export class HeatMap {
   }
 
   drawLabels() {
-    const { data, cell, margin, head } = /** @type {{data: MapData, cell: number, margin: number, head: number}} */ (this);
+    const { data, frame } = /** @type {{data: MapData, frame: import("./maplabels.js").Layout}} */ (this);
     const { q0, k0, rows, columns } = data.part;
-    const top = sized(this.top, columns * cell + this.overhang, head);
+    const { cell, margin, head } = frame;
+    const top = sized(this.top, columns * cell + frame.overhang, head);
     const left = sized(this.left, margin, rows * cell);
     this.corner.style.width = `${margin}px`;
     this.corner.style.height = `${head}px`;
-    if (cell < 10) return;
+    if (!frame.labelled) return;
     for (const pen of [top, left]) {
       pen.font = FONT;
       pen.textBaseline = "middle";
@@ -152,9 +149,9 @@ export class HeatMap {
       top.fillStyle = k0 + j === this.at.k ? mark : quiet;
       top.save();
       top.translate((j + 0.5) * cell, head - 8);
-      if (!this.upright) top.rotate(-Math.PI / 4);
-      top.textAlign = this.upright ? "center" : "left";
-      top.fillText(token(data.keys[k0 + j]), 0, this.upright ? -4 : 0);
+      top.rotate(-frame.turn);
+      top.textAlign = frame.turn ? "left" : "center";
+      top.fillText(token(data.keys[k0 + j]), 0, frame.turn ? 0 : -4);
       top.restore();
     }
     left.textAlign = "right";
@@ -162,9 +159,9 @@ export class HeatMap {
       const [q, y] = [q0 + i, (i + 0.5) * cell];
       const said = data.said[q];
       left.fillStyle = q === this.at.q ? mark : quiet;
-      left.fillText(token(data.read[q]), margin - 8 - this.saidWidth, y);
-      if (said === null || !this.saidWidth) continue;
-      left.fillText("→", margin - 8 - this.saidWidth + 19, y);
+      left.fillText(token(data.read[q]), margin - 8 - frame.said, y);
+      if (said === null || !frame.said) continue;
+      left.fillText("→", margin - 8 - frame.said + 19, y);
       left.fillStyle = q === this.at.q ? mark : ink;
       left.fillText(token(said), margin - 8, y);
     }
@@ -178,7 +175,7 @@ export class HeatMap {
     const moved = this.at.q !== q || this.at.k !== k;
     this.at = { q, k };
     this.keyed = { q, k };
-    if (moved && cell >= 10 && rows + columns < MOST_LABELS) this.drawLabels();
+    if (moved && this.frame?.labelled && rows + columns < MOST_LABELS) this.drawLabels();
     const [i, j] = [q === null ? -1 : q - q0, k === null ? -1 : k - k0];
     const [row, column] = [i >= 0 && i < rows, j >= 0 && j < columns];
     /** @param {HTMLElement} frame @param {boolean} shown @param {number} x @param {number} y */
