@@ -26,9 +26,9 @@ SCAN = (
 )
 INFLECTION = (
     *("--tokenizer.kind", "word", "--tokenizer.shared", "true", "--decode.max-new-tokens", "64"),
-    *("--model.n-layers", "3", "--model.dropout", "0.3", "--training.label-smoothing", "0.1"),
+    *("--model.n-layers", "3", "--model.dropout", "0.2", "--training.label-smoothing", "0.1"),
     *("--model.positions", "rotary"),  # what a form hangs on is how a word ends, wherever that is
-    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "6000"),
+    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "3000"),
 )
 SOUNDS = (
     *("--tokenizer.kind", "word", "--decode.max-new-tokens", "64"),
@@ -116,7 +116,7 @@ FURTHER = (
         "german committee",
         "seq2seq",
         "forms right; German, SIGMORPHON 2017, by four runs as a committee",
-        settings=(*INFLECTION, "--model.dropout", "0.2", "--training.steps", "3000"),
+        settings=INFLECTION,
         data="german",
         members=4,
     ),
