@@ -11,6 +11,7 @@ COLOURS = "tests/lens/page/test_colours.py"
 LABELS = "tests/lens/page/test_map_labels.py"
 APART = f"{LABELS}::test_labels_are_a_line_apart_and_all_of_it_fits"
 DENSE = "tests/lens/page/test_dense.py"
+LARGE = "tests/lens/page/test_large.py"
 LATE = "tests/lens/page/test_late.py"
 REDRAWN = "tests/lens/page/test_redrawn.py"
 TOLD = "tests/lens/page/test_told.py"
@@ -30,6 +31,8 @@ BROWSER: list[Mutant] = [
         "if (wanted()) this.other = found;", "this.other = found;", f"{LATE}::test_a_late_input_is_not_put_beside"),
     Mutant("a late failure is shown", "lens/page/main.js",
         "wanted() && fail(error)", "fail(error)", f"{LATE}::test_a_late_failure_is_not_told_of"),
+    Mutant("sums that come later move the map", "lens/page/marginals.js",
+        "    this.name.textContent =", "    if (this.data === data) this.name.textContent =", f"{LARGE}::test_what_is_drawn_when_there_is_time_moves_nothing"),
     Mutant("late figures are saved", "lens/page/heads.js",
         "if (wanted()) [other", "[other", f"{LATE}::test_late_figures_are_not_saved"),
     Mutant("what is drawn anew is scrolled back", "lens/page/dom.js",

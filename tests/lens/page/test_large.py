@@ -119,10 +119,33 @@ def test_of_a_long_text_a_part_is_shown(watched, tmp_path):
     page.mouse.click(small_map["x"] + 1, small_map["y"] + 1)
     view.settle()
     assert "q0=" not in page.url, "the beginning"
+    page.locator(".strip .token").nth(511).wait_for()  # they are written when there is time
     assert page.locator(".strip .token").count() == 512
     for screen in ("overview", "generate", "heads"):
         view.go(screen)
     assert not view.complaints
+
+
+HELD = "() => { window.held = []; window.requestIdleCallback = work => window.held.push(work); }"
+
+
+def test_what_is_drawn_when_there_is_time_moves_nothing(watched, tmp_path):
+    """The sums beside a large map come later than the map: it stays where it is, under a pointer that is there."""
+    made, _ = planted(("a", "<eos>"), ("<bos>", *words(100)), layers=1, heads=1, encoding="u16")
+    path = tmp_path / "late.html"
+    path.write_text(standalone([made.to_bytes()], {"name": "late"}), "utf-8")
+    view = watched()
+    view.page.add_init_script(f"({HELD})()")
+    page = view.open(f"{path.as_uri()}#attention?block=decoder")
+    page.wait_for_selector("body[data-ready]")
+    view.settle()
+    before = page.locator(".map-body").bounding_box()
+    sums = "() => document.querySelector('.map-entropy').toDataURL()"
+    empty = page.evaluate(sums)
+    while page.evaluate("() => window.held.splice(0).map(work => work()).length"):
+        view.settle()
+    assert page.evaluate(sums) != empty
+    assert page.locator(".map-body").bounding_box() == before
 
 
 @pytest.mark.slow

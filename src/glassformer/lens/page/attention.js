@@ -156,7 +156,7 @@ export class AttentionScreen {
     const { map, marginals } = this;
     const draw = () => { if (this.data === data) marginals.draw(data, map.cell); };
     if (data.rows + data.columns <= 2 * SOON) return draw();
-    marginals.keepRoom(data.part.rows, data.part.columns, map.cell);
+    marginals.keepRoom(data, map.cell);
     whenPainted(draw);
   }
 

@@ -85,10 +85,9 @@ export class Marginals {
   /** @param {MapData} data @param {number} cell side of a cell of the map, in CSS pixels */
   draw(data, cell) {
     [this.data, this.cell] = [data, cell];
-    this.name.textContent = wordsOf(data).received;
+    const [right, below] = this.keepRoom(data, cell);
     const [queries, keys] = placesOf(data);
     const gap = cell >= 8 ? 1 : 0;
-    const [right, below] = [sized(this.right, ASIDE, queries.length * cell), sized(this.below, keys.length * cell, ASIDE)];
     const most = Math.log(Math.max(2, data.columns));
     right.fillStyle = below.fillStyle = themed("quiet");
     queries.forEach((q, i) => right.fillRect(6, i * cell + gap, Math.max(1, (LONG * entropyOf(data, q).entropy) / most), cell - 2 * gap));
@@ -97,9 +96,10 @@ export class Marginals {
     sums.forEach((sum, j) => below.fillRect(j * cell + gap, 6, cell - 2 * gap, Math.max(1, (LONG * sum) / largest)));
   }
 
-  /** Nothing yet: the figures are for later. @param {number} rows @param {number} columns @param {number} cell */
-  keepRoom(rows, columns, cell) {
-    sized(this.right, ASIDE, rows * cell);
-    sized(this.below, columns * cell, ASIDE);
+  /** All but the figures, which may be for later: what is beside them stays where it is. @param {MapData} data @param {number} cell */
+  keepRoom(data, cell) {
+    this.name.textContent = wordsOf(data).received;
+    const [queries, keys] = placesOf(data);
+    return [sized(this.right, ASIDE, queries.length * cell), sized(this.below, keys.length * cell, ASIDE)];
   }
 }
