@@ -32,8 +32,9 @@ INFLECTION = (
 )
 SOUNDS = (
     *("--tokenizer.kind", "word", "--decode.max-new-tokens", "64"),
-    *("--model.d-model", "192", "--model.d-ff", "768", "--model.n-layers", "3"),
-    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "8000"),
+    *("--model.d-model", "192", "--model.d-ff", "768", "--model.n-layers", "3", "--model.positions", "rotary"),
+    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "5000"),
+    *("--training.batch-tokens", "4096"),  # a step of Muon costs what a batch of 2,048 tokens does
 )
 TUNED = (
     *("--optimizer.weight-decay", "2", "--model.pooling", "mean"),
@@ -127,6 +128,15 @@ FURTHER = (
         metric="any_match",
         settings=SOUNDS,
         data="cmudict",
+    ),
+    Experiment(
+        "cmudict committee",
+        "seq2seq",
+        "words said in one of their ways; CMUdict, by two runs as a committee",
+        metric="any_match",
+        settings=SOUNDS,
+        data="cmudict",
+        members=2,
     ),
     Experiment(
         "wikitext-2 words",
