@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-METRICS, ROLES, ABLATE, COPYING, DIAGNOSIS, RUN, PLOT = (
+METRICS, ROLES, ABLATE, EFFECT, COPYING, DIAGNOSIS, RUN, PLOT = (
     f"tests/lens/test_{name}.py"
-    for name in ("metrics", "roles", "ablate", "copying", "diagnosis", "roles_of_a_run", "plot")
+    for name in ("metrics", "roles", "ablate", "effect", "copying", "diagnosis", "roles_of_a_run", "plot")
 )
 BLOCKS, CURVES, VERB = "tests/lens/test_blocks.py", "tests/study/test_curves.py", "tests/cli/test_heads.py"
 
@@ -88,11 +88,11 @@ ROWS: list[Mutant] = [
         "output.mean((0, 2))", f"{ABLATE}::test_the_mean_is_that_of_the_counted_queries"),
     Mutant("blocks are left out that the head stands in", "lens/effect.py",
         "own(blocks[layer:], run, kept)", "own(blocks[layer + 1 :], run, kept)",
-        f"{ABLATE}::test_what_is_computed_once_changes_no_answer"),
+        f"{EFFECT}::test_what_is_computed_once_changes_no_answer"),
     Mutant("padding must be right", "lens/effect.py",
-        "(right | ~keep).all(1)", "right.all(1)", f"{ABLATE}::test_an_answer_is_right_where_all_that_is_asked_is"),
+        "(right | ~keep).all(1)", "right.all(1)", f"{EFFECT}::test_an_answer_is_right_where_all_that_is_asked_is"),
     Mutant("the draws of the bootstrap are not paired", "lens/effect.py",
-        "middle(before - after)", "middle(before - after[torch.randperm(len(after))])", f"{ABLATE}::test_bootstrap_by_hand"),
+        "middle(before - after)", "middle(before - after[torch.randperm(len(after))])", f"{EFFECT}::test_bootstrap_by_hand"),
     Mutant("importance is of the batch, not of each sequence", "lens/importance.py",
         "torch.ones(len(batch.tokens), n_heads(each), 1, 1)", "torch.ones(1, n_heads(each), 1, 1)",
         f"{ABLATE}::test_gradient_importance_is_taken_sequence_by_sequence"),

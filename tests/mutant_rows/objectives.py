@@ -114,6 +114,11 @@ ROWS: list[Mutant] = [
     # large vocabularies
     Mutant("logits of a large vocabulary exist whole", "train/objective.py",
         "len(x) * len(head.weight) <= WHOLE", "True", LARGE),
+    Mutant("the likeliest are sought in whole logits", "train/objective.py",
+        "x.split(rows_at_once(head))", "[x]", f"{OBJECTIVE}::test_the_likeliest_of_a_large_vocabulary_are_found_some_vectors_at_a_time"),
+    Mutant("every place is answered, asked or not", "lens/effect.py",
+        "likeliest(model.head, vectors[keep]) ==", "likeliest(model.head, vectors.flatten(0, 1)).view_as(keep)[keep] ==",
+        "tests/lens/test_effect.py::test_the_head_reads_no_more_than_is_asked_for"),
     Mutant("chunks forget the head's map", "train/objective.py",
         "cross_entropy_of_vectors(head.turned(x),", "cross_entropy_of_vectors(x,", LARGE),
     Mutant("chunks take labels that there are none of", "train/objective.py",

@@ -15,7 +15,15 @@ from glassformer.data.vocabulary import BLANK, PAD, SEP
 from glassformer.foundation.errors import DataError
 from glassformer.model.outputs import Lm
 from glassformer.train import objective as module
-from glassformer.train.objective import OBJECTIVES, Loss, loss_of, masked_token, next_token, objective_for
+from glassformer.train.objective import (
+    OBJECTIVES,
+    Loss,
+    likeliest,
+    loss_of,
+    masked_token,
+    next_token,
+    objective_for,
+)
 from train.examples import LAYOUTS, SCHEMES, VOCAB, assert_close, assert_same, batch, gradients, model, sequences
 
 RAGGED = [(3, 5), (1, 1), (6, 2), (2, 8)]
@@ -208,3 +216,14 @@ def test_a_large_vocabulary_costs_what_its_whole_logits_would(layout, settings, 
     assert_close(found, expected)
     with pytest.raises(DataError, match="as the head scores"):
         module.loss_in_places(network.head, torch.zeros(1, 8).double(), torch.tensor([VOCAB]), 0.0)
+
+
+@pytest.mark.parametrize("layout", ["decoder", "tag"])
+def test_the_likeliest_of_a_large_vocabulary_are_found_some_vectors_at_a_time(layout, monkeypatch):
+    network, x, rows = model(layout), torch.randn(11, 8).double(), []
+    expected = network.head(x).argmax(-1)
+    monkeypatch.setattr(module, "WHOLE", 4 * network.head.weight.shape[0])
+    network.head.register_forward_hook(lambda head, inputs, logits: rows.append(len(logits)))
+    assert likeliest(network.head, x).tolist() == expected.tolist()
+    assert rows == [4, 4, 3]
+    assert likeliest(network.head, x[:0]).tolist() == []

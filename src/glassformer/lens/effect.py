@@ -16,7 +16,7 @@ from glassformer.lens.record import hidden
 from glassformer.model.heads import SequenceHead
 from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
-from glassformer.train.objective import Objective, Targets
+from glassformer.train.objective import Objective, Targets, likeliest
 
 DRAWS = 2000
 
@@ -146,9 +146,10 @@ def outcomes(model: Transformer, vectors: Float[Tensor, "N T D"], asked: Targets
     if isinstance(model.head, SequenceHead):
         right = (model.head(vectors, asked.inputs_keep).argmax(-1) == asked.ids).to(vectors.dtype)
         return Outcomes(right, right)
-    right = model.head(vectors).argmax(-1) == asked.ids
-    keep = torch.ones_like(right) if asked.keep is None else asked.keep
-    share = (right & keep).sum(1) / keep.sum(1).clamp(min=1)
+    keep = torch.ones_like(asked.ids, dtype=torch.bool) if asked.keep is None else asked.keep
+    right = torch.zeros_like(keep)
+    right[keep] = likeliest(model.head, vectors[keep]) == asked.ids[keep]
+    share = right.sum(1) / keep.sum(1).clamp(min=1)
     return Outcomes((right | ~keep).all(1).to(vectors.dtype), share.to(vectors.dtype))
 
 

@@ -182,16 +182,26 @@ def loss_in_places(
 ) -> Loss:
     """What the head's scores of M vectors cost; the logits of a large vocabulary never exist whole."""
     if isinstance(head, MeanHead):
-        rows = max(1, WHOLE // head.n_tokens)
+        rows = rows_at_once(head)
         parts = [
-            token_or_number_loss(head(x[first : first + rows]), ids[first : first + rows], label_smoothing)
-            for first in range(0, len(ids), rows)
+            token_or_number_loss(head(part), some, label_smoothing)
+            for part, some in zip(x[: len(ids)].split(rows), ids.split(rows), strict=True)
         ]
         return Loss(*(torch.stack(each).sum() for each in zip(*parts, strict=True)))
     if not isinstance(head, Head) or len(x) * len(head.weight) <= WHOLE:
         return token_or_number_loss(head(x), ids, label_smoothing)
     check_labels(ids, len(head.weight))
     return Loss(*cross_entropy_of_vectors(head.turned(x), head.weight, head.bias, ids, label_smoothing))
+
+
+def likeliest(head: Head | PlaceHead | MeanHead, x: Float[Tensor, "M D"]) -> Int[Tensor, " M"]:
+    """The id with the highest score for each vector; the logits of a large vocabulary never exist whole."""
+    return torch.cat([head(part).argmax(-1) for part in x.split(rows_at_once(head))])
+
+
+def rows_at_once(head: Head | PlaceHead | MeanHead) -> int:
+    """For how many vectors the logits may exist."""
+    return max(1, WHOLE // (head.n_tokens if isinstance(head, MeanHead) else len(head.weight)))
 
 
 def token_or_number_loss(outputs: Tensor, ids: Tensor, label_smoothing: float) -> Loss:

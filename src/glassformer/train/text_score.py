@@ -20,7 +20,7 @@ from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.events import Metric
-from glassformer.train.objective import Objective, Targets, asked_for, loss_of
+from glassformer.train.objective import Objective, Targets, asked_for, likeliest, loss_of
 from glassformer.train.shares import sum_of_batches
 from glassformer.train.text_batches import Reader
 
@@ -141,7 +141,7 @@ def n_right(model: Transformer, batch: Batch, objective: Objective) -> int:
     vectors, ids = asked_for(
         model.hidden(asked.inputs, keep=asked.inputs_keep, documents=asked.documents, prefix=asked.prefix), asked
     )
-    return int((model.head(vectors)[: len(ids)].argmax(-1) == ids).sum())
+    return int((likeliest(model.head, vectors)[: len(ids)] == ids).sum())
 
 
 def exponential(name: str, value: float) -> dict[str, Metric]:
