@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -68,9 +68,9 @@ def learn(model: Transformer, batches: Iterator[Batch], steps: int, rate: float,
     return model.eval()
 
 
-def repeated(draw: random.Random, n: int) -> Batch:
+def repeated(draw: random.Random, n: int, lengths: Sequence[int]) -> Batch:
     """Rows <bos> s s: what comes after a token is known from where it came before."""
-    halves = [draw.sample(IDS, draw.choice(LENGTHS)) for _ in range(n)]
+    halves = [draw.sample(IDS, draw.choice(lengths)) for _ in range(n)]
     return Batch(*pad([[BOS, *half, *half] for half in halves]))
 
 
