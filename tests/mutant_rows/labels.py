@@ -15,7 +15,7 @@ ROWS: list[Mutant] = [
         "batch.label_keep if batch.label_keep is not None else batch.keep", "batch.label_keep",
         f"{OBJECTIVE}::test_padded_batch_is_the_sum_of_its_rows {OBJECTIVE}::test_targets_are_counted"),
     Mutant("a classifier pools padding in training", "train/objective.py",
-        "model.head(hidden, asked.inputs_keep)", "model.head(hidden)",
+        "model.head(x, asked.inputs_keep)", "model.head(x)",
         f"{OBJECTIVE}::test_padded_batch_is_the_sum_of_its_rows"),
     Mutant("the squared error is a mean over the batch", "train/objective.py",
         ".square().sum()", ".square().mean()", f"{LOOP}::test_any_split_is_the_whole_batch"),

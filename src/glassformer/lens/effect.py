@@ -12,11 +12,10 @@ from torch import nn
 from glassformer.data.batch import Batch
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.lens.ablate import Head, Means, silence
-from glassformer.lens.record import hidden
 from glassformer.model.heads import SequenceHead
 from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
-from glassformer.train.objective import Objective, Targets, likeliest
+from glassformer.train.objective import Objective, Targets, hidden, likeliest
 
 DRAWS = 2000
 

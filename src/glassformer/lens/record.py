@@ -11,7 +11,7 @@ from glassformer.foundation.shapes import Bool, Float, Tensor
 from glassformer.lens.blocks import place
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attended, Attention, watch_attention
-from glassformer.train.objective import Targets
+from glassformer.train.objective import Targets, hidden
 
 
 class Map(NamedTuple):
@@ -52,18 +52,3 @@ def maps(model: Transformer, batch: Batch, asked: Targets) -> list[Map]:
     with torch.no_grad(), watch_attention(model, note):
         hidden(model, batch, asked)
     return sorted(found.values(), key=lambda each: (["encoder", "decoder", "cross"].index(each.block), each.layer))
-
-
-def hidden(
-    model: Transformer, batch: Batch, asked: Targets, memory: Float[Tensor, "N S D"] | None = None
-) -> Float[Tensor, "N T D"]:
-    """The vectors before the head; `memory`: what an encoder has made of the source already."""
-    return model.hidden(
-        asked.inputs,
-        keep=asked.inputs_keep,
-        source=batch.source if memory is None else None,
-        source_keep=batch.source_keep,
-        memory=memory,
-        documents=asked.documents,
-        prefix=asked.prefix,
-    )

@@ -146,31 +146,39 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
     """
     asked = objective(batch)
     with watch_routers(model) as seen:
-        hidden = model.hidden(
-            asked.inputs,
-            keep=asked.inputs_keep,
-            source=batch.source,
-            source_keep=batch.source_keep,
-            documents=asked.documents,
-            prefix=asked.prefix,
-        )
+        x = hidden(model, batch, asked)
     if isinstance(model.head, SequenceHead):
         ids = asked.ids
-        loss = token_or_number_loss(model.head(hidden, asked.inputs_keep), ids, label_smoothing)
+        loss = token_or_number_loss(model.head(x, asked.inputs_keep), ids, label_smoothing)
     else:
-        vectors, ids = asked_for(hidden, asked)
+        vectors, ids = asked_for(x, asked)
         loss = loss_in_places(model.head, vectors, ids, label_smoothing)
     main = "encoder" if model.decoder is None else "decoder"
     penalty = routing_loss(seen, {"encoder": batch.source_keep, main: asked.counted})
     return loss if penalty is None else Loss(loss.objective + ids.numel() * penalty, loss.nll)
 
 
-def asked_for(hidden: Float[Tensor, "B T D"], asked: Targets) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"]]:
+def hidden(
+    model: Transformer, batch: Batch, asked: Targets, memory: Float[Tensor, "B S D"] | None = None
+) -> Float[Tensor, "B T D"]:
+    """The vectors before the head; `memory`: what an encoder has made of the source already."""
+    return model.hidden(
+        asked.inputs,
+        keep=asked.inputs_keep,
+        source=batch.source if memory is None else None,
+        source_keep=batch.source_keep,
+        memory=memory,
+        documents=asked.documents,
+        prefix=asked.prefix,
+    )
+
+
+def asked_for(x: Float[Tensor, "B T D"], asked: Targets) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"]]:
     """The vectors that the head reads, and what it should say of the first N; padding is never asked for.
 
     Up to `ROWS` - 1 more vectors stand behind those, so that the widest product of the model has few shapes.
     """
-    vectors, ids = hidden.flatten(0, 1), asked.ids.flatten()
+    vectors, ids = x.flatten(0, 1), asked.ids.flatten()
     if asked.keep is None:
         return vectors, ids
     places = asked.keep.flatten().nonzero()[:, 0]

@@ -17,10 +17,11 @@ from glassformer.data.token_file import TokenFile
 from glassformer.data.windows import EvaluationWindow, evaluation_windows
 from glassformer.decode.answer import nothing
 from glassformer.foundation.errors import DataError
+from glassformer.model.heads import SequenceHead
 from glassformer.model.transformer import Transformer
 from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.events import Metric
-from glassformer.train.objective import Objective, Targets, asked_for, likeliest, loss_of
+from glassformer.train.objective import Objective, Targets, asked_for, hidden, likeliest, loss_in_places
 from glassformer.train.shares import sum_of_batches
 from glassformer.train.text_batches import Reader
 
@@ -50,14 +51,18 @@ def text_scores(
     Errors: `DataError` for a text of which nothing can be hidden.
     """
     model.eval()
-    device = next(model.parameters()).device
+    device, head = next(model.parameters()).device, model.head
+    assert not isinstance(head, SequenceHead), "of a text every token is asked for"
     own: list[tuple[float, int, int]] = []
     places = PLACES.get(device.type, MANY)
     for batch, skip in islice(batches(tokens, reader, data, places), ranks.number, None, ranks.count):
         poll()
-        asked, there = behind(objective, skip), batch.to(device)
-        nll, n = loss_of(model, there, asked).nll.item(), asked(batch).n_targets
-        own.append((nll, n, n_right(model, there, asked) if reader.objective == "masked" else 0))
+        there = batch.to(device)
+        asked = behind(objective, skip)(there)
+        vectors, ids = asked_for(hidden(model, there, asked), asked)
+        nll = loss_in_places(head, vectors, ids, 0.0).nll.item()
+        n_right = int((likeliest(head, vectors)[: len(ids)] == ids).sum()) if reader.objective == "masked" else 0
+        own.append((nll, len(ids), n_right))
     total, n, right = (sum_of_batches([each[which] for each in own], ranks) for which in range(3))
     if not n:
         raise DataError(
@@ -133,15 +138,6 @@ def behind(objective: Objective, skip: int) -> Objective:
         return asked._replace(keep=keep if asked.keep is None else keep & asked.keep)
 
     return later
-
-
-def n_right(model: Transformer, batch: Batch, objective: Objective) -> int:
-    """How many of the targets of a batch have the highest score."""
-    asked = objective(batch)
-    vectors, ids = asked_for(
-        model.hidden(asked.inputs, keep=asked.inputs_keep, documents=asked.documents, prefix=asked.prefix), asked
-    )
-    return int((likeliest(model.head, vectors)[: len(ids)] == ids).sum())
 
 
 def exponential(name: str, value: float) -> dict[str, Metric]:
