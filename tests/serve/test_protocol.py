@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 import uvicorn
@@ -59,8 +60,8 @@ def loop():
     made.close()
 
 
-def connected(loop, state: ServerState | None = None, **settings) -> tuple[Patient, Line]:
-    config = uvicorn.Config(silent, lifespan="off", log_config=None, log_level="critical")
+def connected(loop, state: ServerState | None = None, app=silent, **settings) -> tuple[Patient, Line]:
+    config = uvicorn.Config(app, lifespan="off", log_config=None, log_level="critical")
     protocol, line = protocol_of(ServeConfig(**settings))(config, state or ServerState(), {}, loop), Line()
     protocol.connection_made(line)
     return protocol, line
@@ -105,6 +106,66 @@ def test_the_application_can_drop_a_connection(loop):
     protocol.data_received(WHOLE)
     protocol.scope[ABORT]()
     assert line.ended == "aborted"
+
+
+async def quick(scope, receive, send) -> None:
+    """An application that answers what it has read, and at "/" without reading it."""
+    while scope["path"] != "/" and (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+def answered(loop, data: bytes, **settings) -> tuple[Patient, Line]:
+    """A connection on which this came at once, when the first request is answered."""
+    protocol, line = connected(loop, app=quick, **settings)
+    protocol.data_received(data)
+    (first,) = protocol.tasks
+    loop.run_until_complete(first)
+    assert line.sent.endswith(b"ok")
+    return protocol, line
+
+
+@pytest.mark.parametrize("came", [len(WHOLE) - 3, len(WHOLE) - 1])
+def test_a_request_behind_another_has_its_time_too(loop, came):
+    protocol, line = answered(loop, WHOLE + WHOLE[:came])
+    assert protocol._late is not None
+    protocol.data_received(WHOLE[came:])
+    assert protocol._late is None
+    protocol.scope[ABORT]()
+    assert line.ended == "aborted"
+
+
+def test_who_asks_nothing_more_is_left_to_the_keep_alive(loop):
+    protocol, line = answered(loop, WHOLE)
+    assert protocol._late is None
+    assert protocol.timeout_keep_alive_task is not None
+    protocol.data_received(WHOLE[:30])
+    assert protocol._late is not None
+    assert protocol.timeout_keep_alive_task is None
+    assert not line.ended
+
+
+@pytest.mark.parametrize(
+    ("data", "status"), [(b"GARBAGE\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nHost: " + 70_000 * b"x", 431)]
+)
+def test_what_is_no_request_is_refused_as_all_else_is(loop, data, status):
+    protocol, line = connected(loop)
+    protocol.data_received(data)
+    head, _, body = line.sent.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"
+    assert line.ended == "closed"
+    assert protocol.cycle is None
+
+
+def test_garbage_behind_an_answer_ends_the_connection(loop):
+    """Chunks that are none, of a body that nobody waited for."""
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    protocol, line = answered(loop, head)
+    sent = line.sent
+    protocol.data_received(b"zz\r\n")
+    assert (line.sent, line.ended) == (sent, "closed")
 
 
 @pytest.mark.parametrize(("unread", "ended"), [(0, "closed"), (1, "aborted")])

@@ -9,12 +9,14 @@ from typing import Any, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from glassformer.serve.guard import ABORT
+from glassformer.serve.guard import ABORT, LONGEST_HEAD
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
 
 FULL = RefusalError(503, "This server has as many connections as it takes. Ask again later.", code="too_many")
 SLOW = RefusalError(408, "A request must arrive sooner than this one does.", code="too_slow")
+LONG = RefusalError(431, f"The head of a request has at most {LONGEST_HEAD} bytes. Send less.", code="head_too_large")
+GARBLED = RefusalError(400, "What came is no HTTP/1.1 request. Send one, with a Host.", code="not_http")
 
 
 def protocol_of(config: ServeConfig) -> type[H11Protocol]:
@@ -54,16 +56,26 @@ class Patient(H11Protocol):
             super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """More of a request; once it is whole its time no longer runs."""
-        if self.refused or self.transport.is_closing():
-            return
-        super().data_received(data)
+        """More of a request."""
+        if not self.refused and not self.transport.is_closing():
+            super().data_received(data)
+
+    def handle_events(self) -> None:
+        """Takes what has come, also what came behind the request before; once it is whole its time no longer runs."""
+        super().handle_events()
         if cast("object", self.scope) is not None:
             cast("dict[str, Any]", self.scope)[ABORT] = self.transport.abort
-        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+        theirs = self.conn.their_state
+        if theirs is h11.SEND_BODY or (theirs is h11.IDLE and self.timeout_keep_alive_task is None):
             self._expect()
         else:
             self._relax()
+
+    def send_400_response(self, msg: str) -> None:
+        """What cannot be read is refused as all else is, unless an answer is under way; then the connection ends."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.write(raw(LONG if len(self.conn.trailing_data[0]) > LONGEST_HEAD else GARBLED))
+        self.transport.close()
 
     def timeout_keep_alive_handler(self) -> None:
         """Nothing was asked for a while; what a client leaves unread is thrown away."""
