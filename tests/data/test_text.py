@@ -93,6 +93,13 @@ def test_a_folder_is_read_in_order_and_each_form_by_its_name(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize("name", ["a.JSONL", "a.ndjson", "a.NDJSON.GZ", "a.ndjson.gz", "a.Jsonl.Gz"])
+def test_json_lines_are_known_by_each_of_their_names(name: str, tmp_path: Path) -> None:
+    lines = b'{"text": "one"}\n{"text": "two"}\n'
+    path = written(tmp_path / name, gzip.compress(lines) if name.lower().endswith(".gz") else lines)
+    assert whole(list(pieces(path))) == ["one", "two"]
+
+
 def test_a_field_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", '{"body": "x"}\n{"body": "y"}\n')
     assert whole(list(pieces(path, "body"))) == ["x", "y"]

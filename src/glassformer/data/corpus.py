@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.cuts import shares
-from glassformer.data.text import TOPICS, DocumentPiece, in_json, pieces
+from glassformer.data.lines import in_json
+from glassformer.data.text import TOPICS, DocumentPiece, pieces
 from glassformer.data.text_files import Stamp, changed_while_read, stamps, text_files
 from glassformer.foundation.errors import ConfigError, DataError
 
@@ -131,7 +132,7 @@ def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, 
     if config.field is not None and not any(map(in_json, files)):
         raise ConfigError(
             f"data.field={config.field!r} names a field of .jsonl files, and no text is one. Leave data.field out, or "
-            "name a file that ends in .jsonl or .jsonl.gz."
+            "name a file that ends in .jsonl, .ndjson, .jsonl.gz or .ndjson.gz."
         )
     for split in [each for each in splits if named[each] is not None]:
         found[split] = measure(named[split], config.field, skip_empty=config.skip_empty).part()
