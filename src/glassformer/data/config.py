@@ -98,7 +98,7 @@ class DataConfig:
     test_size: int = 1_000
     """Test pairs that a synthetic task makes."""
     text: str | None = None
-    """Training text: a file, .jsonl or .ndjson, plain or .gz, or a folder of them; none: Python's documentation topics."""
+    """Training text: a file, .jsonl or .ndjson, plain or .gz, or a folder of them; none: Python's own documentation."""
     dev_text: str | None = None
     """Text that chooses the best checkpoint, same forms as `text`; none: the end of the training text."""
     test_text: str | None = None
