@@ -120,6 +120,16 @@ def test_an_empty_document_is_refused_or_left_out_and_seen(tmp_path: Path) -> No
     assert [piece.ends for piece in found] == [True, False, True]
 
 
+@pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf"], ids=["nothing", "a mark alone"])
+@pytest.mark.parametrize("name", ["b.txt", "b.jsonl", "b.ndjson.gz"])
+def test_an_empty_file_of_a_folder_is_refused_or_left_out_and_seen(name: str, data: bytes, tmp_path: Path) -> None:
+    written(tmp_path / "a.txt", "text")
+    written(tmp_path / name, gzip.compress(data) if name.endswith(".gz") else data)
+    with pytest.raises(DataError, match=f"{name}: the text is empty"):
+        list(pieces(tmp_path))
+    assert [piece.text for piece in pieces(tmp_path, skip_empty=True)] == ["text", ""]
+
+
 BAD = {
     "empty": (b"", "the text is empty"),
     "a mark alone": (b"\xef\xbb\xbf", "the text is empty"),

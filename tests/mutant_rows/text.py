@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-CON, TXT, CUT, COR, TOK, WIN, OVER = (
+CON, TXT, LINKS, CUT, COR, TOK, WIN, OVER = (
     f"tests/data/test_{name}.py"
-    for name in ("config", "text", "cuts", "corpus", "token_file", "windows", "contamination")
+    for name in ("config", "text", "text_files", "cuts", "corpus", "token_file", "windows", "contamination")
 )
 
 # fmt: off
@@ -44,6 +44,10 @@ ROWS: list[Mutant] = [
         f"{TXT}::test_an_empty_document_is_refused_or_left_out_and_seen"),
     Mutant("a folder is read as the disk has it", "data/text_files.py", "inside = sorted(", "inside = list(",
         f"{TXT}::test_a_folder_is_read_in_order_and_each_form_by_its_name"),
+    Mutant("an empty file of JSON lines is passed over", "data/text.py", "                if place is None:", "                if False:",
+        f"{TXT}::test_an_empty_file_of_a_folder_is_refused_or_left_out_and_seen"),
+    Mutant("what is linked to is read twice", "data/text_files.py", "        if there not in seen:", "        if True:", LINKS),
+    Mutant("links to each other are passed over", "data/text_files.py", "for passed in way)", "for passed in way[-1:])", LINKS),
     Mutant("a file may change while it is read", "data/text_files.py", "    if before != after:", "    if False:",
         f"{TXT}::test_a_file_that_changes_while_it_is_read_is_noticed"),
     Mutant("a change that leaves the size is no change", "data/text_files.py", "found.st_mtime_ns)", "0)",

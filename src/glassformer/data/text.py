@@ -52,8 +52,11 @@ def pieces(
     for file in text_files(path):
         with opened(file) as stream:
             if in_json(file):
+                place = None
                 for place, text in json_texts(stream, file, field or "text"):
                     yield from document([text], place, skip_empty, anywhere)
+                if place is None:  # a file without a line is told like any other without text
+                    yield from document([""], str(file), skip_empty, anywhere)
             else:
                 yield from document(decoded_chunks(stream, file), str(file), skip_empty, anywhere)
 
