@@ -10,7 +10,7 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from ipaddress import ip_address
@@ -136,7 +136,7 @@ class NetworkError(Exception):
 
 
 @contextmanager
-def _network(file: DataFile) -> Iterator[None]:
+def _network(file: DataFile) -> Generator[None, None, None]:
     """Around what asks the network and writes nothing, so that a full disk is told from a lost connection.
 
     The network has many names for being away (ssl.SSLError, "no route to host", "network is down"): all are OSErrors.
