@@ -77,6 +77,14 @@ def test_a_file_of_the_users_stays(refused, one):
     assert one.ranges == []
 
 
+def test_a_folder_of_a_files_name_stays(refused, one):
+    Path("sets/plays/b.txt").mkdir(parents=True)
+    assert "sets/plays/b.txt is there and is no file. Move it away" in refused(
+        "data", "fetch", "plays", "--data-dir", "sets"
+    )
+    assert one.ranges == []
+
+
 @pytest.mark.parametrize("folder", ["notes.txt", "notes.txt/sets"])
 def test_a_file_is_no_folder_for_data(refused, one, folder):
     Path("notes.txt").write_text("mine")

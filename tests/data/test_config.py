@@ -120,9 +120,20 @@ DATA_ERRORS = {
     ),
     "text: spans longer than the window": (
         {"task": "text", "objective": "spans", "mean_span": 300.0},
-        ["data.mean_span", "a whole window (256); got 300.0"],
+        ["data.mean_span", "a whole window (256); got 300.0", "Try mean_span=3."],
+    ),
+    "text: a window shorter than the spans of the default": (
+        {"task": "text", "objective": "noise", "window": 2},
+        ["data.mean_span", "a whole window (2); got 3.0", "Try mean_span=2."],
     ),
 }
+
+
+@pytest.mark.parametrize("objective", ["next_token", "prefix", "masked"])
+def test_a_short_window_is_for_what_has_no_spans(objective: str) -> None:
+    """The default of mean_span is longer than that window, and such an objective does not read it."""
+    layout = "masked" if objective == "masked" else "decoder"
+    assert DataConfig(task="text", objective=objective, layout=layout, window=2).window == 2
 
 
 @pytest.mark.parametrize("name", DATA_ERRORS)

@@ -94,10 +94,29 @@ def test_named_texts_are_whole(tmp_path: Path) -> None:
 
 def test_empty_documents_are_counted(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", ["a", " ", "b", ""])
-    assert measure(path, skip_empty=True).skipped == 2
+    assert measure(path, skip_empty=True).part().n_skipped == 2
     assert measure(path, skip_empty=True).ends.tolist() == [1, 2]
     with pytest.raises(DataError, match="every document is empty"):
         measure(lines(tmp_path / "b.jsonl", ["", " "]), skip_empty=True)
+
+
+@given(st.lists(st.sampled_from(["", "a", "bcd"]), min_size=1).filter(any), st.data())
+def test_each_empty_document_is_counted_in_one_part(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], data: st.DataObject
+) -> None:
+    whole = measure(lines(tmp_path_factory.mktemp("corpus") / "a.jsonl", texts), skip_empty=True)
+    total = len("".join(texts))
+    at = data.draw(st.integers(1, total))
+    before = [len("".join(texts[:n])) for n, text in enumerate(texts) if not text]
+    parts = [part for part in (whole.part(0, at), whole.part(at)) if part.n_characters]
+    held_out = sum(place >= at for place in before) if at < total else 0
+    assert [part.n_skipped for part in parts] == [len(before) - held_out, held_out][: len(parts)]
+
+
+def test_empty_documents_at_the_head_are_none_of_dev(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", [""] * 50 + ["ab"] * 20 + [" "])
+    parts = read_parts(config(text=path, skip_empty=True))
+    assert {name: part.n_skipped for name, part in parts.items()} == {"train": 50, "dev": 1}
 
 
 def test_the_hash_hangs_on_the_text_and_its_documents_and_not_on_how_they_are_kept(tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import ssl
+from http.client import HTTPResponse
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -129,6 +132,90 @@ def test_a_full_disk_is_said_and_what_came_is_kept(tmp_path: Path, monkeypatch: 
         with pytest.raises(ResourceError, match=r"The disk is full: file\.txt has 256,000 bytes"):
             list(steps)
     assert [path.name for path in tmp_path.iterdir()] == ["file.txt.part"]
+
+
+FAILURES = [
+    ssl.SSLError(1, "[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC]"),
+    OSError(errno.EHOSTUNREACH, "No route to host"),
+    OSError(errno.ENETDOWN, "Network is down"),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=["ssl", "no route", "down"])
+@pytest.mark.parametrize("step", ["begin", "read"], ids=["asked", "amid the bytes"])
+def test_a_network_that_fails_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, failure: OSError
+) -> None:
+    well, calls = getattr(HTTPResponse, step), []
+
+    def fails_once(*given: object) -> object:
+        calls.append(given)
+        if len(calls) == 2 - (step == "begin"):
+            raise failure
+        return well(*given)
+
+    monkeypatch.setattr(HTTPResponse, step, fails_once)
+    with serving("well") as server:
+        list(fetch(wanted(server.address), tmp_path))
+    assert (tmp_path / "file.txt").read_bytes() == CONTENT
+    monkeypatch.setattr(HTTPResponse, step, lambda *_: (_ for _ in ()).throw(failure))
+    with serving("well") as server, pytest.raises(DataError, match="cannot be reached"):
+        list(fetch(wanted(server.address), tmp_path / "other"))
+
+
+def test_a_disk_that_is_full_while_bytes_come_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = fetching._opened
+
+    class Full:
+        """A file on a full disk."""
+
+        def __init__(self, file: BinaryIO) -> None:
+            self.file = file
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.file, name)
+
+        def __enter__(self) -> Full:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.file.close()
+
+        def write(self, _: bytes) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(fetching, "_opened", lambda part: Full(opened(part)))
+    with serving("well") as server:
+        with pytest.raises(ResourceError, match=r"The disk is full"):
+            list(fetch(wanted(server.address), tmp_path))
+        assert len(server.ranges) == 1
+
+
+def test_two_may_fetch_the_same_file(tmp_path: Path) -> None:
+    with serving("well") as server:
+        first, second = (fetch(wanted(server.address), tmp_path) for _ in range(2))
+        next(first), next(second)
+        assert (list(first)[-1], list(second)[-1]) == (len(CONTENT), len(CONTENT))
+    assert [path.name for path in tmp_path.iterdir()] == ["file.txt"]
+    assert (tmp_path / "file.txt").read_bytes() == CONTENT
+
+
+def test_a_part_that_is_taken_away_is_said(tmp_path: Path) -> None:
+    with serving("well") as server:
+        steps = fetch(wanted(server.address), tmp_path)
+        next(steps)
+        (tmp_path / "file.txt.part").unlink()
+        with pytest.raises(DataError, match=r"was taken away while file\.txt was fetched"):
+            list(steps)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_that_name_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file.txt").mkdir()
+    with serving("well") as server:
+        with pytest.raises(ConfigError, match=r"file\.txt is no ordinary file.*Move it away"):
+            list(fetch(wanted(server.address), tmp_path))
+        assert server.ranges == []
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:

@@ -93,6 +93,13 @@ def test_a_folder_is_read_in_order_and_each_form_by_its_name(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize("name", ["a.JSONL", "a.ndjson", "a.NDJSON.GZ", "a.ndjson.gz", "a.Jsonl.Gz"])
+def test_json_lines_are_known_by_each_of_their_names(name: str, tmp_path: Path) -> None:
+    lines = b'{"text": "one"}\n{"text": "two"}\n'
+    path = written(tmp_path / name, gzip.compress(lines) if name.lower().endswith(".gz") else lines)
+    assert whole(list(pieces(path))) == ["one", "two"]
+
+
 def test_a_field_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", '{"body": "x"}\n{"body": "y"}\n')
     assert whole(list(pieces(path, "body"))) == ["x", "y"]
@@ -111,6 +118,16 @@ def test_an_empty_document_is_refused_or_left_out_and_seen(tmp_path: Path) -> No
     found = list(pieces(path, skip_empty=True))
     assert [piece.text for piece in found] == ["x", "", "y"]
     assert [piece.ends for piece in found] == [True, False, True]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf"], ids=["nothing", "a mark alone"])
+@pytest.mark.parametrize("name", ["b.txt", "b.jsonl", "b.ndjson.gz"])
+def test_an_empty_file_of_a_folder_is_refused_or_left_out_and_seen(name: str, data: bytes, tmp_path: Path) -> None:
+    written(tmp_path / "a.txt", "text")
+    written(tmp_path / name, gzip.compress(data) if name.endswith(".gz") else data)
+    with pytest.raises(DataError, match=f"{name}: the text is empty"):
+        list(pieces(tmp_path))
+    assert [piece.text for piece in pieces(tmp_path, skip_empty=True)] == ["text", ""]
 
 
 BAD = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-CON, TXT, CUT, COR, TOK, WIN, OVER = (
+CON, TXT, LINKS, CUT, COR, TOK, WIN, OVER = (
     f"tests/data/test_{name}.py"
-    for name in ("config", "text", "cuts", "corpus", "token_file", "windows", "contamination")
+    for name in ("config", "text", "text_files", "cuts", "corpus", "token_file", "windows", "contamination")
 )
 
 # fmt: off
@@ -44,6 +44,10 @@ ROWS: list[Mutant] = [
         f"{TXT}::test_an_empty_document_is_refused_or_left_out_and_seen"),
     Mutant("a folder is read as the disk has it", "data/text_files.py", "inside = sorted(", "inside = list(",
         f"{TXT}::test_a_folder_is_read_in_order_and_each_form_by_its_name"),
+    Mutant("an empty file of JSON lines is passed over", "data/text.py", "                if place is None:", "                if False:",
+        f"{TXT}::test_an_empty_file_of_a_folder_is_refused_or_left_out_and_seen"),
+    Mutant("what is linked to is read twice", "data/text_files.py", "        if there not in seen:", "        if True:", LINKS),
+    Mutant("links to each other are passed over", "data/text_files.py", "for passed in way)", "for passed in way[-1:])", LINKS),
     Mutant("a file may change while it is read", "data/text_files.py", "    if before != after:", "    if False:",
         f"{TXT}::test_a_file_that_changes_while_it_is_read_is_noticed"),
     Mutant("a change that leaves the size is no change", "data/text_files.py", "found.st_mtime_ns)", "0)",
@@ -59,6 +63,12 @@ ROWS: list[Mutant] = [
         "        if abs(nearest - at) <= (total - at) / 2:\n", "        if nearest:\n", f"{COR}::test_of_several_documents_the_nearest_edge_is_taken"),
     Mutant("documents are cut though an edge is near", "data/corpus.py", "    if len(edges):", "    if False:",
         f"{COR}::test_of_several_documents_the_nearest_edge_is_taken"),
+    Mutant("empty documents count in every part", "data/corpus.py", "first = np.searchsorted(self.corpus.skips, self.first)", "first = 0",
+        f"{COR}::test_empty_documents_at_the_head_are_none_of_dev"),
+    Mutant("empty documents at the end count nowhere", "data/corpus.py", '"right" if self.last == self.corpus.ends[-1] else "left"', '"left"',
+        f"{COR}::test_each_empty_document_is_counted_in_one_part"),
+    Mutant("JSON in capitals is text", "data/lines.py", "str(path).lower()", "str(path)",
+        f"{TXT}::test_json_lines_are_known_by_each_of_their_names"),
     Mutant("a field of no file is ignored", "data/corpus.py", "not any(map(in_json, files)):", "False:",
         f"{COR}::test_a_field_of_no_file_is_refused"),
     Mutant("a part without a token cannot be opened", "data/token_file.py",
@@ -123,6 +133,10 @@ ROWS: list[Mutant] = [
         "config.stride > config.window:", "config.stride > MOST_WINDOW:", CON),
     Mutant("an objective in a layout that it cannot have", "data/text_checks.py",
         "    if config.layout != needed:", "    if False:", CON),
+    Mutant("a window holds spans that nothing hides", "data/text_checks.py",
+        "    if has_spans and not", "    if not", f"{CON}::test_a_short_window_is_for_what_has_no_spans"),
+    Mutant("a span longer than the window is advised", "data/text_checks.py",
+        "{min(3, config.window)}", "3", CON),
     Mutant("settings of another objective are ignored", "data/text_checks.py",
         "        if config.objective not in readers and", "        if False and", CON),
 ]

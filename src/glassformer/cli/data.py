@@ -71,8 +71,9 @@ def fetched(each: DataSet, folder: Path, for_programs: bool) -> int:
     states = each.states(folder)
     for file, state in zip(each.files, states, strict=True):
         if state not in (HERE, MISSING):
+            way = "with other bytes than the catalogue's" if (place / file.name).is_file() else "and is no file"
             raise ConfigError(
-                f"{place / file.name} is there with other bytes than the catalogue's. Move it away to fetch the "
+                f"{place / file.name} is there {way}. Move it away to fetch the "
                 "catalogue's, or choose another folder with --data-dir."
             )
     wanted = [file for file, state in zip(each.files, states, strict=True) if state == MISSING]

@@ -20,7 +20,7 @@ from glassformer.foundation.registry import lookup
 HOST = "https://raw.githubusercontent.com"
 BLOCK = 2**16
 HERE, MISSING, DIFFERENT = "here", "missing", "different"
-"""States of a file: as the catalogue says, not there, or there with other bytes."""
+"""States of a file: as the catalogue says, not there, or there with other bytes (or as a folder)."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class DataFile:
             if path.is_file():
                 if self.agrees(path, opened):
                     return HERE
+                found = DIFFERENT
+            elif path.exists():
                 found = DIFFERENT
         return found
 

@@ -98,13 +98,13 @@ class DataConfig:
     test_size: int = 1_000
     """Test pairs that a synthetic task makes."""
     text: str | None = None
-    """Training text: a file, .gz, .jsonl, .jsonl.gz or a folder of them; none: Python's own documentation topics."""
+    """Training text: a file, .jsonl or .ndjson, plain or .gz, or a folder of them; none: Python's own documentation."""
     dev_text: str | None = None
     """Text that chooses the best checkpoint, same forms as `text`; none: the end of the training text."""
     test_text: str | None = None
     """Text for the final score, same forms as `text`."""
     field: str | None = None
-    """Field of the text in each line of a .jsonl file; none: text."""
+    """Field of the text in each line of a .jsonl or .ndjson file; none: text."""
     dev_share: float = 0.1
     """Share of the training text, at its end, that is held out as dev text where no `dev_text` is given."""
     window: int = 256

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.cuts import shares
-from glassformer.data.text import TOPICS, DocumentPiece, in_json, pieces
+from glassformer.data.lines import in_json
+from glassformer.data.text import TOPICS, DocumentPiece, pieces
 from glassformer.data.text_files import Stamp, changed_while_read, stamps, text_files
 from glassformer.foundation.errors import ConfigError, DataError
 
@@ -36,8 +37,8 @@ class Corpus:
     """Of its documents in UTF-8."""
     ends: NDArray[np.int64]
     """Characters up to the end of each document."""
-    skipped: int
-    """Empty documents that were left out."""
+    skips: NDArray[np.int64]
+    """Characters before each empty document that was left out."""
     stamps: tuple[Stamp, ...]
 
     @property
@@ -70,6 +71,13 @@ class Part:
         """Documents of which it has at least one character."""
         first, last = np.searchsorted(self.corpus.ends, [self.first + 1, self.last])
         return int(last - first) + 1
+
+    @property
+    def n_skipped(self) -> int:
+        """Empty documents that were left out of it. One at the edge of two parts counts for the second alone."""
+        after = "right" if self.last == self.corpus.ends[-1] else "left"
+        first = np.searchsorted(self.corpus.skips, self.first)
+        return int(np.searchsorted(self.corpus.skips, self.last, after) - first)
 
     def pieces(self, anywhere: bool = False) -> Iterator[DocumentPiece]:
         """Its text, piece by piece; a document ends where it does, or with the part.
@@ -104,7 +112,7 @@ class Part:
 def measure(path: str | None, field: str | None = None, *, skip_empty: bool = False) -> Corpus:
     """Read a text once, to know its size, its documents and its hash. Errors: `DataError`, as reading gives them."""
     before = stamps(path)
-    digest, ends, skipped, length = hashlib.sha256(), array("q"), 0, 0
+    digest, ends, skips, length = hashlib.sha256(), array("q"), array("q"), 0
     for piece in pieces(path, field, skip_empty=skip_empty, anywhere=True):
         digest.update(piece.text.encode("utf-8"))
         length += len(piece.text)
@@ -112,12 +120,12 @@ def measure(path: str | None, field: str | None = None, *, skip_empty: bool = Fa
             digest.update(END)
             ends.append(length)
         elif not piece.text:
-            skipped += 1
+            skips.append(length)
     if before != stamps(path):
         raise changed_while_read(TOPICS if path is None else path)
     if not ends:
         raise DataError(f"{path}: every document is empty, so nothing is left to read. Give other text.")
-    return Corpus(path, field, skip_empty, digest.hexdigest(), np.frombuffer(ends, np.int64), skipped, before)
+    return Corpus(path, field, skip_empty, digest.hexdigest(), np.array(ends), np.array(skips, np.int64), before)
 
 
 def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, Part]:
@@ -131,7 +139,7 @@ def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, 
     if config.field is not None and not any(map(in_json, files)):
         raise ConfigError(
             f"data.field={config.field!r} names a field of .jsonl files, and no text is one. Leave data.field out, or "
-            "name a file that ends in .jsonl or .jsonl.gz."
+            "name a file that ends in .jsonl, .ndjson, .jsonl.gz or .ndjson.gz."
         )
     for split in [each for each in splits if named[each] is not None]:
         found[split] = measure(named[split], config.field, skip_empty=config.skip_empty).part()

@@ -10,16 +10,17 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from ipaddress import ip_address
 from pathlib import Path
 from typing import BinaryIO
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from glassformer.data.catalogue import BLOCK, DataFile
+from glassformer.data.catalogue import BLOCK, HERE, DataFile
 from glassformer.foundation.errors import ConfigError, DataError, ResourceError
 
 SECONDS = 30
@@ -33,9 +34,10 @@ def fetch(file: DataFile, folder: Path) -> Iterator[int]:
     """Put a file into a folder, which is made; yields how many bytes are there.
 
     Errors: `DataError` for a server that cannot be reached or that sends something else, `ResourceError` for a full
-    disk.
+    disk, `ConfigError` for a name that something else than a file has.
     """
     check_address(file.address)
+    _refuse_no_file(folder / file.name)
     part = folder / f"{file.name}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,7 +45,7 @@ def fetch(file: DataFile, folder: Path) -> Iterator[int]:
             yield from _filled(file, out)
             _check(file, out, part)
             os.fsync(out.fileno())
-        part.replace(folder / file.name)
+        _renamed(part, file, folder)
         _sync(folder)
     except OSError as error:
         if error.errno not in FULL:
@@ -54,7 +56,7 @@ def fetch(file: DataFile, folder: Path) -> Iterator[int]:
         ) from None
     finally:
         if part.is_file() and part.stat().st_size == 0:
-            part.unlink()
+            part.unlink(missing_ok=True)
 
 
 def check_address(address: str) -> None:
@@ -93,11 +95,8 @@ def _filled(file: DataFile, out: BinaryIO) -> Iterator[int]:
         try:
             yield from _received(file, out, have)
             reason = "the connection ended"
-        except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
-            if isinstance(error, HTTPError):
-                error.close()
-                raise _refused(file, error) from None
-            reason = str(getattr(error, "reason", "") or error or type(error).__name__)
+        except NetworkError as error:
+            reason = str(error)
         have = out.seek(0, os.SEEK_END)
         idle = 0 if have > before else idle + 1
         if idle == TRIES:
@@ -112,7 +111,9 @@ def _received(file: DataFile, out: BinaryIO, have: int) -> Iterator[int]:
     """What one connection brings, from byte `have` on or, where the server cannot, from the first."""
     headers = {"User-Agent": "glassformer", "Accept-Encoding": "identity"}
     headers |= {"Range": f"bytes={have}-"} if have else {}
-    with build_opener(Careful).open(Request(file.address, headers=headers), timeout=SECONDS) as response:
+    with _network(file):
+        answer: HTTPResponse = build_opener(Careful).open(Request(file.address, headers=headers), timeout=SECONDS)
+    with answer as response:
         if have and not _goes_on(response, file, have):
             have = _emptied(out)
         announced = response.headers.get("Content-Length")
@@ -120,7 +121,7 @@ def _received(file: DataFile, out: BinaryIO, have: int) -> Iterator[int]:
             raise _other_size(file, f"{have + int(announced):,} are announced")
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise DataError(f"{file.address} sends packed bytes, which were not asked for. Fetch it by hand.")
-        while block := response.read(BLOCK):
+        while block := _block(file, response):
             have += len(block)
             if have > file.size:
                 _emptied(out)
@@ -128,6 +129,32 @@ def _received(file: DataFile, out: BinaryIO, have: int) -> Iterator[int]:
             out.write(block)
             out.flush()
             yield have
+
+
+class NetworkError(Exception):
+    """A connection that cannot be made, or that ended; with it what came before is kept, and another may go on."""
+
+
+@contextmanager
+def _network(file: DataFile) -> Generator[None, None, None]:
+    """Around what asks the network and writes nothing, so that a full disk is told from a lost connection.
+
+    The network has many names for being away (ssl.SSLError, "no route to host", "network is down"): all are OSErrors.
+    Errors: `NetworkError`; `DataError` for an answer that refuses.
+    """
+    try:
+        yield
+    except HTTPError as error:
+        error.close()
+        raise _refused(file, error) from None
+    except (OSError, HTTPException) as error:
+        raise NetworkError(str(getattr(error, "reason", "") or error or type(error).__name__)) from None
+
+
+def _block(file: DataFile, response: HTTPResponse) -> bytes:
+    """The next bytes; none at the end."""
+    with _network(file):
+        return response.read(BLOCK)
 
 
 def _goes_on(response: HTTPResponse, file: DataFile, have: int) -> bool:
@@ -147,12 +174,30 @@ def _check(file: DataFile, out: BinaryIO, part: Path) -> None:
     while block := out.read(BLOCK):
         found.update(block)
     if found.hexdigest() != file.sha256:
-        part.unlink()
+        part.unlink(missing_ok=True)
         raise DataError(
             f"{file.address} does not hold what the catalogue says: SHA-256 {found.hexdigest()[:16]}... came, "
             f"{file.sha256[:16]}... was expected. What came is deleted. Try once more; if it stays so, the network "
             "changes what passes."
         )
+
+
+def _refuse_no_file(path: Path) -> None:
+    """Refuse a folder, or a device, where the file is to lie: at the start, as it could not be renamed at the end."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is no ordinary file, so the file cannot lie there. Move it away, and fetch again.")
+
+
+def _renamed(part: Path, file: DataFile, folder: Path) -> None:
+    """Give a part its name. A second process that fetches the same file may have done so: its bytes are as good."""
+    try:
+        part.replace(folder / file.name)
+    except FileNotFoundError:
+        if file.state(folder) != HERE:
+            raise DataError(
+                f"{part} was taken away while {file.name} was fetched. Let one process at a time fetch into {folder}, "
+                "and fetch again."
+            ) from None
 
 
 def _opened(part: Path) -> BinaryIO:

@@ -1,7 +1,7 @@
 r"""Texts with a label each, from a file: TSV or JSONL, plain or gzip. Nothing is dropped, cut or mended in silence.
 
 TSV (any name)                a good film\t1         columns by number, or by name where the first line names them
-JSONL (.jsonl, .jsonl.gz)     {"text": "a good film", "label": 1}
+JSONL (.jsonl, .ndjson; .gz)  {"text": "a good film", "label": 1}
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from glassformer.data.header import UNSAID, refuse_unsaid_header
-from glassformer.data.lines import read_lines
+from glassformer.data.lines import in_json, read_lines
 from glassformer.data.pairs import Loaded, Origin, Pair
 from glassformer.data.vocabulary import utf8
 from glassformer.foundation.errors import ConfigError, DataError
@@ -52,7 +52,7 @@ def read_labelled(
     (counted and left out with `skip_empty`), a label outside the set, text that is no UTF-8, or no JSON.
     """
     columns = columns or Columns()
-    is_json = str(path).lower().removesuffix(".gz").endswith(".jsonl")
+    is_json = in_json(path)
     rows = from_json(path, columns) if is_json else from_tsv(path, columns)
     unsaid = columns.header is None and not (is_json or by_name(columns.text) or by_name(columns.label))
     pairs: list[Pair] = []

@@ -96,6 +96,11 @@ def _all_lines(file: BinaryIO, path: str) -> list[str]:
     return lines
 
 
+def in_json(path: str | Path) -> bool:
+    """Whether each line of a file is a JSON object, by its name: .jsonl or .ndjson, also packed (.gz), in any case."""
+    return str(path).lower().removesuffix(".gz").endswith((".jsonl", ".ndjson"))
+
+
 def bounded_lines(file: HasLines, where: str) -> Iterator[bytes]:
     """The lines of a file without their ends, one after the other; `where` with a line's number is where it stands.
 

@@ -1,7 +1,7 @@
 r"""Running text of any size in pieces that memory holds: of files, of folders, or of what ships with Python.
 
-A text file is one document, in a .jsonl file each line is one, and the files of a folder follow each other. UTF-8; a
-byte order mark at the head of a file is taken off and "\r\n" becomes "\n"; nothing else is changed.
+A text file is one document, in a .jsonl or .ndjson file each line is one, and the files of a folder follow each other.
+UTF-8; a byte order mark at the head of a file is taken off and "\r\n" becomes "\n"; nothing else is changed.
 
 A document longer than a piece is cut where no token is (`data/cuts.py`), so the pieces give the tokens of the whole.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from glassformer.data.cuts import last_place
 from glassformer.data.labelled import object_in
-from glassformer.data.lines import MARK, bounded_lines, decoded
+from glassformer.data.lines import MARK, bounded_lines, decoded, in_json
 from glassformer.data.text_files import opened, text_files
 from glassformer.data.vocabulary import utf8
 from glassformer.foundation.errors import DataError
@@ -52,15 +52,13 @@ def pieces(
     for file in text_files(path):
         with opened(file) as stream:
             if in_json(file):
+                place = None
                 for place, text in json_texts(stream, file, field or "text"):
                     yield from document([text], place, skip_empty, anywhere)
+                if place is None:  # a file without a line is told like any other without text
+                    yield from document([""], str(file), skip_empty, anywhere)
             else:
                 yield from document(decoded_chunks(stream, file), str(file), skip_empty, anywhere)
-
-
-def in_json(file: Path) -> bool:
-    """Whether each line of a file is a JSON object, by its name."""
-    return file.name.removesuffix(".gz").endswith(".jsonl")
 
 
 def topics(anywhere: bool = True) -> Iterator[DocumentPiece]:

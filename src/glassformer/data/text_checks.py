@@ -45,10 +45,11 @@ def check_numbers(config: DataConfig) -> None:
     for name in ("dev_share", "mask_share"):
         if not 0 < (share := getattr(config, name)) < 1:
             raise ConfigError(f"data.{name} is a share above 0 and below 1; got {share}. Try {name}=0.1.")
-    if not (1 <= config.mean_span <= config.window and math.isfinite(config.mean_span)):
+    has_spans = config.objective in CORRUPTIONS["mean_span"]  # elsewhere its default may be longer than a window
+    if has_spans and not (1 <= config.mean_span <= config.window and math.isfinite(config.mean_span)):
         raise ConfigError(
             f"data.mean_span is from 1 token to a whole window ({config.window}); got {config.mean_span}. "
-            "Try mean_span=3."
+            f"Try mean_span={min(3, config.window)}."
         )
 
 

@@ -32,19 +32,23 @@ class Stamp(NamedTuple):
 def text_files(path: str | Path) -> list[Path]:
     """The file, or all files of the folder and of those in it, sorted by name; hidden ones (".name") are no part of it.
 
-    Errors: `DataError` for what is neither file nor folder, and for a folder without a file.
+    A folder to which several ways lead, as links make them, is read once, where the first way comes to it.
+    Errors: `DataError` for what is neither file nor folder, for a folder without a file, and for links without end.
     """
     path = Path(path)
     if not path.is_dir():
         return [path]
-    found = list(files_below(path))
+    found = list(files_below(path, (path.resolve(),), {path.resolve()}))
     if not found:
         raise DataError(f"{path}: the folder has no file to read (hidden ones are not read). Name a folder of texts.")
     return found
 
 
-def files_below(folder: Path) -> Iterator[Path]:
-    """The files of a folder in sorted order, those of its folders in their place."""
+def files_below(folder: Path, way: tuple[Path, ...], seen: set[Path]) -> Iterator[Path]:
+    """The files of a folder in sorted order, those of its folders in their place, but of those `seen` already.
+
+    `way`: the folders through which one came here, with itself; all without links, as `seen`, to which more are added.
+    """
     try:
         inside = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
     except OSError as error:
@@ -52,10 +56,13 @@ def files_below(folder: Path) -> Iterator[Path]:
     for each in inside:
         if not each.is_dir():
             yield each
-        elif each.is_symlink() and folder.resolve().is_relative_to(each.resolve()):
+            continue
+        there = each.resolve()
+        if any(passed.is_relative_to(there) for passed in way):
             raise DataError(f"{each} leads back to a folder that it lies in, without end. Take this link out.")
-        else:
-            yield from files_below(each)
+        if there not in seen:
+            seen.add(there)
+            yield from files_below(each, (*way, there), seen)
 
 
 def stamps(path: str | Path | None) -> tuple[Stamp, ...]:

@@ -44,7 +44,7 @@ class TextSplit(Split):
     name: str
     """The file or folder of the text, as a user gave it."""
     skipped: int
-    """Empty documents, left out as asked."""
+    """Empty documents that stood in this split, left out as asked."""
     told: tuple[str, ...] = ()
     """What the user should know of its reading."""
 
@@ -219,7 +219,7 @@ def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
     """The tokens of a part of a text, from the cache or new."""
     told: list[str] = []
     tokens = tokens_of(part, tokenizer, documents=has_documents(recipe.data, part), note=told.append)
-    return TextSplit(tokens, part.corpus.name, part.corpus.skipped, tuple(told))
+    return TextSplit(tokens, part.corpus.name, part.n_skipped, tuple(told))
 
 
 def text_tokenizers(recipe: Recipe, part: Part) -> Tokenizers:

@@ -83,6 +83,9 @@ def text_scores(
 def of_whole_text(nats: float, tokens: TokenFile) -> dict[str, Metric]:
     """What the whole text costs, by sizes that no tokenizer has a say in.
 
+    So it compares between all tokenizers that give the text back as it was, but not with one of words: that throws
+    white space away, which costs nothing then and yet counts in the sizes.
+
     `bits_per_byte` (of UTF-8) and `bits_per_character`; all tokens are paid for, <bos> and <eos> too, but for the first
     one, which nothing precedes. `word_perplexity`: e to the nats a word, between white space; left out where that is no
     float any more, and of white space alone, which has no word.

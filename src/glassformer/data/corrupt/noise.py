@@ -23,13 +23,14 @@ def noise(ids: Ids, coins: Coins, share: float = 0.15, mean: float = 3.0) -> tup
 
     `share` of the tokens is hidden (0.3 in the paper), in spans whose lengths are drawn from a Poisson distribution
     with that `mean`; an empty span is a <blank> where nothing is missing. Special tokens stay, and cut a span in two.
+    A kept token stands between any two spans: where too few are kept for that, spans are given up, see `fitting`.
     """
     text = np.flatnonzero(ids >= len(SPECIALS))
     n = len(text)
     if n == 0:
         return ids, ids
     lengths = poisson_lengths(n_hidden(n, share), mean, coins)
-    lengths = lengths[: n - int(lengths.sum()) + 1]  # in a short text there are no more places between kept tokens
+    lengths = fitting(lengths, n - int(lengths.sum()) + 1, coins)
     begins = begins_of(lengths, n, coins)
     mask = np.zeros(len(ids), np.bool_)
     mask[text] = covered(lengths, begins, n)
@@ -38,6 +39,16 @@ def noise(ids: Ids, coins: Coins, share: float = 0.15, mean: float = 3.0) -> tup
     stays = first | ~mask
     source = np.where(first, BLANK, ids)[stays]
     return np.insert(source, np.append(0, stays.cumsum())[empty], BLANK), ids
+
+
+def fitting(lengths: Ids, places: int, coins: Coins) -> Ids:
+    """As many lengths as there are places, of the same sum: empty spans go first, then neighbours become one span."""
+    if len(lengths) <= places:
+        return lengths
+    full, empty = np.flatnonzero(lengths), np.flatnonzero(lengths == 0)
+    if len(full) <= places:  # which empty ones stay is drawn, as the first would all stand near the begin of the text
+        return lengths[np.sort(np.append(full, empty[coins.some_of(len(empty), places - len(full))]))]
+    return np.add.reduceat(lengths[full], np.arange(places) * len(full) // places)
 
 
 def poisson_lengths(total: int, mean: float, coins: Coins) -> Ids:
