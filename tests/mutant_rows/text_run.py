@@ -47,6 +47,20 @@ ROWS = [
         f"{DATA}::test_places_of_a_window",
     ),
     Mutant(
+        "what an objective makes of a window is not measured against the model",
+        "train/text_settings.py",
+        "most = longest(data.objective, data.window, data.mask_share, data.mean_span, specials)",
+        "most = data.window",
+        f"{DATA}::test_the_model_takes_what_an_objective_makes_of_a_window",
+    ),
+    Mutant(
+        "special tokens cut no hidden span in two",
+        "train/text_data.py",
+        "check_length(recipe.data, recipe.model, tokens.most_special(recipe.data.window))",
+        "check_length(recipe.data, recipe.model)",
+        f"{DATA}::test_special_tokens_of_the_text_make_windows_longer",
+    ),
+    Mutant(
         "documents are decided at every start",
         "train/text_data.py",
         'replace(recipe.data, documents=has_documents(recipe.data, parts["train"]))',

@@ -190,6 +190,29 @@ REFUSED = {
 }
 
 
+LARGEST = {"next_token": 8, "prefix": 8, "masked": 8, "spans": 9, "noise": 17}
+
+
+@pytest.mark.parametrize(("objective", "most"), LARGEST.items())
+def test_the_model_takes_what_an_objective_makes_of_a_window(tmp_path, objective, most):
+    path = tmp_path / "book.txt"
+    with pytest.raises(ConfigError, match=rf"got data\.window=8.*Set model\.max_len to at least {most},"):
+        text_recipe(path, objective, model__max_len=most - 1)
+    assert text_recipe(path, objective, model__max_len=most)
+
+
+def test_special_tokens_of_the_text_make_windows_longer(tmp_path):
+    path = tmp_path / "tales.jsonl"  # half of the tokens are <bos> and <eos>
+    path.write_text('{"text": "ab"}\n' * 40, "utf-8")
+    settings = {"data__window": 16, "data__mask_share": 0.5, "training__batch_tokens": 64}
+    with pytest.raises(ConfigError, match=r"makes up to 17\. Set model\.max_len to at least 17,"):
+        prepare(text_recipe(path, "spans", model__max_len=16, **settings))
+    prepared = prepare(text_recipe(path, "spans", model__max_len=17, **settings))
+    assert max(batch.source.shape[1] for _, batch in first(prepared, 20)) <= 17
+    plain = text_recipe(path, "spans", model__max_len=16, data__documents=False, **settings)
+    assert prepare(plain)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_settings_that_do_not_fit(tmp_path, name):
     changes, told = REFUSED[name]

@@ -29,7 +29,7 @@ from glassformer.train.run_data import RunData, Scored, Split, Summary
 from glassformer.train.text_batches import Reader, reader_of
 from glassformer.train.text_samples import text_samples
 from glassformer.train.text_score import text_scores
-from glassformer.train.text_settings import places
+from glassformer.train.text_settings import check_length, places
 
 FULL = Growth()
 SCORED_WITH = 0
@@ -216,9 +216,11 @@ def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Tex
 
 
 def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
-    """The tokens of a part of a text, from the cache or new."""
+    """The tokens of a part of a text, from the cache or new. Errors: `ConfigError` for a model that is too small."""
     told: list[str] = []
     tokens = tokens_of(part, tokenizer, documents=has_documents(recipe.data, part), note=told.append)
+    if recipe.model.max_len is not None and recipe.data.layout == "encoder-decoder":
+        check_length(recipe.data, recipe.model, tokens.most_special(recipe.data.window))
     return TextSplit(tokens, part.corpus.name, part.corpus.skipped, tuple(told))
 
 
