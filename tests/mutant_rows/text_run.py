@@ -61,6 +61,13 @@ ROWS = [
         f"{DATA}::test_special_tokens_of_the_text_make_windows_longer",
     ),
     Mutant(
+        "a dev text without a target ends a run in its midst",
+        "train/text_data.py",
+        "    refuse_unscored(recipe, tokenizers.target, dev)\n",
+        "",
+        f"{DATA}::test_a_dev_text_without_anything_to_score_is_refused_before_the_run",
+    ),
+    Mutant(
         "documents are decided at every start",
         "train/text_data.py",
         'replace(recipe.data, documents=has_documents(recipe.data, parts["train"]))',
@@ -209,6 +216,13 @@ ROWS = [
         "if asked.objective != own.objective:",
         "if False:",
         f"{RUN}::test_what_it_cannot_do_is_named",
+    ),
+    Mutant(
+        "a run writes among its texts",
+        "train/session.py",
+        "    refuse_among_texts(recipe.data, out)\n",
+        "",
+        f"{RUN}::test_a_run_does_not_write_among_its_texts",
     ),
     Mutant(
         "a changed text is gone on with",

@@ -181,6 +181,28 @@ def test_a_split_that_is_not_named_is_refused(tmp_path):
         prepare_split(prepared.recipe, prepared.tokenizers, "test")
 
 
+@pytest.mark.parametrize(
+    ("objective", "text", "told"),
+    [
+        ("next_token", "a", "follow others, but this text has 1"),
+        ("masked", "\u1234\u1235\u1236", "of the 3 tokens of this one 3 are <unk>"),
+        ("masked", "\u1234\u1235a", "of the 3 tokens of this one 2 are <unk>"),  # the last is never read
+    ],
+)
+def test_a_dev_text_without_anything_to_score_is_refused_before_the_run(tmp_path, objective, text, told):
+    dev = tmp_path / "dev.txt"
+    dev.write_text(text, "utf-8")
+    with pytest.raises(DataError, match=rf"^The dev text \({dev}\) cannot be scored\..*{told}"):
+        prepare(text_recipe(book(tmp_path), objective, data__dev_text=str(dev)))
+    dev.write_text("ab" + text, "utf-8")
+    assert prepare(text_recipe(book(tmp_path), objective, data__dev_text=str(dev)))
+
+
+def test_a_dev_share_without_anything_to_score_is_refused_before_the_run(tmp_path):
+    with pytest.raises(DataError, match=r"of which data\.dev_share=0\.001 is held out\) cannot .* this text has 1"):
+        prepare(text_recipe(book(tmp_path), data__dev_share=0.001))
+
+
 REFUSED = {
     "metric": ({"training__metric": "exact_match"}, "is best by loss; got training.metric='exact_match'"),
     "two vocabularies": ({"tokenizer__shared": False}, "one side and so one vocabulary; got tokenizer.shared=False"),

@@ -172,3 +172,18 @@ def test_trials_need_no_run(tmp_path):
     asked = text_recipe(book(tmp_path))
     assert search(asked).recommended > 0
     assert next(noise_over(asked)).targets == 6 * 8
+
+
+@pytest.mark.parametrize("setting", ["data__text", "data__dev_text", "data__test_text"])
+def test_a_run_does_not_write_among_its_texts(tmp_path, setting):
+    """Its weights would be read as text by whoever resumes or scores it; hidden folders no text is read from."""
+    texts = tmp_path / "texts"
+    (texts / "runs").mkdir(parents=True)
+    book(texts)
+    asked = text_recipe(book(tmp_path), **{setting: str(texts)})
+    with pytest.raises(ConfigError, match=rf"text {texts} and the run folder {texts / 'runs' / 'one'} in it\..*--out"):
+        start(asked, texts / "runs" / "one")
+    assert not (texts / "runs" / "one").exists()
+    for out in (texts / ".runs" / "one", tmp_path / "texts-of-run"):
+        follow(start(asked, out), stop_after=1)
+        follow(resume(out), stop_after=2)

@@ -20,7 +20,7 @@ from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.vocabulary import Tokenizer
 from glassformer.data.windows import Windows, count_evaluation_windows
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.objective import Objective
@@ -28,7 +28,7 @@ from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import RunData, Scored, Split, Summary
 from glassformer.train.text_batches import Reader, reader_of
 from glassformer.train.text_samples import text_samples
-from glassformer.train.text_score import text_scores
+from glassformer.train.text_score import check_scored, text_scores
 from glassformer.train.text_settings import check_length, places
 
 FULL = Growth()
@@ -194,15 +194,26 @@ def described(split: TextSplit) -> str:
 def prepare_text(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TextData:
     """Reads the training and the dev text; trains a tokenizer on the former unless it is given.
 
-    Errors: `DataError` of reading, and for a training text shorter than a window.
+    Errors: `DataError` of reading, for a training text shorter than a window, and for a dev text that has nothing to
+    score, which else would end the run at its first evaluation.
     """
     parts = read_parts(recipe.data, ("train", "dev"))
     recipe = replace(recipe, data=replace(recipe.data, documents=has_documents(recipe.data, parts["train"])))
     tokenizers = tokenizers or text_tokenizers(recipe, parts["train"])
     train, dev = (text_split(recipe, tokenizers.target, parts[name]) for name in ("train", "dev"))
     windows = Windows(len(train.tokens), recipe.data.window, recipe.data.order, recipe.training.seed)
+    refuse_unscored(recipe, tokenizers.target, dev)
     reader = reader_of(recipe.data, tokenizers.target, recipe.training.seed)
     return TextData(recipe, tokenizers, dev, train, windows, reader)
+
+
+def refuse_unscored(recipe: Recipe, tokenizer: Tokenizer, dev: TextSplit) -> None:
+    """Refuse a dev text that has nothing to score. Errors: `DataError` naming it."""
+    try:
+        check_scored(dev.tokens, reader_of(recipe.data, tokenizer, SCORED_WITH), recipe.data)
+    except DataError as error:
+        cut = "" if recipe.data.dev_text else f", of which data.dev_share={recipe.data.dev_share} is held out"
+        raise DataError(f"The dev text ({dev.name}{cut}) cannot be scored. {error}") from None
 
 
 def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:
