@@ -225,6 +225,13 @@ ROWS = [
         f"{RUN}::test_a_run_does_not_write_among_its_texts",
     ),
     Mutant(
+        "a dev split cut from a changed text is scored",
+        "train/use.py",
+        "            refuse_other_cut(run, recipe.data, loaded.state, data.digest())\n",
+        "            pass\n",
+        f"{RUN}::test_dev_is_what_was_held_out_in_training",
+    ),
+    Mutant(
         "a changed text is gone on with",
         "train/changes.py",
         '    *(f"data.{name}" for name in TEXTS.values()),\n',

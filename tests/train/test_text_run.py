@@ -12,7 +12,7 @@ from glassformer.store.checkpoint import load
 from glassformer.study.score import score
 from glassformer.train.events import Evaluated, Finished
 from glassformer.train.outlook import look_ahead
-from glassformer.train.recipe import load_recipe
+from glassformer.train.recipe import load_recipe, override
 from glassformer.train.session import resume, start
 from glassformer.train.trial import noise_over, search
 from glassformer.train.use import classify, evaluate, parameters, translate
@@ -122,6 +122,26 @@ def test_a_whole_file_is_scored(run, tmp_path):
     dev = evaluate(run, recipe, "dev")
     kept = load(run).state["best_metrics"]
     assert dev == pytest.approx(kept, rel=1e-6)
+
+
+def test_dev_is_what_was_held_out_in_training(tmp_path):
+    """Where it is cut from a text that changed, or elsewhere, it may be what the model has learned from."""
+    path, run, other = book(tmp_path), tmp_path / "run", tmp_path / "other.txt"
+    follow(start(text_recipe(path), run), stop_after=4)
+    own = load_recipe(run / "recipe.toml")
+    path.rename(tmp_path / "moved.txt")
+    moved = override(own, {"data.text": str(tmp_path / "moved.txt")})
+    assert evaluate(run, moved, "dev")["n"]
+    with pytest.raises(CheckpointError, match=r"data\.dev_share is 0\.3 and was 0\.1, .* settings of the training"):
+        evaluate(run, override(moved, {"data.dev_share": 0.3}), "dev")
+    path.write_text(words(120)[: len(words(120)) // 2], "utf-8")
+    with pytest.raises(
+        CheckpointError, match=rf"contents of {path} have changed, .* as it was, or .* --data\.text FILE"
+    ):
+        evaluate(run, own, "dev")
+    other.write_text(words(30, 8), "utf-8")
+    assert evaluate(run, override(own, {"data.test_text": str(other)}))["n"]
+    assert evaluate(run, override(own, {"data.dev_text": str(other)}), "dev")["n"]
 
 
 def test_what_it_cannot_do_is_named(run, tmp_path):
