@@ -14,8 +14,8 @@ ROWS = [
     Mutant(
         "the windows of each step are those of the first",
         "train/text_data.py",
-        "return self.windows.starts(step, self.rows)",
-        "return self.windows.starts(0, self.rows)",
+        "self.windows.starts(step, self.rows, again)",
+        "self.windows.starts(0, self.rows, again)",
         f"{DATA}::test_batches_are_a_function_of_recipe_and_step",
     ),
     Mutant(
@@ -66,6 +66,13 @@ ROWS = [
         "    refuse_unscored(recipe, tokenizers.target, dev)\n",
         "",
         f"{DATA}::test_a_dev_text_without_anything_to_score_is_refused_before_the_run",
+    ),
+    Mutant(
+        "a step without a target is not drawn anew",
+        "train/text_data.py",
+        "again == DRAWS or",
+        "again or",
+        f"{RUN}::test_a_step_whose_windows_ask_for_nothing_is_drawn_anew",
     ),
     Mutant(
         "documents are decided at every start",

@@ -52,6 +52,25 @@ def test_documents_are_resumed_as_they_were_decided(tmp_path):
     assert_same_end(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.parametrize("order", ["random", "sequential"])
+def test_a_step_whose_windows_ask_for_nothing_is_drawn_anew(tmp_path, order):
+    """And who resumes draws the same, and names the windows that were read."""
+    path = tmp_path / "rare.txt"  # a word of its own is <unk>, of which nothing is hidden
+    path.write_text(" ".join(f"x{i}" for i in range(150)) + " the cat sat on a mat" * 25, "utf-8")
+    settings = {"tokenizer__kind": "word", "tokenizer__min_count": 2, "training__batch_tokens": 8}
+    asked = text_recipe(path, "masked", data__order=order, **settings)
+    session = start(asked, tmp_path / "whole")
+    data = session.prepared
+    firsts = [data.windows.starts(step, 1) for step in range(STEPS)]
+    lost = [step for step, first in enumerate(firsts) if (data.train.tokens.take(first, 8) < 6).all()]
+    assert lost
+    assert f"tokens {firsts[lost[0]][0]} (" not in data.named_batch(lost[0] + 1)
+    assert isinstance(follow(session)[-1], Finished)
+    follow(start(asked, tmp_path / "run"), stop_after=5)
+    follow(resume(tmp_path / "run"))
+    assert_same_end(tmp_path / "run", tmp_path / "whole")
+
+
 def test_documents_are_decided_anew_where_a_resume_asks(tmp_path):
     """And written down as decided, as a run's first recipe is: the next resume finds them so."""
     run, path = tmp_path / "run", shelf(tmp_path)

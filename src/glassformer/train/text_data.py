@@ -28,10 +28,12 @@ from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import RunData, Scored, Split, Summary
 from glassformer.train.text_batches import Reader, reader_of
 from glassformer.train.text_samples import text_samples
-from glassformer.train.text_score import check_scored, text_scores
+from glassformer.train.text_score import asked_of, check_scored, text_scores
 from glassformer.train.text_settings import check_length, places
 
 FULL = Growth()
+DRAWS = 100
+"""Of windows for a step; where none of them has a target, the step says so."""
 SCORED_WITH = 0
 """The seed of what is hidden in an evaluation, whatever the run's: so two runs are asked the same."""
 
@@ -92,7 +94,7 @@ class TextData(RunData):
         """The epoch and the batch of each step after `start`; an epoch is as many tokens as the text has."""
         step, growth = start, self.recipe.training.growth
         while True:
-            yield self.epoch(step), self._batch(self._starts(step, growth), step, growth)
+            yield self.epoch(step), self._drawn(step, growth)[1]
             step += 1
 
     def epoch(self, step: int) -> int:
@@ -175,8 +177,22 @@ class TextData(RunData):
         return [f"data.{TEXTS[split if own else 'train']}"]
 
     def _starts(self, step: int, growth: Growth = FULL) -> NDArray[np.int64]:
-        """Where the windows of a step begin, as many as a warm-up of the batch allows."""
-        return self.windows.starts(step, self.rows)[: max(1, int(self.rows * growth.share(step + 1)))]
+        """Where the windows of a step begin."""
+        return self._drawn(step, growth)[0]
+
+    def _drawn(self, step: int, growth: Growth) -> tuple[NDArray[np.int64], Batch]:
+        """Where the windows of a step begin, as many as a warm-up of the batch allows, and what is made of them.
+
+        Of a stretch of <unk>, or of documents of one word, nothing may be asked; there is no mean of nothing, so that
+        such a batch gives way to windows drawn anew, until one has a target. Who resumes draws the same.
+        """
+        count, again = max(1, int(self.rows * growth.share(step + 1))), 0
+        while True:
+            starts = self.windows.starts(step, self.rows, again)[:count]
+            batch = self._batch(starts, step, growth)
+            again += 1
+            if again == DRAWS or asked_of(self.recipe.data)(batch).n_targets:
+                return starts, batch
 
     def _batch(self, starts: NDArray[np.int64], step: int = 0, growth: Growth = FULL) -> Batch:
         """The windows of a step, as long as a warm-up of the length allows."""

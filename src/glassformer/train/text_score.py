@@ -86,11 +86,15 @@ def text_scores(
 
 def check_scored(tokens: TokenFile, reader: Reader, data: DataConfig) -> None:
     """Refuse a text that no evaluation could score. Errors: `DataError`, as `text_scores` has it."""
-    objective = masked_token if data.objective == "masked" else next_token
     for batch, skip in batches(tokens, reader, data, PLACES["cpu"]):  # nearly always the first one has a target
-        if behind(objective, skip)(batch).n_targets:
+        if behind(asked_of(data), skip)(batch).n_targets:
             return
     raise nothing_asked(tokens, data)
+
+
+def asked_of(data: DataConfig) -> Objective:
+    """What is asked of running text, where no model is there yet to say it."""
+    return masked_token if data.objective == "masked" else next_token
 
 
 def nothing_asked(tokens: TokenFile, data: DataConfig) -> DataError:
