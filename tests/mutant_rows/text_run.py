@@ -14,8 +14,8 @@ ROWS = [
     Mutant(
         "the windows of each step are those of the first",
         "train/text_data.py",
-        "return self.windows.starts(step, self.rows)",
-        "return self.windows.starts(0, self.rows)",
+        "self.windows.starts(step, self.rows, again)",
+        "self.windows.starts(0, self.rows, again)",
         f"{DATA}::test_batches_are_a_function_of_recipe_and_step",
     ),
     Mutant(
@@ -45,6 +45,34 @@ ROWS = [
         'if data.layout != "encoder-decoder":',
         "if True:",
         f"{DATA}::test_places_of_a_window",
+    ),
+    Mutant(
+        "what an objective makes of a window is not measured against the model",
+        "train/text_settings.py",
+        "most = longest(data.objective, data.window, data.mask_share, data.mean_span, specials)",
+        "most = data.window",
+        f"{DATA}::test_the_model_takes_what_an_objective_makes_of_a_window",
+    ),
+    Mutant(
+        "special tokens cut no hidden span in two",
+        "train/text_data.py",
+        "check_length(recipe.data, recipe.model, tokens.most_special(recipe.data.window))",
+        "check_length(recipe.data, recipe.model)",
+        f"{DATA}::test_special_tokens_of_the_text_make_windows_longer",
+    ),
+    Mutant(
+        "a dev text without a target ends a run in its midst",
+        "train/text_data.py",
+        "    refuse_unscored(recipe, tokenizers.target, dev)\n",
+        "",
+        f"{DATA}::test_a_dev_text_without_anything_to_score_is_refused_before_the_run",
+    ),
+    Mutant(
+        "a step without a target is not drawn anew",
+        "train/text_data.py",
+        "again == DRAWS or",
+        "again or",
+        f"{RUN}::test_a_step_whose_windows_ask_for_nothing_is_drawn_anew",
     ),
     Mutant(
         "documents are decided at every start",
@@ -195,6 +223,20 @@ ROWS = [
         "if asked.objective != own.objective:",
         "if False:",
         f"{RUN}::test_what_it_cannot_do_is_named",
+    ),
+    Mutant(
+        "a run writes among its texts",
+        "train/session.py",
+        "    refuse_among_texts(recipe.data, out)\n",
+        "",
+        f"{RUN}::test_a_run_does_not_write_among_its_texts",
+    ),
+    Mutant(
+        "a dev split cut from a changed text is scored",
+        "train/use.py",
+        "            refuse_other_cut(run, recipe.data, loaded.state, data.digest())\n",
+        "            pass\n",
+        f"{RUN}::test_dev_is_what_was_held_out_in_training",
     ),
     Mutant(
         "a changed text is gone on with",

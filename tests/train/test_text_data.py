@@ -181,6 +181,28 @@ def test_a_split_that_is_not_named_is_refused(tmp_path):
         prepare_split(prepared.recipe, prepared.tokenizers, "test")
 
 
+@pytest.mark.parametrize(
+    ("objective", "text", "told"),
+    [
+        ("next_token", "a", "follow others, but this text has 1"),
+        ("masked", "\u1234\u1235\u1236", "of the 3 tokens of this one 3 are <unk>"),
+        ("masked", "\u1234\u1235a", "of the 3 tokens of this one 2 are <unk>"),  # the last is never read
+    ],
+)
+def test_a_dev_text_without_anything_to_score_is_refused_before_the_run(tmp_path, objective, text, told):
+    dev = tmp_path / "dev.txt"
+    dev.write_text(text, "utf-8")
+    with pytest.raises(DataError, match=rf"^The dev text \({dev}\) cannot be scored\..*{told}"):
+        prepare(text_recipe(book(tmp_path), objective, data__dev_text=str(dev)))
+    dev.write_text("ab" + text, "utf-8")
+    assert prepare(text_recipe(book(tmp_path), objective, data__dev_text=str(dev)))
+
+
+def test_a_dev_share_without_anything_to_score_is_refused_before_the_run(tmp_path):
+    with pytest.raises(DataError, match=r"of which data\.dev_share=0\.001 is held out\) cannot .* this text has 1"):
+        prepare(text_recipe(book(tmp_path), data__dev_share=0.001))
+
+
 REFUSED = {
     "metric": ({"training__metric": "exact_match"}, "is best by loss; got training.metric='exact_match'"),
     "two vocabularies": ({"tokenizer__shared": False}, "one side and so one vocabulary; got tokenizer.shared=False"),
@@ -188,6 +210,29 @@ REFUSED = {
     "small batch": ({"training__batch_tokens": 7}, "at least one window of data.window=8.*Set it to at least 8"),
     "small model": ({"model__max_len": 7}, "model.max_len=7 tokens; got data.window=8"),
 }
+
+
+LARGEST = {"next_token": 8, "prefix": 8, "masked": 8, "spans": 9, "noise": 17}
+
+
+@pytest.mark.parametrize(("objective", "most"), LARGEST.items())
+def test_the_model_takes_what_an_objective_makes_of_a_window(tmp_path, objective, most):
+    path = tmp_path / "book.txt"
+    with pytest.raises(ConfigError, match=rf"got data\.window=8.*Set model\.max_len to at least {most},"):
+        text_recipe(path, objective, model__max_len=most - 1)
+    assert text_recipe(path, objective, model__max_len=most)
+
+
+def test_special_tokens_of_the_text_make_windows_longer(tmp_path):
+    path = tmp_path / "tales.jsonl"  # half of the tokens are <bos> and <eos>
+    path.write_text('{"text": "ab"}\n' * 40, "utf-8")
+    settings = {"data__window": 16, "data__mask_share": 0.5, "training__batch_tokens": 64}
+    with pytest.raises(ConfigError, match=r"makes up to 17\. Set model\.max_len to at least 17,"):
+        prepare(text_recipe(path, "spans", model__max_len=16, **settings))
+    prepared = prepare(text_recipe(path, "spans", model__max_len=17, **settings))
+    assert max(batch.source.shape[1] for _, batch in first(prepared, 20)) <= 17
+    plain = text_recipe(path, "spans", model__max_len=16, data__documents=False, **settings)
+    assert prepare(plain)
 
 
 @pytest.mark.parametrize("name", REFUSED)

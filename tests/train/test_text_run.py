@@ -12,7 +12,7 @@ from glassformer.store.checkpoint import load
 from glassformer.study.score import score
 from glassformer.train.events import Evaluated, Finished
 from glassformer.train.outlook import look_ahead
-from glassformer.train.recipe import load_recipe
+from glassformer.train.recipe import load_recipe, override
 from glassformer.train.session import resume, start
 from glassformer.train.trial import noise_over, search
 from glassformer.train.use import classify, evaluate, parameters, translate
@@ -48,6 +48,25 @@ def test_documents_are_resumed_as_they_were_decided(tmp_path):
     follow(start(asked, tmp_path / "whole"))
     follow(start(asked, tmp_path / "run"), stop_after=5)
     assert "documents = true" in (tmp_path / "run" / "recipe.toml").read_text("utf-8")
+    follow(resume(tmp_path / "run"))
+    assert_same_end(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("order", ["random", "sequential"])
+def test_a_step_whose_windows_ask_for_nothing_is_drawn_anew(tmp_path, order):
+    """And who resumes draws the same, and names the windows that were read."""
+    path = tmp_path / "rare.txt"  # a word of its own is <unk>, of which nothing is hidden
+    path.write_text(" ".join(f"x{i}" for i in range(150)) + " the cat sat on a mat" * 25, "utf-8")
+    settings = {"tokenizer__kind": "word", "tokenizer__min_count": 2, "training__batch_tokens": 8}
+    asked = text_recipe(path, "masked", data__order=order, **settings)
+    session = start(asked, tmp_path / "whole")
+    data = session.prepared
+    firsts = [data.windows.starts(step, 1) for step in range(STEPS)]
+    lost = [step for step, first in enumerate(firsts) if (data.train.tokens.take(first, 8) < 6).all()]
+    assert lost
+    assert f"tokens {firsts[lost[0]][0]} (" not in data.named_batch(lost[0] + 1)
+    assert isinstance(follow(session)[-1], Finished)
+    follow(start(asked, tmp_path / "run"), stop_after=5)
     follow(resume(tmp_path / "run"))
     assert_same_end(tmp_path / "run", tmp_path / "whole")
 
@@ -124,6 +143,26 @@ def test_a_whole_file_is_scored(run, tmp_path):
     assert dev == pytest.approx(kept, rel=1e-6)
 
 
+def test_dev_is_what_was_held_out_in_training(tmp_path):
+    """Where it is cut from a text that changed, or elsewhere, it may be what the model has learned from."""
+    path, run, other = book(tmp_path), tmp_path / "run", tmp_path / "other.txt"
+    follow(start(text_recipe(path), run), stop_after=4)
+    own = load_recipe(run / "recipe.toml")
+    path.rename(tmp_path / "moved.txt")
+    moved = override(own, {"data.text": str(tmp_path / "moved.txt")})
+    assert evaluate(run, moved, "dev")["n"]
+    with pytest.raises(CheckpointError, match=r"data\.dev_share is 0\.3 and was 0\.1, .* settings of the training"):
+        evaluate(run, override(moved, {"data.dev_share": 0.3}), "dev")
+    path.write_text(words(120)[: len(words(120)) // 2], "utf-8")
+    with pytest.raises(
+        CheckpointError, match=rf"contents of {path} have changed, .* as it was, or .* --data\.text FILE"
+    ):
+        evaluate(run, own, "dev")
+    other.write_text(words(30, 8), "utf-8")
+    assert evaluate(run, override(own, {"data.test_text": str(other)}))["n"]
+    assert evaluate(run, override(own, {"data.dev_text": str(other)}), "dev")["n"]
+
+
 def test_what_it_cannot_do_is_named(run, tmp_path):
     own = text_recipe(run.parent / "book.txt", data__documents=False)
     with pytest.raises(ConfigError, match="no test text"):
@@ -172,3 +211,18 @@ def test_trials_need_no_run(tmp_path):
     asked = text_recipe(book(tmp_path))
     assert search(asked).recommended > 0
     assert next(noise_over(asked)).targets == 6 * 8
+
+
+@pytest.mark.parametrize("setting", ["data__text", "data__dev_text", "data__test_text"])
+def test_a_run_does_not_write_among_its_texts(tmp_path, setting):
+    """Its weights would be read as text by whoever resumes or scores it; hidden folders no text is read from."""
+    texts = tmp_path / "texts"
+    (texts / "runs").mkdir(parents=True)
+    book(texts)
+    asked = text_recipe(book(tmp_path), **{setting: str(texts)})
+    with pytest.raises(ConfigError, match=rf"text {texts} and the run folder {texts / 'runs' / 'one'} in it\..*--out"):
+        start(asked, texts / "runs" / "one")
+    assert not (texts / "runs" / "one").exists()
+    for out in (texts / ".runs" / "one", tmp_path / "texts-of-run"):
+        follow(start(asked, out), stop_after=1)
+        follow(resume(out), stop_after=2)

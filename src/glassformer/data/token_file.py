@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from glassformer.data.corpus import END, Part
 from glassformer.data.encode import encoder
-from glassformer.data.vocabulary import BOS, EOS, UNK, Tokenizer
+from glassformer.data.vocabulary import BOS, EOS, SPECIALS, UNK, Tokenizer
 
 TOKENS, DOCUMENTS, MANIFEST = "tokens.bin", "documents.bin", "MANIFEST.json"
 SMALL = 2**16
@@ -76,6 +76,16 @@ class TokenFile:
     def documents_of(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         """[rows, length]: which document of the file each of those tokens belongs to, counted from 0."""
         return np.searchsorted(self.documents, self._places(starts, length), side="right").astype(np.int64) - 1
+
+    def most_special(self, length: int) -> int:
+        """The most special tokens, as <bos> and <unk>, in a window of this length. Reads all where there are any."""
+        if not (self.counts.documents or self.counts.n_unknown):
+            return 0
+        parts = range(0, len(self), LARGE)
+        places = np.concatenate([np.flatnonzero(self.tokens[at : at + LARGE] < len(SPECIALS)) + at for at in parts])
+        let_go(self.tokens)
+        behind = np.searchsorted(places, places + length)  # the fullest windows begin with one
+        return int((behind - np.arange(len(places))).max(initial=0))
 
     def _places(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         places = starts[:, None] + np.arange(length)

@@ -36,19 +36,22 @@ class Windows:
         self.whole = (n_tokens - 1) // window
         """Windows that stand one after the other, without a gap."""
 
-    def starts(self, step: int, rows: int) -> Places:
-        """[rows]: the first token of each window of this step (counted from 0)."""
-        assert min(step, rows - 1) >= 0, (step, rows)
-        if self.order == "random":
-            return self._random(step, rows)
+    def starts(self, step: int, rows: int, again: int = 0) -> Places:
+        """[rows]: the first token of each window of this step (counted from 0).
+
+        `again`: others, drawn at random for the same step, where those before are of no use.
+        """
+        assert min(step, rows - 1, again) >= 0, (step, rows, again)
+        if self.order == "random" or again:
+            return self._random(step, rows, (2, again) if again else ())  # (1,) is the key of what is hidden
         number = np.arange(rows, dtype=np.int64) + step * rows
         epoch, place = np.divmod(number, self.whole)
         # each time around begins one token later, so that those behind the last whole window have their turn
         return place * self.window + epoch % (self.n_tokens - self.whole * self.window)
 
-    def _random(self, step: int, rows: int) -> Places:
+    def _random(self, step: int, rows: int, key: tuple[int, ...]) -> Places:
         # Raw output of Philox: numpy promises it for all versions, which it does not for its integers.
-        random = np.random.Philox(np.random.SeedSequence((self.seed, step)))
+        random = np.random.Philox(np.random.SeedSequence((self.seed, step), spawn_key=key))
         return (random.random_raw(rows) % np.uint64(self.n_tokens - self.window)).astype(np.int64)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from glassformer.data.config import EQUAL_LENGTHS, PAIRS, TEXT, DataConfig
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import CheckpointError, ConfigError
 
 
 def refuse_unscorable(own: DataConfig, asked: DataConfig) -> None:
@@ -33,3 +37,25 @@ def refuse_unscorable(own: DataConfig, asked: DataConfig) -> None:
             f"The vocabulary of this model has the data.symbols={own.symbols} that it was trained with; got "
             f"{asked.symbols}, of which it would read <unk>. Leave data.symbols out, or give {own.symbols} at most."
         )
+
+
+def refuse_other_cut(run: Path, asked: DataConfig, state: Mapping[str, Any], dev: str) -> None:
+    """Refuse a dev split, of this digest, cut from the training text elsewhere than for the checkpoint of this state.
+
+    What is held out now may be what the model has learned from. Errors: `CheckpointError`.
+    """
+    before = state.get("data", {}).get("dev", dev)  # weights from another hand have none
+    if asked.task != TEXT or asked.dev_text is not None or before == dev:
+        return
+    changed = [
+        f"data.{name} is {getattr(asked, name)} and was {was}"
+        for name in ("dev_share", "dev_text", "field", "skip_empty")
+        if (was := state.get("recipe", {}).get(f"data.{name}", getattr(asked, name))) != getattr(asked, name)
+    ]
+    why = "; ".join(changed) or f"the contents of {asked.text or 'the text that ships with Python'} have changed"
+    back = "Give the settings of the training" if changed else "Give the file as it was"
+    raise CheckpointError(
+        f"The dev split of {run} is the end of its training text, and must be what was held out in training; {why}, "
+        f"so that the model may have learned from it. {back}, or name another text by --data.text FILE, without "
+        "--split dev."
+    )

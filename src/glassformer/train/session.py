@@ -21,6 +21,7 @@ from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest
 from glassformer.store.json_file import RESTORE
 from glassformer.store.lock import RunLock
+from glassformer.train.apart import refuse_among_texts
 from glassformer.train.beginning import begin
 from glassformer.train.build import as_recipe
 from glassformer.train.changes import (
@@ -58,6 +59,7 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
     Errors: those of reading the data and the recipe.
     """
     refuse_other_recipe(recipe, ranks)
+    refuse_among_texts(recipe.data, out)
     device, threads, notes = _runtime(recipe, ranks)
     prepared, model, began = begin(recipe)
     model = model.to(device)

@@ -20,7 +20,7 @@ from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.vocabulary import Tokenizer
 from glassformer.data.windows import Windows, count_evaluation_windows
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.objective import Objective
@@ -28,10 +28,12 @@ from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import RunData, Scored, Split, Summary
 from glassformer.train.text_batches import Reader, reader_of
 from glassformer.train.text_samples import text_samples
-from glassformer.train.text_score import text_scores
-from glassformer.train.text_settings import places
+from glassformer.train.text_score import asked_of, check_scored, text_scores
+from glassformer.train.text_settings import check_length, places
 
 FULL = Growth()
+DRAWS = 100
+"""Of windows for a step; where none of them has a target, the step says so."""
 SCORED_WITH = 0
 """The seed of what is hidden in an evaluation, whatever the run's: so two runs are asked the same."""
 
@@ -92,7 +94,7 @@ class TextData(RunData):
         """The epoch and the batch of each step after `start`; an epoch is as many tokens as the text has."""
         step, growth = start, self.recipe.training.growth
         while True:
-            yield self.epoch(step), self._batch(self._starts(step, growth), step, growth)
+            yield self.epoch(step), self._drawn(step, growth)[1]
             step += 1
 
     def epoch(self, step: int) -> int:
@@ -175,8 +177,22 @@ class TextData(RunData):
         return [f"data.{TEXTS[split if own else 'train']}"]
 
     def _starts(self, step: int, growth: Growth = FULL) -> NDArray[np.int64]:
-        """Where the windows of a step begin, as many as a warm-up of the batch allows."""
-        return self.windows.starts(step, self.rows)[: max(1, int(self.rows * growth.share(step + 1)))]
+        """Where the windows of a step begin."""
+        return self._drawn(step, growth)[0]
+
+    def _drawn(self, step: int, growth: Growth) -> tuple[NDArray[np.int64], Batch]:
+        """Where the windows of a step begin, as many as a warm-up of the batch allows, and what is made of them.
+
+        Of a stretch of <unk>, or of documents of one word, nothing may be asked; there is no mean of nothing, so that
+        such a batch gives way to windows drawn anew, until one has a target. Who resumes draws the same.
+        """
+        count, again = max(1, int(self.rows * growth.share(step + 1))), 0
+        while True:
+            starts = self.windows.starts(step, self.rows, again)[:count]
+            batch = self._batch(starts, step, growth)
+            again += 1
+            if again == DRAWS or asked_of(self.recipe.data)(batch).n_targets:
+                return starts, batch
 
     def _batch(self, starts: NDArray[np.int64], step: int = 0, growth: Growth = FULL) -> Batch:
         """The windows of a step, as long as a warm-up of the length allows."""
@@ -194,15 +210,26 @@ def described(split: TextSplit) -> str:
 def prepare_text(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TextData:
     """Reads the training and the dev text; trains a tokenizer on the former unless it is given.
 
-    Errors: `DataError` of reading, and for a training text shorter than a window.
+    Errors: `DataError` of reading, for a training text shorter than a window, and for a dev text that has nothing to
+    score, which else would end the run at its first evaluation.
     """
     parts = read_parts(recipe.data, ("train", "dev"))
     recipe = replace(recipe, data=replace(recipe.data, documents=has_documents(recipe.data, parts["train"])))
     tokenizers = tokenizers or text_tokenizers(recipe, parts["train"])
     train, dev = (text_split(recipe, tokenizers.target, parts[name]) for name in ("train", "dev"))
     windows = Windows(len(train.tokens), recipe.data.window, recipe.data.order, recipe.training.seed)
+    refuse_unscored(recipe, tokenizers.target, dev)
     reader = reader_of(recipe.data, tokenizers.target, recipe.training.seed)
     return TextData(recipe, tokenizers, dev, train, windows, reader)
+
+
+def refuse_unscored(recipe: Recipe, tokenizer: Tokenizer, dev: TextSplit) -> None:
+    """Refuse a dev text that has nothing to score. Errors: `DataError` naming it."""
+    try:
+        check_scored(dev.tokens, reader_of(recipe.data, tokenizer, SCORED_WITH), recipe.data)
+    except DataError as error:
+        cut = "" if recipe.data.dev_text else f", of which data.dev_share={recipe.data.dev_share} is held out"
+        raise DataError(f"The dev text ({dev.name}{cut}) cannot be scored. {error}") from None
 
 
 def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:
@@ -216,9 +243,11 @@ def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Tex
 
 
 def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
-    """The tokens of a part of a text, from the cache or new."""
+    """The tokens of a part of a text, from the cache or new. Errors: `ConfigError` for a model that is too small."""
     told: list[str] = []
     tokens = tokens_of(part, tokenizer, documents=has_documents(recipe.data, part), note=told.append)
+    if recipe.model.max_len is not None and recipe.data.layout == "encoder-decoder":
+        check_length(recipe.data, recipe.model, tokens.most_special(recipe.data.window))
     return TextSplit(tokens, part.corpus.name, part.n_skipped, tuple(told))
 
 

@@ -21,7 +21,16 @@ from glassformer.model.heads import SequenceHead
 from glassformer.model.transformer import Transformer
 from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.events import Metric
-from glassformer.train.objective import Objective, Targets, asked_for, hidden, likeliest, loss_in_places
+from glassformer.train.objective import (
+    Objective,
+    Targets,
+    asked_for,
+    hidden,
+    likeliest,
+    loss_in_places,
+    masked_token,
+    next_token,
+)
 from glassformer.train.shares import sum_of_batches
 from glassformer.train.text_batches import Reader
 
@@ -65,12 +74,7 @@ def text_scores(
         own.append((nll, len(ids), n_right))
     total, n, right = (sum_of_batches([each[which] for each in own], ranks) for which in range(3))
     if not n:
-        raise DataError(
-            "Of a text those tokens are hidden and scored that the vocabulary has, but of the "
-            f"{len(tokens):,} tokens of this one {tokens.counts.n_unknown:,} are <unk>, and none was left to hide. "
-            "Give a text in the letters or words of the training text, or train with tokenizer.kind='byte', which "
-            "lacks none."
-        )
+        raise nothing_asked(tokens, data)
     metrics: dict[str, Metric] = {"loss": total / n, **exponential("perplexity", total / n)}
     if reader.objective == "next_token":
         metrics |= of_whole_text(total, tokens)
@@ -78,6 +82,34 @@ def text_scores(
         metrics["token_accuracy"] = right / n
     unknown = {"unknown": tokens.counts.n_unknown} if tokens.counts.n_unknown else {}
     return metrics | {"n": int(n)} | unknown
+
+
+def check_scored(tokens: TokenFile, reader: Reader, data: DataConfig) -> None:
+    """Refuse a text that no evaluation could score. Errors: `DataError`, as `text_scores` has it."""
+    for batch, skip in batches(tokens, reader, data, PLACES["cpu"]):  # nearly always the first one has a target
+        if behind(asked_of(data), skip)(batch).n_targets:
+            return
+    raise nothing_asked(tokens, data)
+
+
+def asked_of(data: DataConfig) -> Objective:
+    """What is asked of running text, where no model is there yet to say it."""
+    return masked_token if data.objective == "masked" else next_token
+
+
+def nothing_asked(tokens: TokenFile, data: DataConfig) -> DataError:
+    """What is said of a text of which nothing is scored."""
+    if data.objective == "masked":
+        return DataError(
+            "Of a text those tokens are hidden and scored that the vocabulary has, but of the "
+            f"{len(tokens):,} tokens of this one {tokens.counts.n_unknown:,} are <unk>, and none was left to hide. "
+            "Give a text in the letters or words of the training text, or train with tokenizer.kind='byte', which "
+            "lacks none."
+        )
+    return DataError(
+        f"Of a text those tokens are scored that follow others of their document, but of the {len(tokens):,} tokens of "
+        "this one none was asked for. Give a text with longer documents, or set data.document_mask=False."
+    )
 
 
 def of_whole_text(nats: float, tokens: TokenFile) -> dict[str, Metric]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from glassformer.data.config import TEXT, DataConfig, TokenizerConfig
+from glassformer.data.corrupt.lengths import longest
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.recipe import ModelRecipe
 from glassformer.train.settings import TrainingConfig
@@ -43,10 +44,17 @@ def check_text(data: DataConfig, tokenizer: TokenizerConfig, model: ModelRecipe,
             f"data.objective={data.objective!r} makes of it; got training.batch_tokens={training.batch_tokens}. Set "
             f"it to at least {least}, or take a shorter window."
         )
-    if model.max_len is not None and model.max_len < data.window:
+    check_length(data, model)
+
+
+def check_length(data: DataConfig, model: ModelRecipe, specials: int = 0) -> None:
+    """Refuse a model that takes less than the longest window, of whose tokens up to so many are special."""
+    most = longest(data.objective, data.window, data.mask_share, data.mean_span, specials)
+    if model.max_len is not None and model.max_len < most:
+        makes = f", of which data.objective={data.objective!r} makes up to {most}" if most > data.window else ""
         raise ConfigError(
             f"A window is read at once, and the model takes model.max_len={model.max_len} tokens; got data.window="
-            f"{data.window}. Set model.max_len to at least {data.window}, or take a shorter window."
+            f"{data.window}{makes}. Set model.max_len to at least {most}, or take a shorter window."
         )
 
 

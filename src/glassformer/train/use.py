@@ -30,7 +30,7 @@ from glassformer.train.committee import (
 from glassformer.train.evaluate import BY_LENGTH
 from glassformer.train.events import Metric
 from glassformer.train.labels import lacking
-from glassformer.train.other_data import refuse_unscorable
+from glassformer.train.other_data import refuse_other_cut, refuse_unscorable
 from glassformer.train.passed_over import told
 from glassformer.train.prepare import prepare_split
 from glassformer.train.ranked import Asked, Ranked, ranked
@@ -76,7 +76,8 @@ def evaluate(
     """The scores of the run's best checkpoint on a split; `recipe` is the run's own, with other data or decoding.
 
     `average`: those of the mean of the weights of so many newest checkpoints instead. Errors: `ConfigError` for data
-    that the model cannot answer; `CheckpointError` for a recipe that was changed so that the model is another.
+    that the model cannot answer; `CheckpointError` for a recipe that was changed so that the model is another, and for
+    a dev split that is the end of another training text.
 
     Of a classifier also `labels` and `confusion`, label by label. Of answers, where it is asked for, also `by_length`:
     exact match and number of the pairs whose source has so many tokens. `others`: runs that answer with this one, as a
@@ -93,6 +94,8 @@ def evaluate(
     else:
         loaded = load_runs(run, recipe, others, average)
         data = prepare_split(as_long(recipe, loaded.model), loaded.tokenizers, split)
+        if split == "dev":
+            refuse_other_cut(run, recipe.data, loaded.state, data.digest())
         scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}

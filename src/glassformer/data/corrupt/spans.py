@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.corrupt.coins import Coins
+from glassformer.data.corrupt.lengths import n_hidden, n_spans
 from glassformer.data.vocabulary import BLANK, SEP, SPECIALS
 
 Ids = NDArray[np.int64]
@@ -29,17 +30,12 @@ def spans(ids: Ids, coins: Coins, share: float = 0.15, mean: float = 3.0) -> tup
     if n == 0:
         return ids, ids[:0]
     hidden = n_hidden(n, share)
-    count = min(max(1, round(hidden / mean)), n - hidden + 1)
+    count = n_spans(n, hidden, mean)
     lengths = np.diff(coins.some_of(hidden - 1, count - 1) + 1, prepend=0, append=hidden)
     mask = np.zeros(len(ids), np.bool_)
     mask[text] = covered(lengths, begins_of(lengths, n, coins), n)
     begins = first_of(mask)
     return np.where(begins, BLANK, ids)[begins | ~mask], np.insert(ids[mask], np.flatnonzero(begins[mask])[1:], SEP)
-
-
-def n_hidden(n: int, share: float) -> int:
-    """How many of n tokens are hidden: the share, and at least one."""
-    return min(n, max(1, round(share * n)))
 
 
 def begins_of(lengths: Ids, n: int, coins: Coins) -> Ids:

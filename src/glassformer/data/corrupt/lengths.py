@@ -1,0 +1,55 @@
+"""How long the source and the target of a window may become. Imports neither torch nor numpy, for a look at settings.
+
+What is drawn and what is promised of it follow from the same counts, `n_hidden` and `n_spans`.
+"""
+
+from __future__ import annotations
+
+import math
+
+RARE = math.log(1e-12)
+"""Log of the chance with which a row may be longer after all, where no number of spans is impossible."""
+
+
+def n_hidden(n: int, share: float) -> int:
+    """How many of n tokens are hidden: the share, and at least one."""
+    return min(n, max(1, round(share * n)))
+
+
+def n_spans(n: int, hidden: int, mean: float) -> int:
+    """In how many spans the hidden ones of n tokens stand, where their number is not drawn."""
+    return min(max(1, round(hidden / mean)), n - hidden + 1)
+
+
+def most_noise_spans(hidden: int, mean: float) -> int:
+    """Spans of Poisson lengths, empty ones among them, that a row of noise has at most (but for 1e-12 of all rows)."""
+    # k spans do not hold `hidden` tokens yet with the chance that Poisson(k * mean) is below it: Chernoff's bound
+    below, most = hidden - 1, max(1, int(hidden / mean))
+    while (sum_of := most * mean) <= below or below - sum_of + below * math.log(sum_of / max(below, 1)) > RARE:
+        most += 1
+    return most
+
+
+def longest(objective: str, window: int, share: float, mean: float, specials: int = 0) -> int:
+    """The most tokens that a stack reads of a window, with its <bos> or <eos>; of the text up to so many are special.
+
+    A special token is never hidden and cuts a span in two, so that there may be one <blank> more for each.
+    """
+    if objective not in ("spans", "noise"):
+        return window
+    found = window + 1 if objective == "noise" else 0  # a decoder writes the whole text
+    for special in range(min(specials, window) + 1):
+        n = window - special
+        if n == 0:
+            return max(found, window + 1)
+        hidden = n_hidden(n, share)
+        if objective == "spans":
+            blanks = min(n_spans(n, hidden, mean) + special, hidden)
+            found = max(found, hidden + blanks)  # <bos>, what was hidden, and <sep> between
+        else:
+            blanks, room = most_noise_spans(hidden, mean), n - hidden + 1
+            if blanks > room:  # `noise` then leaves some out, in the worst case all that hide something
+                blanks, hidden = room, 0
+            blanks += min(special, hidden)
+        found = max(found, window - hidden + blanks + 1)
+    return found

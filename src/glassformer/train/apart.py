@@ -1,0 +1,25 @@
+"""A run does not write among the texts that it reads: what a folder holds is all read, a run's own files too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from glassformer.data.config import SPLITS, TEXT, DataConfig
+from glassformer.foundation.errors import ConfigError
+
+
+def refuse_among_texts(data: DataConfig, out: Path) -> None:
+    """Refuse a run folder in a folder of texts, hidden ones aside. Errors: `ConfigError` naming both, before all else.
+
+    The run would train, but its weights are no text: whoever resumes or scores it would be refused.
+    """
+    for split in SPLITS if data.task == TEXT else ():
+        name = data.text_file(split)
+        if name is None or not (folder := Path(name)).is_dir():
+            continue
+        inside, whole = out.resolve(), folder.resolve()
+        if inside.is_relative_to(whole) and not any(p.startswith(".") for p in inside.relative_to(whole).parts):
+            raise ConfigError(
+                f"All files of a folder of texts are read, and a run writes others; got the {split} text {name} and "
+                f"the run folder {out} in it. Name a folder elsewhere by --out, or one for the texts alone."
+            )
