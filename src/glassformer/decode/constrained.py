@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from glassformer.data.vocabulary import BOS, EOS, SPECIALS, Tokenizer
+from glassformer.data.vocabulary import BOS, EOS, SPECIALS, Tokenizer, utf8
 from glassformer.data.words import WordTokenizer
 from glassformer.decode.context import Context, Filter
 from glassformer.foundation.errors import ConfigError, DataError
@@ -69,7 +69,8 @@ def fits(tokenizer: Tokenizer, schema: str) -> Filter:
 
 
 def of_regex(expression: str) -> Grammar:
-    """The grammar of a regular expression. Errors: `ConfigError` without llguidance."""
+    """The grammar of a regular expression. Errors: `ConfigError` without llguidance, `DataError` for no Unicode."""
+    utf8(expression)
     from_library = library().LLMatcher
     made = json.loads(from_library.grammar_from_regex(expression))["grammars"][0]["lark_grammar"]
     return Grammar(from_library.grammar_from_lark(FREELY + made), "A regular expression")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from glassformer.data.decoding import Decoding
-from glassformer.data.vocabulary import EOS, Tokenizer
+from glassformer.data.vocabulary import EOS, Tokenizer, utf8
 from glassformer.decode.context import Choose
 from glassformer.decode.generate import generate, greedy
 from glassformer.decode.method import Method
@@ -131,6 +131,11 @@ def write(
 
 
 def check_stops(stops: Sequence[str]) -> None:
-    """Refuse a stop text without characters, which would stop every text at once. Errors: `ConfigError`."""
+    """Refuse a stop text without characters, which would stop every text at once, and one of half characters.
+
+    Errors: `ConfigError`, and `DataError` for half characters, which never come.
+    """
     if any(not each for each in stops):
         raise ConfigError("A stop text has at least one character; got ''. Leave it out.")
+    for each in stops:
+        utf8(each)
