@@ -72,7 +72,9 @@ def test_an_unknown_part_is_banned_as_it_is_shown(kind):
     """Answers show <unk>: it can be banned, and what stands around it is not one text."""
     made = tokenizer(kind)
     step = banned_texts(made, ["<unk>", "thecat"])
-    assert step(torch.zeros(1, made.vocab_size), Context([0], [[BOS]], [[]]))[0].isneginf().nonzero().tolist() == [[UNK]]
+    assert step(torch.zeros(1, made.vocab_size), Context([0], [[BOS]], [[]]))[0].isneginf().nonzero().tolist() == [
+        [UNK]
+    ]
     [*parted, last] = [*made.encode("the")[:1], UNK, made.encode("cat")[-1]]
     again = banned_texts(made, [made.decode([parted[0], last])])
     assert again(torch.zeros(1, made.vocab_size), Context([0], [[BOS]], [parted]))[0, last] == 0

@@ -11,8 +11,8 @@ class Decoding:
     """The text of ids as they come: joined, the pieces are `decode` of all of them.
 
     Ids add bytes to a text. The first bytes of a character wait for its others, as far as there can be any; bytes that
-    are no character are U+FFFD, as there. Where they go on from a text (`behind` one), the first word has its blank before
-    it, too.
+    are no character are U+FFFD, as there. Where they go on from a text (`behind` one), the first word has its
+    blank before it, too.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, behind: bool = False) -> None:

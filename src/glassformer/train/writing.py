@@ -139,8 +139,8 @@ class Writer:
         if limit is not None and length > limit and not (crop and self.continues):
             setting = "data.window" if self.recipe.data.task == TEXT and self.continues else "model.max_len"
             raise TooLongError(
-                f"A {called} may have at most {limit} tokens here ({setting}), special ones included; {called} {number} "
-                f"has {length}: {prompt[:40]!r}... Shorten it, or train with a larger {setting}."
+                f"A {called} may have at most {limit} tokens here ({setting}), special ones included; {called} "
+                f"{number} has {length}: {prompt[:40]!r}... Shorten it, or train with a larger {setting}."
                 + (hint if self.continues else "")
             )
         return ids
