@@ -155,7 +155,7 @@ def spread(rows: Rows, groups: int) -> Rows:
 
 
 def open_rows(searches: Sequence[Search], groups: int) -> list[Search]:
-    """The searches that go on, of rows of which one is not done: their groups end together, so none hangs on a bound."""
+    """The searches that go on, of rows of which one is not done: groups end together, so none hangs on a bound."""
     rows = {each.row // groups for each in searches if not each.closed}
     return [each for each in searches if each.going and each.row // groups in rows]
 

@@ -58,6 +58,14 @@ class Wishes:
         made += [fits(tokenizer, self.schema)] if self.schema else []
         return [*made, begins_with(ids_of(tokenizer, self.begin))] if self.begin else made
 
+    def check_room(self, tokenizer: Tokenizer, limit: int) -> None:
+        """Refuse a beginning that a text of `limit` tokens cannot hold. Errors: `ConfigError`."""
+        if self.begin and (length := len(ids_of(tokenizer, self.begin))) > limit:
+            raise ConfigError(
+                f"A text holds all of its beginning; that of {self.begin[:40]!r} has {length} tokens, and a text may "
+                f"have {limit}. Shorten it, or raise max_new_tokens to {length} or more."
+            )
+
     def held(self, tokenizer: Tokenizer) -> Forced | None:
         """What each answer holds; none: nothing. Errors: `ConfigError` for what the vocabulary cannot write."""
         for text in self.forced:

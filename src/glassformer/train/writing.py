@@ -89,6 +89,11 @@ class Writer:
             )
         ids = [self.ids(prompt, number, crop, hint=CROP) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
+        asked = decode.max_new_tokens
+        limits = [
+            (asked or USUAL_TOKENS) if self.continues else limit_of(self.model, each, asked).tokens for each in ids
+        ]
+        wishes.check_room(self.tokenizers.target, min(limits, default=USUAL_TOKENS))
         never = logit_bias(dict.fromkeys(self.never(wishes.constrained), -math.inf))
         first = [never, *wishes.filters(self.tokenizers.target)]
         method = method_of(decode, first)
@@ -98,15 +103,12 @@ class Writer:
         for start in range(0, total, decode.batch_size):
             rows = range(start, min(start + decode.batch_size, total))
             given = [ids[row // n] for row in rows]
-            asked = decode.max_new_tokens
             for piece in write(
                 self.model,
                 self.tokenizers.target,
                 sources=None if self.continues else given,
                 prompts=given if self.continues else None,
-                max_new_tokens=(asked or USUAL_TOKENS)
-                if self.continues
-                else [limit_of(self.model, each, asked).tokens for each in given],
+                max_new_tokens=[limits[row // n] for row in rows],
                 method=method,
                 stops=stops,
                 max_context=self.max_context,
