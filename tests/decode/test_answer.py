@@ -9,6 +9,8 @@ import torch
 
 from glassformer.data.vocabulary import EOS
 from glassformer.decode.answer import USUAL, Answer, answer
+from glassformer.decode.beam_settings import BeamSettings
+from glassformer.decode.forced import Forced
 from glassformer.decode.generate import generate
 from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import ConfigError, DataError
@@ -96,6 +98,35 @@ def test_an_unknown_id_is_named_as_the_caller_has_it(layout):
     """Not by its place in the batch, where short sources come first and special tokens are added."""
     with pytest.raises(DataError, match=rf"sources must be from 0 to {VOCAB - 1}.*row 1, column 2 .*holds {VOCAB}\."):
         answer(model(layout), [[7] * 9, [7, 8, VOCAB, 7], [7]], batch_size=2)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("numbers", [None, [7, 3, 5]])
+def test_a_beam_knows_its_rows_as_the_caller_has_them(numbers, groups):
+    """Filters and errors name them by their numbers, not by their place in a batch that is sorted by length."""
+    network, sources = model(), sequences([6, 1, 3])
+    known = numbers or [0, 1, 2]
+    seen: set[int] = set()
+
+    def only(places: list[int]):
+        def step(logits, context):
+            for number, score in zip(context.numbers, logits, strict=True):
+                seen.add(number)
+                if known.index(number) not in places:
+                    score[:] = -torch.inf
+            return logits
+
+        return step
+
+    given = {"numbers": numbers, "search": BeamSettings(beam=4, beam_groups=groups), "max_new_tokens": 3}
+    answer(network, sources, **given, filters=[only([0, 1, 2])])
+    assert sorted(seen) == sorted(known)
+    with pytest.raises(ConfigError, match=rf"of row {known[0]} \(counted from 0\) all beginnings"):
+        answer(network, sources, **given, filters=[only([1, 2])])
+    if groups == 1:
+        forced = Forced([b""] * 6 + [b"a"] * (VOCAB - 6), ["aaaa"])
+        with pytest.raises(ConfigError, match=rf"within its 3 tokens none of row {known[1]} \("):
+            answer(network, sources, **given, forced=forced)
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 99])

@@ -15,7 +15,9 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.vocabulary import EOS
 from glassformer.decode import constrained
+from glassformer.decode.answer import answer
 from glassformer.decode.beam import beam_search
+from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.context import Context
 from glassformer.decode.draw import chooser
 from glassformer.decode.generate import generate
@@ -112,6 +114,23 @@ def test_with_a_beam_and_with_states_forgotten(monkeypatch):
         assert len({tuple(each.ids) for each in best}) == 4
         assert all(re.fullmatch("(ab|ba){1,4}", made.decode(each.ids)) for each in best)
         assert all(each.score > -math.inf for each in best)
+
+
+@pytest.mark.parametrize("expression", ["aé|b", "aaaé|b", "b|aé?c"])
+def test_a_dead_end_ends_no_beam(expression):
+    """A vocabulary without é cannot write all that matches: what began so ends, and the others go on."""
+    made = TOKENIZERS["character"].train(["abcd"], TokenizerConfig())
+    network = model("encoder-decoder", vocab=made.vocab_size, max_len=20)
+    biases = {"a": 5.0, "b": 2.0}
+    found = answer(
+        network, [[7]], search=BeamSettings(beam=4), filters=Wishes(regex=expression, biases=biases).filters(made)
+    )
+    assert re.fullmatch(expression, made.decode(found[0].ids))
+    stuck = Wishes(regex="aé", biases=biases).filters(made)
+    with pytest.raises(ConfigError, match="small enough to be followed; after 1 tokens"):
+        answer(network, [[7]], filters=stuck)
+    with pytest.raises(ConfigError, match=r"of row 0 .* none may.* a simpler grammar"):
+        answer(network, [[7]], search=BeamSettings(beam=4), filters=stuck)
 
 
 @pytest.mark.parametrize("guesser", ["draft", "lookup"])

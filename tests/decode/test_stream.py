@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer, Tokenizer
+from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
 from glassformer.data.vocabulary import BOS, EOS, SPECIALS, UNK
 from glassformer.decode.draw import chooser
 from glassformer.decode.sampling import Sampling
-from glassformer.decode.stream import Piece, TextStream, write
+from glassformer.decode.stream import Piece, TextStream, goes_on, write
 from glassformer.foundation.errors import ConfigError
 from train.examples import model, sequences
 
@@ -160,3 +160,21 @@ def test_a_row_that_stopped_is_written_no_further():
     pieces = list(write(network, VOCAB, prompts=[[BOS]], max_new_tokens=6, choose=lambda *_: next(steps), stops=["bc"]))
     assert pieces == [Piece(0, "a", 1), Piece(0, "", 3, "stop")]
     assert len(seen) == 3
+
+
+def test_words_go_on_from_their_prompt():
+    """Prompt and text are the text of all ids; behind special ids alone a text begins."""
+    network, words, draw = model("decoder", max_len=None), WordTokenizer(list("abcdefg")), random.Random(5)
+    for prompt in ([BOS], [BOS, 7], [8, 9], [BOS, UNK], [BOS, EOS]):
+        ids = [draw.choice([6, 7, UNK]) for _ in range(4)]
+        steps = iter([torch.tensor([id]) for id in ids])
+        given = {"prompts": [prompt], "max_new_tokens": 4, "choose": lambda *_, steps=steps: next(steps)}
+        text = "".join(piece.text for piece in write(network, words, **given))
+        assert words.decode(prompt) + text == words.decode([*prompt, *ids])
+
+
+def test_white_space_behind_a_prompt_is_the_blank_where_its_ids_hold_none():
+    words, letters = WordTokenizer(["a", "b"]), CharacterTokenizer(["a", " "])
+    behind = [goes_on(words, words.encode(text), text) for text in ("a", "a b", "a ", "a\n", "")]
+    assert behind == [True, True, False, False, False]
+    assert goes_on(letters, letters.encode("a "), "a ")

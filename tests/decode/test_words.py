@@ -9,17 +9,19 @@ import torch
 
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.data.vocabulary import EOS, SPECIALS
+from glassformer.data.vocabulary import BOS, EOS, SPECIALS, UNK
 from glassformer.decode.answer import answer, answers
 from glassformer.decode.beam import beam_search
 from glassformer.decode.beam_settings import BeamSettings
+from glassformer.decode.constrained import matches
 from glassformer.decode.context import Context
 from glassformer.decode.draw import chooser
 from glassformer.decode.generate import generate
 from glassformer.decode.penalties import banned
 from glassformer.decode.sampling import Sampling
+from glassformer.decode.stream import check_stops
 from glassformer.decode.words import Wishes, banned_texts, begins_with, wishes_of
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import model, sequences
 
 TEXTS = ["the cat sat on the mat, the cats scattered", "a cation is no cat; naïve déjà vu", "concatenate the caterer"]
@@ -46,6 +48,7 @@ def test_what_is_banned_is_nowhere_in_the_text(kind):
     """Random texts over all tokens: a token is forbidden just where it would complete what is banned."""
     made, draw = tokenizer(kind), random.Random(1)
     words, spelled = ["cat", "the", "ï", " s"], made.spelling()
+    spelled[UNK] = b"<unk>"
     step = banned_texts(made, words)
     refused = 0
     for _ in range(150):
@@ -62,6 +65,43 @@ def test_what_is_banned_is_nowhere_in_the_text(kind):
                 refused += completes
             ids.append(draw.choice([id for id, value in enumerate(logits.tolist()) if value == 0]))
     assert refused > 10
+
+
+@pytest.mark.parametrize("kind", ["character", "word"])
+def test_an_unknown_part_is_banned_as_it_is_shown(kind):
+    """Answers show <unk>: it can be banned, and what stands around it is not one text."""
+    made = tokenizer(kind)
+    step = banned_texts(made, ["<unk>", "thecat"])
+    assert step(torch.zeros(1, made.vocab_size), Context([0], [[BOS]], [[]]))[0].isneginf().nonzero().tolist() == [
+        [UNK]
+    ]
+    [*parted, last] = [*made.encode("the")[:1], UNK, made.encode("cat")[-1]]
+    again = banned_texts(made, [made.decode([parted[0], last])])
+    assert again(torch.zeros(1, made.vocab_size), Context([0], [[BOS]], [parted]))[0, last] == 0
+
+
+HALF = "x\udcff"
+"""What an argument that is not UTF-8 comes as."""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Wishes(banned=[HALF]),
+        lambda: Wishes(forced=[HALF]),
+        lambda: Wishes(begin=HALF),
+        lambda: Wishes(biases={HALF: 1.0}),
+        lambda: Wishes(regex=HALF),
+        lambda: Wishes(schema=HALF),
+        lambda: banned_texts(tokenizer("character"), [HALF]),
+        lambda: matches(tokenizer("character"), HALF),
+        lambda: check_stops([HALF]),
+    ],
+    ids=["banned", "forced", "begin", "bias", "regex", "schema", "filter", "grammar", "stop"],
+)
+def test_half_a_character_is_no_text(made):
+    with pytest.raises(DataError, match=r"must be Unicode .* character 2 is the lone surrogate U\+DCFF"):
+        made()
 
 
 def test_a_text_begins_as_it_is_told():

@@ -18,11 +18,20 @@ QUICK = {"training.steps": 1, "training.warmup": 0, "training.evaluate_every": 0
 @pytest.fixture(scope="session")
 def text_run(tmp_path_factory) -> Path:
     """A language model of characters on documents, so that its texts end."""
-    folder = tmp_path_factory.mktemp("served")
+    return text_run_of(tmp_path_factory.mktemp("served"), "character")
+
+
+@pytest.fixture(scope="session")
+def words_run(tmp_path_factory) -> Path:
+    """The same, of words."""
+    return text_run_of(tmp_path_factory.mktemp("words"), "word")
+
+
+def text_run_of(folder: Path, kind: str) -> Path:
     texts = ["abc abd " * 40, "bca é " * 60, "dab " * 60]
     (folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     data = {"task": "text", "layout": "decoder", "text": str(folder / "texts.jsonl"), "window": 24}
-    more = {"tokenizer.kind": "character", "training.batch_tokens": 64, "decode.max_new_tokens": None}
+    more = {"tokenizer.kind": kind, "training.batch_tokens": 64, "decode.max_new_tokens": None}
     follow(start(override(recipe(), {f"data.{k}": v for k, v in data.items()} | more | QUICK), folder / "tiny"))
     return folder / "tiny"
 

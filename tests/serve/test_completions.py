@@ -9,7 +9,7 @@ import pytest
 from glassformer.data.vocabulary import BOS, EOS
 from glassformer.train.recipe import override
 from glassformer.train.writing import Writer
-from serve.wire import Wire
+from serve.wire import Wire, writer_of
 
 PATH = "/v1/completions"
 
@@ -122,6 +122,20 @@ def test_echo(wire, writer):
     assert texts(wire.ask(PATH, body)) == expected
     pieces = [each for event in wire.ask(PATH, {**body, "stream": True}).events[:-1] for each in event["choices"]]
     assert ["".join(each["text"] for each in pieces if each["index"] == i) for i in (0, 1)] == expected
+
+
+def test_words_go_on_from_their_prompt(words_run):
+    """A blank stands between prompt and text, however it is typed; also where the command line writes."""
+    writer = writer_of(words_run)
+    ids = writer.ids("abc abd", 1)
+    body = {"prompt": ["abc abd", "abc abd "], "temperature": 0, "max_tokens": 3, "logit_bias": {str(EOS): -100}}
+    with Wire(writer) as wire:
+        one, two = texts(wire.ask(PATH, {**body, "echo": True}))
+        assert one == two
+        assert len(one.split(" ")) == 5
+        assert texts(wire.ask(PATH, {**body, "prompt": ids})) == [one.removeprefix("abc abd")]
+    begun = written(writer, ["abc abd", "abc abd "], max_new_tokens=3)
+    assert begun[0] == " " + begun[1]
 
 
 def test_ids_are_read_as_they_are(wire, writer):

@@ -230,6 +230,19 @@ def test_what_is_too_long_is_told_by_its_kind(wire, writer, monkeypatch, error, 
     assert (heard.status, heard.error["code"]) == (400, code)
 
 
+def test_what_is_too_long_is_told_no_flag_of_the_command_line(wire):
+    said = wire.ask(PATH, {"prompt": "a" * 24}).error["message"]
+    assert "prompt 1 has" in said
+    assert "--" not in said
+
+
+def test_a_source_at_fault_is_named_by_its_field(answerer):
+    with Wire(answerer) as wire:
+        heard = wire.ask("/v1/translate", {"text": ["a b", ""]})
+    assert heard.error["param"] == "text"
+    assert "text 2 is empty" in heard.error["message"]
+
+
 def test_the_field_is_the_one_that_is_to_be_changed(wire, monkeypatch):
     def refuses(**_):
         raise ConfigError("temperature=0 draws none; got top_k=3.", setting="top_k")

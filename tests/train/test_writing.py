@@ -11,6 +11,7 @@ import torch
 from glassformer.data.vocabulary import BOS, SPECIALS
 from glassformer.decode.sampling import Sampling
 from glassformer.decode.stream import Piece
+from glassformer.decode.words import Wishes
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.guessing import Guessing
 from glassformer.train.recipe import Recipe, load_recipe, override
@@ -101,6 +102,13 @@ def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
     own = override(of_run(run, max_new_tokens=5), {"training.threads": 7})
     assert texts([*Writer(run, own, Guessing(run)).write(["ab"])])
     assert asked_for == [7, 7]
+
+
+def test_a_beginning_that_has_no_room_is_refused(run):
+    writer = Writer(run, of_run(run, max_new_tokens=5))
+    assert texts([*writer.write(["ab"], wishes=Wishes(begin="abcab"))]) == ["abcab"]
+    with pytest.raises(ConfigError, match="'abcabc' has 6 tokens, and a text may have 5"):
+        next(writer.write(["ab"], wishes=Wishes(begin="abcabc")))
 
 
 def test_texts_hang_on_seed_and_number_alone(run):

@@ -11,14 +11,15 @@ class Decoding:
     """The text of ids as they come: joined, the pieces are `decode` of all of them.
 
     Ids add bytes to a text. The first bytes of a character wait for its others, as far as there can be any; bytes that
-    are no character are U+FFFD, as there.
+    are no character are U+FFFD, as there. Where they go on from a text (`behind` one), the first word has its
+    blank before it, too.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, behind: bool = False) -> None:
         self.tokenizer = tokenizer
         self._told = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._begun = False
+        self._begun = behind
 
     def add(self, id: int) -> str:
         """The text that is sure since the last id came. Errors: `DataError` for an unknown id."""

@@ -132,10 +132,11 @@ def answers(
             these = [[Answer(ids, True)] for ids in filled]
         else:
             limits = [limit_of(model, source, max_new_tokens) for source in batch]
+            which = [row if numbers is None else numbers[row] for row in rows]
             if search.beam > 1:
-                these = _search(model, batch, limits, search, n_best, [*filters, *filters_of(sampling)], forced, poll)
+                asked = [*filters, *filters_of(sampling)]
+                these = _search(model, batch, limits, search, n_best, asked, forced, which, poll)
             else:
-                which = [row if numbers is None else numbers[row] for row in rows]
                 these = [[each] for each in _write(model, batch, limits, method, which, poll)]
         for row, each in zip(rows, these, strict=True):
             found[row] = each
@@ -218,6 +219,7 @@ def _search(
     n_best: int,
     filters: Sequence[Filter],
     forced: Forced | None,
+    numbers: list[int],
     poll: Callable[[], None],
 ) -> list[list[Answer]]:
     found = beam_search(
@@ -233,6 +235,7 @@ def _search(
         filters=filters,
         forced=forced,
         early_stop=search.early_stop,
+        numbers=numbers,
         poll=poll,
     )
     return [

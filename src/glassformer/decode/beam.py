@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from glassformer.data.vocabulary import EOS
-from glassformer.decode.context import Context, Filter
+from glassformer.decode.context import Filter
 from glassformer.decode.coverage import Coverage, reading
 from glassformer.decode.draw import filtered
 from glassformer.decode.forced import Forced, check_forced
@@ -80,6 +80,7 @@ def beam_search(
     forced: Forced | None = None,
     early_stop: bool = False,
     eos: int = EOS,
+    numbers: Sequence[int] | None = None,
     poll: Callable[[], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """The `n_best` answers to each row, best first, by log-probability over `lengths` (none: `length_penalty(0.6)`).
@@ -88,13 +89,12 @@ def beam_search(
     `eos` end, and `beam` others go on. A row is done when nothing that goes on can still beat what it found: its
     log-probability only falls, so it is at best what it is now, over the most favourable length. With `early_stop` it
     is done when `beam` answers ended, as it is with one beam, which is the greedy choice. What reaches its limit of
-    `max_new_tokens` is an answer too, not complete. Rows are as in `generate`.
+    `max_new_tokens` is an answer too, not complete. Rows and their `numbers` are as in `generate`.
 
-    `coverage` is the beta of `Coverage`, which is added to the score of an answer. With `groups` the beam is cut in so
-    many, which search one after the other at each step; a token loses `diversity` for each beginning that an earlier
-    group just let end in it (Vijayakumar et al. 2018, section 4, Hamming diversity). It is chosen by that, but ranked
-    by its own score; what several groups found is one answer. Each answer holds what is `forced`.
-    Errors: `ConfigError`, `DataError`.
+    `coverage` is the beta of `Coverage`, added to the score of an answer. With `groups` the beam is cut in so many,
+    which search in turn at each step; a token loses `diversity` for each beginning that an earlier group just let end
+    in it (Vijayakumar et al. 2018, section 4, Hamming diversity). It is chosen by that, but ranked by its own score;
+    what several groups found is one answer. Each answer holds what is `forced`. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_beam(beam, n_best, groups)
@@ -102,7 +102,7 @@ def beam_search(
     model.eval()
     width, ranking = beam // groups, lengths or length_penalty(0.6)
     with torch.no_grad(), reading(model) if coverage else nullcontext() as seen:
-        rows = spread(begin_rows(model, sources, prompts, max_new_tokens), groups)
+        rows = spread(begin_rows(model, sources, prompts, max_new_tokens, numbers), groups)
         run = read_first(model, rows)
         covered = None if seen is None else Coverage(coverage, rows.sources or (), seen)
         searches = [Search(row, limit, [Beginning([], 0.0, row)]) for row, limit in enumerate(rows.limits)]
@@ -115,7 +115,7 @@ def beam_search(
             )
             written = [each.ids for search in going for each in search.going]
             owners = [search.row for search in going for _ in search.going]
-            context = Context([rows.numbers[row] for row in owners], [rows.prompts[row] for row in owners], written)
+            context = rows.context(owners)._replace(written=written, searched=True)
             logits = filtered(filters, model.head(hidden[:, -1]), context)
             penalties = [0.0] * len(owners) if covered is None else covered.penalties()
             rule = Rule(width, eos, step, ranking, penalties, forced)
@@ -129,11 +129,12 @@ def beam_search(
             run = follow(run, going, covered)
     apart = together(searches, groups, width)
     if empty := [row for row, found in enumerate(apart) if not found]:
+        first = empty[0] * groups
         if forced is not None:
-            raise forced.refuse(empty[0], rows.limits[empty[0]])
+            raise forced.refuse(rows.numbers[first], rows.limits[first])
         raise ConfigError(
-            f"Each step needs a token that may come; of row {empty[0]} (counted from 0) all beginnings came to one "
-            "where none may. Ban fewer, widen the beam, or raise no_repeat_ngram."
+            f"Each step needs a token that may come; of row {rows.numbers[first]} (counted from 0) all beginnings came "
+            "to one where none may. Ban fewer, widen the beam, raise no_repeat_ngram, or follow a simpler grammar."
         )
     return [best(found, n_best) for found in apart]
 
@@ -154,10 +155,7 @@ def spread(rows: Rows, groups: int) -> Rows:
 
 
 def open_rows(searches: Sequence[Search], groups: int) -> list[Search]:
-    """The searches of rows of which one is not done; the groups of a row end together, so that none hangs on a bound.
-
-    A group of which nothing goes on is left out.
-    """
+    """The searches that go on, of rows of which one is not done: groups end together, so none hangs on a bound."""
     rows = {each.row // groups for each in searches if not each.closed}
     return [each for each in searches if each.going and each.row // groups in rows]
 

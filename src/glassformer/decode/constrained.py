@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from glassformer.data.vocabulary import BOS, EOS, SPECIALS, Tokenizer
+from glassformer.data.vocabulary import BOS, EOS, SPECIALS, Tokenizer, utf8
 from glassformer.data.words import WordTokenizer
 from glassformer.decode.context import Context, Filter
 from glassformer.foundation.errors import ConfigError, DataError
@@ -69,7 +69,8 @@ def fits(tokenizer: Tokenizer, schema: str) -> Filter:
 
 
 def of_regex(expression: str) -> Grammar:
-    """The grammar of a regular expression. Errors: `ConfigError` without llguidance."""
+    """The grammar of a regular expression. Errors: `ConfigError` without llguidance, `DataError` for no Unicode."""
+    utf8(expression)
     from_library = library().LLMatcher
     made = json.loads(from_library.grammar_from_regex(expression))["grammars"][0]["lark_grammar"]
     return Grammar(from_library.grammar_from_lark(FREELY + made), "A regular expression")
@@ -107,21 +108,26 @@ class Constraint:
         self._states: OrderedDict[tuple[int, ...], LLMatcher] = OrderedDict()
 
     def filter(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-        """The logits, -inf where a token would leave the grammar; <eos> may come where the text is whole."""
+        """The logits, -inf where a token would leave the grammar; <eos> may come where the text is whole.
+
+        Errors: `ConfigError` where none may come, which in a beam (`context.searched`) is for the beam to tell.
+        """
         if logits.shape[-1] != self.size:
             raise ConfigError(
                 f"A constraint has the vocabulary of its tokenizer, {self.size} ids; got logits of {logits.shape[-1]}."
             )
-        may = np.stack([self._may(tuple(ids)) for ids in context.written])
+        may = np.stack([self._may(tuple(ids), context.searched) for ids in context.written])
         may[:, [id for id in range(len(SPECIALS)) if id != EOS]] = False
         return logits.masked_fill(~torch.from_numpy(may).to(logits.device), -math.inf)
 
-    def _may(self, ids: tuple[int, ...]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _may(self, ids: tuple[int, ...], searched: bool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         state = self._at(ids)
         mask = np.frombuffer(state.compute_bitmask(), np.uint8)
         may = np.unpackbits(mask, bitorder="little")[: self.size].astype(np.bool_)
         if not state.is_accepting() and not may[EOS + 1 :].any():  # past its limits the library says: the end
-            raise self._lost(len(ids))
+            if not searched:
+                raise self._lost(len(ids))
+            may[:] = False  # in a beam one dead beginning ends nothing but itself
         return may
 
     def _at(self, ids: tuple[int, ...]) -> LLMatcher:

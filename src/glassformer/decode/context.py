@@ -19,6 +19,8 @@ class Context(NamedTuple):
     """The ids that each row got so far."""
     seeds: Sequence[int] | None = None
     """What fixes the random numbers of each row, where rows of several callers share a step; none: the settings do."""
+    searched: bool = False
+    """Whether the rows are beginnings of a beam: one that is left without any token ends, and others go on."""
 
     @property
     def read(self) -> list[list[int]]:

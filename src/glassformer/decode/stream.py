@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from glassformer.data.decoding import Decoding
-from glassformer.data.vocabulary import EOS, Tokenizer
+from glassformer.data.vocabulary import EOS, Tokenizer, utf8
 from glassformer.decode.context import Choose
 from glassformer.decode.generate import generate, greedy
 from glassformer.decode.method import Method
@@ -31,14 +31,15 @@ class Piece(NamedTuple):
 class TextStream:
     """Ids in, text out as soon as it is sure: no half character, and nothing that may turn out to be a stop text."""
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = ()) -> None:
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = (), *, behind: bool = False) -> None:
+        """`behind`: whether the text goes on from another (`goes_on`)."""
         check_stops(stops)
         self.stops = stops
         self.tokens = 0
         """How many ids came."""
         self.stopped = False
         """Whether a stop text came; it is told no more, nor is what follows."""
-        self._decoding = Decoding(tokenizer)
+        self._decoding = Decoding(tokenizer, behind=behind)
         self._held = ""
 
     def __len__(self) -> int:
@@ -94,15 +95,19 @@ def write(
     prefix: bool = False,
     poll: Callable[[], None] | None = None,
     method: Method | None = None,
+    behind: Sequence[bool] | None = None,
 ) -> Iterator[Piece]:
-    """The text of each row of `generate`, as it is written; all but `stops`, `poll` and `method` is as there.
+    """The text of each row of `generate`, as it is written; all but `stops`, `poll`, `method` and `behind` is as there.
 
     A row ends where one of `stops` comes, whatever tokens it is made of; the stop text is left out. Every row ends
     with one piece that says why. `method` writes in place of `generate`, and then `choose` is its own.
-    `poll` is called at each step; what it raises ends the writing.
+    `poll` is called at each step; what it raises ends the writing. `behind`: which rows go on from a text, so that the
+    blank before a word is told (none: those of which a prompt holds text).
     """
     n_rows = len((prompts if sources is None else sources) or ())
-    streams = [TextStream(tokenizer, stops) for _ in range(n_rows)]
+    if behind is None:
+        behind = [goes_on(tokenizer, prompt) for prompt in prompts or [()] * n_rows]
+    streams = [TextStream(tokenizer, stops, behind=each) for each in behind]
     limits = list(max_new_tokens) if isinstance(max_new_tokens, Sequence) else [max_new_tokens] * n_rows
 
     def stopped(row: int, _: Sequence[int]) -> bool:
@@ -130,7 +135,21 @@ def write(
                 yield Piece(row, text, stream.tokens, end)
 
 
+def goes_on(tokenizer: Tokenizer, prompt: Sequence[int], text: str | None = None) -> bool:
+    """Whether what is written behind a prompt goes on from a text; behind special ids alone it begins one.
+
+    `text` is the prompt as it was typed: white space at its end that its ids do not hold stands for the blank.
+    """
+    read = tokenizer.decode(prompt)
+    return bool(read) and (text is None or not text[-1:].isspace() or read[-1:].isspace())
+
+
 def check_stops(stops: Sequence[str]) -> None:
-    """Refuse a stop text without characters, which would stop every text at once. Errors: `ConfigError`."""
+    """Refuse a stop text without characters, which would stop every text at once, and one of half characters.
+
+    Errors: `ConfigError`, and `DataError` for half characters, which never come.
+    """
     if any(not each for each in stops):
         raise ConfigError("A stop text has at least one character; got ''. Leave it out.")
+    for each in stops:
+        utf8(each)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from glassformer.data.vocabulary import UNK, Tokenizer
+from glassformer.data.vocabulary import UNK, Tokenizer, utf8
 from glassformer.decode.constrained import fits, matches
 from glassformer.decode.context import Context, Filter
 from glassformer.decode.forced import Forced
@@ -17,7 +17,10 @@ from glassformer.foundation.shapes import Float, Tensor
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is wished of a text, in words; a tokenizer makes filters of it. Errors: `ConfigError` for empty texts."""
+    """What is wished of a text, in words; a tokenizer makes filters of it.
+
+    Errors: `ConfigError` for empty texts, `DataError` for half characters, as of arguments that are not UTF-8.
+    """
 
     banned: Sequence[str] = ()
     """Texts that are nowhere written."""
@@ -36,6 +39,8 @@ class Wishes:
         for name, texts in (("banned", self.banned), ("forced", self.forced)):
             if any(not each for each in texts):
                 raise ConfigError(f"What is {name} has at least one character; got ''. Leave it out.")
+        for text in (*self.banned, *self.forced, *self.biases, self.begin, self.regex, self.schema):
+            utf8(text)
         if self.regex and self.schema:
             raise ConfigError("A text follows a regular expression or a JSON schema; got both. Leave one of them out.")
 
@@ -52,6 +57,14 @@ class Wishes:
         made += [matches(tokenizer, self.regex)] if self.regex else []
         made += [fits(tokenizer, self.schema)] if self.schema else []
         return [*made, begins_with(ids_of(tokenizer, self.begin))] if self.begin else made
+
+    def check_room(self, tokenizer: Tokenizer, limit: int) -> None:
+        """Refuse a beginning that a text of `limit` tokens cannot hold. Errors: `ConfigError`."""
+        if self.begin and (length := len(ids_of(tokenizer, self.begin))) > limit:
+            raise ConfigError(
+                f"A text holds all of its beginning; that of {self.begin[:40]!r} has {length} tokens, and a text may "
+                f"have {limit}. Shorten it, or raise max_new_tokens to {length} or more."
+            )
 
     def held(self, tokenizer: Tokenizer) -> Forced | None:
         """What each answer holds; none: nothing. Errors: `ConfigError` for what the vocabulary cannot write."""
@@ -85,7 +98,8 @@ def banned_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> Filter:
     A text that the prompt began is not ended either. Every id that would complete one is forbidden: for each count of
     bytes that stand there already, those whose own bytes begin with the rest.
     """
-    spelled, words = tokenizer.spelling(), [text.encode() for text in texts]
+    spelled, words = tokenizer.spelling(), [utf8(text) for text in texts]
+    spelled[UNK] = tokenizer.adds(UNK)  # an answer shows it, unlike the other special ones
     longest = max(map(len, words), default=0)
     enders: dict[tuple[bytes, int], list[int]] = {}
 

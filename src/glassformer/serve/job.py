@@ -47,16 +47,19 @@ class Job:
     """A request of a client: `n` texts behind each of its prompts. Text k of prompt i has number i * n + k.
 
     What is not yet fetched is joined, so a client that reads slowly costs no more than its own text. With `whole` a
-    text comes in one piece.
+    text comes in one piece. `behind` says of each prompt whether its texts go on from it (`goes_on`).
     """
 
-    def __init__(self, tokenizer: Tokenizer, n_texts: int, n: int, stops: Sequence[str], *, whole: bool) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, behind: Sequence[bool], n: int, stops: Sequence[str], *, whole: bool
+    ) -> None:
+        n_texts = len(behind) * n
         self.tokenizer, self.n, self.whole = tokenizer, n, whole
         self.requests: list[Request] = []
         self.tickets: list[Ticket] = []
         self.gone = False
         """Whether nobody waits for the answer any more."""
-        self._streams = [TextStream(tokenizer, stops) for _ in range(n_texts)]
+        self._streams = [TextStream(tokenizer, stops, behind=each) for each in behind for _ in range(n)]
         self._held = [Piece() for _ in range(n_texts)]
         self._ready: dict[int, Piece] = {}
         self._open = n_texts

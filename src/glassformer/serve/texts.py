@@ -47,13 +47,12 @@ class Texts:
 
         Texts are cut into tokens here, which may take a while: not on the server's loop.
         """
-        n_texts = len(wanted.prompts) * wanted.n
-        job = Job(self.writer.tokenizers.target, n_texts, wanted.n, wanted.stops, whole=not wanted.stream)
+        read = [self._ids(prompt, place, wanted.field) for place, prompt in enumerate(wanted.prompts)]
+        behind = [self.writer.goes_on(*each) for each in zip(read, wanted.prompts, strict=True)]
+        job = Job(self.writer.tokenizers.target, behind, wanted.n, wanted.stops, whole=not wanted.stream)
         choose = self.choice(wanted.sampling, tuple(sorted((wanted.biases or {}).items())), wanted.wish)
         seed = secrets.randbits(63) if wanted.seed is None else wanted.seed
-        for place, prompt in enumerate(wanted.prompts):
-            ids = prompt if isinstance(prompt, list) else self._encoded(prompt, place)
-            self._check_ids(ids, place)
+        for place, ids in enumerate(read):
             prompts: dict[str, list[int]] = {"prompt" if self.writer.continues else "source": ids}
             request = Request(
                 **prompts,
@@ -68,26 +67,31 @@ class Texts:
             job.requests.append(request)
         return job
 
-    def _encoded(self, prompt: str, place: int) -> list[int]:
+    def _ids(self, prompt: str | list[int], place: int, field: str) -> list[int]:
+        ids = prompt if isinstance(prompt, list) else self._encoded(prompt, place, field)
+        self._check_ids(ids, place, field)
+        return ids
+
+    def _encoded(self, prompt: str, place: int, field: str) -> list[int]:
         try:
-            return self.writer.ids(prompt, place + 1, crop=False)
+            return self.writer.ids(prompt, place + 1, called=field)
         except GlassformerError as error:
             code = TOO_LONG if isinstance(error, TooLongError) else None
-            raise RefusalError(400, str(error), param="prompt", code=code) from None
+            raise RefusalError(400, str(error), param=field, code=code) from None
         except Exception:
             raise
         except BaseException as error:  # a tokenizer that panics raises what is no Exception
             raise RuntimeError(f"the tokenizer failed: {error}") from error
 
-    def _check_ids(self, ids: list[int], place: int) -> None:
+    def _check_ids(self, ids: list[int], place: int, field: str) -> None:
         size, most = self.writer.tokenizers.source.vocab_size, self.config.max_prompt
         if max(ids) >= size:
-            message = f"Token ids are from 0 to {size - 1}; prompt {place + 1} has {max(ids)}."
-            raise RefusalError(400, message, param="prompt")
+            message = f"Token ids are from 0 to {size - 1}; {field} {place + 1} has {max(ids)}."
+            raise RefusalError(400, message, param=field)
         most = min(most, self.writer.max_context or most)
         if len(ids) > most:
-            message = f"A prompt may have {most} tokens here; prompt {place + 1} has {len(ids)}. Shorten it."
-            raise RefusalError(400, message, param="prompt", code=TOO_LONG)
+            message = f"A {field} may have {most} tokens here; {field} {place + 1} has {len(ids)}. Shorten it."
+            raise RefusalError(400, message, param=field, code=TOO_LONG)
 
     def _most(self, ids: list[int], asked: int | None) -> int:
         """How many tokens a text may have. One that goes on beyond the model's context reads its own end."""

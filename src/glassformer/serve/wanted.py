@@ -48,6 +48,8 @@ class Wanted:
     """Whether a stream ends with the counts of tokens."""
     wish: Wish | None = None
     """What each text follows."""
+    field: str = "prompt"
+    """Where the prompts stood in the request."""
 
 
 def completion(body: Mapping[str, Any], model: str, size: int, config: ServeConfig) -> Wanted:
@@ -94,7 +96,7 @@ def translation(body: Mapping[str, Any], model: str, config: ServeConfig) -> Wan
     most = fields.whole("max_tokens", 1, config.max_new_tokens, 0) or None
     drawn = sampling_of(fields, usual_temperature=0.0)
     wish = wish_of(fields)
-    return Wanted(cast("list[str | list[int]]", texts), *drawn, most, stops=stops_of(fields), wish=wish)
+    return Wanted(cast("list[str | list[int]]", texts), *drawn, most, stops=stops_of(fields), wish=wish, field="text")
 
 
 def check_model(fields: Fields, model: str) -> None:

@@ -129,6 +129,8 @@ def translate(
     model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
     most, answered = None if recipe.data.layout == "encoder" else recipe.decode.max_new_tokens, 0
     filters, forced = wishes.filters(loaded.tokenizers.target), wishes.held(loaded.tokenizers.target)
+    if most is not None:
+        wishes.check_room(loaded.tokenizers.target, most)
     for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
         found = answers(
             model,

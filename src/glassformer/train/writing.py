@@ -14,7 +14,7 @@ from glassformer.decode.method import method_of
 from glassformer.decode.penalties import logit_bias
 from glassformer.decode.prepare import prepared
 from glassformer.decode.speculative import Tally
-from glassformer.decode.stream import Piece, check_stops, write
+from glassformer.decode.stream import Piece, check_stops, goes_on, write
 from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import ConfigError, DataError, TooLongError
 from glassformer.train.committee import load_runs
@@ -23,6 +23,8 @@ from glassformer.train.recipe import Recipe
 
 USUAL_TOKENS = 200
 """Of a text that goes on from a prompt, where nothing else is asked for."""
+CROP = " With --crop its end is read."
+"""What helps whoever asked by a command line."""
 
 
 class Writer:
@@ -85,25 +87,28 @@ class Writer:
                 "What is forced is searched for by a beam, and a text that is written as it is read has none. Use "
                 "translate with a beam, or beam_search(prompts=, forced=)."
             )
-        ids = [self.ids(prompt, number, crop) for number, prompt in enumerate(prompts, 1)]
+        ids = [self.ids(prompt, number, crop, hint=CROP) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
+        asked = decode.max_new_tokens
+        limits = [
+            (asked or USUAL_TOKENS) if self.continues else limit_of(self.model, each, asked).tokens for each in ids
+        ]
+        wishes.check_room(self.tokenizers.target, min(limits, default=USUAL_TOKENS))
         never = logit_bias(dict.fromkeys(self.never(wishes.constrained), -math.inf))
         first = [never, *wishes.filters(self.tokenizers.target)]
         method = method_of(decode, first)
         if self.guessing is not None:
             method = guessed(self.guessing, self.loaded, self.recipe, first, self.tally)
+        behind = [self.goes_on(*each) for each in zip(ids, prompts, strict=True)]
         for start in range(0, total, decode.batch_size):
             rows = range(start, min(start + decode.batch_size, total))
             given = [ids[row // n] for row in rows]
-            asked = decode.max_new_tokens
             for piece in write(
                 self.model,
                 self.tokenizers.target,
                 sources=None if self.continues else given,
                 prompts=given if self.continues else None,
-                max_new_tokens=(asked or USUAL_TOKENS)
-                if self.continues
-                else [limit_of(self.model, each, asked).tokens for each in given],
+                max_new_tokens=[limits[row // n] for row in rows],
                 method=method,
                 stops=stops,
                 max_context=self.max_context,
@@ -111,25 +116,34 @@ class Writer:
                 numbers=rows,
                 prefix=self.recipe.data.objective == "prefix",
                 poll=poll,
+                behind=[behind[row // n] for row in rows],
             ):
                 yield piece._replace(row=start + piece.row)
 
-    def ids(self, prompt: str, number: int, crop: bool) -> list[int]:
-        """What the model reads for a prompt. A text that is a document begins with <bos>."""
+    def goes_on(self, ids: Sequence[int], prompt: str | list[int]) -> bool:
+        """Whether a text goes on from the words of its prompt, so that its first word has a blank before it."""
+        text = prompt if isinstance(prompt, str) else None
+        return self.continues and goes_on(self.tokenizers.target, ids, text)
+
+    def ids(self, prompt: str, number: int, crop: bool = False, *, called: str = "prompt", hint: str = "") -> list[int]:
+        """What the model reads for a prompt. A text that is a document begins with <bos>.
+
+        Errors: `DataError`, in which the prompt is `called` so; `hint` is said to one that is cut nowhere.
+        """
         begin = [BOS] if self.continues and self.documents else []
         ids = [*begin, *self.tokenizers.source.encode(prompt)]
         if not ids:
             why = "goes on from a text, as its data.documents is false" if self.continues else "answers a source"
-            raise DataError(f"This model {why}; prompt {number} is empty. Give a text.")
+            raise DataError(f"This model {why}; {called} {number} is empty. Give a text.")
         of_model = self.model.config
         limit = self.max_context if self.continues or of_model.encoder is None else of_model.encoder.max_len
         length = len(ids) + (0 if self.continues else 1)
         if limit is not None and length > limit and not (crop and self.continues):
             setting = "data.window" if self.recipe.data.task == TEXT and self.continues else "model.max_len"
             raise TooLongError(
-                f"A prompt may have at most {limit} tokens here ({setting}), special ones included; prompt {number} "
-                f"has {length}: {prompt[:40]!r}... Shorten it, or train with a larger {setting}."
-                + (" With --crop its end is read." if self.continues else "")
+                f"A {called} may have at most {limit} tokens here ({setting}), special ones included; {called} "
+                f"{number} has {length}: {prompt[:40]!r}... Shorten it, or train with a larger {setting}."
+                + (hint if self.continues else "")
             )
         return ids
 
