@@ -98,8 +98,9 @@ class Stack(nn.Module):
         if self.token_dropout.p and self.training:
             x = x * self.token_dropout(x.new_ones(*x.shape[:2], 1))
         x = self._marked(x, segments)
-        places = tokens[:, :, 0] if tokens.ndim == 3 else tokens  # only their number and their device matter
-        step = whole(places, keep) if cache is None else cache.step(places, keep)
+        # A cache makes its places in the dtype of what it is given, and a short float counts no further than 256.
+        ids = tokens if tokens.ndim == 2 else torch.zeros(x.shape[:2], dtype=torch.long, device=tokens.device)
+        step = whole(ids, keep) if cache is None else cache.step(ids, keep)
         self._check_length(step, 0 if cache is None else cache.dropped)
         if cache is not None:
             cache.advance(step)
@@ -208,7 +209,7 @@ def one_by_one(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor]
     return x
 
 
-def whole(tokens: Int[Tensor, "B T"] | Float[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
+def whole(tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
     """The step of a forward without a cache: the keys are the tokens themselves."""
     columns = torch.arange(tokens.shape[1], device=tokens.device)
     if keep is None:
