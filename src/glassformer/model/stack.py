@@ -144,16 +144,14 @@ class Stack(nn.Module):
             )
 
     def _mask(self, step: Step, like: Tensor, documents: Tensor | None, prefix: Tensor | None) -> Mask:
-        config = self.config
+        config, pattern = self.config, self.pattern
+        if documents is not None and pattern is not None and pattern.anchored:
+            # Blocks and first tokens are those of each document, so all places are counted as they are alone.
+            places = within(documents, step.positions)
+            step = Step(places, torch.where(step.keys >= 0, places, -1), in_order=False)
         bias = self.positions.score_bias(step.positions, step.keys, like)
-        pattern = self.pattern
-        rules: dict[str, Any] = {
-            "causal": config.causal,
-            "pattern": pattern,
-            "bias": bias,
-            "documents": documents,
-            "prefix": prefix,
-        }
+        rules: dict[str, Any] = {"documents": documents, "prefix": prefix, "pattern": pattern, "bias": bias}
+        rules["causal"] = config.causal
         in_columns = (config.attention_rule == "linear" and prefix is None) or (pattern and self._in_columns(step))
         if step.in_order or in_columns:
             # Real tokens stand in the order of their columns, so which columns are real is all that must be said.
