@@ -136,7 +136,7 @@ def refuse_in_training(run: Path) -> None:
     with suppress(FileNotFoundError, PermissionError):
         if (run / LOCK).is_symlink():
             raise CheckpointError(
-                f"A run is locked by a file in its own folder; {run / LOCK} is a link to another place. Delete the link."
+                f"A run is locked by a file in its own folder; {run / LOCK} is a link elsewhere. Delete the link."
             )
         handle = os.open(run / LOCK, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         try:
