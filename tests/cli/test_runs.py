@@ -27,6 +27,12 @@ def everything(folder: Path) -> dict[str, bytes | None]:
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
+def test_a_run_whose_path_is_no_text(tmp_path):
+    run = a_run(tmp_path / "x").rename(tmp_path / "n\udcff")
+    with pytest.raises(CheckpointError, match=r"must be text in UTF-8; got '.*n\\udcff'.*rename the folder: mv"):
+        existing_run(str(run))
+
+
 def test_existing_run(tmp_path):
     assert existing_run(str(a_run(tmp_path / "x"))) == tmp_path / "x"
 

@@ -19,6 +19,12 @@ variants = pytest.mark.parametrize("variant", [*ORDERS, *BACKENDS, *RULES, {"win
 wide = pytest.mark.parametrize("variant", [*ORDERS, *BACKENDS, *RULES], ids=str)
 
 
+BACK = [{"window": 2, "sinks": 2}, {"block": 2}, {"block": 3, "summary": 2}, {"stride": 2}]
+BOTH = [{"window": 2, "dilation": 2}, {"window": 2, "global_tokens": 2}]
+PATTERNS = [*BACK, *BOTH]
+SHAPED = [*(("decoder", each) for each in PATTERNS), *(("encoder", each) for each in BOTH)]
+
+
 def learns(variant):
     return variant.get("attention") not in FORWARD_ONLY
 
@@ -37,8 +43,17 @@ def test_packed_documents_get_what_each_gets_alone(shape, variant):
             close(gradient, gradients(apart, made)[name], name)
 
 
+@pytest.mark.parametrize("attention", ATTEND["softmax"])
+@pytest.mark.parametrize(("shape", "pattern"), SHAPED, ids=str)
+def test_a_pattern_counts_from_the_beginning_of_each_document(shape, pattern, attention):
+    made, row = model(shape, attention=attention, **pattern), tokens(sum(LENGTHS))
+    with torch.no_grad():
+        apart = torch.cat([made(part[None]) for part in row.split(LENGTHS)], dim=1)
+        close(made(row[None], documents=DOCUMENTS), apart)
+
+
 @pytest.mark.parametrize("where", PADDINGS)
-@pytest.mark.parametrize("variant", ORDERS, ids=str)
+@pytest.mark.parametrize("variant", [*ORDERS, *PATTERNS], ids=str)
 def test_padding_around_packed_documents_changes_nothing(where, variant):
     made, row = model("decoder", **variant), tokens(sum(LENGTHS))
     ids, keep = padded([row, tokens(4)], 14, where)

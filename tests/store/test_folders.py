@@ -120,7 +120,7 @@ def test_best_is_damaged_and_newest(tmp_path):
     assert (found.folder, len(found.skipped)) == (step_folder(tmp_path, 5), 1)
 
 
-@pytest.mark.parametrize("best", ["10", 10.0, True, {"step": 10}, [10]])
+@pytest.mark.parametrize("best", ["10", 10.0, True, -1, {"step": 10}, [10]])
 def test_best_that_is_no_step(tmp_path, best):
     state_step(tmp_path, 5, best=best)
     with pytest.raises(CheckpointError, match=r'"best" in state\.json must be the number of a step'):

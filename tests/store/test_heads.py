@@ -13,6 +13,7 @@ from glassformer.data.tokenizer import Labels
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.model.outputs import Classify, Lm, Regress, Tag, output_from_dict
 from glassformer.store.checkpoint import load, save
+from glassformer.store.weights import outline
 from store import examples
 
 HEADS = [
@@ -90,3 +91,40 @@ def test_an_implausible_head_is_refused_before_it_is_built(tmp_path):
     with pytest.raises(CheckpointError, match=r"n_labels=1e\+12"):
         load(folder)
     torch.manual_seed(0)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"vocab_size": 8000, "encoder": FEATURES, "decoder": None, "head": Classify(3), "tie_embeddings": False},
+        {"vocab_size": 8000, "encoder": None, "decoder": FEATURES, "head": Regress(2), "tie_embeddings": False},
+        {"source_vocab_size": 9000, "encoder": FEATURES, "decoder": STACK},
+        {"vocab_size": 8000, "source_vocab_size": 9000, "encoder": FEATURES, "decoder": FEATURES}
+        | {"head": Tag(3), "tie_embeddings": False},
+    ],
+    ids=["encoder", "decoder", "source", "both"],
+)
+def test_a_vocabulary_that_nothing_uses_may_have_any_size(tmp_path, config):
+    model = examples.model(**config)
+    n = getattr(model.config.head, "n_labels", None)
+    pair = LABELS if n else examples.tokenizers()
+    assert load(save(tmp_path / "x", model, pair)).model.config == model.config
+
+
+FROM_TOKENS = {"encoder": STACK, "decoder": FEATURES, "head": Regress(2), "tie_embeddings": False}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "config"),
+    [
+        ("vocab_size", FROM_TOKENS),
+        ("source_vocab_size", FROM_TOKENS),
+        ("vocab_size", {"encoder": FEATURES, "decoder": FEATURES, "tie_embeddings": False}),
+        ("vocab_size", {"encoder": FEATURES, "decoder": STACK}),
+    ],
+    ids=["read by the encoder", "its own", "written", "read by the decoder"],
+)
+def test_a_vocabulary_that_something_uses_has_a_plausible_size(tmp_path, wrong, config):
+    made = examples.model(**config)
+    with pytest.raises(CheckpointError, match=f"says {wrong}=1e"):
+        outline(made.config.to_dict() | {wrong: 10**20}, made.state_dict(), tmp_path / "config.json")

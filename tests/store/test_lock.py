@@ -167,6 +167,8 @@ def test_link_in_its_place_is_refused(tmp_path):
     (tmp_path / LOCK).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CheckpointError, match=r"run\.lock cannot be written"):
         taken(tmp_path)
+    with pytest.raises(CheckpointError, match=r"run\.lock is a link elsewhere\. Delete the link"):
+        refuse_in_training(tmp_path)
     assert not (tmp_path / "elsewhere").exists()
 
 

@@ -52,6 +52,23 @@ def test_state_that_would_change_is_refused(tmp_path, value):
     assert examples.names(tmp_path) == []
 
 
+def test_a_number_too_long_to_be_written_is_refused_by_name(tmp_path):
+    made, pair = examples.model(), examples.tokenizers()
+    for state in ({"key": 10**5000}, {"key": [10**5000]}):
+        with pytest.raises(CheckpointError, match=r"state\['key'\] must be plain JSON.*cannot be written out"):
+            save(tmp_path / "x", made, pair, state=state)
+    assert examples.names(tmp_path) == []
+
+
+def test_a_path_that_is_no_text_is_refused_before_anything_is_written(tmp_path):
+    made, pair = examples.model(), examples.tokenizers()
+    folder = tmp_path / "n\udcff"
+    for do in (lambda: save(folder / "x", made, pair), lambda: load(folder), lambda: load(str(folder))):
+        with pytest.raises(CheckpointError, match=r"must be text in UTF-8; got '.*n\\udcff.*Choose another name"):
+            do()
+    assert examples.names(tmp_path) == []
+
+
 def test_state_that_could_not_be_read_again_is_refused(tmp_path):
     deep: list[object] = []
     for _ in range(61):

@@ -31,7 +31,9 @@ class Mask:
     window: int | None = None
     """A query reads keys less than `window` positions before it; if not causal, after it too."""
     pattern: Pattern | None = None
-    """A sparser rule in place of `window`: dilated, strided, blocks, global tokens, sinks."""
+    """A sparser rule in place of `window`: dilated, strided, blocks, global tokens, sinks.
+
+    It counts positions, also beside `documents`: who packs several in a row gives the positions within each."""
     keep: Bool[Tensor, "B S"] | None = None
     """False at padding keys."""
     bias: Float[Tensor, "*#batch H T S"] | None = None

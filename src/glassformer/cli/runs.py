@@ -15,6 +15,7 @@ from pathlib import Path
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.registry import suggestion
+from glassformer.store.files import refuse_unnamable
 from glassformer.store.folders import OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STATE, STEP, checkpoints
 from glassformer.store.leftovers import LEFTOVER, absolute, alive, beside, leftovers
 from glassformer.store.lock import LOCK, RunLock, refuse_in_training
@@ -53,6 +54,7 @@ def existing_run(target: str, presets: Collection[str] = ()) -> Path:
     `presets` are what the verb takes as well; who calls has looked, and the target is none of them.
     """
     path = Path(target)
+    refuse_unnamable(path)
     if (path / "recipe.toml").is_file():
         return path
     put_back(path)
@@ -131,7 +133,8 @@ def check_room(out: Path, overwrite: bool) -> None:
 
 
 def check_place(out: Path) -> None:
-    """Refuse a path that no folder can have: below a file, where one may not write, or with too long a name."""
+    """Refuse a path that no folder can have: below a file, where one may not write, too long, or no text."""
+    refuse_unnamable(absolute(out))
     there = next(each for each in (out, *out.parents) if os.path.lexists(each))
     if there != out and not there.is_dir():
         raise CheckpointError(

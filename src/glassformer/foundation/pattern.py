@@ -77,6 +77,11 @@ class Pattern:
         """Whether it hides nothing."""
         return self.window is None and self.stride is None and self.block is None
 
+    @property
+    def anchored(self) -> bool:
+        """Whether it counts from the first place, and not only from the query back."""
+        return bool(self.block or self.sinks or self.global_tokens)
+
     def check_causal(self, causal: bool) -> None:
         """Raises `ConfigError` where a rule that only looks back stands in attention that looks ahead too."""
         for name, given in (("stride", self.stride), ("block", self.block), ("sinks", self.sinks)):

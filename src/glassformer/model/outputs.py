@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
+from glassformer.foundation.bounds import at_least, at_most, in_digits
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup, suggestion
 from glassformer.foundation.typed import check_types
+from glassformer.model.stack_config import MOST_WIDE
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Classify:
     def __post_init__(self) -> None:
         check_types(self)
         check_labels(self.n_labels)
+        at_most(self, "head", MOST_WIDE, "n_labels")
         check_dropout(self.dropout)
 
 
@@ -45,6 +48,7 @@ class Tag:
     def __post_init__(self) -> None:
         check_types(self)
         check_labels(self.n_labels)
+        at_most(self, "head", MOST_WIDE, "n_labels")
         check_dropout(self.dropout)
 
 
@@ -59,8 +63,8 @@ class Regress:
 
     def __post_init__(self) -> None:
         check_types(self)
-        if self.n_numbers < 1:
-            raise ConfigError(f"head.n_numbers must be at least 1; got {self.n_numbers}. Try n_numbers=1.")
+        at_least(self, "head", 1, "n_numbers")
+        at_most(self, "head", MOST_WIDE, "n_numbers")
         check_dropout(self.dropout)
 
 
@@ -72,7 +76,8 @@ def check_labels(n_labels: int) -> None:
     """Refuse fewer than two labels."""
     if n_labels < 2:
         raise ConfigError(
-            f"head.n_labels must be at least 2, or there is nothing to decide; got {n_labels}. Try n_labels=2."
+            f"head.n_labels must be at least 2, or there is nothing to decide; got {in_digits(n_labels)}. "
+            "Try n_labels=2."
         )
 
 

@@ -98,8 +98,9 @@ class Stack(nn.Module):
         if self.token_dropout.p and self.training:
             x = x * self.token_dropout(x.new_ones(*x.shape[:2], 1))
         x = self._marked(x, segments)
-        places = tokens[:, :, 0] if tokens.ndim == 3 else tokens  # only their number and their device matter
-        step = whole(places, keep) if cache is None else cache.step(places, keep)
+        # A cache makes its places in the dtype of what it is given, and a short float counts no further than 256.
+        ids = tokens if tokens.ndim == 2 else torch.zeros(x.shape[:2], dtype=torch.long, device=tokens.device)
+        step = whole(ids, keep) if cache is None else cache.step(ids, keep)
         self._check_length(step, 0 if cache is None else cache.dropped)
         if cache is not None:
             cache.advance(step)
@@ -143,16 +144,14 @@ class Stack(nn.Module):
             )
 
     def _mask(self, step: Step, like: Tensor, documents: Tensor | None, prefix: Tensor | None) -> Mask:
-        config = self.config
+        config, pattern = self.config, self.pattern
+        if documents is not None and pattern is not None and pattern.anchored:
+            # Blocks and first tokens are those of each document, so all places are counted as they are alone.
+            places = within(documents, step.positions)
+            step = Step(places, torch.where(step.keys >= 0, places, -1), in_order=False)
         bias = self.positions.score_bias(step.positions, step.keys, like)
-        pattern = self.pattern
-        rules: dict[str, Any] = {
-            "causal": config.causal,
-            "pattern": pattern,
-            "bias": bias,
-            "documents": documents,
-            "prefix": prefix,
-        }
+        rules: dict[str, Any] = {"documents": documents, "prefix": prefix, "pattern": pattern, "bias": bias}
+        rules["causal"] = config.causal
         in_columns = (config.attention_rule == "linear" and prefix is None) or (pattern and self._in_columns(step))
         if step.in_order or in_columns:
             # Real tokens stand in the order of their columns, so which columns are real is all that must be said.
@@ -208,7 +207,7 @@ def one_by_one(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor]
     return x
 
 
-def whole(tokens: Int[Tensor, "B T"] | Float[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
+def whole(tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
     """The step of a forward without a cache: the keys are the tokens themselves."""
     columns = torch.arange(tokens.shape[1], device=tokens.device)
     if keep is None:

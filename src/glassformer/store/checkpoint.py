@@ -19,6 +19,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import Tokenizer, tokenizer_from_json
 from glassformer.foundation.errors import CheckpointError, DataError
 from glassformer.model.transformer import Transformer
+from glassformer.store.files import refuse_unnamable
 from glassformer.store.folders import (
     CONFIG,
     MODEL,
@@ -122,6 +123,7 @@ def load_optimizer(
 
 def find(folder: Path, hashed: tuple[str, ...]) -> tuple[Path, tuple[Skipped, ...]]:
     """The checkpoint that `folder` is or, as a run, has, and those passed over. Errors: `CheckpointError` for none."""
+    refuse_unnamable(folder)
     with readable(folder):
         folder = displaced(folder) or folder
         if (folder / MANIFEST).exists():

@@ -52,6 +52,20 @@ def write_bytes(path: Path, data: bytes) -> None:
         sync_folder(path.parent)
 
 
+def refuse_unnamable(path: Path) -> None:
+    """Refuse a path that UTF-8 cannot hold, as the weights are written and read by libraries that know no other.
+
+    Errors: `CheckpointError`.
+    """
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise CheckpointError(
+            f"The path of a run or a checkpoint must be text in UTF-8; got {str(path)!r}, which is none at character "
+            f"{error.start + 1}. Choose another name, or rename the folder: mv OLD NEW."
+        ) from error
+
+
 def write_new(path: Path, data: bytes) -> None:
     """Create `path`, which must not exist, with `data`, and wait until the disk has it."""
     with path.open("xb") as file:

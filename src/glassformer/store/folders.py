@@ -108,7 +108,7 @@ def best_or_newest(run_folder: Path, *, hashed: Collection[str] | None = None) -
     best = None if found.folder is None else read_state(found.folder).get("best")
     if best is None:
         return found
-    if type(best) is not int:
+    if type(best) is not int or best < 0:
         raise CheckpointError(
             f'{found.folder}: "best" in {STATE} must be the number of a step; got {best!r:.60}. {RESTORE}'
         )

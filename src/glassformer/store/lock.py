@@ -134,6 +134,10 @@ def refuse_in_training(run: Path) -> None:
     Errors: `CheckpointError`.
     """
     with suppress(FileNotFoundError, PermissionError):
+        if (run / LOCK).is_symlink():
+            raise CheckpointError(
+                f"A run is locked by a file in its own folder; {run / LOCK} is a link elsewhere. Delete the link."
+            )
         handle = os.open(run / LOCK, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         try:
             flocked(handle, "LOCK_SH")

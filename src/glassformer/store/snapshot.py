@@ -18,9 +18,10 @@ from glassformer.foundation.errors import CheckpointError
 from glassformer.model.config import ModelConfig
 from glassformer.model.joint import refuse_joint
 from glassformer.model.transformer import Transformer
-from glassformer.store.files import write_new
+from glassformer.store.files import refuse_unnamable, write_new
 from glassformer.store.folders import CONFIG, FORMAT, MODEL, OPTIMIZER, SOURCE_TOKENIZER, STATE, TOKENIZER, step_number
 from glassformer.store.json_file import DEEPEST, LARGEST, deeper_than, readable
+from glassformer.store.leftovers import absolute
 from glassformer.store.manifest import MANIFEST, write_manifest
 from glassformer.store.staging import staged_folder
 from glassformer.store.tensors import refuse_non_finite, room_for, shown, write_tensors
@@ -77,6 +78,7 @@ def take_snapshot(
 
 def write_snapshot(folder: Path, snapshot: Snapshot) -> Path:
     """Write a checkpoint at `folder`, whole or not at all; one that is there is replaced. Errors: those of `save`."""
+    refuse_unnamable(absolute(folder))
     refuse_foreign(folder)
     with staged_folder(folder, snapshot.needed) as staging:
         for name, named in snapshot.tensors.items():
@@ -136,10 +138,18 @@ def plain(state: Mapping[str, Any]) -> dict[str, Any]:
             same = False
         if not same or deeper_than(value, DEEPEST - 2):
             raise CheckpointError(
-                f"state[{key!r}] must be plain JSON (text, finite numbers, true, false, none, lists, objects with text "
-                f"keys), to come back as it was; got {str(value)[:60]!r}. Convert it before saving."
+                f"state[{written(key)}] must be plain JSON (text, finite numbers, true, false, none, lists, objects "
+                f"with text keys), to come back as it was; got {written(value)}. Convert it before saving."
             )
     return dict(state)
+
+
+def written(value: Any) -> str:
+    """The beginning of a value for a message; Python writes no number of 5,000 digits, and nothing of any depth."""
+    try:
+        return repr(value)[:60]
+    except (ValueError, RecursionError):
+        return f"a value that cannot be written out ({type(value).__name__})"
 
 
 def refuse_small(config: ModelConfig, tokenizers: Tokenizers, where: str) -> None:

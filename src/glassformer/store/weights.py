@@ -92,14 +92,30 @@ def refuse_implausible(values: Any, weights: Mapping[str, Tensor], path: Path) -
         raise CheckpointError(f"{path} must hold an object of settings; got {type(values).__name__}. {RESTORE}")
     longest = max((length for tensor in weights.values() for length in tensor.shape), default=0)
     limits = dict.fromkeys(SIZES, longest) | {"n_layers": len(weights) // 4}  # a block has four projections at least
+    unused = unused_vocabularies(values)
     for part in (values, values.get("encoder"), values.get("decoder"), values.get("head")):
         for name, limit in limits.items():
             value = part.get(name) if isinstance(part, dict) else None
-            if isinstance(value, int | float) and value > limit:
+            if isinstance(value, int | float) and value > limit and name not in unused:
                 raise CheckpointError(
                     f"{path} says {name}={value:.6g}, but model.safetensors has {len(weights)} tensors, none of them "
                     f"longer than {longest}. Use the config.json that was saved with these weights."
                 )
+
+
+def unused_vocabularies(values: dict[str, Any]) -> set[str]:
+    """The vocabularies that no tensor stands for, as the stacks read features and the head writes no tokens."""
+    encoder, decoder, head = (values.get(name) for name in ("encoder", "decoder", "head"))
+    sides = {"source_vocab_size": [encoder], "vocab_size": [decoder]}
+    if not (values.get("source_vocab_size") and decoder):
+        sides["vocab_size"].append(encoder)  # it reads what the model writes, or stands alone
+    written = head is None or (isinstance(head, dict) and head.get("kind") == "lm")
+    return {
+        name
+        for name, stacks in sides.items()
+        if not (written and name == "vocab_size")
+        and all(stack is None or (isinstance(stack, dict) and stack.get("n_features")) for stack in stacks)
+    }
 
 
 def allocate(model: nn.Module, weights: Mapping[str, Tensor], device: torch.device) -> None:
