@@ -121,22 +121,17 @@ FURTHER = (
         data="german",
         members=4,
     ),
-    Experiment(
-        "cmudict",
-        "seq2seq",
-        "words said in one of their ways; CMUdict",
-        metric="any_match",
-        settings=SOUNDS,
-        data="cmudict",
-    ),
-    Experiment(
-        "cmudict committee",
-        "seq2seq",
-        "words said in one of their ways; CMUdict, by two runs as a committee",
-        metric="any_match",
-        settings=SOUNDS,
-        data="cmudict",
-        members=2,
+    *(
+        Experiment(
+            name,
+            "seq2seq",
+            f"words said in one of their ways; CMUdict{by}",
+            metric="any_match",
+            settings=SOUNDS,
+            data="cmudict",
+            members=members,
+        )
+        for name, by, members in (("cmudict", "", 1), ("cmudict committee", ", by two runs as a committee", 2))
     ),
     Experiment(
         "wikitext-2 words",
