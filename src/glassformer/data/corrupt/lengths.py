@@ -47,9 +47,6 @@ def longest(objective: str, window: int, share: float, mean: float, specials: in
             blanks = min(n_spans(n, hidden, mean) + special, hidden)
             found = max(found, hidden + blanks)  # <bos>, what was hidden, and <sep> between
         else:
-            blanks, room = most_noise_spans(hidden, mean), n - hidden + 1
-            if blanks > room:  # `noise` then leaves some out, in the worst case all that hide something
-                blanks, hidden = room, 0
-            blanks += min(special, hidden)
+            blanks = min(most_noise_spans(hidden, mean), n - hidden + 1) + min(special, hidden)
         found = max(found, window - hidden + blanks + 1)
     return found
