@@ -97,7 +97,7 @@ RAW = [
     (b"nonsense\r\n\r\n", 400),
     (b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: " + b"x" * 17_000 + b"\r\n\r\n", 431),
     (b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431),
-    (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 900_000, 400),
+    (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 900_000, 431),
     (b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400),
     (b"GET http://evil.example/health HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", 403),
     (b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close, Upgrade\r\nUpgrade: websocket\r\n\r\n", 200),
