@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data import cuts, token_cache
+from glassformer.data import cuts, token_cache, token_file
 from glassformer.data import text as reading
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.corpus import Part, measure
 from glassformer.data.encode import encoder, joined
 from glassformer.data.token_cache import ABANDONED, cache_folder, key_of, tokens_of
-from glassformer.data.token_file import SMALL, TokenFile, open_tokens, token_type, write_tokens
+from glassformer.data.token_file import SMALL, TokenCounts, TokenFile, open_tokens, token_type, write_tokens
 from glassformer.data.tokenizer import BOS, EOS, TOKENIZERS, UNK, ByteTokenizer, CharacterTokenizer, Tokenizer
 from glassformer.foundation.errors import DataError, ResourceError
 
@@ -126,6 +126,17 @@ def resident(path: Path) -> int:
     places = [number for number, line in enumerate(lines) if line.endswith(str(path))]
     assert places
     return sum(int(lines[place + 4].split()[1]) for place in places if lines[place + 4].startswith("Rss"))
+
+
+@given(st.lists(st.sampled_from([BOS, UNK, 7]), min_size=1, max_size=30), st.integers(1, 9), st.integers(1, 40))
+def test_the_most_special_tokens_are_those_of_the_fullest_window(ids: list[int], block: int, length: int) -> None:
+    """However many of them are looked through at once, and where the text is shorter than the window, too."""
+    counts = TokenCounts("", "", 8, True, len(ids), 0, 1, 1, 1, 1)
+    file = TokenFile(Path(), np.array(ids, np.uint16), np.array([0]), counts)
+    special = [sum(id != 7 for id in ids[at : at + length]) for at in range(len(ids))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(token_file, "BLOCK", block)
+        assert file.most_special(length) == max(special)
 
 
 def test_a_part_without_a_token_has_none(tmp_path: Path) -> None:

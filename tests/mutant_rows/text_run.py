@@ -54,6 +54,13 @@ ROWS = [
         f"{DATA}::test_the_model_takes_what_an_objective_makes_of_a_window",
     ),
     Mutant(
+        "a window over the edge of two blocks is not looked at",
+        "data/token_file.py",
+        "self.tokens[at : at + BLOCK + length]",
+        "self.tokens[at : at + BLOCK]",
+        "tests/data/test_token_file.py::test_the_most_special_tokens_are_those_of_the_fullest_window",
+    ),
+    Mutant(
         "special tokens cut no hidden span in two",
         "train/text_data.py",
         "check_length(recipe.data, recipe.model, tokens.most_special(recipe.data.window))",

@@ -29,6 +29,9 @@ SMALL = 2**16
 LARGE = 2**26
 """Bytes of a file whose pages are not held."""
 
+BLOCK = 2**20
+"""Tokens that are looked through at once."""
+
 
 @dataclass(frozen=True)
 class TokenCounts:
@@ -81,11 +84,13 @@ class TokenFile:
         """The most special tokens, as <bos> and <unk>, in a window of this length. Reads all where there are any."""
         if not (self.counts.documents or self.counts.n_unknown):
             return 0
-        parts = range(0, len(self), LARGE)
-        places = np.concatenate([np.flatnonzero(self.tokens[at : at + LARGE] < len(SPECIALS)) + at for at in parts])
-        let_go(self.tokens)
-        behind = np.searchsorted(places, places + length)  # the fullest windows begin with one
-        return int((behind - np.arange(len(places))).max(initial=0))
+        most = 0
+        for at in range(0, len(self), BLOCK):  # a long text may hold more of them than memory does
+            counts = np.append(0, (self.tokens[at : at + BLOCK + length] < len(SPECIALS)).cumsum())
+            reach = min(length, len(counts) - 1)
+            most = max(most, int((counts[reach:] - counts[: len(counts) - reach]).max()))
+            let_go(self.tokens)
+        return most
 
     def _places(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         places = starts[:, None] + np.arange(length)
