@@ -11,6 +11,8 @@ LOCK = "tests/store/test_lock.py"
 MANIFEST = "tests/store/test_manifest.py"
 TENSORS = "tests/store/test_tensors.py"
 FAULTS = "tests/faults/test_checkpoint_faults.py"
+HEADS = "tests/store/test_heads.py"
+UNNAMABLE = "tests/store/test_refusals.py::test_a_path_that_is_no_text_is_refused_before_anything_is_written"
 
 # fmt: off
 ROWS: list[Mutant] = [
@@ -72,5 +74,30 @@ ROWS: list[Mutant] = [
     Mutant("a lock outlives its object", "store/lock.py",
         "weakref.finalize(self, os.close, handle)", "weakref.finalize(os, os.close, handle)",
         f"{LOCK}::test_lock_ends_with_its_object_or_by_release"),
+    # names, numbers and sizes
+    Mutant("a path that is no text is written to", "store/snapshot.py",
+        "    refuse_unnamable(absolute(folder))\n", "", UNNAMABLE),
+    Mutant("a path that is no text is looked into", "store/checkpoint.py",
+        "    refuse_unnamable(folder)\n", "", UNNAMABLE),
+    Mutant("a run begins at a path that is no text", "cli/runs.py",
+        "    refuse_unnamable(absolute(out))\n", "", "tests/cli/test_out.py"),
+    Mutant("a run is read at a path that is no text", "cli/runs.py",
+        "    refuse_unnamable(path)\n", "", "tests/cli/test_runs.py::test_a_run_whose_path_is_no_text"),
+    Mutant("a step below 0 is the best", "store/folders.py", " or best < 0:", ":", FOLDERS),
+    Mutant("a link is asked for its lock", "store/lock.py",
+        "if (run / LOCK).is_symlink():", "if False:", f"{LOCK}::test_link_in_its_place_is_refused"),
+    Mutant("a number of 5,000 digits is written out to be refused", "store/snapshot.py",
+        "    except (ValueError, RecursionError):\n        return f", "    except RecursionError:\n        return f",
+        "tests/store/test_refusals.py::test_a_number_too_long_to_be_written_is_refused_by_name"),
+    Mutant("a vocabulary that nothing uses needs a tensor", "store/weights.py",
+        " and name not in unused:", ":", f"{HEADS}::test_a_vocabulary_that_nothing_uses_may_have_any_size"),
+    Mutant("what the head writes needs no tensor", "store/weights.py",
+        'if not (written and name == "vocab_size")', "if True",
+        f"{HEADS}::test_a_vocabulary_that_something_uses_has_a_plausible_size"),
+    Mutant("a head answers numbers without bound", "model/outputs.py",
+        '        at_most(self, "head", MOST_WIDE, "n_numbers")\n', "", "tests/parts/test_inputs.py"),
+    Mutant("a cache counts vectors in their own numbers", "model/stack.py",
+        "torch.zeros(x.shape[:2], dtype=torch.long, device=tokens.device)", "tokens[:, :, 0]",
+        "tests/model/test_features_with_cache.py"),
 ]
 # fmt: on
