@@ -206,6 +206,6 @@ ROWS: list[Mutant] = [
     Mutant("text has one right answer", "train/evaluate.py",
         "metrics |= any_match(", "metrics |= {} if as_text else any_match(", f"{EVALUATE}::test_sources_with_several_targets_are_scored_as_such"),
     Mutant("BLEU is blind to capitals", "train/evaluate.py",
-        "BLEU())", "BLEU(lowercase=True))", f"{EVALUATE}::test_bleu_and_chrf_are_sacrebleus"),
+        '("bleu", BLEU())', '("bleu", BLEU(lowercase=True))', f"{EVALUATE}::test_bleu_and_chrf_are_sacrebleus"),
 ]
 # fmt: on

@@ -115,12 +115,13 @@ def test_an_encoder_is_told_how_long_its_answers_are(words, answered):
 def test_bleu_and_chrf_are_sacrebleus(words, answered):
     metrics, *_ = scored(words, as_text=True)
     targets = [pair.target for pair in PAIRS]
-    for name, metric in {"bleu": BLEU(), "chrf": CHRF()}.items():
+    for name, metric in {"bleu": BLEU(), "bleu_lowercase": BLEU(lowercase=True), "chrf": CHRF()}.items():
         assert metrics[name] == metric.corpus_score(OUTPUTS, [targets]).score
         assert metrics[f"{name}_signature"] == str(metric.get_signature())
     assert 10 < metrics["bleu"] < 90
     for word in ("nrefs:1", "case:mixed", "tok:13a", "version:"):
         assert word in metrics["bleu_signature"]
+    assert "case:lc" in metrics["bleu_lowercase_signature"]
 
 
 def test_tokens_are_compared_place_by_place():

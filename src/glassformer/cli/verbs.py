@@ -110,11 +110,12 @@ VERBS: dict[str, Verb] = {
         "exact_match: the share of answers that are right as a whole. token_accuracy: the share of right tokens. loss: "
         "nats a target token. n: pairs. cut: answers that reached a limit (decode.max_new_tokens, model.max_len) "
         "before their end; raise it where there are many. unknown: tokens of the sources that the vocabulary lacks. "
-        "bleu, chrf: of text from files. any_match: where sources have several targets, the share of sources that got "
-        "one of theirs. Of a classifier: accuracy, macro F1, and figures for each label. Of running text nothing is "
-        "written: loss and perplexity of all of it, bits a byte and a character; --data.text FILE scores another text. "
-        "Several RUNs, of one kind and with the same labels or vocabularies, are scored as a committee, which answers "
-        "by the mean of their probabilities, on the split of the first. Nothing is written into their folders.",
+        "bleu, bleu_lowercase, chrf: of text from files, by sacrebleu. any_match: where sources have several targets, "
+        "the share of sources that got one of theirs. Of a classifier: accuracy, macro F1, and figures for each label. "
+        "Of running text nothing is written: loss and perplexity of all of it, bits a byte and a character; "
+        "--data.text FILE scores another text. Several RUNs, of one kind and with the same labels or vocabularies, are "
+        "scored as a committee, which answers by the mean of their probabilities, on the split of the first. Nothing "
+        "is written into their folders.",
         (SPLIT, AVERAGE, BY_LENGTH, JSON),
         ("data", "decode"),
         many=True,

@@ -197,12 +197,15 @@ def token_accuracy(answers: Sequence[Answer], encoded: Encoded) -> float:
 
 
 def bleu_and_chrf(outputs: Sequence[str], targets: Sequence[str]) -> dict[str, Metric]:
-    """BLEU (Papineni et al. 2002) and chrF (Popovic 2015) by sacrebleu, on cased, detokenised text."""
+    """BLEU (Papineni et al. 2002) and chrF (Popovic 2015) by sacrebleu, on cased, detokenised text.
+
+    `bleu_lowercase` compares without case, as papers on Multi30k do, whose text is lower-cased.
+    """
     from sacrebleu.metrics.bleu import BLEU  # here, as importing it costs a command that needs it not
     from sacrebleu.metrics.chrf import CHRF
 
     scores: dict[str, Metric] = {}
-    for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
+    for name, metric in (("bleu", BLEU()), ("bleu_lowercase", BLEU(lowercase=True)), ("chrf", CHRF())):
         scores[name] = metric.corpus_score(list(outputs), [list(targets)]).score
         scores[f"{name}_signature"] = str(metric.get_signature())
     return scores
