@@ -21,8 +21,9 @@ from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, overri
 MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "1200")
 SCAN = (
     *("--tokenizer.kind", "word", "--decode.max-new-tokens", "64"),  # actions of nine words: up to 48
-    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "2500"),
+    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "5000"),
     *("--model.dropout", "0"),  # it counts to 48, and every number that is dropped makes it count wrong
+    *("--model.positions", "rotary"),
 )
 INFLECTION = (
     *("--tokenizer.kind", "word", "--tokenizer.shared", "true", "--decode.max-new-tokens", "64"),
