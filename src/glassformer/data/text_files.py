@@ -32,7 +32,7 @@ class Stamp(NamedTuple):
 def text_files(path: str | Path) -> list[Path]:
     """The file, or all files of the folder and of those in it, sorted by name; hidden ones (".name") are no part of it.
 
-    A folder to which several ways lead, as links make them, is read once, where the first way comes to it.
+    A file or folder to which several ways lead, as links make them, is read once, where the first way comes to it.
     Errors: `DataError` for what is neither file nor folder, for a folder without a file, and for links without end.
     """
     path = Path(path)
@@ -54,10 +54,13 @@ def files_below(folder: Path, way: tuple[Path, ...], seen: set[Path]) -> Iterato
     except OSError as error:
         raise DataError(f"{folder}: the folder cannot be read ({error.strerror}). Give a readable one.") from None
     for each in inside:
+        # What is no link has its real name by its folder's; `Path.resolve` raises for a link to itself.
+        there = Path(os.path.realpath(each)) if each.is_symlink() else way[-1] / each.name
         if not each.is_dir():
-            yield each
+            if there not in seen:
+                seen.add(there)
+                yield each
             continue
-        there = each.resolve()
         if any(passed.is_relative_to(there) for passed in way):
             raise DataError(f"{each} leads back to a folder that it lies in, without end. Take this link out.")
         if there not in seen:
