@@ -14,9 +14,14 @@ from glassformer.cli.main import main
 from glassformer.train.find_rate import Found, Tried
 from glassformer.train.gradient_noise import Noise
 from glassformer.train.trial import NoiseAt
+from train.text_examples import book
 
 SMALL = ["--data.train-size", "400", "--data.dev-size", "20", "--model.d-model", "16", "--model.d-ff", "32"]
 SMALL += ["--training.batch-tokens", "200", "--training.precision", "float32", "--training.threads", "1"]
+
+TINY_TEXT = ["--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"]
+TINY_TEXT += ["--training.threads", "1", "--training.precision", "float32", "--training.batch-tokens", "64"]
+TINY_TEXT += ["--data.window", "16"]
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +33,7 @@ def test_figures_for_programs(capsys, tmp_path):
     assert main(["train", "reverse", "--dry-run", "--json", *SMALL]) == 0
     told = json.loads(capsys.readouterr().out)
     memory, disk, data = told["memory"], told["disk"], told["data"]
+    assert told["written"] == []
     assert memory["weights"] == 4 * told["parameters"]
     assert memory["gradients"] == memory["weights"]
     assert memory["peak"] == sum(
@@ -47,6 +53,21 @@ def test_words_for_people(capsys, tmp_path):
     parts = ("parameters", "activations", "peak", "a checkpoint", "ms a step", "400 training pairs", "recompute 1")
     assert [part for part in parts if part not in told] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tokens_of_a_text_stay_for_the_run_and_are_named(run, tmp_path, monkeypatch):
+    """To make them may take most of the time; found again, nothing is written indeed."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(cache))
+    words = ("train", "lm", "--data.text", str(book(tmp_path)), "--dry-run", *TINY_TEXT)
+    told = run(*words).out
+    made = sorted(map(str, (cache / "tokens").iterdir()))
+    assert (len(made), sorted(line.strip() for line in told.splitlines()[-2:])) == (2, made)
+    assert "Nothing was written but the tokens of the text, which the run will find" in told
+    assert run(*words).out.endswith("\n\nNothing was written.\n")
+    assert json.loads(run(*words, "--json").out)["written"] == []
+    assert json.loads(run(*words, "--json", "--data.dev-share", "0.2").out)["written"]
+    assert {each.name for each in tmp_path.iterdir()} == {"book.txt", "cache"}
 
 
 @pytest.mark.parametrize("flag", ["--dry-run", "--find-learning-rate", "--gradient-noise"])

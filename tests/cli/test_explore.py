@@ -174,7 +174,7 @@ def test_data_that_are_gone_cost_the_examples(trained, monkeypatch):
         raise DataError("dev.tsv is not there.")
 
     told = []
-    monkeypatch.setattr("glassformer.lens.server.run.prepare_split", gone)
+    monkeypatch.setattr("glassformer.lens.server.run.dev_split", gone)
     subject = subject_of(trained, told.append)
     assert "dev.tsv is not there" in told[0]
     assert subject.trace(*subject.examples[0]).header["attention"]

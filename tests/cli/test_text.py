@@ -40,6 +40,21 @@ def test_a_run_of_text_looks_like_any_other(trained):
     assert "5 windows of 32 tokens" in log
 
 
+def test_a_text_that_changed_is_not_shown_as_held_out(run, refused, tmp_path):
+    """What is its end now the model may have learned from: neither its examples nor its heads are told of it."""
+    path, out, page = book(tmp_path, 300), tmp_path / "run", tmp_path / "page.html"
+    assert run("train", "lm", "--data.text", str(path), *TINY, "--out", str(out)).code == 0
+    before = run("explore", str(out), "--export", str(page)).err
+    (out / "heads.json").unlink()
+    path.write_text(words(150), "utf-8")  # its first half
+    after = run("explore", str(out), "--export", str(page)).err
+    told = f"the contents of {path} have changed, so that the model may have learned from it"
+    assert (before.count(told), after.count(told)) == (0, 2)
+    assert "Examples are made of the vocabulary" in after
+    assert "What the heads do cannot be found out" in after
+    assert told in refused("heads", str(out))
+
+
 @pytest.mark.parametrize("name", ["mlm", "denoise"])
 def test_the_other_recipes(tmp_path, run, name):
     out = tmp_path / "run"
@@ -130,7 +145,7 @@ def test_what_cannot_be_is_named(trained, run, tmp_path, monkeypatch, name):
 def test_a_dry_run_tells_of_windows(run, tmp_path):
     answer = run("train", "lm", "--data.text", str(book(tmp_path, 300)), *TINY, "--dry-run")
     assert "training windows, " in answer.out
-    assert "Nothing was written." in answer.out
+    assert "Nothing was written but the tokens of the text" in answer.out
 
 
 def test_doctor(trained, run):

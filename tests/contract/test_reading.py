@@ -52,13 +52,15 @@ def test_a_pattern_counts_from_the_beginning_of_each_document(shape, pattern, at
         close(made(row[None], documents=DOCUMENTS), apart)
 
 
+@pytest.mark.parametrize("like", ["the token before", "the token behind"])
 @pytest.mark.parametrize("where", PADDINGS)
 @pytest.mark.parametrize("variant", [*ORDERS, *PATTERNS], ids=str)
-def test_padding_around_packed_documents_changes_nothing(where, variant):
+def test_padding_around_packed_documents_changes_nothing(where, variant, like):
+    """Whichever document's number it has."""
     made, row = model("decoder", **variant), tokens(sum(LENGTHS))
     ids, keep = padded([row, tokens(4)], 14, where)
-    standing = (keep.long().cumsum(1) - 1).clamp(0, DOCUMENTS.shape[1] - 1)
-    documents = DOCUMENTS.expand(2, -1).gather(1, standing)  # padding within a document has its number
+    standing = keep.long().cumsum(1) - (1 if like == "the token before" else keep.long())
+    documents = DOCUMENTS.expand(2, -1).gather(1, standing.clamp(0, DOCUMENTS.shape[1] - 1))
     with torch.no_grad():
         close(made(ids, keep=keep, documents=documents)[0, keep[0]], made(row[None], documents=DOCUMENTS)[0])
 

@@ -16,9 +16,9 @@ from glassformer.data.corrupt.coins import Coins
 from glassformer.data.corrupt.masked import masked
 from glassformer.data.corrupt.noise import noise, poisson_lengths
 from glassformer.data.corrupt.spans import spans
-from glassformer.data.corrupt.word_edges import word_edges
-from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer
+from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer
 from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP, UNK
+from glassformer.data.whole_words import NO_WORD
 from glassformer.foundation.errors import ConfigError, DataError
 
 V = 40
@@ -106,46 +106,45 @@ def test_shares_of_masked_tokens():
 @given(TEXT, SEEDS, SHARES)
 def test_whole_words_are_whole(window, seed, share):
     ids = ids_of(window)
-    starts = np.random.default_rng(seed).random(len(ids)) < 0.4
-    starts[:1] = True
-    _, asked = masked(ids, coins(seed), V, share, starts)
-    word = starts.cumsum()
-    for each in np.unique(word):
+    word = (np.random.default_rng(seed).random(len(ids)) < 0.4).cumsum() - 1
+    _, asked = masked(ids, coins(seed), V, share, word)
+    for each in range(len(ids)):
         of_word = asked[(word == each) & (ids >= 6)]
         assert of_word.all() or not of_word.any()
-    assert asked.any() == (ids >= 6).any()
+    assert asked.any() == ((ids >= 6) & (word != NO_WORD)).any()
+    assert not asked[word == NO_WORD].any()
 
 
 def test_the_share_of_whole_words():
-    starts = np.arange(30_000) % 3 == 0
-    _, asked = masked(6 + np.arange(30_000) % 30, coins(), V, 0.15, starts)
+    _, asked = masked(6 + np.arange(30_000) % 30, coins(), V, 0.15, np.arange(30_000) // 3)
     assert within(int(asked[::3].sum()), 10_000, 0.15)
 
 
-WORDS = "The cats' house,\n  stood there: 12.5 m high naïve"
+WORDS = "\n\n The cats' house,\n  stood there: 12.5 m high naïve \n"
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_words_begin_behind_white_space(kind):
+def test_what_is_hidden_is_a_word_with_its_white_space(kind):
+    """Of every kind; white space before the first word, here and behind a special token, is never asked for."""
     tokenizer = TOKENIZERS[kind].train([WORDS] * 3, TokenizerConfig(kind=kind, vocab_size=600))
-    ids = np.array(tokenizer.encode(WORDS))
-    starts = word_edges(tokenizer).starts(ids)
-    if kind == "word":
-        assert starts.all()
-        return
-    begun = ["".join(tokenizer.decode(part.tolist())) for part in np.split(ids, np.flatnonzero(starts)[1:])]
-    assert [each.strip() for each in begun if each.strip()] == WORDS.split()
+    ids = np.array([BOS, *tokenizer.encode(WORDS), EOS, BOS, *tokenizer.encode(WORDS)])
+    how, hidden = Corruption(tokenizer.vocab_size, 0.3, words_of=tokenizer.words_of), set()
+    for step in range(40):
+        batch = batch_of_windows("masked", [ids], how, seed=0, step=step)
+        asked = batch.label_keep[0].numpy()
+        for part in np.split(np.arange(len(ids)), np.flatnonzero(np.diff(asked)) + 1):
+            if asked[part[0]]:
+                hidden |= {tokenizer.decode(ids[part].tolist())}
+    assert {word for text in hidden for word in text.split()} == {*WORDS.split()}
+    assert [text for text in hidden if not text.strip()] == []
 
 
-def test_special_tokens_part_words():
-    edges = word_edges(ByteTokenizer())
-    ids = np.array([97 + 6, 98 + 6, EOS, BOS, 99 + 6, 100 + 6])
-    assert edges.starts(ids).tolist() == [True, False, True, True, True, False]
-
-
-def test_a_vocabulary_without_words_is_told():
-    with pytest.raises(DataError, match=r"no token of this vocabulary.*data\.whole_words = false"):
-        word_edges(CharacterTokenizer.train(["\n \t"], TokenizerConfig(kind="character")))
+def test_white_space_alone_has_no_word_to_hide():
+    """So nothing is asked, as of a stretch of <unk>."""
+    words = ByteTokenizer().words_of
+    blank = [np.array([6 + 10, 6 + 32, BOS, 6 + 9])]
+    batch = batch_of_windows("masked", blank, Corruption(262, 1.0, words_of=words), seed=0, step=0)
+    assert not batch.label_keep.any()
 
 
 # spans

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.text_files import text_files
+from glassformer.data.text_files import stamps, text_files
 from glassformer.foundation.errors import DataError
 
 
@@ -25,6 +25,28 @@ def test_a_folder_that_is_linked_to_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "d").symlink_to(tmp_path / "b" / "c")
     assert names(tmp_path) == ["a/c/of c.txt", "a/of b.txt"]
+
+
+def test_a_file_that_is_linked_to_is_read_once(tmp_path: Path) -> None:
+    """Wherever the link stands, and however often it leads there; files of one content are two."""
+    shelves(tmp_path, "in/b", "in/c", "out")
+    (tmp_path / "in" / "c" / "of d.txt").write_text("in/c")
+    for name in ("b/again", "c/of a.txt", "z"):
+        (tmp_path / "in" / name).symlink_to(tmp_path / "in" / "b" / "of b.txt")
+    for name in ("d", "e"):
+        (tmp_path / "in" / name).symlink_to(tmp_path / "out" / "of t.txt")
+    assert names(tmp_path / "in") == ["b/again", "c/of c.txt", "c/of d.txt", "d"]
+    (tmp_path / "way").symlink_to(tmp_path / "in")
+    assert names(tmp_path / "way") == names(tmp_path / "in")
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    shelves(tmp_path, "a")
+    for name, to in (("gone", "nothing"), ("round", "round")):
+        (link := tmp_path / "a" / name).symlink_to(to)
+        with pytest.raises(DataError, match=rf"a/{name}.*(no such file|cannot be read)"):
+            stamps(tmp_path)
+        link.unlink()
 
 
 def test_a_link_out_of_the_folder_is_followed(tmp_path: Path) -> None:

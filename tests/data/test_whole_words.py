@@ -1,4 +1,4 @@
-"""Where words begin in a row of ids, for every kind of tokenizer."""
+"""Which word each id of a row is of, for every kind of tokenizer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.tokenizer import BOS, EOS, PAD, TOKENIZERS, UNK, ByteTokenizer, CharacterTokenizer, Tokenizer
-from glassformer.data.whole_words import SPACE
+from glassformer.data.tokenizer import (
+    BOS,
+    EOS,
+    PAD,
+    TOKENIZERS,
+    UNK,
+    ByteTokenizer,
+    CharacterTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
+from glassformer.data.whole_words import NO_WORD, SPACE
 from glassformer.foundation.errors import DataError
 
 TEXTS = ["the cat sat on the mat", "der Hund schläft unter dem Tisch", "a \u3000b\u00a0c\u2003d \x1ce"]
@@ -22,20 +32,20 @@ TRAINED = {
 }
 
 
-def told_from_characters(tokenizer: Tokenizer, ids: list[int], text: str) -> list[bool]:
-    """The first id, and those with the first byte of a character that is no white space behind one that is."""
+def told_from_characters(tokenizer: Tokenizer, ids: list[int], text: str) -> list[int]:
+    """Words begin with the first byte of a character that is no white space, behind one that is or none."""
     begins: list[bool] = []
     for before, letter in zip([" ", *text], text, strict=False):
         width = len(letter.encode())
         begins += [before.isspace() and not letter.isspace(), *[False] * (width - 1)]
-    begins[:1] = [True] * bool(begins)
-    found, at = [], 0
+    found, at, word = [], 0, NO_WORD
     for id in ids:
         if isinstance(tokenizer, CharacterTokenizer):
             width = len(text.encode("utf-32-le")[4 * len(found) :][:4].decode("utf-32-le").encode())
         else:
             width = len((tokenizer.pieces if isinstance(tokenizer, ByteTokenizer) else tokenizer._pieces)[id])
-        found.append(any(begins[at : at + width]))
+        word += any(begins[at : at + width])
+        found.append(word)
         at += width
     return found
 
@@ -44,24 +54,27 @@ def told_from_characters(tokenizer: Tokenizer, ids: list[int], text: str) -> lis
 def test_a_word_begins_behind_white_space(text: str) -> None:
     for kind, tokenizer in TRAINED.items():
         ids = tokenizer.encode(text)
-        expected = [True] * len(ids) if kind == "word" else told_from_characters(tokenizer, ids, text)
-        assert tokenizer.word_starts(ids) == expected
+        expected = [*range(len(ids))] if kind == "word" else told_from_characters(tokenizer, ids, text)
+        assert tokenizer.words_of(ids) == expected
 
 
 def test_words_as_one_writes_them() -> None:
     tokenizer = CharacterTokenizer.train(["ab\u3000 \n"], TokenizerConfig(kind="character"))
     a, b, wide = (tokenizer.encode(each)[0] for each in ("a", "b", "\u3000"))
-    assert tokenizer.word_starts([a, b, wide, b, a]) == [True, False, False, True, False]
-    assert tokenizer.word_starts([BOS, a, b, EOS, b, UNK, PAD]) == [True, True, False, True, True, False, True]
-    assert tokenizer.word_starts([wide, wide]) == [True, False]
-    assert ByteTokenizer().word_starts([6 + byte for byte in "a\u00a0b".encode()]) == [True, False, False, True]
+    assert tokenizer.words_of([a, b, wide, b, a]) == [0, 0, 0, 1, 1]
+    assert tokenizer.words_of([BOS, a, b, EOS, b, UNK, PAD]) == [-1, 0, 0, -1, 1, 1, -1]
+    assert tokenizer.words_of([wide, wide]) == [-1, -1]
+    assert tokenizer.words_of([wide, a, EOS, wide, BOS, wide, b]) == [-1, 0, -1, -1, -1, -1, 1]
+    assert ByteTokenizer().words_of([6 + byte for byte in "a\u00a0b".encode()]) == [0, 0, 0, 1]
+    words = WordTokenizer.train(["a b"], TokenizerConfig(kind="word"))
+    assert words.words_of([BOS, *words.encode("b x a"), EOS]) == [-1, 1, 2, 3, -1]
 
 
 @pytest.mark.parametrize("kind", list(TOKENIZERS))
-def test_no_id_begins_no_word_and_an_unknown_id_is_named(kind: str) -> None:
-    assert TRAINED[kind].word_starts([]) == []
+def test_no_id_is_of_no_word_and_an_unknown_id_is_named(kind: str) -> None:
+    assert TRAINED[kind].words_of([]) == []
     with pytest.raises(DataError, match="place 1"):
-        TRAINED[kind].word_starts([7, 10**6])
+        TRAINED[kind].words_of([7, 10**6])
 
 
 def test_white_space_is_pythons() -> None:

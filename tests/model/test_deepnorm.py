@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -35,7 +36,7 @@ def test_alpha_reaches_every_branch(shape):
     for side, constants in zip(("encoder", "decoder"), chosen.deepnorm_constants, strict=True):
         if (part := getattr(made, side)) is not None:
             scales = {branch.scale for block in part.blocks for branch in block.branches}
-            assert scales == {constants.alpha} == {getattr(chosen, side).residual_scale}
+            assert scales == {constants.alpha} == {part.config.residual_scale}
 
 
 def test_the_branch_is_added_to_alpha_x():
@@ -64,16 +65,31 @@ def test_beta_is_the_gain_of_all_but_queries_keys_and_router(feed_forward):
     assert {("value", True), ("output", True), ("up", True), ("down", True), ("query", False), ("key", False)} <= seen
 
 
-def test_to_plain_values_and_back():
-    made = config(**POST)
-    assert ModelConfig.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+@pytest.mark.parametrize("shape", SHAPES)
+def test_to_plain_values_and_back(shape):
+    """Also from those of older checkpoints, which held alpha as if it had been given."""
+    made = config(shape, **POST)
+    told = json.loads(json.dumps(made.to_dict()))
+    assert ModelConfig.from_dict(told) == made
+    for side, constants in zip(("encoder", "decoder"), made.deepnorm_constants, strict=True):
+        if told[side] is not None:
+            told[side]["residual_scale"] = constants.alpha
+    assert ModelConfig.from_dict(told) == made
+    assert ModelConfig.from_dict(told | {"deepnorm": False}) != made
+
+
+def test_what_follows_from_the_layers_follows_other_layers():
+    made = config("encoder", **POST)
+    deeper = replace(made, encoder=replace(made.encoder, n_layers=9))
+    assert {branch.scale for block in Transformer(deeper).encoder.blocks for branch in block.branches} == {18**0.25}
+    assert replace(deeper, deepnorm=False).built_stacks[0].residual_scale == 1.0
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
     ({"norm_placement": "pre"}, r"after the sum; got encoder.norm_placement='pre'.* Try norm_placement='post'"),
     ({"norm": "none"}, r"encoder.norm='none'\. Try norm_placement='post' with norm='layer'"),
     ({"init": "normal"}, r"gain is one of Xavier weights; got init='normal'\. Try init='xavier'"),
-    ({"residual_scale": 2.0}, r"sets encoder.residual_scale to 1.006; got 2.0\. Leave it out"),
+    ({"residual_scale": 2.0}, r"residuals of the encoder by 1\.006; got encoder.residual_scale=2\.0\. Leave it out"),
 ])  # fmt: skip
 def test_what_contradicts_it(wrong, message):
     with pytest.raises(ConfigError, match=message):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 ARGUMENTS = "tests/cli/test_arguments.py"
+BEFORE = "tests/cli/test_before.py"
 ERRORS = "tests/cli/test_errors.py"
 RUNS = "tests/cli/test_runs.py"
 SURFACE = "tests/cli/test_surface.py"
@@ -42,5 +43,11 @@ ROWS: list[Mutant] = [
     Mutant("blank lines get no line of their own", "cli/translate.py",
         "while waiting.popleft():\n                yield None", "while waiting.popleft():\n                pass",
         f"{VERBS}::test_one_answer_for_each_line_whatever_the_batches"),
+    Mutant("a dry run keeps silent of the tokens that it wrote", "data/token_cache.py",
+        "replace(open_tokens(folder), new=True)", "open_tokens(folder)",
+        f"{BEFORE}::test_tokens_of_a_text_stay_for_the_run_and_are_named"),
+    Mutant("a dry run names tokens that it found", "data/token_file.py",
+        "    new: bool = False", "    new: bool = True",
+        f"{BEFORE}::test_tokens_of_a_text_stay_for_the_run_and_are_named"),
 ]
 # fmt: on

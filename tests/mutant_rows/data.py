@@ -18,7 +18,7 @@ ROWS: list[Mutant] = [
     Mutant("words begin at id 5, which is <blank>", "data/words.py",
         "start=len(SPECIALS))}", "start=len(SPECIALS) - 1)}", TOK),
     Mutant("an unknown word is padding", "data/words.py", "self._ids.get(piece, UNK)", "self._ids.get(piece, 0)", TOK),
-    Mutant("decode hides <unk>", "data/words.py", "if id >= len(SPECIALS) or id == UNK", "if id >= len(SPECIALS)", TOK),
+    Mutant("decode hides <unk>", "data/words.py", "if id >= len(SPECIALS) or id == UNK)", "if id >= len(SPECIALS))", TOK),
     Mutant("decode of bytes shows special tokens", "data/bytewise.py",
         "if id >= len(SPECIALS) or id == UNK)", "if id >= 0)", TOK),
     Mutant("the vocabulary is in hash order", "data/words.py",

@@ -91,7 +91,7 @@ ROWS: list[Mutant] = [
         "loaded = load_runs(run, recipe, others, average)\n    decode", "loaded = load_runs(run, recipe, (), average)\n    decode",
         f"{RUNS}::test_they_answer_lines_as_one_model"),
     Mutant("a committee is scored as its first run", "train/use.py",
-        "loaded = load_runs(run, recipe, others, average)\n        data", "loaded = load_runs(run, recipe, (), average)\n        data",
+        "loaded = load_runs(run, recipe, others, average)\n        longer", "loaded = load_runs(run, recipe, (), average)\n        longer",
         f"{RUNS}::test_they_are_scored_as_one_model"),
     Mutant("texts are written by the first run alone", "train/writing.py",
         "load_runs(run, recipe, others)", "load_runs(run, recipe)", f"{RUNS}::test_of_running_text"),

@@ -240,10 +240,10 @@ ROWS = [
     ),
     Mutant(
         "a dev split cut from a changed text is scored",
-        "train/use.py",
-        "            refuse_other_cut(run, recipe.data, loaded.state, data.digest())\n",
-        "            pass\n",
-        f"{RUN}::test_dev_is_what_was_held_out_in_training",
+        "train/loading.py",
+        "    refuse_other_cut(run, recipe.data, loaded.state, split.digest())\n",
+        "",
+        f"{RUN}::test_dev_is_what_was_held_out_in_training {CLI}::test_a_text_that_changed_is_not_shown_as_held_out",
     ),
     Mutant(
         "a changed text is gone on with",

@@ -71,6 +71,8 @@ ROWS: list[Mutant] = [
     # Muon
     Mutant("Muon without the look ahead", "train/muon.py",
         "parameter.grad.lerp(momentum, memory)", "momentum", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
+    Mutant("Muon makes no step of large numbers", "train/muon.py", "torch.where(largest > LARGE, LARGE, 1.0)", "1.0",
+        f"{MUON}::test_a_gradient_whose_squares_no_float_holds_is_turned_as_any_other"),
     Mutant("a turn too few", "train/muon.py", "TURNS = 5", "TURNS = 4",
         f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
     Mutant("what Muon leaves over stands still", "train/muon.py", "        self.adamw.step()\n", "", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),

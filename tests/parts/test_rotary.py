@@ -167,6 +167,23 @@ def test_scalings_are_their_papers_formulas(settings, R):
     assert ((slowed > 1 - 1e-12) & (slowed < settings.factor + 1e-9)).all(), "no pair is slowed more than asked for"
 
 
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        *((name, {"base": 1.7e308}) for name in LENGTHENED),
+        *((name, {"factor": 1e300}) for name in LENGTHENED),
+        *((name, {"fast_turns": 1e308}) for name in LENGTHENED if SCALINGS[LENGTHENED[name].scaling]),
+        *((name, {"slow_turns": 1e-320}) for name in LENGTHENED if SCALINGS[LENGTHENED[name].scaling]),
+    ],
+    ids=str,
+)
+def test_the_largest_settings_give_numbers(name, changed):
+    """Every setting that is not refused: no base or factor is infinite on the way, and no logarithm is of 0."""
+    found = speeds(replace(LENGTHENED[name], **changed), 4)
+    assert float(found[0]) > 0
+    assert ((found >= 0) & (found <= 1)).all()
+
+
 def test_bands_reach_from_untouched_to_interpolated():
     """The fastest pair keeps its speed, the slowest is slowed in full, and some are in between."""
     for name in ("yarn", "llama3", "ntk"):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.store.checkpoint import load
+from glassformer.store.folders import step_folder
 from glassformer.train.beginning import OWN, begin
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.session import resume, start
@@ -68,6 +71,20 @@ def test_a_classifier_begins_with_the_encoder_of_a_masked_model(before):
     assert f"weights taken over: {len(taken)} of {len(ours)}" in text
     assert "begin fresh: head." in text
     assert "model.d_model=16" in text
+
+
+def test_a_damaged_checkpoint_that_is_passed_over_is_told(before, tmp_path):
+    """Else other weights than the best would be begun with, without a word."""
+    run = tmp_path / "mlm"
+    shutil.copytree(before, run)
+    [good] = (run / "checkpoints").iterdir()
+    damaged = step_folder(run, 9)
+    shutil.copytree(good, damaged)
+    (damaged / "model.safetensors").write_bytes(b"")
+    notes = begin(override(classifier(before), {"training.start_from": str(run)})).notes
+    assert [note for note in notes if note.startswith("passed over: ") and str(damaged) in note]
+    assert f"starts from {good}" in notes
+    assert not [note for note in begin(classifier(before)).notes if note.startswith("passed over: ")]
 
 
 def test_its_settings_are_those_of_the_run_before_but_for_its_own(before):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from glassformer.train import cross_entropy as module
 from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
@@ -173,3 +174,21 @@ def test_no_more_logits_than_a_chunk_exist(small_chunks, monkeypatch):
         loss, _ = cross_entropy_of_vectors(x, weight, None, torch.randint(V, (3 * ROWS,)))
     assert [len(each) for each in made] == [ROWS] * 3
     assert not loss.requires_grad
+
+
+def test_the_gradient_of_the_matrix_is_made_once(small_chunks):
+    """And not anew for each chunk, to be added: of a large vocabulary it is the largest matrix there is."""
+    made = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            answer = func(*args, **(kwargs or {}))
+            if isinstance(answer, torch.Tensor) and answer.shape == (V, D) and "addmm_" not in str(func):
+                made.append(str(func))
+            return answer
+
+    x, weight, _ = head(3 * ROWS)
+    with Watch():
+        cross_entropy_of_vectors(x, weight, None, torch.randint(V, (3 * ROWS,)))
+    assert [each for each in made if "mm" in each or "add" in each] == []
+    assert sum("zeros_like" in each for each in made) == 1

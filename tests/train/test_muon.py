@@ -87,6 +87,16 @@ def test_directions_stay_and_singular_values_come_near_one(shape, dtype):
     assert float((after - torch.diag_embed(diagonal)).abs().max()) < (1e-12 if dtype is None else 0.05)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("size", [2.0**41, 2.0**64, 2.0**100, 2.0**123])
+def test_a_gradient_whose_squares_no_float_holds_is_turned_as_any_other(size, dtype):
+    """To the last bit, as its size is a power of two; beside an ordinary one, which it leaves alone."""
+    small = torch.randn(2, 6, 4)
+    large = small * torch.tensor([size, 1.0])[:, None, None]
+    assert float(orthogonal(small, dtype).abs().max()) > 0.1
+    assert torch.equal(orthogonal(large, dtype), orthogonal(small, dtype))
+
+
 def test_no_gradient_and_a_gradient_of_zeros_move_nothing():
     network = model()
     optimizer = build_optimizer(network, OptimizerConfig("muon"), learning_rate=RATE)

@@ -198,6 +198,15 @@ def test_a_dev_text_without_anything_to_score_is_refused_before_the_run(tmp_path
     assert prepare(text_recipe(book(tmp_path), objective, data__dev_text=str(dev)))
 
 
+def test_white_space_has_no_whole_word_to_score(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("a b " * 90 + " " * 40, "utf-8")
+    told = r"cannot be scored\. With data\.whole_words.*white space alone.*set data\.whole_words=False"
+    with pytest.raises(DataError, match=told):
+        prepare(text_recipe(text, "masked", data__whole_words=True))
+    assert prepare(text_recipe(text, "masked"))
+
+
 def test_a_dev_share_without_anything_to_score_is_refused_before_the_run(tmp_path):
     with pytest.raises(DataError, match=r"of which data\.dev_share=0\.001 is held out\) cannot .* this text has 1"):
         prepare(text_recipe(book(tmp_path), data__dev_share=0.001))

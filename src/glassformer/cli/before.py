@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def dry_run(recipe: Recipe, out: Path, *, as_json: bool) -> int:
-    """Print it, and write nothing."""
+    """Print it, and write nothing but the tokens of a text."""
     from glassformer.train.outlook import look_ahead  # here, as importing torch takes a second
 
     outlook = look_ahead(recipe, out)
@@ -58,7 +58,17 @@ def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
         f"            {data.batches:,} batches an epoch, {data.padding:.1%} of them padding; the run is "
         f"{data.epochs:.1f} epochs",
         "",
-        "Nothing was written.",
+        *written(outlook),
+    ]
+
+
+def written(outlook: Outlook) -> list[str]:
+    """What is on disk now that was not there before, and why it stays: to make it may take most of the time."""
+    if not outlook.written:
+        return ["Nothing was written."]
+    return [
+        "Nothing was written but the tokens of the text, which the run will find and so need not make again:",
+        *(f"  {folder}" for folder in outlook.written),
     ]
 
 

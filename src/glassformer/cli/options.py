@@ -51,7 +51,7 @@ FIND_RATE = Option(
 NOISE = Option(
     "gradient-noise",
     None,
-    "Train 100 steps, print how large a batch is worth its cost at steps 0, 20 and 100, and write nothing.",
+    "Train 100 steps, print how large a batch is worth its cost at steps 0, 20 and 100, and write no run.",
 )
 LOOK_AHEAD_JSON = Option(
     "json",
@@ -72,7 +72,7 @@ STUDY = Option("out", "FOLDER", "Folder of the study (default: runs/ablate-NAME)
 JOBS = Option("jobs", "N", "Runs at a time (default: the processors, shared out by training.threads).")
 DRY_RUN = Option("dry-run", None, "List the runs and how far each has come, and train nothing.")
 LOOK_AHEAD = Option(
-    "dry-run", None, "Print parameters, memory, disk, time and data of the run, after a few real steps; write nothing."
+    "dry-run", None, "Print parameters, memory, disk, time and data of the run, after a few real steps; write no run."
 )
 DEVICE = Option("device", "DEVICE", "Where to compute: cpu, cuda or mps (default: cpu).")
 DTYPE = Option("dtype", "DTYPE", "Numbers to compute in: float64 or float32 (default: float64).")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer, check_ids_known, read_json, utf8
-from glassformer.data.whole_words import word_starts
+from glassformer.data.whole_words import words_of
 from glassformer.foundation.errors import DataError
 
 
@@ -53,8 +53,8 @@ class ByteTokenizer(Tokenizer):
     def adds(self, id: int, *, first: bool = False) -> bytes:
         return piece_of(self.pieces, id)
 
-    def word_starts(self, ids: Iterable[int]) -> list[bool]:
-        return word_starts(self.pieces, ids)
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        return words_of(self.pieces, ids)
 
     def to_json(self) -> str:
         return json.dumps({"kind": self.kind, "specials": SPECIALS}, indent=1)

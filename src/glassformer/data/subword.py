@@ -14,7 +14,7 @@ from glassformer.data.bytewise import join_pieces, piece_of, show_pieces
 from glassformer.data.config import BYTES_AND_SPECIALS, TokenizerConfig
 from glassformer.data.cuts import shares
 from glassformer.data.vocabulary import SPECIALS, Tokenizer, utf8
-from glassformer.data.whole_words import word_starts
+from glassformer.data.whole_words import words_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -71,8 +71,8 @@ class Subword(Tokenizer):
     def adds(self, id: int, *, first: bool = False) -> bytes:
         return piece_of(self._pieces, id)
 
-    def word_starts(self, ids: Iterable[int]) -> list[bool]:
-        return word_starts(self._pieces, ids)
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        return words_of(self._pieces, ids)
 
     def to_json(self) -> str:
         return self._library.to_str(pretty=True)

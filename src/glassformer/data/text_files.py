@@ -32,7 +32,7 @@ class Stamp(NamedTuple):
 def text_files(path: str | Path) -> list[Path]:
     """The file, or all files of the folder and of those in it, sorted by name; hidden ones (".name") are no part of it.
 
-    A folder to which several ways lead, as links make them, is read once, where the first way comes to it.
+    A file or folder to which several ways lead, as links make them, is read once, where the first way comes to it.
     Errors: `DataError` for what is neither file nor folder, for a folder without a file, and for links without end.
     """
     path = Path(path)
@@ -54,15 +54,18 @@ def files_below(folder: Path, way: tuple[Path, ...], seen: set[Path]) -> Iterato
     except OSError as error:
         raise DataError(f"{folder}: the folder cannot be read ({error.strerror}). Give a readable one.") from None
     for each in inside:
-        if not each.is_dir():
-            yield each
-            continue
-        there = each.resolve()
-        if any(passed.is_relative_to(there) for passed in way):
+        is_folder = each.is_dir()
+        # What is no link has its real name by its folder's; `Path.resolve` raises for a link to itself.
+        there = Path(os.path.realpath(each)) if each.is_symlink() else way[-1] / each.name
+        if is_folder and any(passed.is_relative_to(there) for passed in way):
             raise DataError(f"{each} leads back to a folder that it lies in, without end. Take this link out.")
-        if there not in seen:
-            seen.add(there)
+        if there in seen:
+            continue
+        seen.add(there)
+        if is_folder:
             yield from files_below(each, (*way, there), seen)
+        else:
+            yield each
 
 
 def stamps(path: str | Path | None) -> tuple[Stamp, ...]:

@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from glassformer.data.corpus import Part
@@ -60,7 +61,7 @@ def tokens_of(
         with building(folder.parent) as new:
             write_tokens(new, part, tokenizer, documents=documents)
             put_in_place(new, folder)
-        return open_tokens(folder)
+        return replace(open_tokens(folder), new=True)
     except (OSError, ValueError) as error:
         if isinstance(error, GlassformerError):
             raise

@@ -66,6 +66,8 @@ class TokenFile:
     documents: NDArray[np.int64]
     """[n_documents]: the place of the first token of each."""
     counts: TokenCounts
+    new: bool = False
+    """Whether it was written just now, in place of found."""
 
     def __len__(self) -> int:
         return self.counts.n_tokens

@@ -65,11 +65,11 @@ class Tokenizer(ABC):
         return [b"" if id < len(SPECIALS) else self.adds(id) for id in range(self.vocab_size)]
 
     @abstractmethod
-    def word_starts(self, ids: Iterable[int]) -> list[bool]:
-        """For each id, whether a word begins in it; words stand between white space.
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        """For each id the number of its word; words stand between white space, and special ids (but <unk>) part them.
 
-        So it is at the first id and behind a special one, too; and a special id (but <unk>) is a word by itself. White
-        space that has an id of its own goes with the word before. DataError for an unknown id.
+        White space that has an id of its own goes with the word before. -1 where there is none: at the first id and
+        behind a special one; and for a special id itself. DataError for an unknown id.
         """
 
     @abstractmethod

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer, check_ids_known, read_json, utf8
-from glassformer.data.whole_words import word_starts
+from glassformer.data.whole_words import NO_WORD, words_of
 from glassformer.foundation.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ class _Listed(Tokenizer):
             return b""
         return (token if first else self.joint + token).encode()
 
-    def word_starts(self, ids: Iterable[int]) -> list[bool]:
-        return [True] * len(check_ids_known(ids, self.vocab_size))
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        known = check_ids_known(ids, self.vocab_size)
+        return [place if id >= len(SPECIALS) or id == UNK else NO_WORD for place, id in enumerate(known)]
 
     def to_json(self) -> str:
         record = {"kind": self.kind, "specials": SPECIALS, "entries": self.entries}
@@ -149,8 +150,8 @@ class CharacterTokenizer(_Listed):
         found = self._points.text(known)
         return super().decode(known) if found is None else found
 
-    def word_starts(self, ids: Iterable[int]) -> list[bool]:
-        return word_starts(self._spelled, ids)
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        return words_of(self._spelled, ids)
 
     @cached_property
     def _spelled(self) -> list[bytes]:

@@ -55,7 +55,7 @@ class ModelConfig:
         if self.decoder and not self.decoder.causal:
             object.__setattr__(self, "decoder", replace(self.decoder, causal=True))
         if self.deepnorm:
-            self._set_deepnorm()
+            self._check_deepnorm()
         if not self.one_vocabulary and not (self.encoder and self.decoder):
             raise ConfigError(
                 f"source_vocab_size ({self.source_vocab_size}) belongs to an encoder-decoder; "
@@ -103,7 +103,7 @@ class ModelConfig:
         """Whether at least one stack reads tokens."""
         return any(each is not None and each.n_features is None for each in (self.encoder, self.decoder))
 
-    def _set_deepnorm(self) -> None:
+    def _check_deepnorm(self) -> None:
         if self.init != "xavier":
             raise ConfigError(f"deepnorm's gain is one of Xavier weights; got init={self.init!r}. Try init='xavier'.")
         for side, constants in zip(("encoder", "decoder"), self.deepnorm_constants, strict=True):
@@ -115,17 +115,27 @@ class ModelConfig:
                     f"deepnorm normalises after the sum; got {side}.norm_placement={stack.norm_placement!r} and "
                     f"{side}.norm={stack.norm!r}. Try norm_placement='post' with norm='layer'."
                 )
-            if stack.residual_scale not in (1.0, constants.alpha):
+            if stack.residual_scale != 1.0:
                 raise ConfigError(
-                    f"deepnorm sets {side}.residual_scale to {constants.alpha:.4g}; got {stack.residual_scale}. "
-                    "Leave it out, or try residual_scale=1.0."
+                    f"deepnorm scales the residuals of the {side} by {constants.alpha:.4g}; got "
+                    f"{side}.residual_scale={stack.residual_scale}. Leave it out, or try residual_scale=1.0."
                 )
-            object.__setattr__(self, side, replace(stack, residual_scale=constants.alpha))
 
     @property
     def deepnorm_constants(self) -> tuple[DeepNorm, DeepNorm]:
         """Those of the encoder and of the decoder, whether `deepnorm` is set or not."""
         return deepnorm(*(0 if stack is None else stack.n_layers for stack in (self.encoder, self.decoder)))
+
+    @property
+    def built_stacks(self) -> tuple[StackConfig | None, StackConfig | None]:
+        """Encoder and decoder as they are built: with `deepnorm`, its alpha is what their residuals are scaled by."""
+        if not self.deepnorm:
+            return self.encoder, self.decoder
+        encoder, decoder = (
+            stack and replace(stack, residual_scale=constants.alpha)
+            for stack, constants in zip((self.encoder, self.decoder), self.deepnorm_constants, strict=True)
+        )
+        return encoder, decoder
 
     @property
     def stack(self) -> StackConfig:
@@ -157,6 +167,8 @@ class ModelConfig:
         for side in ("encoder", "decoder"):
             if known.get(side) is not None:
                 known[side] = _stack(known[side], side)
+        if known.get("deepnorm") is True:
+            known |= _without_alpha(known.get("encoder"), known.get("decoder"))
         if known.get("head") is not None:
             known["head"] = output_from_dict(known["head"])
         return strictly(cls, known, "model")
@@ -166,6 +178,16 @@ def _stack(values: Mapping[str, Any], side: str) -> StackConfig:
     inner = {"rotary": RotaryConfig, "relative": RelativeConfig}
     made = {name: strictly(inner[name], values[name], f"{side}.{name}") for name in inner if name in values}
     return strictly(StackConfig, {**values, **made}, side)
+
+
+def _without_alpha(encoder: StackConfig | None, decoder: StackConfig | None) -> dict[str, StackConfig | None]:
+    """The stacks without DeepNorm's alpha, which checkpoints once held as the residual_scale that a user sets."""
+    stacks = {"encoder": encoder, "decoder": decoder}
+    constants = deepnorm(*(stack.n_layers if stack else 0 for stack in stacks.values()))
+    return {
+        side: replace(stack, residual_scale=1.0) if stack and stack.residual_scale == own.alpha else stack
+        for (side, stack), own in zip(stacks.items(), constants, strict=True)
+    }
 
 
 def strictly(cls: type[Config], values: Mapping[str, Any], where: str) -> Config:

@@ -61,7 +61,7 @@ class ModelRecipe:
     qk_norm: str = "none"
     """Norm of each head's queries and keys: none, rms or layer."""
     residual_scale: float = 1.0
-    """What multiplies x where a branch is added to it; deepnorm sets it."""
+    """What multiplies x where a branch is added to it; deepnorm has its own."""
     deepnorm: bool = False
     """DeepNorm: a scaled residual and smaller first weights, for deep post-norm stacks."""
     stochastic_depth: float = 0.0

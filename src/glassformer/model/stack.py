@@ -104,7 +104,7 @@ class Stack(nn.Module):
         self._check_length(step, 0 if cache is None else cache.dropped)
         if cache is not None:
             cache.advance(step)
-        standing = step.positions if documents is None else within(documents, step.positions)
+        standing = step.positions if documents is None else within(documents, step.keys)
         if (added := self.positions.embedding(standing, x)) is not None:
             x = x + added
         x = self.dropout(self.embedding_norm(x))
@@ -147,7 +147,7 @@ class Stack(nn.Module):
         config, pattern = self.config, self.pattern
         if documents is not None and pattern is not None and pattern.anchored:
             # Blocks and first tokens are those of each document, so all places are counted as they are alone.
-            places = within(documents, step.positions)
+            places = within(documents, step.keys)
             step = Step(places, torch.where(step.keys >= 0, places, -1), in_order=False)
         bias = self.positions.score_bias(step.positions, step.keys, like)
         rules: dict[str, Any] = {"documents": documents, "prefix": prefix, "pattern": pattern, "bias": bias}
@@ -216,11 +216,12 @@ def whole(tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
     return Step(positions.clamp(min=0), torch.where(keep, positions, -1), in_order=False)
 
 
-def within(documents: Int[Tensor, "B T"], positions: Int[Tensor, "*#B T"]) -> Int[Tensor, "B T"]:
-    """Positions counted from the beginning of each document, which is where the number changes."""
-    begins = torch.ones_like(documents, dtype=torch.bool)
+def within(documents: Int[Tensor, "B T"], keys: Int[Tensor, "*#B T"]) -> Int[Tensor, "B T"]:
+    """Positions counted from the first real token of each document, which begins where the number changes."""
+    begins, real = torch.ones_like(documents, dtype=torch.bool), (keys >= 0).expand_as(documents).long()
     begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
-    return positions - torch.where(begins, positions, 0).cummax(1).values
+    counted = real.cumsum(1)
+    return (counted - 1 - torch.where(begins, counted - real, 0).cummax(1).values).clamp(min=0)
 
 
 def room_of(config: StackConfig) -> Room:

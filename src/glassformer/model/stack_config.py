@@ -51,7 +51,7 @@ class StackConfig:
     norm_placement: str = "pre"
     final_norm: bool | None = None  # None: as the placement asks (post: no, all others: yes)
     qk_norm: str = "none"  # norm of each head's queries and keys, by the names of `norm`
-    residual_scale: float = 1.0  # what multiplies x where a branch is added to it; ModelConfig.deepnorm sets it
+    residual_scale: float = 1.0  # what multiplies x where a branch is added to it; ModelConfig.deepnorm has its own
     stochastic_depth: float = 0.0  # chance that a sequence skips a branch of the last block; linear from the first
     activation: str = "relu"
     feed_forward: str = "plain"

@@ -38,11 +38,12 @@ class Transformer(nn.Module):
         self.config = config
         scale, both = config.scale_embeddings, config.encoder is not None and config.decoder is not None
         self.encoder = self.decoder = None
-        if config.encoder is not None:
+        encoder, decoder = config.built_stacks
+        if encoder is not None:
             source_size = config.source_vocab_size or config.vocab_size
-            self.encoder = Stack(config.encoder, source_size, scale_embeddings=scale)
-        if config.decoder is not None:
-            self.decoder = Stack(config.decoder, config.vocab_size, reads_memory=both, scale_embeddings=scale)
+            self.encoder = Stack(encoder, source_size, scale_embeddings=scale)
+        if decoder is not None:
+            self.decoder = Stack(decoder, config.vocab_size, reads_memory=both, scale_embeddings=scale)
         if self.encoder is not None and self.decoder is not None and config.shares_embeddings:
             self.encoder.embedding.weight = self.decoder.embedding.weight
         self.head = lookup(HEADS, config.head.kind, "head.kind")(config, self.reader.embedding)

@@ -57,7 +57,8 @@ def begin(recipe: Recipe) -> Beginning:
     model = new_model(recipe, data.tokenizers)
     told = take_over(model, before, fresh_labels(data.tokenizers, before.tokenizers))
     settings = [f"as {run.name} has it: {', '.join(changed)}"] if changed else []
-    return Beginning(data, model, [f"starts from {before.folder}", *settings, *told])
+    passed = [f"passed over: {each.reason}" for each in before.skipped]
+    return Beginning(data, model, [*passed, f"starts from {before.folder}", *settings, *told])
 
 
 def as_before(recipe: Recipe, theirs: Recipe) -> tuple[Recipe, list[str]]:

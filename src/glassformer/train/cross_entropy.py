@@ -97,7 +97,7 @@ class _OfVectors(torch.autograd.Function):
                     continue
                 _slopes(logits, ids[part], log_sum, label_smoothing, torch.ones_like(objective), logits)
                 of_x[part] = logits @ matrix
-                of_weight += logits.mT @ own[part]
+                _add_product(of_weight, logits.mT, own[part])
                 if of_bias is not None:
                     of_bias += logits.sum(0)
         ctx.save_for_backward(of_x, of_weight, of_bias)
@@ -111,6 +111,14 @@ class _OfVectors(torch.autograd.Function):
         """The gradients of the first sum."""
         own = (None if each is None else each * grads[0].to(each.dtype) for each in ctx.saved_tensors)
         return (*own, None, None, None)
+
+
+def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
+    """Adds one other to a total; without a second matrix of its size, where autocast has not narrowed the two."""
+    if total.dtype == one.dtype:
+        total.addmm_(one, other)
+    else:
+        total += one @ other
 
 
 def _sums(logits: Tensor, ids: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor, Tensor]:

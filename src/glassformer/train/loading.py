@@ -1,4 +1,4 @@
-"""A run's model, loaded where its recipe says and with the mistakes that it asks for."""
+"""A run's model, loaded where its recipe says and with the mistakes that it asks for; and what it was not shown."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from glassformer.foundation.runtime import choose_device, choose_threads, from_e
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.mean import load_mean
 from glassformer.train.build import as_recipe, refuse_changed
+from glassformer.train.other_data import refuse_other_cut
 from glassformer.train.passed_over import told
+from glassformer.train.prepare import prepare_split
 from glassformer.train.recipe import Recipe
+from glassformer.train.run_data import Split
 
 
 def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
@@ -20,3 +23,13 @@ def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
     refuse_changed(run, loaded, recipe)
     as_recipe(loaded.model, recipe)
     return loaded
+
+
+def dev_split(run: Path, recipe: Recipe, loaded: Loaded) -> Split:
+    """The dev split of a run, which the model that was loaded has not learned from.
+
+    Errors: those of reading, and `CheckpointError` where it is cut from another training text, or elsewhere.
+    """
+    split = prepare_split(recipe, loaded.tokenizers, "dev")
+    refuse_other_cut(run, recipe.data, loaded.state, split.digest())
+    return split

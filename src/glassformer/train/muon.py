@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
@@ -15,6 +16,8 @@ from glassformer.train.uncompiled import AdamW, Uncompiled
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the odd polynomial a x + b x^3 + c x^5, which drives singular values in (0, 1] to about 1 (Jordan et al. 2024)."""
 TURNS = 5
+LARGE = 2.0**40
+"""A power of two, so that what is scaled by it keeps its digits."""
 LIKE_ADAMW = 0.2
 """The root mean square of AdamW's steps, which Muon's are given (Liu et al. 2025, equation 4)."""
 
@@ -30,6 +33,9 @@ def orthogonal(matrices: Float[Tensor, "N R C"], dtype: torch.dtype | None = Non
     a, b, c = COEFFICIENTS
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = (matrices.mT if tall else matrices).to(dtype or matrices.dtype)
+    largest = torch.linalg.vector_norm(x, math.inf, dim=(-2, -1), keepdim=True)
+    # Squares of large numbers would add up to infinity, and what is divided by that is no step at all.
+    x = x / torch.where(largest > LARGE**2, LARGE**2, torch.where(largest > LARGE, LARGE, 1.0)).to(x.dtype)
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)
     for _ in range(TURNS):
         square = x @ x.mT

@@ -56,6 +56,6 @@ def refuse_other_cut(run: Path, asked: DataConfig, state: Mapping[str, Any], dev
     back = "Give the settings of the training" if changed else "Give the file as it was"
     raise CheckpointError(
         f"The dev split of {run} is the end of its training text, and must be what was held out in training; {why}, "
-        f"so that the model may have learned from it. {back}, or name another text by --data.text FILE, without "
-        "--split dev."
+        f"so that the model may have learned from it. {back}, or score another text: glassformer evaluate {run} "
+        "--data.text FILE."
     )

@@ -1,4 +1,7 @@
-"""What a run will need, before it is begun: parameters, memory, disk, time and data. Nothing is written."""
+"""What a run will need, before it is begun: parameters, memory, disk, time and data.
+
+Nothing is written but the tokens of a text, which the run then finds.
+"""
 
 from __future__ import annotations
 
@@ -68,6 +71,8 @@ class Outlook:
     disk: Disk
     pace: Pace
     data: Summary
+    written: list[str]
+    """Folders of token files that were made for it, and are kept."""
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, for `--json`."""
@@ -116,7 +121,8 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     )
     _, parameters = count_parameters(model)
     notes = [f"device: {why}; {threads}", f"arithmetic: {arithmetic}", *began, *chosen(model, prepared)]
-    return Outlook(notes, parameters, memory, heap_notes(device), disk_of(recipe, memory, out), pace, data)
+    written = [str(folder) for folder in prepared.written()]
+    return Outlook(notes, parameters, memory, heap_notes(device), disk_of(recipe, memory, out), pace, data, written)
 
 
 def paced(steps: Iterator[StepReport], data: Summary) -> Pace:

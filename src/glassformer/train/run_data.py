@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.data.batch import Batch
@@ -105,6 +106,10 @@ class RunData(ABC):
     @abstractmethod
     def notes(self) -> list[str]:
         """Lines for the user: how much data, how large the vocabularies, what the batches are."""
+
+    def written(self) -> list[Path]:
+        """What reading the data has written, where later runs find it."""
+        return []
 
     @abstractmethod
     def fingerprints(self) -> dict[str, str]:

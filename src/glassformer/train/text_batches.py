@@ -12,7 +12,6 @@ from glassformer.data.batch import Batch
 from glassformer.data.config import DataConfig
 from glassformer.data.corrupt.batches import Corruption, batch_of_windows
 from glassformer.data.corrupt.sentences import sentence_ends
-from glassformer.data.corrupt.word_edges import word_edges
 from glassformer.data.token_file import TokenFile
 from glassformer.data.vocabulary import Tokenizer
 
@@ -48,7 +47,7 @@ def reader_of(data: DataConfig, tokenizer: Tokenizer, seed: int) -> Reader:
         tokenizer.vocab_size,
         data.mask_share,
         data.mean_span,
-        word_edges(tokenizer) if data.whole_words else None,
+        tokenizer.words_of if data.whole_words else None,
         sentence_ends(tokenizer) if data.permute_sentences else None,
         data.document_mask,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,6 +158,10 @@ class TextData(RunData):
                 share = unknown / len(split.tokens)
                 lines.append(f"unknown: {unknown:,} tokens of the {name} text ({share:.1%}) are <unk>")
         return lines
+
+    def written(self) -> list[Path]:
+        """The token files that were not there before."""
+        return [split.tokens.path for split in (self.train, self.dev) if split.tokens.new]
 
     def fingerprints(self) -> dict[str, str]:
         """Digests of the two texts; the vocabulary and all settings are compared besides."""

@@ -99,6 +99,11 @@ def asked_of(data: DataConfig) -> Objective:
 
 def nothing_asked(tokens: TokenFile, data: DataConfig) -> DataError:
     """What is said of a text of which nothing is scored."""
+    if data.whole_words and not tokens.counts.n_words:
+        return DataError(
+            "With data.whole_words those tokens of a text are hidden and scored that are of a word, but this one is "
+            "white space alone. Give a text with words, or set data.whole_words=False."
+        )
     if data.objective == "masked":
         return DataError(
             "Of a text those tokens are hidden and scored that the vocabulary has, but of the "

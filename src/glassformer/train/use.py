@@ -30,7 +30,8 @@ from glassformer.train.committee import (
 from glassformer.train.evaluate import BY_LENGTH
 from glassformer.train.events import Metric
 from glassformer.train.labels import lacking
-from glassformer.train.other_data import refuse_other_cut, refuse_unscorable
+from glassformer.train.loading import dev_split
+from glassformer.train.other_data import refuse_unscorable
 from glassformer.train.passed_over import told
 from glassformer.train.prepare import prepare_split
 from glassformer.train.ranked import Asked, Ranked, ranked
@@ -93,9 +94,9 @@ def evaluate(
         data, scores = score_committee(run, recipe, others, split, average)
     else:
         loaded = load_runs(run, recipe, others, average)
-        data = prepare_split(as_long(recipe, loaded.model), loaded.tokenizers, split)
-        if split == "dev":
-            refuse_other_cut(run, recipe.data, loaded.state, data.digest())
+        longer = as_long(recipe, loaded.model)
+        held_out = split == "dev"
+        data = dev_split(run, longer, loaded) if held_out else prepare_split(longer, loaded.tokenizers, split)
         scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}

@@ -25,7 +25,6 @@ from glassformer.data.corrupt.masked import masked
 from glassformer.data.corrupt.noise import noise
 from glassformer.data.corrupt.sentences import permuted
 from glassformer.data.corrupt.spans import spans
-from glassformer.data.corrupt.word_edges import WordEdges
 from glassformer.data.rows import pad
 from glassformer.data.vocabulary import BOS
 from glassformer.foundation.registry import lookup
@@ -43,8 +42,8 @@ class Corruption:
     """Of the tokens, how many are hidden: masked, spans and noise."""
     mean_span: float = 3.0
     """Tokens of a hidden span, on average: spans and noise."""
-    words: WordEdges | None = None
-    """The table of `word_edges`, by which masked hides words as wholes; None: tokens."""
+    words_of: Callable[[Iterable[int]], list[int]] | None = None
+    """That of the tokenizer, by which masked hides words as wholes; None: tokens."""
     sentences: NDArray[np.bool_] | None = None
     """The table of `sentence_ends`, by which noise shuffles the sentences of its source; None: as they are."""
     document_mask: bool = False
@@ -86,10 +85,10 @@ def _prefix(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batc
 
 
 def _masked(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:
-    made = [
-        masked(ids, own, how.vocab_size, how.mask_share, None if how.words is None else how.words.starts(ids))
-        for ids, own in zip(windows, coins, strict=True)
-    ]
+    made: list[tuple[Ids, NDArray[np.bool_]]] = []
+    for ids, own in zip(windows, coins, strict=True):
+        words = None if how.words_of is None else np.asarray(how.words_of(ids.tolist()), np.int64)
+        made.append(masked(ids, own, how.vocab_size, how.mask_share, words))
     tokens, keep = _stacked([read for read, _ in made])
     labels, _ = _stacked(windows)
     asked, _ = _stacked([chosen.astype(np.int64) for _, chosen in made])

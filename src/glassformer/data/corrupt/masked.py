@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from glassformer.data.corrupt.coins import Coins
 from glassformer.data.vocabulary import BLANK, SPECIALS
+from glassformer.data.whole_words import NO_WORD
 
 HIDDEN, REPLACED = 0.8, 0.1
 """Of the chosen tokens, the share that becomes <blank> and the share that becomes any token; the rest stays."""
@@ -17,17 +18,17 @@ def masked(
     coins: Coins,
     vocab_size: int,
     share: float = 0.15,
-    starts: NDArray[np.bool_] | None = None,
+    words: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The tokens to read, and True where the model is asked for what `ids` had (Devlin et al. 2019, section 3.1).
 
     Each token is chosen with chance `share`; where none is, one of them. Of those 80 % become <blank>, 10 % a token
     drawn from the whole vocabulary, which may be the right one, and 10 % stay. Special tokens are never chosen and
-    never drawn. With `starts`, True where a word begins, words are chosen in place of tokens, each as a whole (the
-    authors' later "whole word masking"), and what becomes of its tokens is drawn for each.
+    never drawn. With `words`, the number of each token's word, words are chosen in place of tokens, each as a whole
+    (the authors' later "whole word masking"), and what becomes of its tokens is drawn for each; none of `NO_WORD`.
     """
-    text = ids >= len(SPECIALS)
-    unit = np.arange(len(ids)) if starts is None else np.cumsum(starts) - starts[:1]
+    unit = np.arange(len(ids)) if words is None else words
+    text = (ids >= len(SPECIALS)) & (unit != NO_WORD)
     chosen = (coins.uniform(len(ids))[unit] < share) & text
     if not chosen.any() and text.any():
         chosen = (unit == unit[text][coins.below(int(text.sum()), 1)]) & text

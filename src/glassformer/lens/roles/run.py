@@ -19,7 +19,7 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.folders import checkpoints
 from glassformer.train.build import as_recipe, objective_of
-from glassformer.train.loading import load_run
+from glassformer.train.loading import dev_split, load_run
 from glassformer.train.objective import next_token
 from glassformer.train.pairs_data import PairsSplit
 from glassformer.train.prepare import prepare_split
@@ -42,13 +42,14 @@ class At(NamedTuple):
 class Opened(NamedTuple):
     """A run, ready to be diagnosed."""
 
+    run: Path
     recipe: Recipe
     loaded: Loaded
     """Its best checkpoint, on the processor, as the probes are."""
 
     def probe(self, sequences: int = SEQUENCES, scored: int = SCORED) -> Probe:
         """Data of its own task."""
-        return run_probe(self.recipe, self.loaded.model, self.loaded.tokenizers, sequences, scored)
+        return run_probe(*self, sequences, scored)
 
 
 def open_run(folder: Path | str) -> Opened:
@@ -56,7 +57,7 @@ def open_run(folder: Path | str) -> Opened:
     recipe = load_recipe(Path(folder) / "recipe.toml")
     loaded = load_run(Path(folder), recipe)
     loaded.model.to("cpu")
-    return Opened(recipe, loaded)
+    return Opened(Path(folder), recipe, loaded)
 
 
 def diagnose_run(
@@ -103,20 +104,18 @@ def over_checkpoints(
                 raise
             continue
         model = as_recipe(loaded.model, recipe)
-        probe = probe or run_probe(recipe, model, loaded.tokenizers, sequences, 1)
+        probe = probe or run_probe(run, recipe, loaded, sequences, 1)
         between()
         yield At(step, diagnose(model, probe, effects=False, between=between))
 
 
-def run_probe(
-    recipe: Recipe, model: Transformer, tokenizers: Tokenizers, sequences: int = SEQUENCES, scored: int = SCORED
-) -> Probe:
+def run_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int = SEQUENCES, scored: int = SCORED) -> Probe:
     """The probe that fits a run's task."""
     if recipe.data.task == TEXT:
-        return text_probe(recipe, model, tokenizers, sequences, scored)
-    if not isinstance(model.config.head, Lm) and recipe.data.layout != LABEL:
+        return text_probe(run, recipe, loaded, sequences, scored)
+    if not isinstance(loaded.model.config.head, Lm) and recipe.data.layout != LABEL:
         raise ConfigError("Heads are diagnosed by tokens or labels that are answered; this model answers neither.")
-    return task_probe(recipe, model, tokenizers, sequences, scored)
+    return task_probe(recipe, loaded.model, loaded.tokenizers, sequences, scored)
 
 
 def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, sequences: int, scored: int) -> Probe:
@@ -144,9 +143,10 @@ def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, seque
     return pairs_probe(name, own, control, answered, collate, objective_of(model, recipe), ids, metric=metric)
 
 
-def text_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, sequences: int, scored: int) -> Probe:
+def text_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int, scored: int) -> Probe:
     """Of running text: a decoder reads random tokens twice, other models windows of the dev text; these are scored."""
-    split = prepare_split(recipe, tokenizers, "dev")
+    model, tokenizers = loaded.model, loaded.tokenizers
+    split = dev_split(run, recipe, loaded)
     assert isinstance(split, TextSplit)
     asked = windows(recipe, split, tokenizers, scored, model)
     objective = objective_of(model, recipe)

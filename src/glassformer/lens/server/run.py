@@ -28,9 +28,8 @@ from glassformer.store.checkpoint import Loaded
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import checkpoints
 from glassformer.store.json_file import read_json
-from glassformer.train.loading import load_run
+from glassformer.train.loading import dev_split, load_run
 from glassformer.train.pairs_data import PairsSplit
-from glassformer.train.prepare import prepare_split
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run_data import Split
 from glassformer.train.text_data import TextSplit
@@ -57,15 +56,16 @@ def subject_of(
 
     `others` and `study` are shown beside it, as `Subject` has them.
 
-    Errors: those of loading a run. Data that are no longer there cost the examples, and are told of.
+    Errors: those of loading a run. Data that are no longer there, or no longer as they were, cost the examples, and are
+    told of.
     """
     recipe = load_recipe(run / "recipe.toml")
     loaded = load_run(run, recipe)
     split = None
     try:
-        split = prepare_split(recipe, loaded.tokenizers, "dev")
+        split = dev_split(run, recipe, loaded)
     except GlassformerError as missing:
-        told(f"Examples are made of the vocabulary, as the dev data cannot be read: {missing}")
+        told(f"Examples are made of the vocabulary, as the dev data cannot be had: {missing}")
     found = heads_of(run, loaded, told)
     return Subject(
         run.resolve().name,
@@ -78,7 +78,7 @@ def subject_of(
         found["heads"],
         found["sentences"],
         History(run),
-        silencer(recipe, loaded),
+        silencer(run, recipe, loaded),
         scorer(recipe, loaded, split),
         kept=lambda: list(checkpoints(run)),
         similar=found["similar"],
@@ -110,12 +110,12 @@ def examples_of(recipe: Recipe, tokenizers: Tokenizers, split: Split | None) -> 
     return [(list(range(first, min(first + 8, tokenizers.source.vocab_size))), None)]
 
 
-def silencer(recipe: Recipe, loaded: Loaded) -> Silence:
+def silencer(run: Path, recipe: Recipe, loaded: Loaded) -> Silence:
     """Takes heads out; what they give on average is found out when it is first asked for."""
 
     @cache
     def means() -> Means:
-        return usual_outputs(loaded.model, run_probe(recipe, loaded.model, loaded.tokenizers, SEQUENCES, 1))
+        return usual_outputs(loaded.model, run_probe(run, recipe, loaded, SEQUENCES, 1))
 
     def silenced(model: Transformer, heads: Iterable[Head], kind: str = "zero") -> AbstractContextManager[None]:
         return silence(model, heads, kind, means=means() if kind == "mean" else None)

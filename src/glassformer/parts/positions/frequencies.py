@@ -14,23 +14,24 @@ from glassformer.foundation.order import RotaryConfig
 from glassformer.foundation.shapes import Float, Tensor
 
 
-def speeds(base: float, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
+def speeds(log_base: float, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
     """base^(-2i/R) for pair i (Su et al. 2021, equation 15), in float64 where the device has it.
 
-    An angle in float32 is off by 0.004 at position 100,000, and no later step can mend that.
+    An angle in float32 is off by 0.004 at position 100,000, and no later step can mend that. The base comes as its
+    logarithm, as a stretched one may be larger than any float.
     """
     wide = torch.float32 if device.type == "mps" else torch.float64
-    return torch.exp(torch.arange(0, R, 2, device=device, dtype=wide) * (-math.log(base) / R))
+    return torch.exp(torch.arange(0, R, 2, device=device, dtype=wide) * (-log_base / R))
 
 
 def unscaled(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
     """The speeds as they were published."""
-    return speeds(settings.base, R, device)
+    return speeds(math.log(settings.base), R, device)
 
 
 def linear(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
     """Position interpolation: position p turns as p / factor did (Chen et al. 2023, section 2.3)."""
-    return speeds(settings.base, R, device) / _factor(settings)
+    return speeds(math.log(settings.base), R, device) / _factor(settings)
 
 
 def ntk(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
@@ -38,7 +39,7 @@ def ntk(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, "
 
     "NTK-aware" interpolation (Peng et al. 2023, section 3.1).
     """
-    return speeds(settings.base * _factor(settings) ** (R / (R - 2)), R, device)
+    return speeds(math.log(settings.base) + R / (R - 2) * math.log(_factor(settings)), R, device)
 
 
 def yarn(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
@@ -47,7 +48,7 @@ def yarn(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, 
     The ramp is linear in the number of the pair, its ends rounded outwards to whole pairs, as in the paper's code, with
     which the published weights were trained; equation 18 writes it over the turns themselves.
     """
-    own, slow_fast = speeds(settings.base, R, device), settings.turns
+    own, slow_fast = speeds(math.log(settings.base), R, device), settings.turns
     slow, fast = (_pair_of(turns, settings, R) for turns in slow_fast)
     first, last = max(math.floor(fast), 0), min(math.ceil(slow), R - 1)
     pairs = torch.arange(R // 2, device=device, dtype=own.dtype)
@@ -57,7 +58,7 @@ def yarn(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, 
 
 def llama3(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
     """The same idea with a ramp over the turns in the original length, from slow to fast (code of Llama 3.1, 2024)."""
-    own = speeds(settings.base, R, device)
+    own = speeds(math.log(settings.base), R, device)
     turns = own * (_original(settings) / (2 * math.pi))
     slow, fast = settings.turns
     kept = ((turns - slow) / (fast - slow)).clamp(0, 1)
@@ -85,7 +86,7 @@ def attention_factor(settings: RotaryConfig) -> float:
 
 def _pair_of(turns: float, settings: RotaryConfig, R: int) -> float:
     """The number, whole or not, of the pair that turns so often in the original length."""
-    return R * math.log(_original(settings) / (2 * math.pi * turns)) / (2 * math.log(settings.base))
+    return R * (math.log(_original(settings) / (2 * math.pi)) - math.log(turns)) / (2 * math.log(settings.base))
 
 
 def _factor(settings: RotaryConfig) -> float:
