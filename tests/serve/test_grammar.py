@@ -236,6 +236,14 @@ def test_a_grammar_is_built_once(writer, monkeypatch):
     assert len(built) == 1
 
 
+def test_all_grammars_share_the_room_for_states(writer):
+    """However many there were, and however long their texts."""
+    with Wire(writer, rows=2, queue=2) as wire:
+        for each in ("[abcd]{30}", "[abc]{30}", "[ab]{30}"):
+            assert len(texts(wire.ask(PATH, {"prompt": "ab", "max_tokens": 40} | regex_of(each)))[0]) == 30
+            assert 0 < len(wire.service.texts.states) <= 2 * constrained.STATES_A_TEXT
+
+
 def grammar_wanted(temperature: float):
     from glassformer.serve.wanted import completion
 

@@ -7,6 +7,7 @@ import secrets
 from functools import lru_cache
 
 from glassformer.decode.answer import limit_of
+from glassformer.decode.constrained import States
 from glassformer.decode.context import Choose, Filter
 from glassformer.decode.draw import chooser
 from glassformer.decode.penalties import logit_bias
@@ -28,10 +29,12 @@ class Texts:
 
     def __init__(self, writer: Writer, config: ServeConfig) -> None:
         self.writer, self.config = writer, config
+        self.states = States(writer.tokenizers.target, config.rows)
+        """Of all grammars together."""
 
         @lru_cache(maxsize=64)
         def follow(wish: Wish) -> Filter:
-            return followed(wish, writer.tokenizers.target)
+            return followed(wish, self.states)
 
         @lru_cache(maxsize=64)
         def choice(sampling: Sampling, biases: tuple[tuple[int, float], ...], wish: Wish | None) -> Choose:
