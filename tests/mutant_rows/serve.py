@@ -64,7 +64,7 @@ ROWS: list[Mutant] = [
         f"{CLIENTS}::test_draining"),
     Mutant("what went wrong is told to strangers", "serve/guard.py", "return broken(number)", "return broken(f\"{number} {error}\")",
         f"{CLIENTS}::test_a_mistake_inside_is_one_answer_with_a_number[True-RuntimeError]"),
-    Mutant("special tokens may be asked for", "serve/texts.py", "{**dict(biases), **never}", "{**never, **dict(biases)}",
+    Mutant("special tokens may be asked for", "serve/texts.py", "            own.append(without(writer.never(", "            own.append(without([]) if biases else without(writer.never(",
         f"{DONE}::test_special_tokens_are_never_written"),
     Mutant("each prompt's texts have the same numbers", "serve/texts.py", "first=place * wanted.n", "first=0",
         f"{DONE}::test_drawn_texts_are_those_of_generate"),

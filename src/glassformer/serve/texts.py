@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from functools import lru_cache
 
@@ -13,6 +12,7 @@ from glassformer.decode.draw import chooser
 from glassformer.decode.penalties import logit_bias
 from glassformer.decode.requests import Request
 from glassformer.decode.sampling import Sampling
+from glassformer.decode.unwritten import without
 from glassformer.foundation.errors import GlassformerError, TooLongError
 from glassformer.serve.grammar import Wish, followed
 from glassformer.serve.job import Job
@@ -38,8 +38,8 @@ class Texts:
 
         @lru_cache(maxsize=64)
         def choice(sampling: Sampling, biases: tuple[tuple[int, float], ...], wish: Wish | None) -> Choose:
-            never = dict.fromkeys(writer.never(constrained=wish is not None), -math.inf)
-            own = [logit_bias({**dict(biases), **never})]
+            own = [logit_bias(dict(biases))] if biases else []
+            own.append(without(writer.never(constrained=wish is not None)))
             return chooser(sampling, own if wish is None else [*own, follow(wish)])
 
         self.choice = choice
