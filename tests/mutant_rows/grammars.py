@@ -27,6 +27,8 @@ ROWS: list[Mutant] = [
     Mutant("a text without ends goes on behind its grammar", "serve/texts.py",
         "writer.never(constrained=wish is not None)", "writer.never()",
         f"{SERVED}::test_text_without_ends_ends_with_its_grammar"),
+    Mutant("an empty expression is none", "serve/grammar.py", 'inner.text("regex") or "()"', 'inner.text("regex") or ""',
+        f"{SERVED}::test_what_only_the_empty_text_matches_is_answered_with_it"),
     Mutant("states of grammars are kept for ever", "decode/constrained.py",
         "            self._found.popitem(last=False)\n", "            break\n",
         f"{GRAMMAR}::test_long_texts_of_several_grammars_leave_few_states"),

@@ -172,7 +172,8 @@ class Constraint:
     def _lost(self, n: int) -> ConfigError:
         return ConfigError(
             f"{self.what} must leave something to write that the vocabulary has, and be small enough to be followed; "
-            f"after {n} tokens llguidance knows none that may come. Ask for fewer repetitions and choices."
+            f"after {n} tokens llguidance knows none that may come. Ask for characters that the vocabulary has, with "
+            "fewer repetitions and choices."
         )
 
 
