@@ -64,6 +64,8 @@ ROWS: list[Mutant] = [
         f"{CLIENTS}::test_draining"),
     Mutant("what went wrong is told to strangers", "serve/guard.py", "return broken(number)", "return broken(f\"{number} {error}\")",
         f"{CLIENTS}::test_a_mistake_inside_is_one_answer_with_a_number[True-RuntimeError]"),
+    Mutant("what can just be read may be as deep as it is", "serve/fields.py", "if deeper(value, MOST_LEVELS):", "if False:",
+        "tests/serve/test_refusals.py::test_what_is_nested_deep_is_a_mistake_of_the_client_at_any_depth"),
     Mutant("special tokens may be asked for", "serve/texts.py", "            own.append(without(writer.never(", "            own.append(without([]) if biases else without(writer.never(",
         f"{DONE}::test_special_tokens_are_never_written"),
     Mutant("each prompt's texts have the same numbers", "serve/texts.py", "first=place * wanted.n", "first=0",
