@@ -60,6 +60,15 @@ def random_text(made, step, seed: int, most: int = 60) -> str | None:
     return None
 
 
+def random_ids(made, step, n: int) -> list[int]:
+    """So many random tokens that the filter leaves, none the end."""
+    draw, ids = random.Random(n), list[int]()
+    while len(ids) < n:
+        logits = step(torch.zeros(1, made.vocab_size), Context([0], [[1]], [ids]))[0].tolist()
+        ids = [*ids, draw.choice([id for id, value in enumerate(logits) if value == 0 and id != EOS])]
+    return ids
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_text_matches(kind):
     made = tokenizer(kind)
@@ -103,9 +112,10 @@ def test_json_fits_its_schema(kind):
     assert all(each.keys() == {"n", "ok"} and 0 <= each["n"] <= 99 and each["ok"] in (True, False) for each in told)
 
 
-def test_with_a_beam_and_with_states_forgotten(monkeypatch):
+@pytest.mark.parametrize("kept", [0, 1, 8])
+def test_with_a_beam_and_with_states_forgotten(monkeypatch, kept):
     """A state that was forgotten is found again, so that a filter is a function of its row."""
-    monkeypatch.setattr(constrained, "MOST_STATES", 2)
+    monkeypatch.setattr(constrained, "STATES_A_TEXT", kept)
     made = tokenizer("byte")
     network = model("decoder", vocab=made.vocab_size, max_len=40)
     filters = Wishes(regex="(ab|ba){1,4}").filters(made)
@@ -114,6 +124,22 @@ def test_with_a_beam_and_with_states_forgotten(monkeypatch):
         assert len({tuple(each.ids) for each in best}) == 4
         assert all(re.fullmatch("(ab|ba){1,4}", made.decode(each.ids)) for each in best)
         assert all(each.score > -math.inf for each in best)
+
+
+def test_long_texts_of_several_grammars_leave_few_states():
+    """As many as the texts need that are written at a time, in all grammars together; and the same texts as apart."""
+    made = tokenizer("byte")
+    states, expressions = constrained.States(made, 2), ["(ab|c)*", "[a-d ]*", "(x y?)+"]
+    for expression in expressions:
+        together = constrained.Constraint(states, constrained.of_regex(expression)).filter
+        texts = [random_ids(made, step, 150) for step in (together, constrained.matches(made, expression))]
+        assert texts[0] == texts[1]
+        assert len(texts[0]) == 150
+        assert len(states) <= 2 * constrained.STATES_A_TEXT
+    rows, step = [[9] * n for n in range(99)], constrained.matches(made, made.decode([9]) + "*")
+    for _ in range(2):
+        step(torch.zeros(len(rows), made.vocab_size), Context([*range(99)], [[1]] * 99, rows))
+    assert len(step.__self__._states) >= len(rows), "a step of many rows keeps those of all"
 
 
 @pytest.mark.parametrize("expression", ["aé|b", "aaaé|b", "b|aé?c"])

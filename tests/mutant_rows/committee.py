@@ -43,7 +43,7 @@ ROWS: list[Mutant] = [
         "check_lengths(own, its, split, data.origin)", "check_lengths(encoded[0], recipe, split, data.origin)",
         f"{RUNS}::test_a_text_that_is_too_long_is_told_with_the_run"),
     Mutant("nobody says whom a text is too long for", "train/committee.py",
-        "raise error if run is None else DataError(", "raise error if True else DataError(",
+        "raise error if run is None else kind(", "raise error if True else kind(",
         f"{RUNS}::test_a_text_that_is_too_long_is_told_with_the_run"),
     Mutant("the texts are read by the tokenizer of the first", "train/committee.py",
         "encode_pairs(data.pairs, each.tokenizers) for", "encode_pairs(data.pairs, members[0].tokenizers) for",

@@ -27,5 +27,14 @@ ROWS: list[Mutant] = [
     Mutant("a text without ends goes on behind its grammar", "serve/texts.py",
         "writer.never(constrained=wish is not None)", "writer.never()",
         f"{SERVED}::test_text_without_ends_ends_with_its_grammar"),
+    Mutant("an empty expression is none", "serve/grammar.py", 'inner.text("regex") or "()"', 'inner.text("regex") or ""',
+        f"{SERVED}::test_what_only_the_empty_text_matches_is_answered_with_it"),
+    Mutant("states of grammars are kept for ever", "decode/constrained.py",
+        "            self._found.popitem(last=False)\n", "            break\n",
+        f"{GRAMMAR}::test_long_texts_of_several_grammars_leave_few_states"),
+    Mutant("each grammar keeps states of its own", "serve/texts.py", "followed(wish, self.states)",
+        "followed(wish, States(self.states.tokenizer))", f"{SERVED}::test_all_grammars_share_the_room_for_states"),
+    Mutant("a step of many rows keeps states for one", "decode/constrained.py", "max(self.texts, rows)", "self.texts",
+        f"{GRAMMAR}::test_long_texts_of_several_grammars_leave_few_states"),
 ]
 # fmt: on

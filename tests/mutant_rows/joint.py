@@ -83,7 +83,7 @@ ROWS: list[Mutant] = [
         f"{RUNS}::test_the_device_and_threads_are_those_of_the_first"),
     Mutant("a text is too long for a member at last", LOAD,
         "    if not isinstance(model, Joint):\n        return recipe", "    if True:\n        return recipe",
-        f"{RUNS}::test_the_shortest_member_says_how_long_a_text_may_be"),
+        f"{RUNS}::test_the_shortest_member_says_how_long_a_text_may_be_and_is_named"),
     Mutant("the mean of checkpoints is that of the best", LOAD,
         "[load_run(*each, average) for each in recipes]", "[load_run(*each) for each in recipes]",
         f"{RUNS}::test_the_mean_of_checkpoints_is_that_of_every_member"),

@@ -36,7 +36,7 @@ PYTHON: list[Mutant] = [
     Mutant("a source is called a prompt", "serve/wanted.py",
         ', field="text")', ")", "tests/serve/test_refusals.py::test_a_source_at_fault_is_named_by_its_field"),
     Mutant("a beginning is cut", "decode/words.py",
-        "self.begin))) > limit:", "self.begin))) > limit + 99:", "tests/train/test_writing.py::test_a_beginning_that_has_no_room_is_refused"),
+        "self.begun(tokenizer)) > limit.tokens:", "self.begun(tokenizer)) > limit.tokens + 99:", "tests/train/test_writing.py::test_a_beginning_that_has_no_room_is_refused"),
 ]
 BROWSER: list[Mutant] = [
     Mutant("what was read is right because it was read", "lens/page/judged.js",

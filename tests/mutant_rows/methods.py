@@ -90,7 +90,7 @@ ROWS: list[Mutant] = [
         "grammar_from_lark(FREELY + made)", "grammar_from_lark(made)",
         f"{GRAMMAR}::test_a_token_may_come_just_where_the_text_can_still_match[bpe]"),
     Mutant("all texts have come as far as the last", "decode/constrained.py",
-        "if known else self._root).deep_copy()", "if known else self._root)",
+        "(root, ids[:known]), root).deep_copy()", "(root, ids[:known]), root)",
         f"{GRAMMAR}::test_with_a_beam_and_with_states_forgotten"),
     Mutant("a group goes where those before it went", "decode/beam.py",
         "totals - less.gather(1, tokens)", "totals + less.gather(1, tokens)", GROUPS),

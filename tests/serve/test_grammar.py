@@ -133,6 +133,9 @@ BAD = [
     (regex_of("a(("), "unclosed"),
     (regex_of("(" * 900 + ")" * 900), "llguidance knows"),
     (regex_of("a?" * 500 + "a" * 500), "small enough to be followed"),
+    (regex_of("z"), "characters that the vocabulary has"),
+    (regex_of(r"[^\s\S]"), "after 0 tokens llguidance knows none"),
+    (format_of({"enum": []}), "Unsatisfiable schema"),
     (format_of({}) | regex_of("a"), "got both"),
     (regex_of("a\ud800"), "half of a surrogate pair"),
 ]
@@ -144,6 +147,14 @@ def test_mistakes(wire, more, says):
     assert heard.status == 400, heard.json
     assert says in heard.error["message"]
     assert texts(wire.ask(PATH, {"prompt": "ab", "max_tokens": 4}))
+
+
+@pytest.mark.parametrize("expression", ["", "()", "a{0}", "^", "z?"])
+def test_what_only_the_empty_text_matches_is_answered_with_it(wire, writer, expression):
+    heard = wire.ask(PATH, {"prompt": "ab", "max_tokens": 4} | regex_of(expression))
+    assert texts(heard) == [""]
+    assert heard.json["choices"][0]["finish_reason"] == "stop"
+    assert not expression or written(writer, ["ab"], 1, Wishes(regex=expression)) == [""]
 
 
 def test_one_that_takes_too_long_to_build(wire, monkeypatch):
@@ -234,6 +245,14 @@ def test_a_grammar_is_built_once(writer, monkeypatch):
         for _ in range(2):
             made.job(grammar_wanted(temperature))
     assert len(built) == 1
+
+
+def test_all_grammars_share_the_room_for_states(writer):
+    """However many there were, and however long their texts."""
+    with Wire(writer, rows=2, queue=2) as wire:
+        for each in ("[abcd]{30}", "[abc]{30}", "[ab]{30}"):
+            assert len(texts(wire.ask(PATH, {"prompt": "ab", "max_tokens": 40} | regex_of(each)))[0]) == 30
+            assert 0 < len(wire.service.texts.states) <= 2 * constrained.STATES_A_TEXT
 
 
 def grammar_wanted(temperature: float):

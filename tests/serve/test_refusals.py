@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 
 import pytest
 
 from glassformer.foundation.errors import ConfigError, DataError, TooLongError
 from glassformer.serve import wanted
-from glassformer.serve.fields import read_object
+from glassformer.serve.fields import MOST_LEVELS, read_object
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
 from serve.wire import Wire
@@ -150,6 +151,21 @@ def test_bodies_that_are_none(wire, body, says):
 def test_nesting_without_end():
     with pytest.raises(RefusalError, match="nested too deep"):
         read_object(b'{"a":' * 200_000)
+
+
+@pytest.mark.parametrize("field", ["temperature", "stop", "prompt", "response_format", "structured_outputs"])
+def test_what_is_nested_deep_is_a_mistake_of_the_client_at_any_depth(field):
+    """Where it can just be read it is too deep to be written into a message, or into a grammar."""
+    beside = b"" if field == "prompt" else b'"prompt":"a",'
+    for depth in [*range(95, 105), *range(800, 1_001)]:
+        for begin, middle, end in ((b"[", b"", b"]"), (b'{"json":', b"1", b"}")):
+            body = b'{%s"%s":%s}' % (beside, field.encode(), begin * depth + middle + end * depth)
+            with suppress(RefusalError):  # and nothing else
+                wanted.completion(read_object(body), "tiny", 20, ServeConfig())
+    at_most = b"[" * (MOST_LEVELS - 1) + b"]" * (MOST_LEVELS - 1)
+    assert [*read_object(b'{"a":%s}' % at_most)] == ["a"]
+    with pytest.raises(RefusalError, match="nested too deep, beyond 100 levels"):
+        read_object(b'{"a":[%s]}' % at_most)
 
 
 FIELDS = [

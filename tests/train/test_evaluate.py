@@ -15,6 +15,7 @@ from glassformer.data.sequences import Sequences
 from glassformer.decode.answer import Answer, nothing
 from glassformer.decode.beam_settings import ONE_BEAM
 from glassformer.decode.sampling import GREEDY
+from glassformer.decode.unwritten import unwritten
 from glassformer.foundation.errors import DataError
 from glassformer.train import evaluate
 from glassformer.train.evaluate import any_match, as_written, evaluate_model, mean_loss, token_accuracy
@@ -67,7 +68,7 @@ def test_scores_of_answers_made_by_hand(words, answered):
     assert metrics["token_accuracy"] == pytest.approx(right / (4 + 7 + 5 + 3), rel=1e-15)
     assert (metrics["n"], metrics["cut"]) == (4, 1)
     assert set(metrics) == {"exact_match", "token_accuracy", "loss", "n", "cut"}
-    plain = {"sampling": GREEDY, "search": ONE_BEAM, "numbers": [0, 1, 2, 3]}
+    plain = {"sampling": GREEDY, "search": ONE_BEAM, "numbers": [0, 1, 2, 3], "never": unwritten("encoder-decoder")}
     assert answered == [{"max_new_tokens": 9, "batch_size": 3, "lengths": None, "poll": nothing, **plain}]
 
 

@@ -23,6 +23,7 @@ from glassformer.train.use import evaluate, translate
 from glassformer.train.writing import Writer
 from train.examples import follow, recipe
 from train.test_classifier import asked
+from train.test_use import never_ends
 from train.text_examples import text_recipe
 
 LINES = [(1, "s0 s1 s2"), (2, "s3"), (3, "s4 s4 s1")]
@@ -89,17 +90,26 @@ def test_one_run_is_no_committee(runs):
     assert not isinstance(load_runs(runs[0], own(runs[0])).model, Joint)
 
 
-def test_the_shortest_member_says_how_long_a_text_may_be(runs, tmp_path):
+def test_the_shortest_member_says_how_long_a_text_may_be_and_is_named(runs, tmp_path, monkeypatch):
     """The third takes six tokens, of which <eos> is one; a target has <bos>, too."""
     long = "s0 s1 s2 s3 s4 s0"
     assert len(list(translate(runs[0], [(1, long)], 1, others=runs[1:2]))) == 1
-    with pytest.raises(DataError, match=r"at most max_len=6 tokens, <eos> included; line 7 has 7"):
-        list(translate(runs[0], [(7, long)], 1, others=runs[1:]))
+    for others in (runs[1:], runs[:0:-1]):
+        with pytest.raises(DataError, match=rf"^{runs[2]}: .* most max_len=6 tokens, <eos> included; line 7 has 7"):
+            list(translate(runs[0], [(7, long)], 1, others=others))
+        with pytest.raises(DataError, match=rf"^{runs[2]}: A prompt may have at most 6 tokens here"):
+            next(Writer(runs[0], own(runs[0]), others=others).write([long]))
+    with pytest.raises(DataError, match=r"^A line may have at most max_len=6"):
+        list(translate(runs[2], [(7, long)], 1))
     test = tmp_path / "test.tsv"
     test.write_text(f"s0\ts0\n{long}\ts1\n", "utf-8")
     said = override(own(runs[0]), {"data.task": "pairs", "data.test": str(test)})
-    with pytest.raises(DataError, match=r"test\.tsv:2: the source has 7 tokens, .*at most model\.max_len=6"):
+    with pytest.raises(DataError, match=rf"^{runs[2]}: {test}:2: the source has 7 tokens, .*at most model\.max_len=6"):
         evaluate(runs[0], said, others=runs[1:])
+    monkeypatch.setattr("glassformer.decode.method.chooser", lambda *_: never_ends)
+    longer = override(own(runs[0]), {"decode.max_new_tokens": 99})
+    [told] = translate(runs[0], [(1, "s0")], 1, longer, others=runs[1:])
+    assert told.cut == f"model.max_len=6, all that {runs[2]} takes"
 
 
 def test_the_device_and_threads_are_those_of_the_first(runs, monkeypatch):

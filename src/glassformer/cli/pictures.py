@@ -6,6 +6,7 @@ from pathlib import Path
 
 from glassformer.cli.explore import EXAMPLES_ALONE, page_of
 from glassformer.decode.answer import answer
+from glassformer.decode.unwritten import unwritten
 from glassformer.lens.picture import cross_attention_picture
 from glassformer.model.transformer import Transformer
 from glassformer.train.events import Evaluated, Sample
@@ -20,7 +21,8 @@ def untrained(model: Transformer, prepared: RunData) -> Evaluated:
     assert isinstance(prepared, PairsData)  # the demo's recipe is
     pairs = prepared.dev.pairs[: prepared.recipe.training.samples]
     sources = [prepared.dev.encoded.source[index] for index in range(len(pairs))]
-    outputs = [prepared.tokenizers.target.decode(each.ids) for each in answer(model, sources)]
+    found = answer(model, sources, never=unwritten(prepared.recipe.data.layout))
+    outputs = [prepared.tokenizers.target.decode(each.ids) for each in found]
     return Evaluated(0, {}, [Sample(*pair, output) for pair, output in zip(pairs, outputs, strict=True)])
 
 

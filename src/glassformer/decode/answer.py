@@ -14,6 +14,7 @@ from glassformer.decode.forced import Forced, check_forced
 from glassformer.decode.generate import check_sources, check_writes, fill_blanks
 from glassformer.decode.method import Method, method_of
 from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.unwritten import without
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.typed import expect
 from glassformer.model.transformer import Transformer
@@ -57,6 +58,8 @@ def answer(
     numbers: Sequence[int] | None = None,
     search: BeamSettings = ONE_BEAM,
     filters: Sequence[Filter] = (),
+    never: Sequence[int] = (),
+    begun: int = 0,
     forced: Forced | None = None,
     poll: Callable[[], None] = nothing,
 ) -> list[Answer]:
@@ -71,6 +74,8 @@ def answer(
         numbers=numbers,
         search=search,
         filters=filters,
+        never=never,
+        begun=begun,
         forced=forced,
         poll=poll,
     )
@@ -89,16 +94,19 @@ def answers(
     numbers: Sequence[int] | None = None,
     search: BeamSettings = ONE_BEAM,
     filters: Sequence[Filter] = (),
+    never: Sequence[int] = (),
+    begun: int = 0,
     forced: Forced | None = None,
     poll: Callable[[], None] = nothing,
 ) -> list[list[Answer]]:
     """The answers to each source, in order: the greedy one, one drawn as `sampling` says, or the best of a beam.
 
     `search` describes the beam; what `sampling` penalises is penalised there, too, and `filters` come before all else.
-    Of a beam up to `n_best` answers come, best first, and each holds what is `forced`.
+    Of a beam up to `n_best` answers come, best first, and each holds what is `forced`; none has an id of `never`.
 
     Drawn answers hang on (sampling.seed, number of the source), whatever the batches; `numbers` None: its place.
-    `max_new_tokens` None: twice the source's length and ten more. An encoder alone fills `lengths[i]` blanks (none: as
+    `max_new_tokens` None: twice the source's length and ten more, behind as many tokens as are `begun`: those that one
+    of the filters begins every answer with. An encoder alone fills `lengths[i]` blanks (none: as
     many as the source has tokens), each with its likeliest token; `lengths` is of it alone, as `max_new_tokens` is not.
     `poll` is called before each batch and after each token; what it raises ends the writing. Errors: `ConfigError` and
     `DataError`, for arguments that are none and for a source longer than the model takes.
@@ -120,21 +128,22 @@ def answers(
     check_forced(forced, search.beam, search.beam_groups)
     if lengths is None and not model.config.stack.causal:
         lengths = [len(source) for source in sources]
+    first = [without(never), *filters] if never else filters
     found: list[list[Answer]] = [[] for _ in sources]
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
-    method = method_of(sampling, filters)
+    method = method_of(sampling, first)
     for start in range(0, len(order), batch_size):
         poll()
         rows = order[start : start + batch_size]
         batch = [sources[row] for row in rows]
         if lengths is not None:
-            filled = fill_blanks(model, batch, [lengths[row] for row in rows])
+            filled = fill_blanks(model, batch, [lengths[row] for row in rows], never)
             these = [[Answer(ids, True)] for ids in filled]
         else:
-            limits = [limit_of(model, source, max_new_tokens) for source in batch]
+            limits = [limit_of(model, source, max_new_tokens, begun) for source in batch]
             which = [row if numbers is None else numbers[row] for row in rows]
             if search.beam > 1:
-                asked = [*filters, *filters_of(sampling)]
+                asked = [*first, *filters_of(sampling)]
                 these = _search(model, batch, limits, search, n_best, asked, forced, which, poll)
             else:
                 these = [[each] for each in _write(model, batch, limits, method, which, poll)]
@@ -184,9 +193,12 @@ def check_choice(
         )
 
 
-def limit_of(model: Transformer, source: Sequence[int], asked: int | None) -> Limit:
-    """What was asked for, else twice the source's length and ten more; but no more than the model takes."""
-    limit = Limit(2 * len(source) + 10, USUAL) if asked is None else Limit(asked, ASKED)
+def limit_of(model: Transformer, source: Sequence[int], asked: int | None, begun: int = 0) -> Limit:
+    """What was asked for, else twice the source's length and ten more behind what is `begun`.
+
+    But no more than the model takes.
+    """
+    limit = Limit(begun + 2 * len(source) + 10, USUAL) if asked is None else Limit(asked, ASKED)
     longest = model.config.stack.max_len
     return limit if longest is None or limit.tokens <= longest else Limit(longest, MODELS)
 

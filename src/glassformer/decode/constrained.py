@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections import OrderedDict
+from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 FREELY = '%llguidance {"no_forcing": true}\n'
 """Of several ways to cut what must come into tokens all may be taken, not only the tokenizer's own."""
-MOST_STATES = 4096
-"""Beginnings of texts whose state is kept; another is found again from its first token."""
+STATES_A_TEXT = 8
+"""Beginnings kept for each text that is written at a time, for its last tokens and for guesses behind them."""
 
 
 class Spelling:
@@ -45,6 +46,44 @@ class Spelling:
         return self.tokenizer.encode(text.decode() if isinstance(text, bytes) else text)
 
 
+class States:
+    """What the grammars over one tokenizer share: its tokens, and the states behind beginnings of texts.
+
+    As many states as were used last, for the texts that are written at a time: a text that ended, or a grammar that
+    nobody asks for, keeps none. A beginning without its state is followed again from its first token.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, texts: int = 1) -> None:
+        """`texts`: how many are written at a time, whatever grammars they follow; more where a step has more rows."""
+        self.tokenizer, self.texts = tokenizer, texts
+        self._found: OrderedDict[tuple[LLMatcher, tuple[int, ...]], LLMatcher] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @cached_property
+    def tokens(self) -> LLTokenizer:
+        """The tokens as the library has them, which is large: once for all grammars."""
+        return library().LLTokenizer(library().TokenizerWrapper(Spelling(self.tokenizer)))
+
+    def behind(self, root: LLMatcher, ids: tuple[int, ...], rows: int) -> LLMatcher | None:
+        """The state of the grammar `root` behind these ids, of a step with so many rows; none: they leave it.
+
+        It is a copy of the longest beginning's that is known, with the rest taken in.
+        """
+        if (root, ids) in self._found:
+            self._found.move_to_end((root, ids))
+            return self._found[root, ids]
+        known = next((n for n in range(len(ids) - 1, 0, -1) if (root, ids[:n]) in self._found), 0)
+        state = self._found.get((root, ids[:known]), root).deep_copy()
+        if ids and not state.consume_tokens([*ids[known:]]):
+            return None
+        self._found[root, ids] = state
+        while len(self._found) > STATES_A_TEXT * max(self.texts, rows):
+            self._found.popitem(last=False)
+        return state
+
+
 class Grammar(NamedTuple):
     """What a text follows, in the library's words, and what it is called in ours."""
 
@@ -57,7 +96,7 @@ def matches(tokenizer: Tokenizer, expression: str) -> Filter:
 
     Errors: `ConfigError` for an expression that is none, a tokenizer of whole words, and without llguidance.
     """
-    return Constraint(tokenizer, of_regex(expression)).filter
+    return Constraint(States(tokenizer), of_regex(expression)).filter
 
 
 def fits(tokenizer: Tokenizer, schema: str) -> Filter:
@@ -65,7 +104,7 @@ def fits(tokenizer: Tokenizer, schema: str) -> Filter:
 
     Errors: as of `matches`, and `DataError` for a schema that is no JSON object.
     """
-    return Constraint(tokenizer, of_schema(schema)).filter
+    return Constraint(States(tokenizer), of_schema(schema)).filter
 
 
 def of_regex(expression: str) -> Grammar:
@@ -89,23 +128,20 @@ def of_schema(schema: str) -> Grammar:
 
 
 class Constraint:
-    """A grammar, and how far each text has come in it: a state for each beginning, one token behind its parent's."""
+    """A grammar that texts of a tokenizer follow; how far each has come in it is found in `States`."""
 
-    def __init__(self, tokenizer: Tokenizer, grammar: Grammar) -> None:
+    def __init__(self, states: States, grammar: Grammar) -> None:
         from_library, (text, self.what) = library(), grammar
-        if isinstance(tokenizer, WordTokenizer):
+        if isinstance(states.tokenizer, WordTokenizer):
             raise ConfigError(
                 f"{self.what} is followed character by character; a tokenizer of whole words spells none. Train with "
                 "tokenizer.kind 'character', 'byte' or 'bpe'."
             )
-        self.size = tokenizer.vocab_size
-        wrapped = from_library.TokenizerWrapper(Spelling(tokenizer))
-        self._tokens: LLTokenizer = from_library.LLTokenizer(wrapped)
-        if said := from_library.LLMatcher.validate_grammar(text, self._tokens):
+        self.size, self._states = states.tokenizer.vocab_size, states
+        if said := from_library.LLMatcher.validate_grammar(text, states.tokens):
             why = " ".join(re.split(r"\n +1 \|", said)[0].split())  # before it shows the grammar
             raise ConfigError(f"{self.what} must be one that llguidance knows; it says {why[:200]!r}.")
-        self._root: LLMatcher = from_library.LLMatcher(self._tokens, text, log_level=0)
-        self._states: OrderedDict[tuple[int, ...], LLMatcher] = OrderedDict()
+        self._root: LLMatcher = from_library.LLMatcher(states.tokens, text, log_level=0)
 
     def filter(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
         """The logits, -inf where a token would leave the grammar; <eos> may come where the text is whole.
@@ -116,12 +152,15 @@ class Constraint:
             raise ConfigError(
                 f"A constraint has the vocabulary of its tokenizer, {self.size} ids; got logits of {logits.shape[-1]}."
             )
-        may = np.stack([self._may(tuple(ids), context.searched) for ids in context.written])
+        rows = len(context.written)
+        may = np.stack([self._may(tuple(ids), rows, context.searched) for ids in context.written])
         may[:, [id for id in range(len(SPECIALS)) if id != EOS]] = False
         return logits.masked_fill(~torch.from_numpy(may).to(logits.device), -math.inf)
 
-    def _may(self, ids: tuple[int, ...], searched: bool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        state = self._at(ids)
+    def _may(self, ids: tuple[int, ...], rows: int, searched: bool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        state = self._states.behind(self._root, ids, rows)
+        if state is None:
+            raise self._lost(len(ids))
         mask = np.frombuffer(state.compute_bitmask(), np.uint8)
         may = np.unpackbits(mask, bitorder="little")[: self.size].astype(np.bool_)
         if not state.is_accepting() and not may[EOS + 1 :].any():  # past its limits the library says: the end
@@ -130,24 +169,11 @@ class Constraint:
             may[:] = False  # in a beam one dead beginning ends nothing but itself
         return may
 
-    def _at(self, ids: tuple[int, ...]) -> LLMatcher:
-        """The state behind these ids: a copy of the longest beginning's that is known, with the rest taken in."""
-        if ids in self._states:
-            self._states.move_to_end(ids)
-            return self._states[ids]
-        known = next((n for n in range(len(ids) - 1, 0, -1) if ids[:n] in self._states), 0)
-        state = (self._states[ids[:known]] if known else self._root).deep_copy()
-        if ids and not state.consume_tokens([*ids[known:]]):
-            raise self._lost(len(ids))
-        self._states[ids] = state
-        if len(self._states) > MOST_STATES:
-            self._states.popitem(last=False)
-        return state
-
     def _lost(self, n: int) -> ConfigError:
         return ConfigError(
             f"{self.what} must leave something to write that the vocabulary has, and be small enough to be followed; "
-            f"after {n} tokens llguidance knows none that may come. Ask for fewer repetitions and choices."
+            f"after {n} tokens llguidance knows none that may come. Ask for characters that the vocabulary has, with "
+            "fewer repetitions and choices."
         )
 
 

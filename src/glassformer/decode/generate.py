@@ -280,8 +280,13 @@ def _leave(run: Run, live: list[int], max_len: int | None) -> Run:
 
 
 @torch.no_grad()
-def fill_blanks(model: Transformer, sources: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[list[int]]:
-    """Answers of an encoder alone: row i reads [source, <sep>, blanks] and fills `lengths[i]` blanks at once."""
+def fill_blanks(
+    model: Transformer, sources: Sequence[Sequence[int]], lengths: Sequence[int], never: Sequence[int] = ()
+) -> list[list[int]]:
+    """Answers of an encoder alone: row i reads [source, <sep>, blanks] and fills `lengths[i]` blanks at once.
+
+    No blank gets one of the ids of `never`.
+    """
     check_writes(model)
     check_sources(model, sources)
     model.eval()
@@ -289,6 +294,7 @@ def fill_blanks(model: Transformer, sources: Sequence[Sequence[int]], lengths: S
     rows = [[*source, SEP, *[BLANK] * length] for source, length in zip(sources, lengths, strict=True)]
     tokens, keep = pad(rows)
     logits = model(tokens.to(device), keep=None if keep is None else keep.to(device))
+    logits[..., list(never)] = -torch.inf
     best = logits.argmax(-1).tolist()
     ends = [len(row) for row in rows]
     return [best[i][end - length : end] for i, (end, length) in enumerate(zip(ends, lengths, strict=True))]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from glassformer.data.vocabulary import UNK, Tokenizer, utf8
+from glassformer.decode.answer import MODELS, Limit
 from glassformer.decode.constrained import fits, matches
 from glassformer.decode.context import Context, Filter
 from glassformer.decode.forced import Forced
@@ -58,12 +59,17 @@ class Wishes:
         made += [fits(tokenizer, self.schema)] if self.schema else []
         return [*made, begins_with(ids_of(tokenizer, self.begin))] if self.begin else made
 
-    def check_room(self, tokenizer: Tokenizer, limit: int) -> None:
-        """Refuse a beginning that a text of `limit` tokens cannot hold. Errors: `ConfigError`."""
-        if self.begin and (length := len(ids_of(tokenizer, self.begin))) > limit:
+    def begun(self, tokenizer: Tokenizer) -> int:
+        """How many tokens each text begins with. Errors: `ConfigError` for what the vocabulary cannot write."""
+        return len(ids_of(tokenizer, self.begin)) if self.begin else 0
+
+    def check_room(self, tokenizer: Tokenizer, limit: Limit) -> None:
+        """Refuse a beginning that a text of so many tokens cannot hold. Errors: `ConfigError`."""
+        if (length := self.begun(tokenizer)) > limit.tokens:
+            more = "" if limit.name == MODELS else f", or raise max_new_tokens to {length} or more"
             raise ConfigError(
                 f"A text holds all of its beginning; that of {self.begin[:40]!r} has {length} tokens, and a text may "
-                f"have {limit}. Shorten it, or raise max_new_tokens to {length} or more."
+                f"have {limit.tokens} ({limit.name}). Shorten it{more}."
             )
 
     def held(self, tokenizer: Tokenizer) -> Forced | None:

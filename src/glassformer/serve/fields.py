@@ -5,25 +5,41 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Any, NoReturn, cast
 
 from glassformer.foundation.registry import suggestion
 from glassformer.serve.refusal import RefusalError
 
+MOST_LEVELS = 100
+"""Of lists and objects in one another. What is read just before Python's own limit could not be written out again."""
+
 
 def read_object(body: bytes) -> dict[str, Any]:
     """The JSON object in a body. Errors: `RefusalError` for anything else, also where a name stands there twice."""
+    too_deep = RefusalError(400, f"A body is a JSON object; this one is nested too deep, beyond {MOST_LEVELS} levels.")
     try:
         value: object = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
     except UnicodeDecodeError as error:
         raise RefusalError(400, f"A body is JSON in UTF-8; byte {error.start} of this one is none.") from None
     except RecursionError:
-        raise RefusalError(400, "A body is a JSON object; this one is nested too deep.") from None
+        raise too_deep from None
     except ValueError as error:
         raise RefusalError(400, f"A body is a JSON object; this one cannot be read: {str(error)[:200]}.") from None
+    if deeper(value, MOST_LEVELS):
+        raise too_deep
     if not isinstance(value, dict):
         raise RefusalError(400, f"A body is a JSON object; this one is {shown(value)}.")
     return cast("dict[str, Any]", value)
+
+
+def deeper(value: object, levels: int) -> bool:
+    """Whether there are more lists and objects in one another."""
+    within: list[Any] = [value]
+    for _ in range(levels):
+        inside = [each.values() if isinstance(each, dict) else each for each in within if isinstance(each, dict | list)]
+        within = list(chain.from_iterable(cast("list[Iterable[Any]]", inside)))
+    return any(isinstance(each, dict | list) for each in within)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

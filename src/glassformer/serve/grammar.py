@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from glassformer.data.vocabulary import Tokenizer
-from glassformer.decode.constrained import Constraint, of_regex, of_schema
+from glassformer.decode.constrained import Constraint, States, of_regex, of_schema
 from glassformer.decode.context import Filter
 from glassformer.foundation.errors import GlassformerError
 from glassformer.serve import trial
@@ -93,12 +92,12 @@ def written_out(fields: Fields, name: str) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def followed(wish: Wish, tokenizer: Tokenizer) -> Filter:
+def followed(wish: Wish, states: States) -> Filter:
     """The filter of a wish. Takes up to `SECONDS`. Errors: `RefusalError` 400 for what is no grammar, or too large."""
     try:
         grammar = of_regex(wish.regex) if wish.regex else of_schema(wish.schema)
         check_small(wish.field, grammar.text)
-        return Constraint(tokenizer, grammar).filter
+        return Constraint(states, grammar).filter
     except GlassformerError as error:
         raise RefusalError(400, str(error), param=wish.field) from None
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from functools import lru_cache
 
 from glassformer.decode.answer import limit_of
+from glassformer.decode.constrained import States
 from glassformer.decode.context import Choose, Filter
 from glassformer.decode.draw import chooser
 from glassformer.decode.penalties import logit_bias
 from glassformer.decode.requests import Request
 from glassformer.decode.sampling import Sampling
+from glassformer.decode.unwritten import without
 from glassformer.foundation.errors import GlassformerError, TooLongError
 from glassformer.serve.grammar import Wish, followed
 from glassformer.serve.job import Job
@@ -28,15 +29,17 @@ class Texts:
 
     def __init__(self, writer: Writer, config: ServeConfig) -> None:
         self.writer, self.config = writer, config
+        self.states = States(writer.tokenizers.target, config.rows)
+        """Of all grammars together."""
 
         @lru_cache(maxsize=64)
         def follow(wish: Wish) -> Filter:
-            return followed(wish, writer.tokenizers.target)
+            return followed(wish, self.states)
 
         @lru_cache(maxsize=64)
         def choice(sampling: Sampling, biases: tuple[tuple[int, float], ...], wish: Wish | None) -> Choose:
-            never = dict.fromkeys(writer.never(constrained=wish is not None), -math.inf)
-            own = [logit_bias({**dict(biases), **never})]
+            own = [logit_bias(dict(biases))] if biases else []
+            own.append(without(writer.never(constrained=wish is not None)))
             return chooser(sampling, own if wish is None else [*own, follow(wish)])
 
         self.choice = choice

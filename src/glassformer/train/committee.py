@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +12,7 @@ from glassformer.data.config import LABEL, PAIRS, TEXT, DataConfig
 from glassformer.data.dataset import Tokenizers, encode_pairs
 from glassformer.decode.committee import Member, shared_labels
 from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.model.joint import Joint
+from glassformer.model.joint import Joint, members_of
 from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
 from glassformer.train.labels import LabelScores, evaluate_committee
@@ -82,6 +83,13 @@ def as_long(recipe: Recipe, model: Transformer) -> Recipe:
     return replace(recipe, model=replace(recipe.model, max_len=min(limits, default=None)))
 
 
+def shortest_of(model: Transformer, runs: Sequence[Path]) -> str | None:
+    """The run whose `max_len` is that of the committee; None of one run, and where none has a limit."""
+    longest = [each.config.stack.max_len or math.inf for each in members_of(model)]
+    shortest = min(longest)
+    return None if len(runs) == 1 or shortest == math.inf else str(runs[longest.index(shortest)])
+
+
 def load_members(recipes: Sequence[tuple[Path, Recipe]], average: int | None) -> list[Member]:
     """The best checkpoint of each run, or the mean of its `average` newest. Errors: those of `load_run`."""
     loaded = [load_run(run, recipe, average) for run, recipe in recipes]
@@ -108,9 +116,9 @@ def score_committee(
 
 
 @contextmanager
-def naming(run: str | None) -> Generator[None]:
+def naming(run: str | None, kind: type[DataError] = DataError) -> Generator[None]:
     """Begin what is said of texts that cannot be read with the run that cannot read them; None: there is but one."""
     try:
         yield
-    except DataError as error:
-        raise error if run is None else DataError(f"{run}: {error}") from None
+    except kind as error:
+        raise error if run is None else kind(f"{run}: {error}") from None

@@ -17,6 +17,7 @@ from glassformer.decode.answer import Answer, answer, nothing
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.prepare import prepared
 from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.unwritten import unwritten
 from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.distributed import ALONE, Ranks
@@ -85,6 +86,7 @@ def evaluate_model(
         max_new_tokens=None if layout == "encoder" else max_new_tokens,
         batch_size=batch_size,
         lengths=encoded.target.lengths.tolist() if layout == "encoder" else None,
+        never=unwritten(layout),
         sampling=sampling,
         search=search,
         poll=poll,
@@ -114,6 +116,7 @@ def shared_answers(
     max_new_tokens: int | None,
     batch_size: int,
     lengths: Sequence[int] | None,
+    never: Sequence[int],
     sampling: Sampling,
     search: BeamSettings,
     poll: Callable[[], None],
@@ -126,6 +129,7 @@ def shared_answers(
         max_new_tokens=max_new_tokens,
         batch_size=batch_size,
         lengths=None if lengths is None else [lengths[row] for row in rows],
+        never=never,
         sampling=sampling,
         numbers=rows,
         search=search,

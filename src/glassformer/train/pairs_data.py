@@ -26,7 +26,7 @@ from glassformer.data.pairs import Origin, Pair
 from glassformer.data.warming import WarmingSampler
 from glassformer.data.words import Labels
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import DataError
+from glassformer.foundation.errors import TooLongError
 from glassformer.model.transformer import Transformer
 from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.evaluate import evaluate_model
@@ -241,7 +241,7 @@ def prepare_pairs(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Pairs
 
 
 def prepare_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> PairsSplit:
-    """One split, encoded. Errors: those of reading, and `DataError` for a pair longer than the model takes."""
+    """One split, encoded. Errors: those of reading, and `TooLongError` for a pair longer than the model takes."""
     split = read_pairs_split(recipe, tokenizers, name)
     check_lengths(split.encoded, recipe, name, split.origin)
     return split
@@ -259,7 +259,7 @@ def known_labels(tokenizers: Tokenizers | None) -> Labels | None:
 
 
 def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin | None) -> None:
-    """Refuses a pair that is longer than the model takes, before any training. Errors: `DataError` naming its place."""
+    """Refuses a pair that is longer than the model takes, before any training. Errors: `TooLongError` and where."""
     limit = recipe.model.max_len
     if limit is None:
         return
@@ -268,7 +268,7 @@ def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin |
         if len(lengths) and lengths.max() > limit:
             row = int((lengths > limit).argmax())
             where = place(row, side, split, origin)
-            raise DataError(
+            raise TooLongError(
                 f"{where} has {lengths[row]} tokens, but a sequence may have at most model.max_len={limit}, special "
                 f"ones included. Raise model.max_len to {lengths.max()}, or take the long pairs out."
             )

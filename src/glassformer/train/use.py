@@ -10,11 +10,12 @@ from typing import NamedTuple, TypeVar
 from glassformer.data.config import LABEL, NO_ANSWERS, TEXT
 from glassformer.data.dataset import places
 from glassformer.data.vocabulary import UNK
-from glassformer.decode.answer import ASKED, MODELS, USUAL, answers
+from glassformer.decode.answer import ASKED, MODELS, USUAL, answers, limit_of
 from glassformer.decode.committee import Member, Read, committee_probabilities, shared_labels
 from glassformer.decode.prepare import prepared
+from glassformer.decode.unwritten import unwritten
 from glassformer.decode.words import NO_WISHES, Wishes
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.errors import ConfigError, DataError, TooLongError
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.build import objective_of, refuse_changed
@@ -26,6 +27,7 @@ from glassformer.train.committee import (
     recipes_of,
     refuse_no_labels,
     score_committee,
+    shortest_of,
 )
 from glassformer.train.evaluate import BY_LENGTH
 from glassformer.train.events import Metric
@@ -95,8 +97,9 @@ def evaluate(
     else:
         loaded = load_runs(run, recipe, others, average)
         longer = as_long(recipe, loaded.model)
-        held_out = split == "dev"
-        data = dev_split(run, longer, loaded) if held_out else prepare_split(longer, loaded.tokenizers, split)
+        with naming(shortest_of(loaded.model, [run, *others]), TooLongError):
+            held_out = split == "dev"
+            data = dev_split(run, longer, loaded) if held_out else prepare_split(longer, loaded.tokenizers, split)
         scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}
@@ -130,9 +133,11 @@ def translate(
     model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
     most, answered = None if recipe.data.layout == "encoder" else recipe.decode.max_new_tokens, 0
     filters, forced = wishes.filters(loaded.tokenizers.target), wishes.held(loaded.tokenizers.target)
-    if most is not None:
-        wishes.check_room(loaded.tokenizers.target, most)
-    for sources in groups(_read(loaded, lines, recipe.data.layout), batch_size):
+    begun = wishes.begun(loaded.tokenizers.target)
+    if recipe.data.layout != "encoder":
+        wishes.check_room(loaded.tokenizers.target, limit_of(model, (), most, begun))
+    shortest = shortest_of(loaded.model, [run, *others])
+    for sources in groups(_read(loaded, lines, recipe.data.layout, shortest), batch_size):
         found = answers(
             model,
             sources,
@@ -143,12 +148,14 @@ def translate(
             numbers=range(answered, answered + len(sources)),
             search=recipe.decode,
             filters=filters,
+            never=unwritten(recipe.data.layout),
+            begun=begun,
             forced=forced,
         )
         answered += len(sources)
         scored = ranked(loaded, sources, found, asked, recipe.decode.length_penalty, batch_size) if asked else None
         for row, (source, (first, *_)) in enumerate(zip(sources, found, strict=True)):
-            cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded)
+            cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded, shortest)
             text, unknown = loaded.tokenizers.target.decode(first.ids), source.count(UNK)
             best = scored[row] if scored else ()
             yield Translated(text, cut, unknown, best, loaded.tokenizers.source.tokens(source) if scored else ())
@@ -203,8 +210,13 @@ def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
         raise broken
 
 
-def _read(loaded: Loaded | Member, lines: Iterable[tuple[int, str]], layout: str) -> Iterator[list[int]]:
-    """The ids of each (number, line). Errors: `DataError` for one that, with what is put around it, is too long."""
+def _read(
+    loaded: Loaded | Member, lines: Iterable[tuple[int, str]], layout: str, run: str | None = None
+) -> Iterator[list[int]]:
+    """The ids of each (number, line).
+
+    Errors: `TooLongError` for one that, with what is put around it, is too long; the `run` is whose limit that is.
+    """
     of_model = loaded.model.config
     limit = (of_model.encoder or of_model.stack).max_len
     for number, line in lines:
@@ -212,9 +224,10 @@ def _read(loaded: Loaded | Member, lines: Iterable[tuple[int, str]], layout: str
         alone, whole = places(layout, len(ids), len(ids))  # blanks are as many as the source; a decoder writes its own
         length = alone or whole
         if limit is not None and length > limit:
+            whose = "" if run is None else f"{run}: "
             more = {"encoder": "<sep> and as many blanks", LABEL: "<bos>"}.get(layout, "<eos>")
-            raise DataError(
-                f"A line may have at most max_len={limit} tokens, {more} included; line {number} has {length}: "
+            raise TooLongError(
+                f"{whose}A line may have at most max_len={limit} tokens, {more} included; line {number} has {length}: "
                 f"{line[:40]!r}. Shorten it, or train with a larger model.max_len."
             )
         yield ids
@@ -225,15 +238,14 @@ def _read_by_all(members: Sequence[Member], lines: Iterable[tuple[int, str]]) ->
     for line in lines:
         text: list[list[int]] = []
         for member in members:
-            with naming(member.name if len(members) > 1 else None):
-                text += _read(member, [line], LABEL)
+            text += _read(member, [line], LABEL, member.name if len(members) > 1 else None)
         yield text
 
 
-def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded) -> str:
+def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded, shortest: str | None) -> str:
     """What cut an answer, with its number, and where it is set."""
     if limit == MODELS:
-        return f"model.max_len={loaded.model.config.stack.max_len}, all that the model takes"
+        return f"model.max_len={loaded.model.config.stack.max_len}, all that {shortest or 'the model'} takes"
     if limit == ASKED:
         return f"decode.max_new_tokens={recipe.decode.max_new_tokens}"
     return f"{USUAL}, as decode.max_new_tokens is not set"

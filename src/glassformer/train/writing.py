@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from glassformer.data.config import LABEL
 from glassformer.data.text_settings import TEXT
-from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP, UNK
-from glassformer.decode.answer import limit_of, nothing
+from glassformer.data.vocabulary import BOS, UNK
+from glassformer.decode.answer import ASKED, Limit, limit_of, nothing
 from glassformer.decode.method import method_of
-from glassformer.decode.penalties import logit_bias
 from glassformer.decode.prepare import prepared
 from glassformer.decode.speculative import Tally
 from glassformer.decode.stream import Piece, check_stops, goes_on, write
+from glassformer.decode.unwritten import unwritten, without
 from glassformer.decode.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import ConfigError, DataError, TooLongError
-from glassformer.train.committee import load_runs
+from glassformer.train.committee import load_runs, shortest_of
 from glassformer.train.guessing import Guessing, guessed
 from glassformer.train.recipe import Recipe
 
@@ -50,6 +49,8 @@ class Writer:
             )
         self.recipe, self.guessing, self.tally = recipe, guessing, Tally()
         self.loaded = load_runs(run, recipe, others)
+        self.shortest = shortest_of(self.loaded.model, [run, *others])
+        """The run that takes the shortest texts, where several write as one."""
         decode = recipe.decode
         self.model = prepared(self.loaded.model, decode.precision, decode.cache, compile=decode.compile)
         self.tokenizers = self.loaded.tokenizers
@@ -90,12 +91,11 @@ class Writer:
         ids = [self.ids(prompt, number, crop, hint=CROP) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
         asked = decode.max_new_tokens
-        limits = [
-            (asked or USUAL_TOKENS) if self.continues else limit_of(self.model, each, asked).tokens for each in ids
-        ]
-        wishes.check_room(self.tokenizers.target, min(limits, default=USUAL_TOKENS))
-        never = logit_bias(dict.fromkeys(self.never(wishes.constrained), -math.inf))
-        first = [never, *wishes.filters(self.tokenizers.target)]
+        begun = wishes.begun(self.tokenizers.target)
+        usual = Limit(asked or USUAL_TOKENS, ASKED)
+        limits = [usual if self.continues else limit_of(self.model, each, asked, begun) for each in ids]
+        wishes.check_room(self.tokenizers.target, min(limits, default=usual))
+        first = [without(self.never(wishes.constrained)), *wishes.filters(self.tokenizers.target)]
         method = method_of(decode, first)
         if self.guessing is not None:
             method = guessed(self.guessing, self.loaded, self.recipe, first, self.tally)
@@ -108,7 +108,7 @@ class Writer:
                 self.tokenizers.target,
                 sources=None if self.continues else given,
                 prompts=given if self.continues else None,
-                max_new_tokens=[limits[row // n] for row in rows],
+                max_new_tokens=[limits[row // n].tokens for row in rows],
                 method=method,
                 stops=stops,
                 max_context=self.max_context,
@@ -140,18 +140,14 @@ class Writer:
         length = len(ids) + (0 if self.continues else 1)
         if limit is not None and length > limit and not (crop and self.continues):
             setting = "data.window" if self.recipe.data.task == TEXT and self.continues else "model.max_len"
+            whose = f"{self.shortest}: " if self.shortest and setting == "model.max_len" else ""
             raise TooLongError(
-                f"A {called} may have at most {limit} tokens here ({setting}), special ones included; {called} "
+                f"{whose}A {called} may have at most {limit} tokens here ({setting}), special ones included; {called} "
                 f"{number} has {length}: {prompt[:40]!r}... Shorten it, or train with a larger {setting}."
                 + (hint if self.continues else "")
             )
         return ids
 
     def never(self, constrained: bool = False) -> list[int]:
-        """Special tokens that stand in no text; <eos> does, unless the model learned from text without ends.
-
-        With a grammar it does, as it ends the text.
-        """
-        never = [PAD, BOS, UNK]
-        never += [SEP, BLANK] if self.continues else []
-        return never + ([EOS] if self.continues and not self.documents and not constrained else [])
+        """Special tokens that stand in no text (`unwritten`). With a grammar <eos> does, as it ends the text."""
+        return unwritten(self.recipe.data.layout, ends=not self.continues or self.documents or constrained)

@@ -15,6 +15,7 @@ from glassformer.data.config import LABEL, TEXT
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.vocabulary import BOS, SPECIALS
 from glassformer.decode.answer import answer
+from glassformer.decode.unwritten import unwritten
 from glassformer.foundation.errors import GlassformerError
 from glassformer.lens.ablate import Means, silence
 from glassformer.lens.roles.diagnosis import usual_outputs
@@ -133,7 +134,7 @@ def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Score | None:
 
     def score(poll: Callable[[], None]) -> tuple[str, float, int]:
         lengths = list(map(len, targets)) if recipe.data.layout == "encoder" else None
-        found = answer(loaded.model, sources, lengths=lengths, poll=poll)
+        found = answer(loaded.model, sources, lengths=lengths, never=unwritten(recipe.data.layout), poll=poll)
         return "exact_match", sum(each.ids == target for each, target in zip(found, targets, strict=True)) / n, n
 
     return score
