@@ -44,7 +44,7 @@ ALLOW = Option(
     "Let this setting, or the file it names, differ from the run so far; repeatable.",
     repeats=True,
 )
-JSON = Option("json", None, "Print one JSON object to standard output, for programs.")
+JSON = Option("json", None, "Print one JSON object, for programs.")
 FIND_RATE = Option(
     "find-learning-rate",
     None,
@@ -58,15 +58,11 @@ NOISE = Option(
     "nothing.",
 )
 LOOK_AHEAD_JSON = Option(
-    "json",
-    None,
-    "With --dry-run, --find-learning-rate or --gradient-noise: print one JSON object to standard output, for programs.",
+    "json", None, "With --dry-run, --find-learning-rate or --gradient-noise: print one JSON object, for programs."
 )
 SPLIT = Option("split", "SPLIT", "Split to score: test or dev (default: test).")
 AVERAGE = Option(
-    "average",
-    "N",
-    "Use the mean of the weights of the N newest checkpoints (see checkpoint.keep) instead of the best one.",
+    "average", "N", "Use the mean weights of the N newest checkpoints (see checkpoint.keep), not the best one."
 )
 BY_LENGTH = Option("by-length", None, "Also report exact match for each source length, in tokens.")
 VARY = Option("vary", "SETTING=V1,V2,...", "A setting and its values; several --vary make a grid.", repeats=True)
@@ -134,12 +130,10 @@ DRAFT = Option(
     "RUN",
     "Speculative decoding: this smaller run proposes tokens, RUN checks several at once; faster, same distribution.",
 )
-LOOKUP = Option(
-    "lookup", "N", "Prompt-lookup decoding: propose what followed the last N tokens, or fewer, earlier in the text."
-)
+LOOKUP = Option("lookup", "N", "Prompt-lookup decoding: propose what followed the last N tokens (or fewer) before.")
 GUESSES = Option("guesses", "N", "With --draft or --lookup: tokens proposed at a time (default: 4).")
 GREEDY = Option("greedy", None, "Greedy decoding: always the most probable token, no sampling.")
-SEED = Option("seed", "N", "Random seed; the same seed gives the same text (default: the recipe's, else 1).")
+SEED = Option("seed", "N", "Random seed; the same seed, the same text (default: the recipe's, else 1).")
 STOP = Option("stop", "TEXT", "End a text where this string would come, and leave it out; repeatable.", repeats=True)
 BAN = Option("ban", "TEXT", "Never write this string, not even inside a word; repeatable.", repeats=True)
 FORCE = Option("force", "TEXT", "Beam search: each answer contains this string; repeatable.", repeats=True)
@@ -147,15 +141,9 @@ BEGIN = Option("begin", "TEXT", "Begin each generated text with this.")
 BIAS = Option(
     "bias", "TEXT=X", "Add X to the logit of the token with this text; -inf bans it; repeatable.", repeats=True
 )
-REGEX = Option(
-    "regex", "EXPRESSION", "Constrained decoding: each whole text matches this (needs glassformer[constrain])."
-)
-SCHEMA = Option(
-    "json-schema",
-    "FILE",
-    "Constrained decoding: each text is JSON that fits the schema in FILE (needs glassformer[constrain]).",
-)
-CROP = Option("crop", None, "Cut a prompt that is too long for the model to its end; else it is refused.")
+REGEX = Option("regex", "EXPRESSION", "Constrained decoding: the whole text matches (needs glassformer[constrain]).")
+SCHEMA = Option("json-schema", "FILE", "Constrained decoding: JSON that fits a schema (needs glassformer[constrain]).")
+CROP = Option("crop", None, "Cut a prompt that is too long to its end; else it is refused.")
 NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of the output.")
 JSON_TEXTS = Option("json", None, "One JSON object per text, on a line each: prompt, text, tokens, end.")
 

@@ -125,7 +125,7 @@ VERBS: dict[str, Verb] = {
         "RUN",
         "Continue a prompt, or answer it if the model has an encoder; text appears on standard output as it is "
         "generated. All of standard input is one prompt, except for a final line end. Tokens are sampled, with random "
-        "numbers that depend only on the seed and the number of the text. Between several texts is a line ---. A text "
+        "numbers that depend only on the seed and the number of the text. A line --- separates several texts. A text "
         "longer than the context goes on from its end: a full context drops its first quarter. Several RUNs with the "
         "same vocabularies write as a committee (ensemble): each token by the mean of their probabilities.",
         (
@@ -160,7 +160,7 @@ VERBS: dict[str, Verb] = {
         many=True,
     ),
     "translate": Verb(
-        "translate line by line, or answer in any other way",
+        "translate, or answer, line by line",
         "RUN",
         "Read lines from standard input, write one answer for each to standard output. A blank line stays blank. "
         "Several RUNs with the same vocabularies answer as a committee (an ensemble): each token by the mean of their "
@@ -243,10 +243,10 @@ VERBS: dict[str, Verb] = {
         "see what each attention head does, and what is lost without it",
         "RUN",
         "Name the role of every attention head of a run's best checkpoint by what it reads, beside chance: previous, "
-        "current or next token, the same token elsewhere, what came after it (induction), the source in step "
+        "current or next token, the same token elsewhere, what followed it there (induction), the source in step "
         "(diagonal) or from its end (reversal), the token to be written (lookup), special tokens (sink). Then ablate "
         "each head, and all heads of a role, and measure what is lost, with a 95 % interval. x.1.3 is head 3 of layer "
-        "1 in cross-attention; e is the encoder, d the decoder; all count from 0. Data: held out, of the run's task.",
+        "1 of cross-attention (e: encoder, d: decoder), all from 0. Data: of the run's own task, held out.",
         (CHECKPOINTS, PRUNE, PRUNED, ATTRIBUTE, PATCH, INTO, JSON),
     ),
     "plot": Verb(
@@ -274,7 +274,7 @@ VERBS: dict[str, Verb] = {
         (JSON,),
     ),
     "verify": Verb(
-        "prove that the library computes right on this machine",
+        "check that the library computes right on this machine",
         None,
         "Compare values and gradients with torch.nn, with tiny Hugging Face models (if transformers is installed) and "
         "with the equations written out; test padding, causality and the cache. Exit code 3 if a law is broken.",

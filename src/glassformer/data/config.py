@@ -58,7 +58,7 @@ class DataConfig:
     train: str | None = None
     """Training pairs, one file: source (or text), TAB, target (or label) on each line; plain or .gz."""
     dev: str | None = None
-    """Dev (validation) pairs, which select the best checkpoint; as `train`."""
+    """Dev (validation) pairs, to select the best checkpoint; as in `train`."""
     test: str | None = None
     """Test pairs, for the final score; same format as `train`."""
     train_source: str | None = None
@@ -89,8 +89,8 @@ class DataConfig:
     max_length: int = 8
     """Longest source of copy, reverse and sort, in symbols; equal to `min_length`, there is no padding."""
     layout: str = LAYOUTS[0]
-    """"encoder-decoder"; "encoder": [source, <sep>, blanks], all filled at once; "label": one label per text; running
-    text: "decoder", "masked" or "encoder-decoder", as the objective needs."""
+    """"encoder-decoder"; "encoder": [source, <sep>, blanks], blanks filled at once; "label": one label per text;
+    running text: "decoder", "masked" or "encoder-decoder", as the objective needs."""
     train_size: int = 100_000
     """Training pairs that a synthetic task generates."""
     dev_size: int = 500
@@ -263,7 +263,7 @@ class TokenizerConfig:
     shared: bool = True
     """One vocabulary for source and target: fewer parameters, and their embeddings can be tied."""
     vocab_size: int = 8_000
-    """Size of a subword vocabulary, special tokens included (8,000 suits 10 MB of text); other kinds keep all."""
+    """Size of a subword vocabulary with special tokens (8,000 suits 10 MB of text); other kinds keep all they meet."""
     min_count: int = 1
     """Words or characters rarer than this in the training text become <unk>; word and character only."""
 

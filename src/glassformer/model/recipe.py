@@ -62,7 +62,7 @@ class ModelRecipe:
     qk_norm: str = "none"
     """QK-norm of a head's queries and keys: none, rms or layer."""
     residual_scale: float = 1.0
-    """Factor of x in the residual sum, x + branch; deepnorm sets it."""
+    """Factor of x in the residual sum x + branch(x); deepnorm sets it."""
     deepnorm: bool = False
     """DeepNorm: an enlarged residual and smaller initial weights, for deep post-norm stacks."""
     stochastic_depth: float = 0.0
@@ -122,10 +122,10 @@ class ModelRecipe:
     softcap: float = 50.0
     """Bound on the scores of attention_rule softcap, by tanh."""
     window: int | None = None
-    """Sliding-window attention: a query reads the last `window` keys, its own included; an encoder's also as many
-    ahead; unset: all."""
+    """Sliding-window attention: a query reads itself and the window - 1 keys before it, in an encoder also after it;
+    unset: all."""
     dilation: int = 1
-    """Dilated window: distance of its neighbouring keys; 1: none."""
+    """Dilated window: distance between its keys, in positions."""
     global_tokens: int = 0
     """Global attention (Longformer): first tokens that read all and are read by all, besides a window."""
     sinks: int = 0

@@ -39,7 +39,7 @@ class OptimizerConfig:
     """Layer-wise learning rate decay: rate of a block as a share of the rate of the block above it; the head has the
     full rate."""
     average: float = 0.0
-    """Exponential moving average (EMA) of the weights, with this decay (try 0.99), evaluated and kept; 0: off."""
+    """Exponential moving average (EMA) of the weights, with this decay (try 0.99), evaluated and saved; 0: off."""
 
     def __post_init__(self) -> None:
         check_types(self, "optimizer")

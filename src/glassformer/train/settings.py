@@ -58,7 +58,7 @@ class TrainingConfig:
     warmup: int = 200
     """Steps in which the learning rate rises linearly from 0."""
     batch_warmup: int = 0
-    """Steps in which the batch grows from `batch_start` to the whole of batch_tokens, always as 1/n of it; 0: off."""
+    """Steps in which the batch grows from `batch_start` to the whole of batch_tokens, always 1/n of it; 0: off."""
     batch_start: float = 0.125
     """Fraction of a batch that the batch warm-up begins with."""
     length_warmup: int = 0
@@ -84,11 +84,12 @@ class TrainingConfig:
     patience: int = 0
     """Early stopping, after this many evaluations without improvement; 0: off."""
     metric: str = "exact_match"
-    """Metric that selects the best checkpoint: exact_match, token_accuracy, bleu, chrf; accuracy, macro_f1; or loss."""
+    """Metric that selects the best checkpoint: exact_match, token_accuracy, bleu, chrf; of labels accuracy, macro_f1;
+    or loss."""
     samples: int = 3
     """Sample outputs shown at each evaluation."""
     skip_nonfinite: int = 0
-    """Updates that may be skipped in the whole run as loss or gradient is NaN or infinite; 0: stop at the first."""
+    """Updates that may be skipped in the run because loss or gradient is NaN or infinite; 0: stop at the first."""
     start_from: str | None = None
     """Fine-tuning: run whose tokenizer, model settings and best weights to start from, where they fit; unset: from
     scratch."""
