@@ -187,7 +187,7 @@ VERBS: dict[str, Verb] = {
             Option(
                 "queue",
                 "N",
-                "Most prompts in the queue, at least --rows; more must retry later (default: twice --rows).",
+                "Prompts that may wait, at least --rows; more must retry later (default: twice --rows).",
             ),
             Option("max-prompt", "N", "Longest prompt, in tokens (default: 4096)."),
             Option("max-new-tokens", "N", "Longest text that a client may ask for, in tokens (default: 2048)."),

@@ -30,7 +30,7 @@ class ServeConfig:
     room: int = 65_536
     """Size of the KV cache in tokens: rows times the longest."""
     queue: int | None = None
-    """Most prompts that wait in the queue; any more must retry later. None: twice `rows`."""
+    """Prompts that may wait; more must retry later. None: twice `rows`."""
     max_prompt: int = 4_096
     """Longest prompt, in tokens."""
     max_new_tokens: int = 2_048
