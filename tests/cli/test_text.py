@@ -36,7 +36,7 @@ def test_a_run_of_text_looks_like_any_other(trained):
     data = load_recipe(trained / "recipe.toml").data
     assert (data.documents, data.text) == (False, str(trained.parent / "book.txt"))
     log = (trained / "log.txt").read_text("utf-8")
-    assert f"Let it write: glassformer generate {trained} --prompt TEXT" in log
+    assert f"Generate text: glassformer generate {trained} --prompt TEXT" in log
     assert "5 windows of 32 tokens" in log
 
 

@@ -65,7 +65,7 @@ def test_signal_saves_and_stops(run, session, a_run, number, code, words):
     assert answer.code == code
     out = {"train": "runs/reverse", "resume": "runs/old", "demo": "runs/reverse"}[words[0]]
     assert "step 5: stopped, as asked" in answer.err
-    assert f"Go on with: glassformer resume {out}" in answer.err
+    assert f"Continue with: glassformer resume {out}" in answer.err
     assert "step 6" not in answer.err
     assert "Traceback" not in answer.err
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
@@ -94,7 +94,7 @@ def test_signal_before_there_is_anything_to_save(run, session, monkeypatch, numb
 def test_signal_is_answered_at_once(session, capfd):
     session.at = {5: lambda: os.kill(os.getpid(), signal.SIGINT)}
     assert main(["train", "reverse"]) == 130
-    assert "Saving a checkpoint after this step. Once more to quit at once" in capfd.readouterr().err
+    assert "Saving a checkpoint after this step. Send it again to quit at once" in capfd.readouterr().err
 
 
 def test_evaluate_json(run, session, a_run):

@@ -140,7 +140,7 @@ def test_a_signal_to_one_process_ends_both(tmp_path, number):
     processes[number].send_signal(signal.SIGTERM)
     first, second = ended(processes)
     assert first.code == second.code == 143, first.text + second.text
-    assert "Go on with: glassformer resume" in first.text
+    assert "Continue with: glassformer resume" in first.text
     assert second.text == ""
     assert len(checkpoints(tmp_path / "run")) == 1
 

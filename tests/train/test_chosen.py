@@ -97,5 +97,7 @@ def test_every_start_says_it_once(tmp_path):
 @pytest.mark.parametrize(("warmup", "rate"), [(12, "0.01"), (24, "0.005")])
 def test_a_warmup_that_takes_the_whole_run_is_told(warmup, rate):
     [said] = [line for line in chosen(*made(training__warmup=warmup)) if line.startswith("warm-up")]
-    assert said == f"warm-up: {warmup} steps of a run of 12, in which the learning rate only rises, to {rate} of 0.01"
+    assert (
+        said == f"warm-up: {warmup} steps, of a run of 12: the learning rate never decays, and reaches {rate} of 0.01"
+    )
     assert not any(line.startswith("warm-up") for line in chosen(*made(training__warmup=11)))

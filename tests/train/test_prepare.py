@@ -136,7 +136,7 @@ def test_notes_say_how_much_there_is(tmp_path):
     prepared = prepare(files(tmp_path, tokenizer__shared=False))
     data, batches = prepared.notes()
     assert data == "data: 6 training pairs, 6 dev pairs; two vocabularies of 9 and 9 tokens"
-    assert batches == f"batches: 1 an epoch, {prepared.sampler.padding_share():.1%} of them padding"
+    assert batches == f"batches: 1 per epoch, {prepared.sampler.padding_share():.1%} padding"
     assert "one vocabulary of 12 tokens" in prepare(files(tmp_path)).notes()[0]
 
 

@@ -61,7 +61,7 @@ def test_budget_leaves_updates_out(tmp_path):
 
 def test_what_was_left_out_is_counted_and_shown(tmp_path):
     follow(spoiled(start(recipe(training__skip_nonfinite=1), tmp_path / "run"), 3))
-    assert "step 3: left out, 1 of 1 allowed. Training must stay finite" in (tmp_path / "run" / "log.txt").read_text()
+    assert "step 3: skipped, 1 of 1 allowed. Training must stay finite" in (tmp_path / "run" / "log.txt").read_text()
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "train" and line["loss"] is None] == [3]
 

@@ -126,7 +126,7 @@ def test_notes_say_what_is_there(tmp_path):
         f"data: {train.n_tokens} tokens ({train.n_bytes} bytes) of {path} to train on; {dev.n_tokens} tokens "
         f"({dev.n_bytes} bytes) of {path} as dev text; a vocabulary of 13 tokens"
     )
-    assert batches.startswith(f"batches: 6 windows of 8 tokens, random; {prepared.windows.whole} windows an epoch, ")
+    assert batches.startswith(f"batches: 6 windows of 8 tokens, random; {prepared.windows.whole} windows per epoch, ")
 
 
 def test_what_the_vocabulary_lacks_and_what_was_left_out_is_told(tmp_path):

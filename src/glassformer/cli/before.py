@@ -42,8 +42,8 @@ def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
         f"parameters  {outlook.parameters:,}",
         "",
         f"memory      estimated for the largest batch of the first epoch ({training.batch_tokens:,} tokens, accumulate "
-        f"{training.accumulate}, recompute {training.recompute}), beyond what the process holds before; without "
-        "scoring",
+        f"{training.accumulate}, recompute {training.recompute}), beyond what the process already holds, without "
+        "evaluation",
         *(f"            {name:{width}}  {bytes_text(size):>10}" for name, size in parts),
         *(f"            {line}" for line in outlook.heap),
         "",
@@ -51,11 +51,11 @@ def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
         f"checkpoint.keep={recipe.checkpoint.keep}; {bytes_text(disk.free)} free{short}",
         "",
         f"time        {1000 * pace.step_seconds:.0f} ms a step, {pace.tokens_per_second:,.0f} tokens/s, measured over "
-        f"{pace.steps} steps; {training.steps:,} steps take {duration(pace.run_seconds)} without scoring and saving",
+        f"{pace.steps} steps; {training.steps:,} steps take {duration(pace.run_seconds)} without evaluation and saving",
         "",
         f"data        {data.samples:,} training {data.what}, {data.dev_samples:,} dev {data.what}; {data.tokens:,} "
         f"tokens, the longest sequence has {data.longest}",
-        f"            {data.batches:,} batches an epoch, {data.padding:.1%} of them padding; the run is "
+        f"            {data.batches:,} batches per epoch, {data.padding:.1%} padding; the run is "
         f"{data.epochs:.1f} epochs",
         "",
         *written(outlook),

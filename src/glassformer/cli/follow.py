@@ -81,7 +81,7 @@ class Signals:
         self.number = number
         self.run.interrupt()
         if self.place.first:
-            more = "" if self.place.count > 1 else " Once more to quit at once, without it."
+            more = "" if self.place.count > 1 else " Send it again to quit at once, without saving."
             with suppress(OSError):  # os.write, as a print may be under way just where the signal came
                 os.write(2, f"\nSaving a checkpoint after this step.{more}\n".encode())
 
@@ -116,7 +116,7 @@ def follow(
             if finished and hint:
                 report.say(hint)
             if not finished:
-                report.say(f"Go on with: glassformer resume {shlex.quote(str(folder))}")
+                report.say(f"Continue with: glassformer resume {shlex.quote(str(folder))}")
     if isinstance(report, Reporter) and (unwritten := report.records.unwritten):
         raise ResourceError(
             f"What came last could not be written in {folder}, and is lost: {', '.join(unwritten)}. The checkpoints "
@@ -129,7 +129,7 @@ def next_command(folder: Path, data: DataConfig) -> str:
     """What a user may type when a run is trained."""
     run = shlex.quote(str(folder))
     if data.task == TEXT and data.layout == "decoder":
-        return f"Let it write: glassformer generate {run} --prompt TEXT"
+        return f"Generate text: glassformer generate {run} --prompt TEXT"
     if data.task == TEXT and data.test_text is None:
         return f"Score it on another text: glassformer evaluate {run} --data.text FILE"
     return f"Score it on the test split: glassformer evaluate {run}"

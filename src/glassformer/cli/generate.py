@@ -66,7 +66,7 @@ def run(arguments: Arguments) -> int:
         echoed = writer.continues and "no-prompt" not in arguments.options
         show(pieces, prompts if echoed else [""] * len(prompts), n)
     if guessing is not None:
-        print(f"Of {writer.tally.guessed} guesses {writer.tally.stayed} stayed.", file=sys.stderr)
+        print(f"{writer.tally.stayed} of {writer.tally.guessed} guesses were accepted.", file=sys.stderr)
     return 0
 
 

@@ -94,7 +94,7 @@ def overview() -> str:
             "Usage: glassformer VERB [TARGET] [flags] [--section.key value]",
             table("Verbs", verbs),
             table("Flags", flags),
-            "Begin with `glassformer demo`. Every verb explains itself: `glassformer train --help`.",
+            "Start with `glassformer demo`. Help on a verb: `glassformer train --help`.",
             textwrap.fill(EXITS, width()),
         )
     )
@@ -122,8 +122,9 @@ def section_tables(verb: Verb, target: str | None) -> list[str]:
     recipe = recipe_of(target)
     whose = f"the value in {target}" if recipe else f"the default; name a {verb.target} before --help to see its values"
     note = (
-        "Settings: --key value or --key=value, with - or _ in the key; a switch is turned off by --section.no-key. "
-        f"In brackets: {whose}."
+        "Settings: --section.key VALUE or --section.key=VALUE, with - or _ in the key. --section.no-key turns a switch "
+        "off; the value none unsets what may be unset. In brackets: "
+        f"{whose}."
     )
     lines = {each: setting_lines(each, recipe or Recipe("NAME"), verb.taken) for each in verb.sections}
     return [textwrap.fill(note, width()), *(table(f"[{section}]", each) for section, each in lines.items())]

@@ -35,117 +35,146 @@ class Verb:
     """Whether several targets may be given."""
 
 
-OUT = Option("out", "FOLDER", "Run folder to make (default: runs/NAME).")
+OUT = Option("out", "FOLDER", "Run folder to create (default: runs/NAME).")
 OVERWRITE = Option("overwrite", None, "Delete an existing run folder and start over.")
-BREAK = Option("break", "NAME", "Make a classic mistake on purpose, to watch its symptom; several with commas.")
+BREAK = Option("break", "NAME", "Make a classic mistake on purpose, to see its symptom; several with commas.")
 ALLOW = Option(
-    "allow-change", "SETTING", "Let this setting, or the file it names, differ from the run so far.", repeats=True
+    "allow-change",
+    "SETTING",
+    "Let this setting, or the file it names, differ from the run so far; repeatable.",
+    repeats=True,
 )
-JSON = Option("json", None, "One JSON object on standard output, for programs.")
+JSON = Option("json", None, "Print one JSON object, for programs.")
 FIND_RATE = Option(
     "find-learning-rate",
     None,
-    "Try rising learning rates for 100 steps and print losses and a recommendation; write a picture (NAME-rate.png) "
-    "if matplotlib is there, and no run.",
+    "Learning rate range test: train 100 steps at rising rates, print losses and a recommendation, and plot them to "
+    "NAME-rate.png if matplotlib is installed; make no run.",
 )
 NOISE = Option(
     "gradient-noise",
     None,
-    "Train 100 steps, print how large a batch is worth its cost at steps 0, 20 and 100, and write no run.",
+    "Train 100 steps and print the gradient noise scale, the batch size worth its cost, at steps 0, 20 and 100; make "
+    "no run.",
 )
 LOOK_AHEAD_JSON = Option(
-    "json",
-    None,
-    "With --dry-run, --find-learning-rate or --gradient-noise: one JSON object on standard output, for programs.",
+    "json", None, "With --dry-run, --find-learning-rate or --gradient-noise: print one JSON object, for programs."
 )
-SPLIT = Option("split", "SPLIT", "What to score: test or dev (default: test).")
+SPLIT = Option("split", "SPLIT", "Split to score: test or dev (default: test).")
 AVERAGE = Option(
-    "average", "N", "Take the mean of the weights of the N newest checkpoints (see checkpoint.keep), not the best one."
+    "average", "N", "Use the mean weights of the N newest checkpoints (see checkpoint.keep), not the best one."
 )
-BY_LENGTH = Option("by-length", None, "Also exact match for each length of the source, in tokens.")
+BY_LENGTH = Option("by-length", None, "Also report exact match for each source length, in tokens.")
 VARY = Option("vary", "SETTING=V1,V2,...", "A setting and its values; several --vary make a grid.", repeats=True)
-SEEDS = Option("seeds", "N", "Runs of each combination, with training.seed and those that follow it (default: 3).")
+SEEDS = Option("seeds", "N", "Runs of each combination, with training.seed and the seeds after it (default: 3).")
 ALSO = Option(
-    "test", "SETTING=VALUE", "Score on other data too: a setting of data or decode; repeatable.", repeats=True
+    "test", "SETTING=VALUE", "Also score on other data, by a setting of data or decode; repeatable.", repeats=True
 )
 STUDY = Option("out", "FOLDER", "Folder of the study (default: runs/ablate-NAME).")
-JOBS = Option("jobs", "N", "Runs at a time (default: the processors, shared out by training.threads).")
-DRY_RUN = Option("dry-run", None, "List the runs and how far each has come, and train nothing.")
+JOBS = Option("jobs", "N", "Runs in parallel (default: the free processors, divided by training.threads).")
+DRY_RUN = Option("dry-run", None, "List the runs and the progress of each; train nothing.")
 LOOK_AHEAD = Option(
-    "dry-run", None, "Print parameters, memory, disk, time and data of the run, after a few real steps; write no run."
+    "dry-run", None, "Report parameters, memory, disk, time and data of the run, after a few real steps; make no run."
 )
 DEVICE = Option("device", "DEVICE", "Where to compute: cpu, cuda or mps (default: cpu).")
-DTYPE = Option("dtype", "DTYPE", "Numbers to compute in: float64 or float32 (default: float64).")
-NOTEBOOKS = Option("notebooks", "FOLDER", "The five tutorial notebooks, whose code is then run beside ours.")
-ONLY = Option("only", "NAME", "Probe this property or this function or class alone; several with commas.")
-LIMIT = Option("limit", "SECONDS", "Time for all of the file's code (default: 60).")
-BATCH_SIZE = Option("batch-size", "N", "Lines read together (default: as the recipe says).")
-PROBABILITIES = Option("probabilities", None, "After the label, TAB and label=probability for each label there is.")
-JSON_LINES = Option("json", None, "One JSON object a line, with label and probabilities; null for a blank line.")
-N_BEST = Option("n-best", "N", "Of a beam: the N best answers to each line, a line each behind the number of theirs.")
-SCORES = Option("scores", None, "Behind each answer a tab and its score: log-probability over the length penalty.")
-ALIGNMENTS = Option(
-    "alignments", None, "Behind each answer a tab and i-j for each token j: the source token i that it read most."
+DTYPE = Option("dtype", "DTYPE", "Floating-point type: float64 or float32 (default: float64).")
+NOTEBOOKS = Option(
+    "notebooks", "FOLDER", "Folder of the five tutorial notebooks, to compare their code with the library's."
 )
-JSON_ANSWERS = Option("json", None, "One JSON object a line: its number, tokens, and answers with their figures.")
-BEAM = Option("beam", "N", "Beam search: N beginnings of an answer go on together (default: as the recipe says).")
-PROMPT = Option("prompt", "TEXT", "What the text goes on from, or the source to answer (default: standard input).")
-PROMPTS = Option("file", "FILE", "A file with one prompt a line.")
-TEXTS = Option("n", "N", "Texts for each prompt (default: 1).")
-NEW_TOKENS = Option("max-new-tokens", "N", "Longest text, in tokens (default: the recipe's, else 200).")
-TEMPERATURE = Option("temperature", "T", "Below 1 the likely becomes likelier (default: the recipe's, else 1).")
-TOP_K = Option("top-k", "K", "Draw from the K likeliest tokens.")
-TOP_P = Option("top-p", "P", "Draw from the fewest likeliest tokens that have this share of the probability.")
-MIN_P = Option("min-p", "P", "Draw from tokens at least this share as likely as the likeliest.")
-TYPICAL_P = Option("typical-p", "P", "Draw from tokens about as surprising as expected, which have this share.")
-REPETITION = Option("repetition-penalty", "X", "Above 1: tokens that were read or written become less likely.")
-NGRAM = Option("no-repeat-ngram", "N", "No run of N tokens is written twice.")
+ONLY = Option("only", "NAME", "Test only this property, function or class; several with commas.")
+LIMIT = Option("limit", "SECONDS", "Time limit for all of the file's code (default: 60).")
+BATCH_SIZE = Option("batch-size", "N", "Lines processed together (default: the recipe's).")
+PROBABILITIES = Option("probabilities", None, "After the label, TAB and label=probability for every label.")
+JSON_LINES = Option("json", None, "One JSON object per line, with label and probabilities; null for a blank line.")
+N_BEST = Option(
+    "n-best",
+    "N",
+    "Beam search: the N best answers to each line, one per line, each after the number of its input line.",
+)
+SCORES = Option("scores", None, "After each answer TAB and its score: log-probability divided by the length penalty.")
+ALIGNMENTS = Option(
+    "alignments", None, "After each answer TAB and i-j for each token j: i is the source token with the most attention."
+)
+JSON_ANSWERS = Option("json", None, "One JSON object per line: its number, tokens, and answers with their figures.")
+BEAM = Option("beam", "N", "Beam search with N hypotheses (default: the recipe's beam width).")
+PROMPT = Option("prompt", "TEXT", "Text to continue, or source to answer (default: standard input).")
+PROMPTS = Option("file", "FILE", "File with one prompt per line.")
+TEXTS = Option("n", "N", "Texts per prompt (default: 1).")
+NEW_TOKENS = Option(
+    "max-new-tokens",
+    "N",
+    "Longest text, in tokens (default: the recipe's, else 200, or for an answer twice its source plus 10).",
+)
+TEMPERATURE = Option(
+    "temperature", "T", "Sampling temperature; below 1 favours the probable tokens (default: the recipe's, else 1)."
+)
+TOP_K = Option("top-k", "K", "Top-k sampling: from the K most probable tokens.")
+TOP_P = Option(
+    "top-p", "P", "Nucleus sampling: from the fewest most probable tokens that together have this probability."
+)
+MIN_P = Option("min-p", "P", "Min-p sampling: from tokens at least this share as probable as the most probable one.")
+TYPICAL_P = Option(
+    "typical-p",
+    "P",
+    "Typical sampling: from the tokens nearest the expected surprise that together have this probability.",
+)
+REPETITION = Option("repetition-penalty", "X", "Above 1: tokens already read or written become less probable.")
+NGRAM = Option("no-repeat-ngram", "N", "No n-gram of N tokens comes twice.")
 CONTRASTIVE = Option(
     "contrastive-alpha",
     "A",
-    "Contrastive search: of the likeliest (--top-k, 4) the one least like the text so far; try 0.6.",
+    "Contrastive search: of the most probable tokens (--top-k, 4) penalise those like the text so far; try 0.6.",
 )
-DRAFT = Option("draft", "RUN", "Let this smaller run guess tokens, which RUN reads together: the same texts, faster.")
-LOOKUP = Option(
-    "lookup", "N", "Guess that what followed the last N tokens before follows again; fewer, down to one, do."
+DRAFT = Option(
+    "draft",
+    "RUN",
+    "Speculative decoding: this smaller run proposes tokens, RUN checks several at once; faster, same distribution.",
 )
-GUESSES = Option("guesses", "N", "With --draft or --lookup: tokens guessed at a time (default: 4).")
-GREEDY = Option("greedy", None, "Take the likeliest token each time; nothing is drawn.")
-SEED = Option("seed", "N", "Fixes what is drawn: the same text at every repetition (default: the recipe's, else 1).")
-STOP = Option("stop", "TEXT", "End a text where this would come, and leave it out; repeatable.", repeats=True)
-BAN = Option("ban", "TEXT", "Never write this, inside of a word neither; repeatable.", repeats=True)
-FORCE = Option("force", "TEXT", "Of a beam: each answer holds this somewhere; repeatable.", repeats=True)
-BEGIN = Option("begin", "TEXT", "Each text that is written begins with this.")
-BIAS = Option("bias", "TEXT=X", "Add X to the logit of a token, by its text; -inf: never; repeatable.", repeats=True)
-REGEX = Option("regex", "EXPRESSION", "Each text matches this as a whole (needs glassformer[constrain]).")
-SCHEMA = Option("json-schema", "FILE", "Each text is JSON that fits the schema in FILE (needs glassformer[constrain]).")
-CROP = Option("crop", None, "Read the end of a prompt that is longer than the model reads; else it is refused.")
-NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of what is written.")
-JSON_TEXTS = Option("json", None, "One JSON object a line for each text: prompt, text, tokens, end.")
+LOOKUP = Option("lookup", "N", "Prompt-lookup decoding: propose what followed the last N tokens (or fewer) before.")
+GUESSES = Option("guesses", "N", "With --draft or --lookup: tokens proposed at a time (default: 4).")
+GREEDY = Option("greedy", None, "Greedy decoding: always the most probable token, no sampling.")
+SEED = Option("seed", "N", "Random seed; the same seed, the same text (default: the recipe's, else 1).")
+STOP = Option("stop", "TEXT", "End a text where this string would come, and leave it out; repeatable.", repeats=True)
+BAN = Option("ban", "TEXT", "Never write this string, not even inside a word; repeatable.", repeats=True)
+FORCE = Option("force", "TEXT", "Beam search: each answer contains this string; repeatable.", repeats=True)
+BEGIN = Option("begin", "TEXT", "Begin each generated text with this.")
+BIAS = Option(
+    "bias", "TEXT=X", "Add X to the logit of the token with this text; -inf bans it; repeatable.", repeats=True
+)
+REGEX = Option("regex", "EXPRESSION", "Constrained decoding: the whole text matches (needs glassformer[constrain]).")
+SCHEMA = Option("json-schema", "FILE", "Constrained decoding: JSON that fits a schema (needs glassformer[constrain]).")
+CROP = Option("crop", None, "Cut a prompt that is too long to its end; else it is refused.")
+NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of the output.")
+JSON_TEXTS = Option("json", None, "One JSON object per text, on a line each: prompt, text, tokens, end.")
 
 
 DATA_FOLDER = Option(
     "data-dir",
     "FOLDER",
-    "Where data sets lie, each in a folder of its own (default: GLASSFORMER_DATA, else the user's).",
+    "Where data sets are stored, each in its own folder (default: GLASSFORMER_DATA, else the user's data folder).",
 )
 PORT = Option("port", "N", "Port of the page; 0: any that is free (default: 8642, or any that is free).")
 NO_OPEN = Option("no-open", None, "Print the address and open no browser.")
-EXPORT = Option("export", "FILE", "Write the page with the run's examples as one file, and serve nothing.")
+EXPORT = Option("export", "FILE", "Write the page, with the run's examples, as one file; serve nothing.")
 
-CHECKPOINTS = Option("checkpoints", None, "The role of each head at each checkpoint that the run has kept.")
+CHECKPOINTS = Option("checkpoints", None, "The role of each head at every checkpoint that was kept.")
 PRUNE = Option(
     "prune",
     "HEADS",
-    "Write a run without these heads, as x.1.3,d.0.2; `unneeded`: as many as can go without a loss that shows.",
+    "Write a run without these heads, e.g. x.1.3,d.0.2; `unneeded`: as many as possible without a visible loss.",
 )
-PRUNED = Option("out", "FOLDER", "With --prune: run folder to make (default: RUN-pruned).")
-ATTRIBUTE = Option("attribute", "TEXT", "What each head adds itself to the logit of each token that answers TEXT.")
+PRUNED = Option("out", "FOLDER", "With --prune: run folder to create (default: RUN-pruned).")
+ATTRIBUTE = Option(
+    "attribute", "TEXT", "Direct contribution of each head to the logit of each token of the answer to TEXT."
+)
 PATCH = Option(
-    "patch", "TEXT", "With --into: which heads, put into the run with that text, bring this one's answer back."
+    "patch",
+    "TEXT",
+    "With --into: activation patching, to find the heads that, put into the run on that text, restore this one's "
+    "answer.",
 )
-INTO = Option("into", "TEXT", "With --patch: the other text, as long as the first.")
+INTO = Option("into", "TEXT", "With --patch: the other text, with as many tokens as the first.")
 PICTURE = Option("out", "FILE", "Picture to write: .png, .svg or .pdf (default: curves.png).")
-METRIC = Option("metric", "NAME", "A figure to draw, as loss or grad_norm; several with commas (default: loss, score).")
+METRIC = Option("metric", "NAME", "Figure to draw, e.g. loss or grad_norm; several with commas (default: loss, score).")
 LOG = Option("log", None, "Logarithmic axes.")
-PLOT = Option("plot", "FILE", "Draw where they are, in place of the list: .png, .svg or .pdf.")
+PLOT = Option("plot", "FILE", "Plot the parameters instead of listing them: .png, .svg or .pdf.")

@@ -54,79 +54,79 @@ class DataConfig:
     """What is learned from: pairs of texts, of files of the user or of a task that makes them; or running text."""
 
     task: str = PAIRS
-    """"pairs" and "labelled" read the files named below, "text" running text; any other is a task that makes pairs."""
+    """"pairs" and "labelled" read the files below, "text" running text; any other task generates its own pairs."""
     train: str | None = None
-    """Training pairs in one file: source (or text), TAB, target (or label) on each line; plain or .gz."""
+    """Training pairs, one file: source (or text), TAB, target (or label) on each line; plain or .gz."""
     dev: str | None = None
-    """Pairs that choose the best checkpoint, same form as `train`."""
+    """Dev (validation) pairs, to select the best checkpoint; as in `train`."""
     test: str | None = None
-    """Pairs for the final score, same form as `train`."""
+    """Test pairs, for the final score; same format as `train`."""
     train_source: str | None = None
-    """Source side of the training pairs, one sentence a line; goes with `train_target`, replaces `train`."""
+    """Source side of the training pairs, one sentence per line; with `train_target`, replaces `train`."""
     train_target: str | None = None
-    """Target side of the training pairs, line by line beside `train_source`."""
+    """Target side of the training pairs, parallel to `train_source`."""
     dev_source: str | None = None
-    """Source side of the dev pairs; goes with `dev_target`, replaces `dev`."""
+    """Source side of the dev pairs; with `dev_target`, replaces `dev`."""
     dev_target: str | None = None
     """Target side of the dev pairs."""
     test_source: str | None = None
-    """Source side of the test pairs; goes with `test_target`, replaces `test`."""
+    """Source side of the test pairs; with `test_target`, replaces `test`."""
     test_target: str | None = None
     """Target side of the test pairs."""
     text_column: str | None = None
-    """Labelled files: column of the text, by name or number from 1 (.jsonl: field); none: the first (.jsonl: text)."""
+    """Labelled files: column of the text, by name or number from 1 (.jsonl: field); unset: first (.jsonl: text)."""
     label_column: str | None = None
-    """Labelled files: column of the label, in the same way; none: the second (.jsonl: label)."""
+    """Labelled files: column of the label, likewise; unset: second (.jsonl: label)."""
     header: bool | None = None
-    """The first line of a labelled file names its columns, as it does where one is given by name; none: not said, and
-    refused where it looks so."""
+    """Labelled files: the first line is a header (implied if a column is given by name); unset: it is not, and refused
+    if it looks like one."""
     skip_empty: bool = False
-    """Skip (and count) pairs with an empty side, and empty documents. False refuses them: they usually are mistakes."""
+    """Skip and count pairs with an empty side and empty documents. Off: they are an error, usually a mistake."""
     symbols: int = 18
-    """Different symbols in copy, reverse and sort; 18 as in the tutorial notebooks."""
+    """Number of distinct symbols in copy, reverse and sort; the tutorial notebooks have 18."""
     min_length: int = 8
     """Shortest source of copy, reverse and sort, in symbols."""
     max_length: int = 8
-    """Longest source of copy, reverse and sort, in symbols; equal to `min_length` there is no padding at all."""
+    """Longest source of copy, reverse and sort, in symbols; equal to `min_length`, there is no padding."""
     layout: str = LAYOUTS[0]
-    """"encoder-decoder"; "encoder": [source, <sep>, blanks], filled in place; "label": a label for each text; of
-    running text "decoder", "masked" or "encoder-decoder", as the objective needs."""
+    """"encoder-decoder"; "encoder": [source, <sep>, blanks], blanks filled at once; "label": one label per text;
+    running text: "decoder", "masked" or "encoder-decoder", as the objective needs."""
     train_size: int = 100_000
-    """Training pairs that a synthetic task makes."""
+    """Training pairs that a synthetic task generates."""
     dev_size: int = 500
-    """Dev pairs that a synthetic task makes: enough to see 0.2 % differences, few enough to be quick."""
+    """Dev pairs that a synthetic task generates: enough to resolve 0.2 %, few enough to score quickly."""
     test_size: int = 1_000
-    """Test pairs that a synthetic task makes."""
+    """Test pairs that a synthetic task generates."""
     text: str | None = None
-    """Training text: a file, .jsonl or .ndjson, plain or .gz, or a folder of them; none: Python's own documentation."""
+    """Training text: a file, .jsonl or .ndjson, plain or .gz, or a folder; unset: Python's own documentation."""
     dev_text: str | None = None
-    """Text that chooses the best checkpoint, same forms as `text`; none: the end of the training text."""
+    """Dev text, which selects the best checkpoint, same formats as `text`; unset: the end of the training text."""
     test_text: str | None = None
-    """Text for the final score, same forms as `text`."""
+    """Test text, for the final score, same formats as `text`."""
     field: str | None = None
-    """Field of the text in each line of a .jsonl or .ndjson file; none: text."""
+    """Field that holds the text in a .jsonl or .ndjson line; unset: text."""
     dev_share: float = 0.1
-    """Share of the training text, at its end, that is held out as dev text where no `dev_text` is given."""
+    """Fraction of the training text, at its end, held out as dev text where `dev_text` is unset."""
     window: int = 256
-    """Tokens that a model reads at once."""
+    """Context length: tokens that the model reads at once."""
     stride: int | None = None
-    """Tokens from one window of an evaluation to the next. None: `window`. Smaller: each token has more context."""
+    """Tokens from one evaluation window to the next; unset: `window`. Smaller: more context for each token."""
     order: str = "random"
-    """Training windows at "random" places, or "sequential": one after the other."""
+    """Training windows at "random" positions, or "sequential", one after the other."""
     documents: bool | None = None
-    """Each document stands between <bos> and <eos>; false: one running text. None: where there is more than one."""
+    """Put each document between <bos> and <eos>; off: one running text. Unset: on if there are several documents."""
     document_mask: bool = False
-    """Attention stays inside its document."""
+    """Attention never crosses the boundary of a document."""
     objective: str = next(iter(OBJECTIVES))
-    """next_token or prefix (layout decoder), masked (layout masked), spans or noise (layout encoder-decoder)."""
+    """next_token or prefix (layout decoder); masked (layout masked); T5's spans or BART's noise (encoder-decoder)."""
     mask_share: float = 0.15
-    """Share of the tokens that masked, spans and noise take out; BERT and T5 have 0.15, BART 0.3."""
+    """Fraction of the tokens that masked, spans and noise take out; BERT and T5: 0.15, BART: 0.3."""
     mean_span: float = 3.0
-    """Tokens in a span that spans and noise take out, on average; 3 as in T5 and BART."""
+    """Mean length of the spans that spans and noise take out, in tokens; 3 as in T5 and BART."""
     whole_words: bool = False
-    """masked takes out whole words."""
+    """Whole-word masking, for the objective masked."""
     permute_sentences: bool = False
-    """noise puts the sentences of its source in another order, as BART does."""
+    """Shuffle the sentences of the source, as BART does, for the objective noise."""
 
     def __post_init__(self) -> None:
         from glassformer.data.synthetic import TASKS  # here, because their signatures name this class
@@ -257,15 +257,15 @@ class TokenizerConfig:
     """How text is cut into tokens, and whether source and target use one vocabulary."""
 
     kind: str = "word"
-    """word (cut at white space), character, byte, or subwords of bytes, for real text: bpe, wordpiece, unigram."""
+    """word (split at white space), character, byte, or for real text byte-level subwords: bpe, wordpiece, unigram."""
     source_kind: str | None = None
-    """Kind for the source side alone; None: as `kind`. Another kind needs shared = false."""
+    """Kind for the source side alone; unset: same as `kind`. A different kind needs shared = false."""
     shared: bool = True
-    """One vocabulary for both sides: fewer parameters, and the two embeddings can be tied."""
+    """One vocabulary for source and target: fewer parameters, and their embeddings can be tied."""
     vocab_size: int = 8_000
-    """Entries of subwords, special tokens included; the other kinds keep all that they meet. 8,000 suits 10 MB."""
+    """Size of a subword vocabulary with special tokens (8,000 suits 10 MB of text); other kinds keep all they meet."""
     min_count: int = 1
-    """Words or characters met fewer times in the training text become <unk>; word and character only."""
+    """Words or characters rarer than this in the training text become <unk>; word and character only."""
 
     def __post_init__(self) -> None:
         from glassformer.data.tokenizer import TOKENIZERS  # here, because a tokenizer's own signature names this class

@@ -23,17 +23,17 @@ class BeamSettings:
     section: ClassVar[str] = ""
 
     beam: int = 1
-    """Beginnings of an answer that go on together (beam search); 1: the likeliest token alone, or one that is drawn."""
+    """Beam search: beam width, the hypotheses kept at each step; 1: off, greedy decoding or sampling."""
     length_penalty: float = 0.6
-    """Of a beam: log-probabilities are divided by ((5 + tokens) / 6) to this power; above 0 longer answers gain."""
+    """Beam search: log-probability is divided by ((5 + tokens) / 6) to this power; above 0 favours longer answers."""
     coverage_penalty: float = 0.0
-    """Of a beam: how much an answer loses for each part of the source that was hardly read; 0: nothing."""
+    """Beam search: weight of the penalty for source tokens that got little attention; 0: off."""
     beam_groups: int = 1
-    """Parts of a beam that search apart, each kept from the tokens that those before it took; 1: one beam."""
+    """Diverse beam search: equal groups of the beam, each discouraged from what earlier ones just chose; 1: off."""
     diversity: float = 0.5
-    """Of beam_groups: what a token loses in a group, in nats, for each time that a group before took it just now."""
+    """Diverse beam search: penalty of a token, in nats, for each hypothesis of an earlier group that just chose it."""
     early_stop: bool = False
-    """Of a beam: end as soon as `beam` answers ended, also where others could still be better."""
+    """Beam search: stop as soon as `beam` answers are finished, even if an unfinished one could still be better."""
 
     def __post_init__(self) -> None:
         check_types(self, self.section)

@@ -26,29 +26,29 @@ class Sampling:
     section: ClassVar[str] = ""
 
     temperature: float = 1.0
-    """What logits are divided by before a token is drawn; 0: no draw, the likeliest token is taken."""
+    """Sampling temperature, by which logits are divided; 0: greedy decoding, which takes the most probable token."""
     top_k: int | None = None
-    """Draw from that many likeliest tokens; none: from all."""
+    """Top-k sampling: from this many most probable tokens; unset: all."""
     top_p: float = 1.0
-    """Draw from the fewest likeliest tokens that have this share of the probability; 1: from all."""
+    """Nucleus sampling: from the fewest most probable tokens that together have this probability; 1: all."""
     min_p: float = 0.0
-    """Draw from tokens that have at least this share of the likeliest one's probability; 0: from all."""
+    """Min-p sampling: from tokens at least this share as probable as the most probable one; 0: all."""
     typical_p: float = 1.0
-    """Draw from tokens about as surprising as expected, which have this share of the probability; 1: from all."""
+    """Typical sampling: from the tokens nearest the expected surprise that together have this probability; 1: all."""
     repetition_penalty: float = 1.0
-    """What logits of tokens that were read or written are divided by (below 0: multiplied); 1: none."""
+    """Divides the logits of tokens already read or written (multiplies negative ones); above 1: fewer repeats."""
     frequency_penalty: float = 0.0
-    """Taken from the logit of a token for each time that it was written."""
+    """Subtracted from a token's logit for each time it has been written."""
     presence_penalty: float = 0.0
-    """Taken from the logit of a token that was written."""
+    """Subtracted once from the logit of a token already written."""
     no_repeat_ngram: int | None = None
-    """No run of so many tokens is written twice; none: any may."""
+    """No n-gram of this length comes twice, prompt included."""
     min_new_tokens: int = 0
     """Shortest answer, in tokens."""
     contrastive_alpha: float = 0.0
-    """Contrastive search among top_k: how much a token loses for being like what stands there already; 0: off."""
+    """Contrastive search among top_k: weight of the penalty for tokens similar to the text so far; 0: off."""
     seed: int = 1
-    """Fixes what is drawn: each answer has random numbers of its own, whatever it is written beside."""
+    """Random seed of sampling; each answer has random numbers of its own, whatever batch it is in."""
 
     def __post_init__(self) -> None:
         check_types(self, self.section)

@@ -33,107 +33,110 @@ class ModelRecipe:
     """Settings of `[model]`; both stacks get the same, but for the number of layers and for patterns that look back."""
 
     d_model: int = 256
-    """Width of the residual stream."""
+    """Width of the residual stream (hidden size)."""
     n_heads: int = 4
-    """Attention heads; d_model must be a multiple."""
+    """Attention heads; must divide d_model."""
     n_kv_heads: int | None = None
-    """Key/value heads (grouped-query attention); none: as many as n_heads."""
+    """Key/value heads (grouped-query attention; 1: multi-query); unset: n_heads."""
     n_layers: int = 3
-    """Blocks in each stack."""
+    """Blocks (layers) in each stack."""
     encoder_layers: int | None = None
-    """Blocks in the encoder, where it is to differ from n_layers."""
+    """Blocks in the encoder; unset: n_layers."""
     decoder_layers: int | None = None
-    """Blocks in the decoder, where it is to differ from n_layers."""
+    """Blocks in the decoder; unset: n_layers."""
     d_ff: int = 1024
-    """Inner width of the feed-forward branch."""
+    """Hidden width of the feed-forward branch."""
     dropout: float = 0.1
-    """Chance to drop a number of the embedding and of the output of each branch."""
+    """Dropout probability, for the embedding and the output of each branch."""
     attention_dropout: float = 0.0
-    """Chance to drop an attention weight; above 0 it leaves the fused kernel."""
+    """Dropout probability of attention weights; above 0 the fused kernel cannot be used."""
     feed_forward_dropout: float = 0.0
-    """Chance to drop a number between the two maps of the feed-forward; the paper has none there."""
+    """Dropout probability between the two linear maps of the feed-forward; the paper has none there."""
     token_dropout: float = 0.0
-    """Chance to drop a whole token, whose embedding is then zero."""
+    """Word dropout: probability that a token's whole embedding is zeroed."""
     norm: str = "layer"
-    """Normalisation: layer, rms or none."""
+    """Normalisation: layer (LayerNorm), rms (RMSNorm) or none."""
     norm_placement: str = "pre"
-    """Where the norm stands: pre (before the branch), post (after the sum), output (after the branch) or sandwich."""
+    """Norm placement: pre (before the branch), post (after the sum), output (after the branch) or sandwich (pre and
+    output)."""
     qk_norm: str = "none"
-    """Norm of each head's queries and keys: none, rms or layer."""
+    """QK-norm of a head's queries and keys: none, rms or layer."""
     residual_scale: float = 1.0
-    """What multiplies x where a branch is added to it; deepnorm has its own."""
+    """Factor of x in the residual sum x + branch(x); deepnorm uses its own."""
     deepnorm: bool = False
-    """DeepNorm: a scaled residual and smaller first weights, for deep post-norm stacks."""
+    """DeepNorm: an enlarged residual and smaller initial weights, for deep post-norm stacks."""
     stochastic_depth: float = 0.0
-    """Chance that a sequence skips a branch of the last block; falls linearly to the first."""
+    """Stochastic depth: chance that a sequence skips a branch of the last block, falling linearly towards the first."""
     activation: str = "relu"
-    """Of the feed-forward branch: relu, gelu, gelu_tanh, silu, relu_squared, sigmoid or identity."""
+    """Activation of the feed-forward: relu, gelu, gelu_tanh, silu, relu_squared, sigmoid or identity."""
     feed_forward: str = "plain"
-    """The feed-forward branch: plain, gated (SwiGLU with silu) or experts."""
+    """Feed-forward: plain, gated (GLU; with silu: SwiGLU) or experts (mixture of experts, MoE)."""
     n_experts: int | None = None
-    """Experts in each branch of feed_forward experts, each d_ff wide."""
+    """MoE: experts in each feed-forward branch, each d_ff wide."""
     experts_per_token: int = 2
-    """Experts that each token is sent to."""
+    """MoE: experts that each token is routed to (top-k)."""
     expert: str = "plain"
-    """What one expert is: plain or gated."""
+    """MoE: whether an expert is plain or gated."""
     balance_loss: float = 0.01
-    """Weight of the loss that keeps experts evenly loaded."""
+    """MoE: weight of the load-balancing loss."""
     router_z_loss: float = 0.0
-    """Weight of the loss that keeps the router's logits small."""
+    """MoE: weight of the z-loss, which keeps its logits small."""
     positions: str = "sinusoidal"
-    """How order enters: sinusoidal, sinusoidal_halves, learned, rotary, alibi, t5, shaw or none."""
+    """Position encoding: sinusoidal, sinusoidal_halves (sines first), learned, rotary (RoPE), alibi, t5, shaw, none."""
     embedding_norm: bool = False
-    """A norm behind the embedding and its positions, before the first block, as in BERT and BART."""
+    """Norm after the embedding and its positions, before the first block, as in BERT and BART."""
     rotary_base: float = 10000.0
-    """Rotary positions: pair i turns by base^(-2i/width) a token."""
+    """RoPE: base (theta); pair i rotates by base^(-2i/width) a token."""
     rotary_scaling: str = "none"
-    """Rotary positions for longer texts than trained on: none, linear, ntk, yarn or llama3."""
+    """RoPE: scaling to contexts longer than trained on: none, linear, ntk, yarn or llama3."""
     rotary_factor: float | None = None
-    """How many times longer; every rotary scaling needs it."""
+    """RoPE: context growth factor, needed by every rotary scaling."""
     rotary_original_max_len: int | None = None
-    """Length of the training before, in tokens; yarn and llama3 need it."""
+    """RoPE: context length before scaling, in tokens; needed by yarn and llama3."""
     relative_clip_distance: int = 16
-    """Shaw's relative positions: tokens farther away count as this far."""
+    """Shaw's relative positions: maximum distance; tokens farther away count as this far."""
     max_len: int | None = None
-    """Longest sequence accepted, in tokens; none: any (learned positions need a number)."""
+    """Longest sequence accepted, in tokens; unset: no limit (learned positions need one)."""
     tie_embeddings: bool = True
-    """One matrix for the target embedding and the head."""
+    """Weight tying: the head uses the target embedding matrix."""
     share_embeddings: bool = True
-    """One matrix for both embeddings, where source and target share a vocabulary."""
+    """One embedding matrix for source and target, where they share a vocabulary."""
     scale_embeddings: bool = True
-    """Embeddings times sqrt(d_model), as in the paper."""
+    """Multiply embeddings by sqrt(d_model), as in the paper."""
     scale_head: bool = False
-    """A tied head reads its vectors over sqrt(d_model), as in T5."""
+    """Divide the inputs of a tied head by sqrt(d_model), as in T5."""
     head_transform: str | None = None
-    """Activation of a dense map and a norm before a head over tokens, as in BERT; none: no such map."""
+    """Put a dense layer with this activation, and a norm, before a head over tokens, as in BERT; unset: none."""
     pooling: str = "mean"
-    """How a classifier makes one vector of a text: first (that of the token <bos>), mean or attention."""
+    """How a classifier pools a text into one vector: first (that of <bos>), mean or attention."""
     head_dropout: float = 0.0
-    """Chance to drop a number of that vector."""
+    """Dropout probability of a classifier's pooled vector."""
     init: str = "xavier"
-    """Initialisation table: xavier or normal."""
+    """Weight initialisation: xavier or normal (GPT-2's)."""
     attention_rule: str = "softmax"
-    """What attention computes: softmax, softmax_plus_one, sigmoid, softcap or linear."""
+    """What attention computes: softmax, softmax_plus_one (1 more in the denominator), sigmoid, softcap or linear."""
     attention: str = "auto"
     """Attention backend: auto, reference, matmul, sdpa, sparse or flex; linear has auto, reference and sums."""
     attention_scale: float | None = None
-    """What multiplies the scores; none: 1/sqrt(head width). T5 has 1.0."""
+    """Factor of the attention scores; unset: 1/sqrt(head width). T5 has 1.0."""
     softcap: float = 50.0
-    """What scores are kept within under attention_rule softcap."""
+    """Bound on the scores of attention_rule softcap, by tanh."""
     window: int | None = None
-    """Keys that a query reads up to its own, and as many after it in an encoder; none: all."""
+    """Sliding-window attention: a query reads itself and the window - 1 keys before it, in an encoder also after it;
+    unset: all."""
     dilation: int = 1
-    """Positions from one key of the window to the next."""
+    """Dilated window: distance between its keys, in positions."""
     global_tokens: int = 0
-    """First tokens that read everything and are read by all, beside a window."""
+    """Global attention (Longformer): first tokens that read all and are read by all, besides a window."""
     sinks: int = 0
-    """First keys that stay readable beside the window of a decoder."""
+    """Attention sinks: first keys that stay readable besides a decoder's window."""
     stride: int | None = None
-    """Keys that a decoder's query reads, and before them each stride-th; none: all."""
+    """Strided sparse attention: a decoder's query reads this many last keys and every stride-th before; unset: all."""
     block: int | None = None
-    """Length of the blocks a decoder's query reads one of, and the summary of the others; none: all."""
+    """Fixed sparse attention: block length; a decoder's query reads its block and the summary of earlier ones; unset:
+    all."""
     summary: int = 1
-    """Last keys of a block that later blocks read."""
+    """Last keys of each block, which later blocks read."""
 
     def __post_init__(self) -> None:
         check_types(self, "model")

@@ -22,29 +22,29 @@ class ServeConfig:
     host: str = "127.0.0.1"
     port: int = 8000
     key: str | None = field(default=None, repr=False)
-    """What a client must show; none: anybody on this machine may ask, and nobody else can."""
+    """The API key that clients must send; none: anybody on this machine may ask, and nobody else can."""
     name: str | None = None
-    """A further name that clients reach this server by, as in `http://NAME:8000`."""
+    """Another host name that clients use for this server, as in `http://NAME:8000`."""
     rows: int = 32
-    """Texts written together."""
+    """Texts generated together, the batch size."""
     room: int = 65_536
-    """Tokens kept in all: rows times the longest."""
+    """Size of the KV cache in tokens: rows times the longest."""
     queue: int | None = None
-    """Prompts that wait for room; one more is told to come later. None: twice `rows`."""
+    """Prompts that may wait; more must retry later. None: twice `rows`."""
     max_prompt: int = 4_096
     """Longest prompt, in tokens."""
     max_new_tokens: int = 2_048
     """Longest text, in tokens."""
     max_body: int = 2**20
-    """Longest request, in bytes."""
+    """Largest request, in bytes."""
     seconds: float = 120.0
-    """Time for a whole answer, waiting included."""
+    """Seconds for a whole answer, waiting included."""
     patience: float = 10.0
-    """Seconds that a client may take to send its request, or leave what was sent to it unread."""
+    """Seconds for a client to send its request, or to read its answer."""
     connections: int = 768
-    """Open at a time."""
+    """Connections open at a time."""
     drain: float = 30.0
-    """Seconds that answers have left to end after SIGTERM or Ctrl-C."""
+    """Seconds for unfinished answers after SIGTERM or Ctrl-C."""
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -28,8 +28,8 @@ def rising(training: TrainingConfig) -> list[str]:
         return []
     last = training.rates(training.steps)
     return [
-        f"warm-up: {training.warmup:,} steps of a run of {training.steps:,}, in which the learning rate only rises, to "
-        f"{last:.2g} of {training.learning_rate:.2g}"
+        f"warm-up: {training.warmup:,} steps, of a run of {training.steps:,}: the learning rate never decays, and "
+        f"reaches {last:.2g} of {training.learning_rate:.2g}"
     ]
 
 

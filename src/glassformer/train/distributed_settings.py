@@ -15,9 +15,9 @@ class DistributedConfig:
     """Settings of `[distributed]`: how the processes that torchrun starts share the work; one alone needs none."""
 
     shard: bool = False
-    """Cut weights, gradients and optimizer over the processes (FSDP2); else each has all of them (DDP)."""
+    """Shard weights, gradients and optimizer state across the processes (FSDP2); off: each holds all of them (DDP)."""
     timeout: int = 600
-    """Seconds that a process waits for the others before it takes one for lost and ends the job."""
+    """Seconds a process waits for the others before it considers one lost and ends the job."""
 
     def __post_init__(self) -> None:
         check_types(self, "distributed")

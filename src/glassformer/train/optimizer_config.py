@@ -22,23 +22,24 @@ class OptimizerConfig:
     """Settings of `[optimizer]`: how a gradient becomes a change of the weights."""
 
     name: str = "adamw"
-    """adamw; muon (for hidden matrices, of the blocks and of a head's dense map; AdamW for the rest); adafactor (keeps
-    little)."""
+    """adamw; muon (for hidden matrices, of blocks and of a head's dense layer; AdamW for the rest); adafactor (little
+    memory)."""
     beta1: float = 0.9
-    """AdamW, and what Muon leaves to it: memory of the gradient."""
+    """AdamW, also within muon: decay rate of the mean gradient."""
     beta2: float = 0.98
-    """AdamW, and what Muon leaves to it: memory of the squared gradient."""
+    """AdamW, also within muon: decay rate of the mean squared gradient."""
     epsilon: float = 1e-9
-    """AdamW, and what Muon leaves to it: added to the denominator."""
+    """AdamW, also within muon: added to the denominator."""
     momentum: float = 0.95
-    """Muon: memory of the gradient."""
+    """Muon: momentum, the decay rate of the average gradient."""
     weight_decay: float = 0.0
-    """Share of each hidden matrix (of the blocks, and the dense map of a head) taken away per step, times the learning
+    """Decoupled weight decay, of hidden matrices only (of the blocks, and a head's dense layer), times the learning
     rate."""
     layer_decay: float = 1.0
-    """Learning rate of a block, as a share of that of the block above it; the head has the whole."""
+    """Layer-wise learning rate decay: rate of a block as a share of the rate of the block above it; the head has the
+    full rate."""
     average: float = 0.0
-    """Memory of the moving average of the weights, which is then evaluated and kept; 0: none; 0.99, say."""
+    """Exponential moving average (EMA) of the weights, with this decay (try 0.99), evaluated and saved; 0: off."""
 
     def __post_init__(self) -> None:
         check_types(self, "optimizer")

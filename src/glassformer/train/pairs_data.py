@@ -109,7 +109,7 @@ class PairsData(RunData):
         what = "texts" if isinstance(self.tokenizers.target, Labels) else "pairs"
         lines = [
             f"data: {len(self.train.pairs):,} training {what}, {len(self.dev.pairs):,} dev {what}; {self._sizes()}",
-            f"batches: {len(self.sampler.epoch(0)):,} an epoch, {self.sampler.padding_share(0):.1%} of them padding",
+            f"batches: {len(self.sampler.epoch(0)):,} per epoch, {self.sampler.padding_share(0):.1%} padding",
             *self.sampler.notes(),
         ]
         for name, split in (("training", self.train), ("dev", self.dev)):

@@ -86,8 +86,8 @@ class Reporter:
             case Overflowed():
                 self.records.overflowed(event)
                 self.say(
-                    f"step {event.step}: left out, as the gradient overflowed float16; the loss is now scaled by "
-                    f"{event.scale:g} ({event.so_far} so far)"
+                    f"step {event.step}: skipped, as the gradient overflowed float16; the loss scale is now "
+                    f"{event.scale:g} ({event.so_far} skipped so far)"
                 )
             case Evaluated():
                 self.records.evaluation(event)
@@ -101,11 +101,11 @@ class Reporter:
                     self.say(note)
             case Unsaved():
                 self.say(
-                    f"step {event.step}: NOT SAVED, training goes on and tries again when the next one is due. "
+                    f"step {event.step}: NOT SAVED; training goes on, and the next checkpoint is tried when it is due. "
                     f"{event.reason}"
                 )
             case Skipped():
-                self.say(f"step {event.step}: left out, {event.number} of {event.allowed} allowed. {event.reason}")
+                self.say(f"step {event.step}: skipped, {event.number} of {event.allowed} allowed. {event.reason}")
             case Stopped():
                 ends = {"patience": "no improvement for as long as training.patience allows", "interrupted": "as asked"}
                 self.say(f"step {event.step}: stopped, {ends.get(event.reason, event.reason)}")

@@ -38,62 +38,65 @@ class TrainingConfig:
     """Settings of `[training]`: how the weights are found."""
 
     steps: int = 2000
-    """Updates of the weights in the whole run."""
+    """Weight updates in the whole run."""
     batch_tokens: int = 4096
-    """Tokens in one batch, source and target, padding included."""
+    """Tokens per batch, source plus target, padding included."""
     pool: int | None = None
-    """Samples, drawn at random, that are sorted by length together; none: all. Fewer mix batches more and pad more."""
+    """Random samples that are sorted by length together to form batches; unset: all. Fewer: batches mix more and pad
+    more."""
     accumulate: int = 1
-    """Pieces each batch is cut into to save memory; same gradients without dropout, with it other coins fall."""
+    """Gradient accumulation: pieces each batch is split into to save memory. Exact without dropout, whose masks it
+    changes."""
     recompute: int = 0
-    """Blocks a group that is computed anew in the backward to save memory, for one forward more; 0: none."""
+    """Activation checkpointing in groups of this many blocks: saves memory for one more forward pass; 0: off."""
     seed: int = 1
-    """Fixes the first weights, the data, its order and the dropout."""
+    """Random seed of the initial weights, the data, its order and dropout."""
     learning_rate: float = 1e-3
-    """Highest learning rate, reached at the end of the warm-up."""
+    """Peak learning rate, reached at the end of the warm-up."""
     schedule: str = "inverse_square_root"
-    """After the warm-up: inverse_square_root, cosine, linear, constant, or wsd (stable, then down)."""
+    """Decay after the warm-up: inverse_square_root, cosine, linear, constant, or wsd (warm-up, stable, decay)."""
     warmup: int = 200
-    """Steps in which the learning rate rises from 0."""
+    """Steps in which the learning rate rises linearly from 0."""
     batch_warmup: int = 0
-    """Steps in which the batch grows from `batch_start` to all of batch_tokens, in equal parts of a batch; 0: off."""
+    """Steps in which the batch grows from `batch_start` to the whole of batch_tokens, always 1/n of it; 0: off."""
     batch_start: float = 0.125
-    """Share of a batch that the batch warm-up begins with."""
+    """Fraction of a batch that the batch warm-up begins with."""
     length_warmup: int = 0
     """Steps in which the longest sequence grows from `length_start`; longer samples come later in the epoch; 0: off."""
     length_start: int = 8
-    """Tokens of the longest sequence that the length warm-up begins with, special ones included."""
+    """Longest sequence at the start of the length warm-up, in tokens, special ones included."""
     min_learning_rate: float = 0.0
-    """Learning rate that cosine, linear and wsd end at, and that inverse_square_root never goes below."""
+    """Final learning rate of cosine, linear and wsd, and lower bound of inverse_square_root."""
     cooldown: int | None = None
-    """Steps at the end in which the schedule wsd comes down; none: a fifth of all."""
+    """Steps of decay at the end of the schedule wsd; unset: a fifth of the run."""
     clip: float = 1.0
-    """Largest norm of the gradient; longer ones are shortened to it; 0: off."""
+    """Gradient clipping: largest norm of the gradient; 0: off."""
     label_smoothing: float = 0.0
     """Share of the target probability spread over the whole vocabulary, or over all labels."""
     precision: str = "auto"
-    """Arithmetic: auto (bfloat16 where it is measured to be 1.15 times as fast), float32, bfloat16, or float16."""
+    """Arithmetic: auto (bfloat16 if it is measured to be 1.15 times as fast), float32, bfloat16 or float16."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1, mps."""
     threads: int = 0
-    """Processor threads; 0: OMP_NUM_THREADS, or else as many as help. Written down: a resumed run has as many."""
+    """Processor threads; 0: OMP_NUM_THREADS, else those available, up to 8. Recorded: a resumed run has as many."""
     evaluate_every: int = 500
-    """Steps between evaluations on the dev split; 0: at the end only."""
+    """Steps between evaluations on the dev split; 0: only at the end."""
     patience: int = 0
-    """Stop after this many evaluations without improvement; 0: never."""
+    """Early stopping, after this many evaluations without improvement; 0: off."""
     metric: str = "exact_match"
-    """What the best checkpoint is best by: exact_match, token_accuracy, bleu, chrf; accuracy, macro_f1; or loss."""
+    """Metric that selects the best checkpoint: exact_match, token_accuracy, bleu, chrf; of labels accuracy, macro_f1;
+    or loss."""
     samples: int = 3
     """Sample outputs shown at each evaluation."""
     skip_nonfinite: int = 0
-    """Updates that may be left out, in the whole run, where loss or gradient is no finite number; 0: stop at once."""
+    """Updates that may be skipped in the run because loss or gradient is NaN or infinite; 0: stop at the first."""
     start_from: str | None = None
-    """Folder of a run whose tokenizer, model settings and best weights this one begins with, where they fit; none: all
-    begins fresh."""
+    """Fine-tuning: run whose tokenizer, model settings and best weights to start from, where they fit; unset: from
+    scratch."""
     track: str | None = None
-    """Also write curves in RUN/tensorboard, for TensorBoard: tensorboard (needs glassformer[track])."""
+    """Also write the curves to RUN/tensorboard: tensorboard (needs glassformer[track])."""
     broken: str | None = None
-    """Classic mistakes made on purpose, by name and with commas between; see --break."""
+    """Classic mistakes made on purpose, separated by commas; see --break."""
 
     def __post_init__(self) -> None:
         check_types(self, "training")
@@ -164,13 +167,13 @@ class CheckpointConfig:
     """Settings of `[checkpoint]`: what is kept on disk."""
 
     every: int = 500
-    """Steps between checkpoints; 0: at the end only (and when interrupted)."""
+    """Steps between checkpoints; 0: only at the end (and when interrupted)."""
     keep: int = 2
-    """Newest checkpoints kept; the best one is kept besides."""
+    """Newest checkpoints to keep; the best one is kept as well."""
     keep_every: int = 0
-    """Also keep each checkpoint whose step is a multiple of this; 0: none."""
+    """Also keep every checkpoint whose step is a multiple of this; 0: none."""
     background: bool = True
-    """Write a checkpoint while training goes on, from a copy in memory; off: training waits for the disk."""
+    """Write checkpoints in the background, from a copy in memory; off: training waits for the disk."""
 
     def __post_init__(self) -> None:
         check_types(self, "checkpoint")
@@ -186,18 +189,18 @@ class DecodeConfig(BeamSettings, Sampling):
     section: ClassVar[str] = "decode"
 
     temperature: float = 0.0
-    """What logits are divided by before a token is drawn; 0: none is drawn, the likeliest is taken (greedy)."""
+    """Sampling temperature, by which logits are divided; 0: greedy decoding, which takes the most probable token."""
     max_new_tokens: int | None = None
-    """Longest answer, in tokens; none: chosen from the length of the source."""
+    """Longest answer, in tokens; unset: twice the length of its source plus 10 (text after a prompt: 200)."""
     batch_size: int = 128
     """Sequences decoded together."""
     precision: str = "float32"
-    """Weights while answers are written: float32 (as they were trained), bfloat16 and int8, which are rounded and
-    faster; or auto (bfloat16 where the machine has it in hardware)."""
+    """Weights in decoding: float32 (as trained), bfloat16 or int8 (both rounded and faster), or auto (bfloat16 if the
+    hardware has it)."""
     compile: bool = False
-    """Write answers by compiled steps, for long work: it takes up to a minute at the start. int8 gains by it."""
+    """Compile the decoding steps, for long jobs: takes up to a minute at the start; int8 gains by it."""
     cache: str = "exact"
-    """Keys and values of tokens read so far: exact, or int8 (rounded, a quarter of the memory; not with compile)."""
+    """KV cache: exact, or int8 (rounded, a quarter of the memory; not with compile)."""
 
     def __post_init__(self) -> None:
         Sampling.__post_init__(self)

@@ -141,7 +141,7 @@ class TextData(RunData):
         lines = [
             f"data: {described(self.train)} to train on; {described(self.dev)} as dev text; {vocabulary}",
             f"batches: {self.rows:,} windows of {self.recipe.data.window:,} tokens, {self.recipe.data.order}; "
-            f"{self.windows.whole:,} windows an epoch, {self.epochs:.2f} epochs in the run",
+            f"{self.windows.whole:,} windows per epoch, {self.epochs:.2f} epochs in the run",
         ]
         growth, training = self.recipe.training.growth, self.recipe.training
         if growth.batch_steps:
