@@ -23,14 +23,14 @@ from glassformer import Batch, ModelConfig, StackConfig, Transformer
 from glassformer.data.config import DataConfig
 from glassformer.store.lock import RunLock
 from glassformer.train.loop import train_steps
-from glassformer.train.optimizer import build_optimizer
-from glassformer.train.optimizer_config import OptimizerConfig
-from glassformer.train.prepare import prepare
+from glassformer.train.optim.optimizer import build_optimizer
+from glassformer.train.optim.optimizer_config import OptimizerConfig
+from glassformer.train.optim.schedule import Schedule
 from glassformer.train.recipe import Recipe
-from glassformer.train.resumable import Best, Standing
-from glassformer.train.saving import Saver
-from glassformer.train.schedule import Schedule
+from glassformer.train.run.resumable import Best, Standing
+from glassformer.train.run.saving import Saver
 from glassformer.train.settings import CheckpointConfig
+from glassformer.train.sources.prepare import prepare
 
 MINUTE = 60.0
 MODES = {"in the background": True, "waited for": False}

@@ -37,7 +37,7 @@ from decode_peers import (
 )
 
 from glassformer import ModelConfig, StackConfig, Transformer
-from glassformer.data.vocabulary import EOS, SPECIALS
+from glassformer.data.tokens.vocabulary import EOS, SPECIALS
 from glassformer.decode.beam import beam_search
 from glassformer.decode.generate import generate
 from glassformer.decode.prepare import prepared

@@ -19,7 +19,7 @@ from files import read
 from torch import nn
 
 from glassformer import Block, ModelConfig, StackConfig, Transformer, answer
-from glassformer.data.vocabulary import BOS, EOS, SPECIALS, UNK
+from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
 from glassformer.foundation.errors import CheckpointError
 from glassformer.parts import Attention
 from glassformer.store.checkpoint import load

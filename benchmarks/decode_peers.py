@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import Transformer
-from glassformer.data.vocabulary import BOS, EOS, PAD, UNK
+from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, UNK
 from glassformer.store.families import FAMILIES
 
 Write = Callable[[Sequence[Sequence[int]], int], list[list[int]]]

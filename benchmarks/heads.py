@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from common import arguments, begin, compare, finish
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer, diagnose
-from glassformer.data.vocabulary import SPECIALS
+from glassformer.data.tokens.vocabulary import SPECIALS
 from glassformer.lens.roles import Probe, pairs_probe
 from glassformer.train.objective import next_token
 

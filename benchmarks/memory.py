@@ -24,10 +24,10 @@ from common import arguments, begin, fail, machine, markdown
 from glassformer import Batch, ModelConfig, Schedule, StackConfig, Transformer, train_steps
 from glassformer.foundation.runtime import choose_threads
 from glassformer.model.outputs import Classify
-from glassformer.train.memory import THRESHOLD, estimate
+from glassformer.train.estimate.memory import THRESHOLD, estimate
 from glassformer.train.objective import objective_for
-from glassformer.train.optimizer import build_optimizer
-from glassformer.train.optimizer_config import OptimizerConfig
+from glassformer.train.optim.optimizer import build_optimizer
+from glassformer.train.optim.optimizer_config import OptimizerConfig
 
 BOUND = 0.15
 STEPS = 6

@@ -24,14 +24,14 @@ import torch
 from common import begin, markdown
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer, train_steps
-from glassformer.data.vocabulary import SPECIALS
+from glassformer.data.tokens.vocabulary import SPECIALS
 from glassformer.foundation.launched import launched
 from glassformer.foundation.processors import free_processors
-from glassformer.train.distributed import Ranks, joined
-from glassformer.train.optimizer import build_optimizer
-from glassformer.train.optimizer_config import OptimizerConfig
-from glassformer.train.schedule import Schedule
-from glassformer.train.sharded import cut
+from glassformer.train.optim.optimizer import build_optimizer
+from glassformer.train.optim.optimizer_config import OptimizerConfig
+from glassformer.train.optim.schedule import Schedule
+from glassformer.train.ranks.distributed import Ranks, joined
+from glassformer.train.ranks.sharded import cut
 
 PATIENCE = 900
 """Seconds."""

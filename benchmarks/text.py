@@ -83,10 +83,10 @@ def measured(path: Path, kind: str) -> dict[str, float | str]:
 def work(path: str, kind: str) -> dict[str, float]:
     """All that stands before the first step of a run; seconds of each part, and the bytes held at most."""
     from glassformer.data.config import DataConfig, TokenizerConfig  # in the process that is measured alone
-    from glassformer.data.corpus import has_documents, read_parts
-    from glassformer.data.token_cache import tokens_of
+    from glassformer.data.running.corpus import has_documents, read_parts
+    from glassformer.data.running.token_cache import tokens_of
+    from glassformer.data.running.windows import Windows
     from glassformer.data.tokenizer import TOKENIZERS
-    from glassformer.data.windows import Windows
 
     started = time.perf_counter()
     config = DataConfig(task="text", layout="decoder", text=path)

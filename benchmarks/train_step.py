@@ -18,11 +18,11 @@ from peer import Peer
 from torch import nn
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer, train_steps
-from glassformer.data.vocabulary import SPECIALS
+from glassformer.data.tokens.vocabulary import SPECIALS
 from glassformer.train.objective import loss_of, next_token
-from glassformer.train.optimizer import build_optimizer
-from glassformer.train.optimizer_config import OptimizerConfig
-from glassformer.train.schedule import Schedule
+from glassformer.train.optim.optimizer import build_optimizer
+from glassformer.train.optim.optimizer_config import OptimizerConfig
+from glassformer.train.optim.schedule import Schedule
 
 RATE, CLIP, SMOOTHING = 1e-4, 1.0, 0.1
 

@@ -122,7 +122,7 @@ TERMINAL = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
 
 def loud_lines(module: str, text: str) -> list[str]:
     """Only the command line and the progress report write to the terminal."""
-    if module.startswith("cli/") or module == "train/report.py":
+    if module.startswith("cli/") or module == "train/record/report.py":
         return []
     found: list[str] = []
     for node in ast.walk(ast.parse(text)):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, in the words of type checkers and edito
     from glassformer.store.checkpoint import load as load
     from glassformer.store.checkpoint import save as save
     from glassformer.train.loop import train_steps as train_steps
-    from glassformer.train.schedule import Schedule as Schedule
+    from glassformer.train.optim.schedule import Schedule as Schedule
 
 __version__ = "0.1.0"
 
@@ -79,7 +79,7 @@ _HOMES = {
     "Mask": "glassformer.attend.mask",
     "ModelConfig": "glassformer.model.config",
     "PRESETS": "glassformer.model.presets",
-    "Schedule": "glassformer.train.schedule",
+    "Schedule": "glassformer.train.optim.schedule",
     "StackConfig": "glassformer.model.config",
     "Tokenizer": "glassformer.data.tokenizer",
     "Transformer": "glassformer.model.transformer",

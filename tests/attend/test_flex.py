@@ -102,7 +102,7 @@ def test_inputs_that_want_gradients_may_come_without_a_graph():
 
 
 def test_a_run_is_refused_before_its_data_is_read(tmp_path):
-    from glassformer.train.session import start
+    from glassformer.train.run.session import start
 
     with pytest.raises(ConfigError, match="no backward on cpu"):
         start(recipe(model__attention="flex", training__device="cpu"), tmp_path / "run")

@@ -11,13 +11,13 @@ from types import ModuleType
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.decode.words import NO_WISHES, Wishes
+from glassformer.decode.choose.words import NO_WISHES, Wishes
 from glassformer.foundation.errors import DataError
 from glassformer.model.count import Row
-from glassformer.train.events import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
-from glassformer.train.ranked import Asked
+from glassformer.train.finished.ranked import Asked
+from glassformer.train.finished.use import Classified, Translated
 from glassformer.train.recipe import Recipe, dumps_recipe, override
-from glassformer.train.use import Classified, Translated
+from glassformer.train.record.events import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
 
 STEPS = 6
 
@@ -52,7 +52,7 @@ class FakeSession:
 
 
 class Session(ModuleType):
-    """In place of `glassformer.train.session` and `glassformer.train.use`."""
+    """In place of `glassformer.train.run.session` and `glassformer.train.finished.use`."""
 
     def __init__(self) -> None:
         super().__init__("session")
@@ -155,8 +155,8 @@ def outside(tmp_path, monkeypatch) -> None:
 @pytest.fixture
 def session(monkeypatch) -> Session:
     fake = Session()
-    monkeypatch.setitem(sys.modules, "glassformer.train.session", fake)
-    monkeypatch.setitem(sys.modules, "glassformer.train.use", fake)
+    monkeypatch.setitem(sys.modules, "glassformer.train.run.session", fake)
+    monkeypatch.setitem(sys.modules, "glassformer.train.finished.use", fake)
     first = Evaluated(0, {}, [Sample("a b", "b a", "a 0")])
     monkeypatch.setattr("glassformer.cli.pictures.untrained", lambda model, prepared: first)
     monkeypatch.setattr("glassformer.cli.pictures.gaze", lambda model, prepared: "Where it looks: nowhere.\n")

@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.store.checkpoint import save
 from glassformer.store.mean import load_mean
-from glassformer.train.session import start
+from glassformer.train.run.session import start
 from train.examples import follow, recipe
 
 

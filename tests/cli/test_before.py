@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.train.find_rate import Found, Tried
-from glassformer.train.gradient_noise import Noise
-from glassformer.train.trial import NoiseAt
+from glassformer.train.estimate.find_rate import Found, Tried
+from glassformer.train.estimate.gradient_noise import Noise
+from glassformer.train.estimate.trial import NoiseAt
 from train.text_examples import book
 
 SMALL = ["--data.train-size", "400", "--data.dev-size", "20", "--model.d-model", "16", "--model.d-ff", "32"]
@@ -87,7 +87,7 @@ def test_of_several_processes_the_first_says_it(capsys, monkeypatch, flag):
 
 
 class Trial(ModuleType):
-    """In place of `glassformer.train.trial`: what was found is made up."""
+    """In place of `glassformer.train.estimate.trial`: what was found is made up."""
 
     def __init__(self, losses: list[float]) -> None:
         super().__init__("trial")
@@ -105,7 +105,7 @@ class Trial(ModuleType):
     ],
 )
 def test_rates_for_people_and_for_programs(run, monkeypatch, losses, rises, said):
-    monkeypatch.setitem(sys.modules, "glassformer.train.trial", Trial(losses))
+    monkeypatch.setitem(sys.modules, "glassformer.train.estimate.trial", Trial(losses))
     assert said in run("train", "reverse", "--find-learning-rate").out
     told = json.loads(run("train", "reverse", "--find-learning-rate", "--json").out)
     assert told["tried"] == [
@@ -117,7 +117,7 @@ def test_rates_for_people_and_for_programs(run, monkeypatch, losses, rises, said
 
 
 def test_without_matplotlib_there_is_no_picture(run, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "glassformer.train.trial", Trial([3.0, 1.0, float("nan")]))
+    monkeypatch.setitem(sys.modules, "glassformer.train.estimate.trial", Trial([3.0, 1.0, float("nan")]))
     monkeypatch.setattr("glassformer.cli.before.find_spec", lambda name: None)
     told = json.loads(
         run("train", "reverse", "--find-learning-rate", "--json").out, parse_constant=lambda name: pytest.fail(name)
@@ -127,7 +127,7 @@ def test_without_matplotlib_there_is_no_picture(run, monkeypatch, tmp_path):
 
 
 def test_noise_for_people_and_for_programs(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "glassformer.train.trial", Trial([1.0]))
+    monkeypatch.setitem(sys.modules, "glassformer.train.estimate.trial", Trial([1.0]))
     assert "   20                   inf               64\n" in run("train", "reverse", "--gradient-noise").out
     told = json.loads(
         run("train", "reverse", "--gradient-noise", "--json").out, parse_constant=lambda name: pytest.fail(name)

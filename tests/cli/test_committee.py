@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Input
-from glassformer.train.session import start
+from glassformer.train.run.session import start
 from train.examples import follow, recipe
 from train.test_classifier import asked
 

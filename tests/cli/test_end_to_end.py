@@ -16,8 +16,8 @@ import pytest
 from glassformer.cli.follow import Signals, follow
 from glassformer.cli.main import main
 from glassformer.store.folders import newest
-from glassformer.train.events import Event, Progress
 from glassformer.train.recipe import load_recipe
+from glassformer.train.record.events import Event, Progress
 
 TINY = (
     *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),
@@ -62,7 +62,7 @@ def test_resuming_a_finished_run_changes_nothing(trained, run):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("step", [1, 4, 7])
 def test_interrupted_and_resumed_is_as_if_nothing_had_happened(trained, tmp_path, run, number, code, step):
-    from glassformer.train.session import start
+    from glassformer.train.run.session import start
 
     def at_step(event: Event) -> None:
         if isinstance(event, Progress) and event.step == step:
@@ -262,7 +262,7 @@ def test_run_without_a_checkpoint(trained, tmp_path, run, verb):
 
 def test_pictures_of_the_demo(trained):
     from glassformer.cli.pictures import gaze, untrained
-    from glassformer.train.session import resume
+    from glassformer.train.run.session import resume
 
     session = resume(trained)
     told = untrained(session.model, session.prepared)

@@ -17,15 +17,15 @@ from cli.conftest import Input
 from cli.test_end_to_end import TASK, TINY
 from glassformer.cli.generate import in_order
 from glassformer.cli.main import main
+from glassformer.decode.choose.words import Wishes
 from glassformer.decode.stream import Piece
-from glassformer.decode.words import Wishes
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 
 ENDINGS = {0: "eos", 1: "max_new_tokens", 2: "stop"}
 
 
 class Writing(ModuleType):
-    """In place of `glassformer.train.writing`: each text says its prompt backwards, a letter a piece."""
+    """In place of `glassformer.train.finished.writing`: each text says its prompt backwards, a letter a piece."""
 
     def __init__(self) -> None:
         super().__init__("writing")
@@ -60,7 +60,7 @@ class Writing(ModuleType):
 @pytest.fixture
 def writing(monkeypatch) -> Writing:
     fake = Writing()
-    monkeypatch.setitem(sys.modules, "glassformer.train.writing", fake)
+    monkeypatch.setitem(sys.modules, "glassformer.train.finished.writing", fake)
     return fake
 
 

@@ -18,8 +18,8 @@ from glassformer.cli.demo import curve, milestones, scene
 from glassformer.cli.main import main
 from glassformer.cli.translate import answers, lines_of, on_one_line
 from glassformer.foundation.errors import DataError
-from glassformer.train.events import Evaluated, Sample
 from glassformer.train.recipe import load_recipe, override
+from glassformer.train.record.events import Evaluated, Sample
 
 
 def test_train(run, session):

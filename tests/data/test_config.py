@@ -11,8 +11,8 @@ from glassformer.data import batch, config
 from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.dataset import Tokenizers, encode_pairs
 from glassformer.data.pairs import Pair
+from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXTS
 from glassformer.data.synthetic import TASKS
-from glassformer.data.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXTS
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, Labels
 from glassformer.foundation.errors import ConfigError
 

@@ -17,12 +17,12 @@ from torch._dynamo.utils import counters
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
-from glassformer.decode.batching import Engine
 from glassformer.decode.beam import beam_search
+from glassformer.decode.engine.batching import Engine
+from glassformer.decode.engine.requests import Limits, Request
+from glassformer.decode.engine.warm_up import warm_up
 from glassformer.decode.generate import generate
 from glassformer.decode.prepare import prepared
-from glassformer.decode.requests import Limits, Request
-from glassformer.decode.warm_up import warm_up
 from specimens import model, tokens
 
 ROWS = [[5, 6, 7, 8, 9, 10], [8, 9], [9, 10, 7]]

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from glassformer import Transformer
-from glassformer.data.vocabulary import BOS, EOS
+from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import answer
 from glassformer.decode.beam import Hypothesis, beam_search, length_penalty
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.penalties import logit_bias, min_new_tokens, no_repeat_ngram
+from glassformer.decode.choose.penalties import logit_bias, min_new_tokens, no_repeat_ngram
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import SCHEMES, model, sequences
 

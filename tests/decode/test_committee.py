@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.words import Labels, WordTokenizer
+from glassformer.data.tokens.words import Labels, WordTokenizer
 from glassformer.decode.classify import label_probabilities
 from glassformer.decode.committee import Member, committee_probabilities, mean_by_name, shared_labels
 from glassformer.foundation.errors import ConfigError, DataError

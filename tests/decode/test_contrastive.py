@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from glassformer import Transformer
-from glassformer.data.vocabulary import BOS, EOS
+from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import answer
+from glassformer.decode.choose.penalties import banned, no_repeat_ngram
+from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.generate import begin_of, generate
-from glassformer.decode.penalties import banned, no_repeat_ngram
-from glassformer.decode.sampling import Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import model, sequences
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer import Transformer, observe
-from glassformer.data.vocabulary import BOS, EOS
+from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer, answer, answers
 from glassformer.decode.beam import Hypothesis, beam_search, length_penalty
 from glassformer.decode.beam_settings import BeamSettings

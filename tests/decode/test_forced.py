@@ -11,12 +11,12 @@ import torch
 from decode.test_beam import SMALL, assert_same, exhaustive, small
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.data.vocabulary import BOS, EOS, UNK
+from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.answer import answers
 from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.beam_settings import BeamSettings
+from glassformer.decode.choose.words import Wishes
 from glassformer.decode.forced import Forced, prefix_at_end
-from glassformer.decode.words import Wishes
 from glassformer.foundation.errors import ConfigError
 from train.examples import model, sequences
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from glassformer import Transformer, generate
-from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.decode.generate import fill_blanks, stops_at
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import SCHEMES, VOCAB, model, sequences

@@ -14,12 +14,12 @@ from decode.test_beam import SMALL, exhaustive
 from decode.test_coverage import covered, read
 from decode.test_generate import collected
 from glassformer import Transformer
-from glassformer.data.vocabulary import BOS, EOS
+from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer, answer
 from glassformer.decode.beam import beam_search
+from glassformer.decode.choose.penalties import logit_bias
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.generate import fill_blanks, generate
-from glassformer.decode.penalties import logit_bias
 from glassformer.decode.prepare import prepared
 from glassformer.decode.read_back import read_back
 from glassformer.decode.speculative import speculative

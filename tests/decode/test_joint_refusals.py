@@ -10,8 +10,8 @@ import torch
 
 from glassformer import Transformer, save, trace
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.vocabulary import BOS
-from glassformer.data.words import WordTokenizer
+from glassformer.data.tokens.vocabulary import BOS
+from glassformer.data.tokens.words import WordTokenizer
 from glassformer.decode.speculative import speculative
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.joint import Joint

@@ -9,14 +9,14 @@ import random
 import pytest
 import torch
 
-from glassformer.data.vocabulary import BOS, EOS
-from glassformer.decode.context import Context
+from glassformer.data.tokens.vocabulary import BOS, EOS
+from glassformer.decode.choose.context import Context
+from glassformer.decode.choose.draw import chooser, shares
+from glassformer.decode.choose.penalties import no_repeat_ngram
+from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.draft import Guess, LookupDraft, Wanted, followed
-from glassformer.decode.draw import chooser, shares
 from glassformer.decode.generate import generate
-from glassformer.decode.penalties import no_repeat_ngram
 from glassformer.decode.reader import Reader, Text, same
-from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.decode.speculative import Tally, settle, speculative
 from glassformer.foundation.errors import ConfigError
 from train.examples import model, sequences

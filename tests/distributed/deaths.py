@@ -21,7 +21,7 @@ if __name__ == "__main__":
 
 from distributed.forked import COUNT, TIMEOUT, Moment, moments, together, whole
 from glassformer.store.folders import check, checkpoints, newest
-from glassformer.train import distributed
+from glassformer.train.ranks import distributed
 from store.faults import CRASHES
 from train.examples import final
 

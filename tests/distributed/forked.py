@@ -28,9 +28,9 @@ from torch.distributed import TCPStore
 from distributed.processes import environment, free_port
 from glassformer.cli.main import main
 from glassformer.foundation.launched import LOOPBACK
-from glassformer.train import session
 from glassformer.train.recipe import Recipe, dumps_recipe
-from glassformer.train.running import Session
+from glassformer.train.run import session
+from glassformer.train.run.running import Session
 from store.faults import trapped
 from train.examples import recipe
 

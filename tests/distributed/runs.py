@@ -18,13 +18,13 @@ from torch.distributed.checkpoint.filesystem import FileSystem
 
 from glassformer.store.files import write_text_atomically
 from glassformer.store.snapshot import Snapshot
-from glassformer.train import savers
-from glassformer.train.average import merged
-from glassformer.train.cut_model import whole
-from glassformer.train.distributed import Ranks
-from glassformer.train.optimizer import optimizer_state
-from glassformer.train.session import Session, resume, start
-from glassformer.train.sharded import write_parts
+from glassformer.train.optim.average import merged
+from glassformer.train.optim.optimizer import optimizer_state
+from glassformer.train.ranks.cut_model import whole
+from glassformer.train.ranks.distributed import Ranks
+from glassformer.train.ranks.sharded import write_parts
+from glassformer.train.run import savers
+from glassformer.train.run.session import Session, resume, start
 from train.examples import STEPS, follow, recipe
 from train.text_examples import text_recipe
 

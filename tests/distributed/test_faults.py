@@ -15,7 +15,7 @@ from glassformer.cli.follow import Signals
 from glassformer.foundation.errors import ConfigError, ProcessError
 from glassformer.foundation.launched import LOOPBACK, Launched, launched
 from glassformer.store.folders import checkpoints
-from glassformer.train.distributed import Ranks, joined, notes_on
+from glassformer.train.ranks.distributed import Ranks, joined, notes_on
 from glassformer.train.recipe import dumps_recipe
 from train.examples import recipe
 
@@ -90,7 +90,7 @@ def test_torchrun_repeats_a_signal_and_none_quits_at_the_second(monkeypatch, cap
 def test_processes_need_a_device_they_can_share(monkeypatch):
     import torch
 
-    monkeypatch.setattr("glassformer.train.distributed.choose_device", lambda name: (torch.device("mps"), ""))
+    monkeypatch.setattr("glassformer.train.ranks.distributed.choose_device", lambda name: (torch.device("mps"), ""))
     with pytest.raises(ConfigError, match="which is mps here"), joined(Launched(0, 2, 0, 2), "auto", 1):
         pass
 

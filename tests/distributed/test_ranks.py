@@ -16,9 +16,9 @@ from distributed.runs import AVERAGED, that_matter
 from glassformer import load
 from glassformer.foundation.launched import Launched
 from glassformer.store.folders import step_folder
-from glassformer.train.distributed import ALONE, Ranks
-from glassformer.train.session import resume, start
-from glassformer.train.shares import own_batches
+from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.train.ranks.shares import own_batches
+from glassformer.train.run.session import resume, start
 from train.examples import STEPS, assert_close, assert_same, assert_same_end, follow, recipe
 from train.text_examples import book, text_recipe
 

@@ -14,8 +14,8 @@ from distributed.processes import work
 from distributed.runs import AVERAGED, UNDROPPED, look
 from glassformer import load
 from glassformer.store.folders import step_folder
-from glassformer.train.distributed import ALONE
-from glassformer.train.session import start
+from glassformer.train.ranks.distributed import ALONE
+from glassformer.train.run.session import start
 from train.examples import STEPS, assert_close, assert_same, follow, recipe
 
 CHANGES = {"run": {}, "run-sharded": AVERAGED}

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import Recipe
-from glassformer.train.session import resume, start
+from glassformer.train.run.session import resume, start
 from train.examples import assert_same_end, follow, recipe
 
 LENGTH = 200

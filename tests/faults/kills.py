@@ -27,7 +27,7 @@ if __name__ == "__main__":
 from glassformer.store.folders import check, checkpoints, newest
 from glassformer.store.snapshot import write_snapshot
 from glassformer.train.recipe import Recipe
-from glassformer.train.session import resume, start
+from glassformer.train.run.session import resume, start
 from store.faults import CRASHES, trapped
 from train.examples import assert_same_end, follow, recipe
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faults import cuts
-from glassformer.train.session import resume, start
+from glassformer.train.run.session import resume, start
 from train.examples import assert_same_end, follow
 
 

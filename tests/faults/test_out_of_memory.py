@@ -13,8 +13,8 @@ import torch
 from glassformer.foundation.errors import ResourceError
 from glassformer.store.folders import newest
 from glassformer.store.snapshot import Snapshot
-from glassformer.train import team
-from glassformer.train.session import resume, start
+from glassformer.train.ranks import team
+from glassformer.train.run.session import resume, start
 from train.examples import final, follow, recipe
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +102,7 @@ def test_another_error_stays_what_it_is(tmp_path, monkeypatch):
 LIMITED = """
 import resource, sys
 from glassformer.cli.main import main
-from glassformer.train import running
+from glassformer.train.run import running
 
 own = running.train_steps
 def limited(*given, **more):

@@ -16,10 +16,10 @@ import pytest
 
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.store.folders import step_folder
-from glassformer.train.events import Evaluated, Event, Progress, Saved, Unsaved
 from glassformer.train.recipe import Recipe
-from glassformer.train.report import Reporter
-from glassformer.train.session import resume, start
+from glassformer.train.record.events import Evaluated, Event, Progress, Saved, Unsaved
+from glassformer.train.record.report import Reporter
+from glassformer.train.run.session import resume, start
 from store.faults import CRASHES, Crash, trapped
 from train.examples import assert_same_end, follow, recipe
 
@@ -132,9 +132,9 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from glassformer.train.events import Progress
-from glassformer.train.report import Reporter
-from glassformer.train.session import start
+from glassformer.train.record.events import Progress
+from glassformer.train.record.report import Reporter
+from glassformer.train.run.session import start
 from faults.test_session_faults import tiny
 run = Path(sys.argv[1])
 with Reporter(run) as report:

@@ -14,8 +14,8 @@ from glassformer.foundation.typed import annotations_of, expect, types_in
 from glassformer.model.config import ModelConfig, StackConfig
 from glassformer.model.outputs import Classify, Regress, Tag
 from glassformer.model.recipe import ModelRecipe
+from glassformer.train.optim.schedule import Schedule
 from glassformer.train.recipe import Recipe
-from glassformer.train.schedule import Schedule
 from glassformer.train.settings import CheckpointConfig, DecodeConfig, TrainingConfig
 from specimens import production
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from glassformer.model.stack import Stack
-from glassformer.train import pairs_data
+from glassformer.train.finished.use import evaluate
 from glassformer.train.objective import OBJECTIVES, next_token
-from glassformer.train.session import start
-from glassformer.train.use import evaluate
+from glassformer.train.run.session import start
+from glassformer.train.sources import pairs_data
 from train.examples import follow, recipe
 
 SMALL = {

@@ -13,8 +13,8 @@ import pytest
 
 from glassformer.cli.main import main
 from glassformer.store.folders import newest, step_folder
-from glassformer.train.events import Progress
-from glassformer.train.records import Records
+from glassformer.train.record.events import Progress
+from glassformer.train.record.records import Records
 
 WORDS = {
     "dog": "Hund",

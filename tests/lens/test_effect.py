@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer import Transformer
-from glassformer.data.vocabulary import EOS
+from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.answer import answer
 from glassformer.lens.ablate import all_heads, silence
 from glassformer.lens.effect import Scored, compare, keep, outcomes, resampled

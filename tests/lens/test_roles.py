@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glassformer import Batch
-from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.foundation.errors import ConfigError
 from glassformer.lens.roles.label import Figures, label
 from glassformer.lens.roles.metrics import tally

@@ -43,10 +43,10 @@ ROWS: list[Mutant] = [
     Mutant("blank lines get no line of their own", "cli/translate.py",
         "while waiting.popleft():\n                yield None", "while waiting.popleft():\n                pass",
         f"{VERBS}::test_one_answer_for_each_line_whatever_the_batches"),
-    Mutant("a dry run keeps silent of the tokens that it wrote", "data/token_cache.py",
+    Mutant("a dry run keeps silent of the tokens that it wrote", "data/running/token_cache.py",
         "replace(open_tokens(folder), new=True)", "open_tokens(folder)",
         f"{BEFORE}::test_tokens_of_a_text_stay_for_the_run_and_are_named"),
-    Mutant("a dry run names tokens that it found", "data/token_file.py",
+    Mutant("a dry run names tokens that it found", "data/running/token_file.py",
         "    new: bool = False", "    new: bool = True",
         f"{BEFORE}::test_tokens_of_a_text_stay_for_the_run_and_are_named"),
 ]

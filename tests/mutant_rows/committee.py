@@ -6,7 +6,7 @@ from mutant_runner import Mutant
 
 COMMITTEE = "decode/committee.py"
 MEAN = "tests/decode/test_committee.py"
-RUNS = "tests/train/test_committee.py"
+RUNS = "tests/train/finished/test_committee.py"
 CLI = "tests/cli/test_committee.py"
 
 # fmt: off
@@ -31,29 +31,29 @@ ROWS: list[Mutant] = [
         f"{MEAN}::test_other_labels_are_refused_by_name"),
     Mutant("numbers that are none give a label", COMMITTEE,
         "if not bool(table.isfinite().all()):", "if False:", f"{MEAN}::test_a_member_without_numbers_is_refused_by_name"),
-    Mutant("other labels are found out after lengths", "train/committee.py",
+    Mutant("other labels are found out after lengths", "train/finished/committee.py",
         "    shared_labels(members)  #", "    #", f"{RUNS}::test_other_labels_are_refused_before_a_line_is_read"),
-    Mutant("a run that writes answers may be a member", "train/committee.py",
+    Mutant("a run that writes answers may be a member", "train/finished/committee.py",
         "if recipe.data.layout != LABEL:", "if False:", f"{RUNS}::test_what_gives_no_labels_is_of_no_committee"),
-    Mutant("other labels are found out after the lines are read", "train/use.py",
+    Mutant("other labels are found out after the lines are read", "train/finished/use.py",
         "names = shared_labels(members)", "names = members[0].tokenizers.labels", f"{RUNS}::test_other_labels_are_refused_before_a_line_is_read"),
-    Mutant("the last member sets the threads", "train/committee.py",
+    Mutant("the last member sets the threads", "train/finished/committee.py",
         "replace(its.training, **where)", "replace(its.training, device=recipe.training.device)", f"{RUNS}::test_all_run_with_the_threads_of_the_first"),
-    Mutant("a text too long for a later member is scored", "train/committee.py",
+    Mutant("a text too long for a later member is scored", "train/finished/committee.py",
         "check_lengths(own, its, split, data.origin)", "check_lengths(encoded[0], recipe, split, data.origin)",
         f"{RUNS}::test_a_text_that_is_too_long_is_told_with_the_run"),
-    Mutant("nobody says whom a text is too long for", "train/committee.py",
+    Mutant("nobody says whom a text is too long for", "train/finished/committee.py",
         "raise error if run is None else kind(", "raise error if True else kind(",
         f"{RUNS}::test_a_text_that_is_too_long_is_told_with_the_run"),
-    Mutant("the texts are read by the tokenizer of the first", "train/committee.py",
+    Mutant("the texts are read by the tokenizer of the first", "train/finished/committee.py",
         "encode_pairs(data.pairs, each.tokenizers) for", "encode_pairs(data.pairs, members[0].tokenizers) for",
         f"{RUNS}::test_the_mean_is_scored_on_the_split_of_the_first"),
-    Mutant("the loss of a committee is that of its mean share", "train/labels.py",
+    Mutant("the loss of a committee is that of its mean share", "train/score/labels.py",
         "wanted].log().mean()", "wanted].mean().log()", f"{RUNS}::test_the_mean_is_scored_on_the_split_of_the_first"),
-    Mutant("what the last member lacks is all that is told", "train/labels.py",
+    Mutant("what the last member lacks is all that is told", "train/score/labels.py",
         "max(ids.count(UNK) for ids in text)", "text[-1].count(UNK)",
         f"{RUNS}::test_what_a_text_lacks_is_told_of_the_member_that_lacks_the_most"),
-    Mutant("the newest checkpoints of the first alone are averaged", "train/committee.py",
+    Mutant("the newest checkpoints of the first alone are averaged", "train/finished/committee.py",
         "load_run(run, recipe, average) for run, recipe in recipes", "load_run(run, recipe, average if run == recipes[0][0] else None) for run, recipe in recipes",
         f"{RUNS}::test_the_mean_of_checkpoints_is_taken_of_every_member"),
     Mutant("decoding that nobody does is set", "cli/idle.py",

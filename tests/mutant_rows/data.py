@@ -8,33 +8,37 @@ TOK, SUB, SYN, ENG, PAIR, SET, BAT, SAM, CON = (
     f"tests/data/test_{name}.py"
     for name in ("tokenizer", "subword", "synthetic", "english", "pairs", "dataset", "batch", "sampler", "config")
 )
-LAB, FEA, FOR = "tests/data/test_labelled.py", "tests/data/test_features.py", "tests/data/test_foreign_tokenizer.py"
+LAB, FEA, FOR = (
+    "tests/data/test_labelled.py",
+    "tests/data/test_features.py",
+    "tests/data/tokens/test_foreign_tokenizer.py",
+)
 
 # One row on two or three lines; the layout is a table's, not code's.
 # fmt: off
 ROWS: list[Mutant] = [
-    Mutant("a special token typed by a user becomes a special id (bpe)", "data/byte_level.py",
+    Mutant("a special token typed by a user becomes a special id (bpe)", "data/tokens/byte_level.py",
         "    library.encode_special_tokens = True", "    library.encode_special_tokens = False", TOK),
-    Mutant("words begin at id 5, which is <blank>", "data/words.py",
+    Mutant("words begin at id 5, which is <blank>", "data/tokens/words.py",
         "start=len(SPECIALS))}", "start=len(SPECIALS) - 1)}", TOK),
-    Mutant("an unknown word is padding", "data/words.py", "self._ids.get(piece, UNK)", "self._ids.get(piece, 0)", TOK),
-    Mutant("decode hides <unk>", "data/words.py", "if id >= len(SPECIALS) or id == UNK)", "if id >= len(SPECIALS))", TOK),
-    Mutant("decode of bytes shows special tokens", "data/bytewise.py",
+    Mutant("an unknown word is padding", "data/tokens/words.py", "self._ids.get(piece, UNK)", "self._ids.get(piece, 0)", TOK),
+    Mutant("decode hides <unk>", "data/tokens/words.py", "if id >= len(SPECIALS) or id == UNK)", "if id >= len(SPECIALS))", TOK),
+    Mutant("decode of bytes shows special tokens", "data/tokens/bytewise.py",
         "if id >= len(SPECIALS) or id == UNK)", "if id >= 0)", TOK),
-    Mutant("the vocabulary is in hash order", "data/words.py",
+    Mutant("the vocabulary is in hash order", "data/tokens/words.py",
         "return cls(sorted(piece for", "return cls(list(piece for", TOK),
-    Mutant("bytes are Latin-1 pieces", "data/byte_level.py", "range(161, 173)", "range(160, 173)", TOK),
-    Mutant("a lone surrogate is replaced in silence", "data/vocabulary.py",
+    Mutant("bytes are Latin-1 pieces", "data/tokens/byte_level.py", "range(161, 173)", "range(160, 173)", TOK),
+    Mutant("a lone surrogate is replaced in silence", "data/tokens/vocabulary.py",
         'return text.encode("utf-8")', 'return text.encode("utf-8", "replace")', TOK),
-    Mutant("the last id of the vocabulary is refused", "data/vocabulary.py",
+    Mutant("the last id of the vocabulary is refused", "data/tokens/vocabulary.py",
         "0 <= id < vocab_size", "0 <= id < vocab_size - 1", TOK),
-    Mutant("a negative id counts from the end", "data/vocabulary.py", "0 <= id < vocab_size", "id < vocab_size", TOK),
-    Mutant("a file with a normaliser is taken", "data/byte_level.py",
+    Mutant("a negative id counts from the end", "data/tokens/vocabulary.py", "0 <= id < vocab_size", "id < vocab_size", TOK),
+    Mutant("a file with a normaliser is taken", "data/tokens/byte_level.py",
         'if name not in ("model", "added_tokens") and not', 'if name not in ("model", "added_tokens", "normalizer") and not',
         f"{FOR}::test_a_file_that_would_lose_text_is_refused"),
-    Mutant("a panic of the library gets through", "data/byte_level.py",
+    Mutant("a panic of the library gets through", "data/tokens/byte_level.py",
         'if type(error).__name__ != "PanicException":', "if True:", FOR),
-    Mutant("Ctrl-C during encoding becomes a data error", "data/byte_level.py",
+    Mutant("Ctrl-C during encoding becomes a data error", "data/tokens/byte_level.py",
         'if type(error).__name__ != "PanicException":', "if False:", FOR),
     Mutant("eleven hundred", "data/english.py", 'if number >= 1000 else', 'if number >= 2000 else', ENG),
     Mutant("a zero at the end is spelled", "data/english.py",
@@ -145,7 +149,7 @@ ROWS: list[Mutant] = [
     Mutant("vectors of unequal width are cut", "data/features.py",
         "if len(vector) != width:", "if len(vector) < width:", FEA),
     Mutant("NaN is a feature", "data/features.py", "~np.isfinite(found)", "np.isinf(found)", FEA),
-    Mutant("rare words stay", "data/words.py", "if count >= config.min_count", "if count >= 1", TOK),
+    Mutant("rare words stay", "data/tokens/words.py", "if count >= config.min_count", "if count >= 1", TOK),
     Mutant("labels count from the special tokens on", "data/batch.py",
         "label - FIRST_LABEL for", "label - FIRST_LABEL + 1 for", f"{BAT}::test_labels_are_counted_from_zero"),
     Mutant("numbers are cut with the padding", "data/batch.py",

@@ -14,21 +14,21 @@ CLI = "tests/cli/test_doctor.py"
 # fmt: off
 ROWS: list[Mutant] = [
     # mistakes on purpose
-    Mutant("a resumed run is right again", "train/session.py",
+    Mutant("a resumed run is right again", "train/run/session.py",
         "as_recipe(_model(run, loaded, recipe, may_change), recipe)", "_model(run, loaded, recipe, may_change)",
         f"{BREAKS}::test_broken_run_is_told_of_resumed_and_used[no-scale]"),
-    Mutant("a run that is used is right again", "train/loading.py", "    as_recipe(loaded.model, recipe)\n", "",
+    Mutant("a run that is used is right again", "train/finished/loading.py", "    as_recipe(loaded.model, recipe)\n", "",
         f"{BREAKS}::test_broken_run_is_told_of_resumed_and_used[no-scale]"),
-    Mutant("an evaluation asks what is right", "train/evaluate.py", "objective = objective or objective_for(model)",
+    Mutant("an evaluation asks what is right", "train/score/evaluate.py", "objective = objective or objective_for(model)",
         "objective = objective_for(model)", f"{BREAKS}::test_evaluation_is_as_broken_as_training"),
-    Mutant("training asks what is right", "train/running.py", "                objective=self.objective,\n                start", "                start",
+    Mutant("training asks what is right", "train/run/running.py", "                objective=self.objective,\n                start", "                start",
         f"{BREAKS}::test_evaluation_is_as_broken_as_training"),
     Mutant("an unused weight has no gradient", "train/breaks/surgery.py", "return output + 0.0 * sum(each.sum() for each in tensors if each is not None)",
         "return output", f"{BREAKS}::test_broken_run_is_told_of_resumed_and_used[shared-layers]"),
     Mutant("what cannot be broken is broken", "train/breaks/table.py", "if (reason := BREAKS[name].against(config)) is not None:",
         "if (reason := None) is not None:", f"{BREAKS}::test_what_cannot_be_broken_is_refused"),
     Mutant("two mistakes in one place", "train/breaks/table.py", "if two <= {*found}:", "if two < {*found}:", f"{BREAKS}::test_names"),
-    Mutant("nobody is told what is broken", "train/chosen.py", ", *broken_notes(prepared.recipe)]", "]",
+    Mutant("nobody is told what is broken", "train/run/chosen.py", ", *broken_notes(prepared.recipe)]", "]",
         f"{CLI}::test_broken_run_from_end_to_end"),
     Mutant("--break is not heard", "cli/train.py", 'arguments.changes | {"training.broken": arguments.options["break"]}', "arguments.changes", f"{CLI}::test_broken_run_from_end_to_end"),
     # the doctor

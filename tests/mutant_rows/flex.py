@@ -61,7 +61,7 @@ ROWS: list[Mutant] = [
         "k.shape[-2], mask, flexible=flexible", "k.shape[-2], mask, flexible=True", f"{FLEX}::test_auto_leaves_it_where_it_would_refuse"),
     Mutant("attention='flex' with dropout is built", "model/contradictions.py",
         'if config.attention == "flex" and config.attention_dropout:', "if False:", CONFIG),
-    Mutant("a run reads its data before it is refused", "train/session.py",
+    Mutant("a run reads its data before it is refused", "train/run/session.py",
         'if recipe.model.attention == "flex":', "if False:", f"{FLEX}::test_a_run_is_refused_before_its_data_is_read"),
 ]
 # fmt: on

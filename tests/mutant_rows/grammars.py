@@ -5,11 +5,11 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 SERVED = "tests/serve/test_grammar.py"
-GRAMMAR = "tests/decode/test_constrained.py"
+GRAMMAR = "tests/decode/choose/test_constrained.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
-    Mutant("what is too large to be followed ends where it is lost", "decode/constrained.py",
+    Mutant("what is too large to be followed ends where it is lost", "decode/choose/constrained.py",
         "if not state.is_accepting() and not may[EOS + 1 :].any():", "if False:",
         f"{GRAMMAR}::test_what_is_too_large_to_be_followed_is_refused_and_ends_nothing"),
     Mutant("a grammar takes the time it takes", "serve/grammar.py", "    if not quick:\n", "    if False:\n",
@@ -29,12 +29,12 @@ ROWS: list[Mutant] = [
         f"{SERVED}::test_text_without_ends_ends_with_its_grammar"),
     Mutant("an empty expression is none", "serve/grammar.py", 'inner.text("regex") or "()"', 'inner.text("regex") or ""',
         f"{SERVED}::test_what_only_the_empty_text_matches_is_answered_with_it"),
-    Mutant("states of grammars are kept for ever", "decode/constrained.py",
+    Mutant("states of grammars are kept for ever", "decode/choose/constrained.py",
         "            self._found.popitem(last=False)\n", "            break\n",
         f"{GRAMMAR}::test_long_texts_of_several_grammars_leave_few_states"),
     Mutant("each grammar keeps states of its own", "serve/texts.py", "followed(wish, self.states)",
         "followed(wish, States(self.states.tokenizer))", f"{SERVED}::test_all_grammars_share_the_room_for_states"),
-    Mutant("a step of many rows keeps states for one", "decode/constrained.py", "max(self.texts, rows)", "self.texts",
+    Mutant("a step of many rows keeps states for one", "decode/choose/constrained.py", "max(self.texts, rows)", "self.texts",
         f"{GRAMMAR}::test_long_texts_of_several_grammars_leave_few_states"),
 ]
 # fmt: on

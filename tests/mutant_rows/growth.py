@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 WARMING = "tests/data/test_warming.py"
-WARMUP = "tests/train/test_warmup.py"
+WARMUP = "tests/train/optim/test_warmup.py"
 ONCE = f"{WARMING}::test_every_sample_once_an_epoch"
 WAIT = f"{WARMING}::test_a_longer_sample_comes_only_where_no_shorter_batch_is_left"
 
@@ -27,8 +27,8 @@ ROWS: list[Mutant] = [
         "while waiting and lengths[waiting[-1]] <= allowed:", "while waiting:", WAIT),
     Mutant("parts count as batches", "data/warming.py",
         "sum(1 / turn.parts for turn", "sum(1 for turn", f"{WARMING}::test_epochs_are_counted_by_samples"),
-    Mutant("a dry run times the small batches", "train/outlook.py",
+    Mutant("a dry run times the small batches", "train/estimate/outlook.py",
         "training, warm = recipe.training, recipe.training.growth.steps", "training, warm = recipe.training, 0", f"{WARMUP}::test_time_is_measured_on_full_batches"),
-    Mutant("no warm-up reaches the sampler", "train/pairs_data.py",
+    Mutant("no warm-up reaches the sampler", "train/sources/pairs_data.py",
         "        training.growth,\n", "", f"{WARMUP}::test_batches_begin_small_and_short"),
 ]

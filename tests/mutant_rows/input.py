@@ -7,7 +7,7 @@ from mutant_runner import Mutant
 LINES, LABELLED = "tests/data/test_lines.py", "tests/data/test_labelled.py"
 ARGUMENTS, ABLATE = "tests/cli/test_arguments.py", "tests/cli/test_study_data.py"
 WRONG, RECIPE = "tests/model/test_wrong_arguments.py", "tests/train/test_recipe_bounds.py"
-USE, PREPARE = "tests/train/test_use.py", "tests/train/test_prepare.py"
+USE, PREPARE = "tests/train/finished/test_use.py", "tests/train/sources/test_prepare.py"
 CONFIG = "tests/data/test_config.py"
 
 # fmt: off
@@ -52,7 +52,7 @@ ROWS: list[Mutant] = [
     Mutant("the study's other data are not looked for", "cli/ablate.py",
         "for changes in ({}, study.other_data)", "for changes in ({},)",
         f"{ABLATE}::test_missing_files_are_refused_once_for_all_arms"),
-    Mutant("a dev file is missed after the training text was read", "train/pairs_data.py",
+    Mutant("a dev file is missed after the training text was read", "train/sources/pairs_data.py",
         'refuse_missing_files(recipe.data, ("train", "dev"))', "pass",
         f"{PREPARE}::test_a_missing_dev_file_is_named_before_the_training_text_is_read"),
     Mutant("a study scores data that nobody can answer", "cli/ablate.py",
@@ -60,30 +60,30 @@ ROWS: list[Mutant] = [
         f"{ABLATE}::test_other_data_that_nobody_can_answer_are_refused"),
     Mutant("a study takes settings of splits that it does not score", "cli/ablate.py",
         'refuse_other_splits("test", other)', "pass", f"{ABLATE}::test_other_data_that_nobody_can_answer_are_refused"),
-    Mutant("a model is scored in another layout", "train/other_data.py",
+    Mutant("a model is scored in another layout", "train/finished/other_data.py",
         "if asked.layout != own.layout:", "if False:", f"{USE}::test_data_that_the_model_cannot_answer_are_refused"),
-    Mutant("a model is scored on another task", "train/other_data.py",
+    Mutant("a model is scored on another task", "train/finished/other_data.py",
         "if asked.task not in known:", "if False:",
         f"{USE}::test_data_that_the_model_cannot_answer_are_refused"),
-    Mutant("a model is scored on symbols that it lacks", "train/other_data.py",
+    Mutant("a model is scored on symbols that it lacks", "train/finished/other_data.py",
         "asked.symbols > own.symbols", "False", f"{USE}::test_data_that_the_model_cannot_answer_are_refused"),
-    Mutant("a model is scored on its own number of symbols alone", "train/other_data.py",
+    Mutant("a model is scored on its own number of symbols alone", "train/finished/other_data.py",
         "asked.symbols > own.symbols", "asked.symbols != own.symbols",
         f"{USE}::test_fewer_symbols_and_other_lengths_are_scored"),
-    Mutant("a changed recipe is taken for the run's", "train/build.py",
+    Mutant("a changed recipe is taken for the run's", "train/run/build.py",
         "refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))", "pass",
         f"{USE}::test_a_recipe_that_was_changed_to_another_model_is_refused_by_all"),
-    Mutant("answers do not look at the recipe", "train/loading.py",
+    Mutant("answers do not look at the recipe", "train/finished/loading.py",
         "    refuse_changed(run, loaded, recipe)\n", "",
         f"{USE}::test_a_recipe_that_was_changed_to_another_model_is_refused_by_all"),
-    Mutant("params do not look at the recipe", "train/use.py",
+    Mutant("params do not look at the recipe", "train/finished/use.py",
         'refuse_changed(run, loaded, load_recipe(run / "recipe.toml"))', "pass",
         f"{USE}::test_a_recipe_that_was_changed_to_another_model_is_refused_by_all"),
     # names and sizes
     Mutant("a recipe of any size is read", "train/recipe.py", "if len(content) > LARGEST:", "if False:", RECIPE),
     Mutant("a run may be called nothing", "train/recipe.py", 'self.name.strip() in ("", ', 'self.name.strip() in (', RECIPE),
     Mutant("an empty path is a file", "data/config.py", "        self._check_names()\n", "", CONFIG),
-    Mutant("a label may have no name", "data/words.py", "if not entry.strip():", "if False:", LABELLED),
+    Mutant("a label may have no name", "data/tokens/words.py", "if not entry.strip():", "if False:", LABELLED),
     Mutant("no name ends in an error of Python", "foundation/registry.py", "if not isinstance(name, str):", "if False:", WRONG),
     Mutant("the recipe's head has another name", "model/recipe.py",
         'check_dropout(self.head_dropout, "model.head_dropout")', "pass", RECIPE),

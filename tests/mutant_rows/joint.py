@@ -5,10 +5,10 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 JOINT = "model/joint.py"
-LOAD = "train/committee.py"
+LOAD = "train/finished/committee.py"
 WRITES = "tests/decode/test_joint.py"
 REFUSES = "tests/decode/test_joint_refusals.py"
-RUNS = "tests/train/test_writing_committee.py"
+RUNS = "tests/train/finished/test_writing_committee.py"
 TOGETHER = f"{WRITES}::test_it_writes_what_the_definition_writes"
 
 # fmt: off
@@ -87,13 +87,13 @@ ROWS: list[Mutant] = [
     Mutant("the mean of checkpoints is that of the best", LOAD,
         "[load_run(*each, average) for each in recipes]", "[load_run(*each) for each in recipes]",
         f"{RUNS}::test_the_mean_of_checkpoints_is_that_of_every_member"),
-    Mutant("lines are answered by the first run alone", "train/use.py",
+    Mutant("lines are answered by the first run alone", "train/finished/use.py",
         "loaded = load_runs(run, recipe, others, average)\n    decode", "loaded = load_runs(run, recipe, (), average)\n    decode",
         f"{RUNS}::test_they_answer_lines_as_one_model"),
-    Mutant("a committee is scored as its first run", "train/use.py",
+    Mutant("a committee is scored as its first run", "train/finished/use.py",
         "loaded = load_runs(run, recipe, others, average)\n        longer", "loaded = load_runs(run, recipe, (), average)\n        longer",
         f"{RUNS}::test_they_are_scored_as_one_model"),
-    Mutant("texts are written by the first run alone", "train/writing.py",
+    Mutant("texts are written by the first run alone", "train/finished/writing.py",
         "load_runs(run, recipe, others)", "load_runs(run, recipe)", f"{RUNS}::test_of_running_text"),
 ]
 # fmt: on

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 OBJECTIVE, LOOP, SCORES, CLASSIFIER = (
-    f"tests/train/test_{name}.py" for name in ("objective", "loop", "scores", "classifier")
+    f"tests/train/{name}.py" for name in ("test_objective", "test_loop", "score/test_scores", "test_classifier")
 )
 
 # One row on two to four lines; the layout is a table's, not code's.
@@ -22,12 +22,12 @@ ROWS: list[Mutant] = [
     Mutant("a label that there is not is scored", "train/objective.py",
         "((ids < 0) | (ids >= n_labels))", "(ids < 0)",
         f"{OBJECTIVE}::test_targets_that_the_head_does_not_have_are_refused"),
-    Mutant("confusion is turned round", "train/scores.py",
+    Mutant("confusion is turned round", "train/score/scores.py",
         "(np.asarray(wanted, np.int64), np.asarray(given, np.int64))",
         "(np.asarray(given, np.int64), np.asarray(wanted, np.int64))", f"{SCORES}::test_by_hand"),
-    Mutant("labels that never occur count in macro F1", "train/scores.py",
+    Mutant("labels that never occur count in macro F1", "train/score/scores.py",
         'if row["n"] or row["given"]]', "]", f"{SCORES}::test_by_hand"),
-    Mutant("F1 is the mean of precision and recall", "train/scores.py",
+    Mutant("F1 is the mean of precision and recall", "train/score/scores.py",
         "2 * right / (n + given) if n + given else 0.0",
         "(right / max(n, 1) + right / max(given, 1)) / 2", f"{SCORES}::test_as_counted_one_by_one"),
     Mutant("probabilities come sorted by length", "decode/classify.py",
@@ -38,10 +38,10 @@ ROWS: list[Mutant] = [
         f"{CLASSIFIER}::test_probabilities_of_any_batches_are_those_of_each_alone"),
     Mutant("dropout is active when labels are told", "decode/classify.py",
         "    model.eval()\n", "", f"{CLASSIFIER}::test_probabilities_of_any_batches_are_those_of_each_alone"),
-    Mutant("a long line is labelled anyway", "train/use.py",
+    Mutant("a long line is labelled anyway", "train/finished/use.py",
         "if limit is not None and length > limit:", "if False:",
         f"{CLASSIFIER}::test_a_line_longer_than_the_model_takes_is_named_and_not_cut"),
-    Mutant("labels of dev may be any", "train/pairs_data.py",
+    Mutant("labels of dev may be any", "train/sources/pairs_data.py",
         "loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))",
         "loaded = load_pairs(recipe.data, name, recipe.training.seed)",
         f"{CLASSIFIER}::test_labels_of_dev_and_test_must_be_those_of_train"),

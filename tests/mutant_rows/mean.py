@@ -19,7 +19,7 @@ ROWS: list[Mutant] = [
         "if newest.get(name) != other.get(name):", "if False:", f"{MEAN}::test_other_models_and_vocabularies_are_refused"),
     Mutant("a mean of fewer is taken in silence", "store/mean.py",
         "if len(found) < count:", "if not found:", f"{MEAN}::test_a_damaged_one_is_passed_over_and_named"),
-    Mutant("the mean is not used", "train/loading.py",
+    Mutant("the mean is not used", "train/finished/loading.py",
         "load(run, device=device) if average is None else load_mean(run, average, device=device)", "load(run, device=device)",
         "tests/cli/test_average.py"),
 ]

@@ -11,7 +11,7 @@ ASKING, FOCUS, ADDRESS, NARROW, KINDS, AXE, SOURCE, LIMITS = (
     f"tests/lens/page/test_{name}.py"
     for name in ("asking", "focus", "address", "narrow", "kinds", "axe", "source", "limits")
 )
-WORDS = "tests/decode/test_words.py"
+WORDS = "tests/decode/choose/test_words.py"
 ANSWERED = "tests/lens/server/test_answered.py::test_what_is_answered_without_heads"
 
 # fmt: off
@@ -23,20 +23,20 @@ PYTHON: list[Mutant] = [
     Mutant("what was given is answered", "lens/server/traces.py",
         'if header["run"]["mode"] == "forced":', "if False:", f"{ANSWERED}[likeliest]"),
     # decoding
-    Mutant("half a character is wished for", "decode/words.py",
+    Mutant("half a character is wished for", "decode/choose/words.py",
         "            utf8(text)\n        if self.regex", "            pass\n        if self.regex", f"{WORDS}::test_half_a_character_is_no_text[banned]"),
-    Mutant("what is unknown cannot be banned", "decode/words.py",
+    Mutant("what is unknown cannot be banned", "decode/choose/words.py",
         "    spelled[UNK] = tokenizer.adds(UNK)", "    spelled[UNK] = spelled[UNK]", f"{WORDS}::test_an_unknown_part_is_banned_as_it_is_shown"),
-    Mutant("a word is glued to its prompt", "data/decoding.py",
+    Mutant("a word is glued to its prompt", "data/tokens/decoding.py",
         "self._begun = behind", "self._begun = False", "tests/decode/test_stream.py::test_words_go_on_from_their_prompt"),
     Mutant("a beam counts its rows by length", "decode/answer.py",
         "        numbers=numbers,\n        poll=poll,\n    )\n    return [\n        [\n", "        poll=poll,\n    )\n    return [\n        [\n", "tests/decode/test_answer.py::test_a_beam_knows_its_rows_as_the_caller_has_them"),
-    Mutant("one dead beginning ends a beam", "decode/constrained.py",
-        "            if not searched:\n", "            if True:\n", "tests/decode/test_constrained.py::test_a_dead_end_ends_no_beam"),
+    Mutant("one dead beginning ends a beam", "decode/choose/constrained.py",
+        "            if not searched:\n", "            if True:\n", "tests/decode/choose/test_constrained.py::test_a_dead_end_ends_no_beam"),
     Mutant("a source is called a prompt", "serve/wanted.py",
         ', field="text")', ")", "tests/serve/test_refusals.py::test_a_source_at_fault_is_named_by_its_field"),
-    Mutant("a beginning is cut", "decode/words.py",
-        "self.begun(tokenizer)) > limit.tokens:", "self.begun(tokenizer)) > limit.tokens + 99:", "tests/train/test_writing.py::test_a_beginning_that_has_no_room_is_refused"),
+    Mutant("a beginning is cut", "decode/choose/words.py",
+        "self.begun(tokenizer)) > limit.tokens:", "self.begun(tokenizer)) > limit.tokens + 99:", "tests/train/finished/test_writing.py::test_a_beginning_that_has_no_room_is_refused"),
 ]
 BROWSER: list[Mutant] = [
     Mutant("what was read is right because it was read", "lens/page/judged.js",

@@ -6,11 +6,11 @@ from mutant_runner import Mutant
 
 BEAM = "tests/decode/test_beam.py"
 COVERAGE = "tests/decode/test_coverage.py"
-WORDS = "tests/decode/test_words.py"
+WORDS = "tests/decode/choose/test_words.py"
 CONTRAST = "tests/decode/test_contrastive.py"
 GUESS = "tests/decode/test_speculative.py"
 CACHE = "tests/parts/test_cache.py"
-GRAMMAR = "tests/decode/test_constrained.py"
+GRAMMAR = "tests/decode/choose/test_constrained.py"
 EQUATION = f"{COVERAGE}::test_scores_are_the_equation_and_ranked_by_it"
 LINKS = f"{COVERAGE}::test_links_are_what_each_token_read_most"
 GROUPS = f"{BEAM}::test_groups_search_apart[3.0]"
@@ -30,14 +30,14 @@ ROWS: list[Mutant] = [
         "links = [(most[j], j)", "links = [(most[j - 1], j)", LINKS),
     Mutant("the end of a source is linked", "decode/read_back.py",
         "if id != EOS and most[j] < len(batch[row])]", "if id != EOS]", LINKS),
-    Mutant("what is banned may come in two tokens", "decode/words.py",
+    Mutant("what is banned may come in two tokens", "decode/choose/words.py",
         "for n in range(len(word)) if tail", "for n in range(1) if tail", f"{WORDS}::test_what_is_banned_is_nowhere_in_the_text[byte]"),
-    Mutant("what is banned may stand inside of a token", "decode/words.py",
+    Mutant("what is banned may stand inside of a token", "decode/choose/words.py",
         "each.startswith(rest) if there else rest in each", "each.startswith(rest)",
         f"{WORDS}::test_what_is_banned_is_nowhere_in_the_text[bpe]"),
-    Mutant("a text begins as it likes", "decode/words.py",
+    Mutant("a text begins as it likes", "decode/choose/words.py",
         "            only[row] = -math.inf\n", "", f"{WORDS}::test_a_text_begins_as_it_is_told"),
-    Mutant("what is forbidden is only unlikely", "decode/likely.py",
+    Mutant("what is forbidden is only unlikely", "decode/choose/likely.py",
         "log_p.masked_fill(values.isneginf(), -torch.inf)", "log_p.nan_to_num(-1e9)",
         f"{WORDS}::test_a_beam_of_which_nothing_may_go_on_is_refused"),
     Mutant("what is alike is sought", "decode/contrastive.py",
@@ -51,8 +51,8 @@ ROWS: list[Mutant] = [
     Mutant("a full context is read ahead of itself", "decode/contrastive.py",
         "context = None if max_context is None else max_context - 1", "context = max_context",
         f"{CONTRAST}::test_a_text_longer_than_its_context"),
-    Mutant("a draft sets the threads", "train/guessing.py",
-        ", threads=writes.threads)", ")", "tests/train/test_writing.py::test_a_draft_has_the_threads_of_the_run_that_writes"),
+    Mutant("a draft sets the threads", "train/finished/guessing.py",
+        ", threads=writes.threads)", ")", "tests/train/finished/test_writing.py::test_a_draft_has_the_threads_of_the_run_that_writes"),
     Mutant("every guess stays", "decode/speculative.py",
         "float(q[token])) < float(p[token])", "float(q[token])) >= 0", f"{GUESS}::test_what_settles_is_distributed_as_p"),
     Mutant("a guess that went comes again", "decode/speculative.py",
@@ -83,13 +83,13 @@ ROWS: list[Mutant] = [
     Mutant("a prefix stays when its beginning leaves", "decode/speculative.py",
         "len(self.rows.prompts[wanted.row]) - gone) if", "len(self.rows.prompts[wanted.row])) if",
         f"{GUESS}::test_a_prefix_is_read_both_ways_also_where_guesses_are_taken_back[window]"),
-    Mutant("the draft and the test share their numbers", "decode/draw.py",
+    Mutant("the draft and the test share their numbers", "decode/choose/draw.py",
         "numbers(each, row, block, lane)", "numbers(each, row, block)",
-        "tests/decode/test_draw.py::test_each_lane_has_numbers_of_its_own"),
-    Mutant("the way to cut a text is forced", "decode/constrained.py",
+        "tests/decode/choose/test_draw.py::test_each_lane_has_numbers_of_its_own"),
+    Mutant("the way to cut a text is forced", "decode/choose/constrained.py",
         "grammar_from_lark(FREELY + made)", "grammar_from_lark(made)",
         f"{GRAMMAR}::test_a_token_may_come_just_where_the_text_can_still_match[bpe]"),
-    Mutant("all texts have come as far as the last", "decode/constrained.py",
+    Mutant("all texts have come as far as the last", "decode/choose/constrained.py",
         "(root, ids[:known]), root).deep_copy()", "(root, ids[:known]), root)",
         f"{GRAMMAR}::test_with_a_beam_and_with_states_forgotten"),
     Mutant("a group goes where those before it went", "decode/beam.py",

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-READING, CORRUPT, MASK = "tests/contract/test_reading.py", "tests/data/test_corrupt.py", "tests/attend/test_mask.py"
-SENTENCES = "tests/data/test_sentences.py"
+READING, CORRUPT, MASK = (
+    "tests/contract/test_reading.py",
+    "tests/data/corrupt/test_corrupt.py",
+    "tests/attend/test_mask.py",
+)
+SENTENCES = "tests/data/corrupt/test_sentences.py"
 EQUAL = "tests/contract/test_backends.py::test_backend_equals_reference"
 SUMS, FLEX = f"{EQUAL}[linear-sums-3]", f"{EQUAL}[softmax-flex-1]"
 PACKED, BOTH_WAYS = (
@@ -14,7 +18,7 @@ PACKED, BOTH_WAYS = (
 )
 CROSS, OBJECTIVE = "tests/train/test_cross_entropy.py", "tests/train/test_objective.py"
 LARGE = f"{OBJECTIVE}::test_a_large_vocabulary_costs_what_its_whole_logits_would"
-BEGIN = "tests/train/test_beginning.py"
+BEGIN = "tests/train/run/test_beginning.py"
 ASKED = f"{READING}::test_next_token_asks_within_documents_and_behind_the_prefix"
 PARTS = f"{READING}::test_a_batch_carries_both_through_its_parts"
 
@@ -88,9 +92,9 @@ ROWS: list[Mutant] = [
     Mutant("the target is permuted too", "data/corrupt/batches.py",
         "how.mean_span)[0], ids))", "how.mean_span)[0], shuffled))",
         f"{SENTENCES}::test_the_source_is_permuted_and_the_target_is_not"),
-    Mutant("white space is told to be unknown", "train/text_score.py",
+    Mutant("white space is told to be unknown", "train/score/text_score.py",
         "if data.whole_words and not tokens.counts.n_words:", "if False:",
-        "tests/train/test_text_data.py::test_white_space_has_no_whole_word_to_score"),
+        "tests/train/sources/test_text_data.py::test_white_space_has_no_whole_word_to_score"),
     Mutant("white space alone is hidden as a word", "data/corrupt/masked.py",
         "(ids >= len(SPECIALS)) & (unit != NO_WORD)", "ids >= len(SPECIALS)",
         f"{CORRUPT}::test_white_space_alone_has_no_word_to_hide {CORRUPT}::test_what_is_hidden_is_a_word_with_its_white_space"),
@@ -107,9 +111,9 @@ ROWS: list[Mutant] = [
     Mutant("noise hides empty spans nowhere", "data/corrupt/noise.py",
         "begins[lengths == 0]", "begins[lengths < 0]", f"{CORRUPT}::test_noise_hides_its_share_in_poisson_spans"),
     Mutant("noise throws away the spans that find no place", "data/corrupt/noise.py",
-        "    if len(lengths) <= places:\n        return lengths\n", "    return lengths[:places]\n", "tests/data/test_noise.py"),
+        "    if len(lengths) <= places:\n        return lengths\n", "    return lengths[:places]\n", "tests/data/corrupt/test_noise.py"),
     Mutant("noise joins spans while empty ones stay", "data/corrupt/noise.py",
-        "    if len(full) <= places:", "    if False:", "tests/data/test_noise.py"),
+        "    if len(full) <= places:", "    if False:", "tests/data/corrupt/test_noise.py"),
     Mutant("noise of another mean", "data/corrupt/noise.py",
         "k * math.log(mean) - mean", "k * math.log(mean + 0.2) - mean - 0.2", f"{CORRUPT}::test_noise_hides_its_share_in_poisson_spans"),
     Mutant("the last span passes the share", "data/corrupt/noise.py",
@@ -147,7 +151,7 @@ ROWS: list[Mutant] = [
         f"{CROSS}::test_chunks_give_the_loss_and_gradients_of_whole_logits"),
     Mutant("the loss's own factor is lost behind chunks", "train/cross_entropy.py",
         "each * grads[0].to(each.dtype)", "each * 1.0", f"{CROSS}::test_chunks_give_the_loss_and_gradients_of_whole_logits"),
-    Mutant("a run starts from other weights without a word", "train/beginning.py",
+    Mutant("a run starts from other weights without a word", "train/run/beginning.py",
         "for each in before.skipped]", "for each in ()]",
         f"{BEGIN}::test_a_damaged_checkpoint_that_is_passed_over_is_told"),
     Mutant("chunks are as large as all", "train/cross_entropy.py",
@@ -157,18 +161,18 @@ ROWS: list[Mutant] = [
         f"{CROSS}::test_chunks_under_autocast_narrow_what_whole_logits_narrow"),
 
     # starting from another run
-    Mutant("no weight is taken over", "train/beginning.py",
+    Mutant("no weight is taken over", "train/run/beginning.py",
         "model.load_state_dict(ours | fits)", "pass", f"{BEGIN}::test_a_classifier_begins_with_the_encoder_of_a_masked_model"),
-    Mutant("another vocabulary is trained", "train/beginning.py",
+    Mutant("another vocabulary is trained", "train/run/beginning.py",
         "prepare(recipe, tokenizers_for(recipe.data.layout, before.tokenizers))", "prepare(recipe)",
         f"{BEGIN}::test_a_classifier_begins_with_the_encoder_of_a_masked_model"),
-    Mutant("a run keeps its own kind of model", "train/beginning.py",
+    Mutant("a run keeps its own kind of model", "train/run/beginning.py",
         "return replace(recipe, model=model, tokenizer", "return replace(recipe, tokenizer",
         f"{BEGIN}::test_its_settings_are_those_of_the_run_before_but_for_its_own"),
-    Mutant("a head of other labels is taken over", "train/beginning.py",
+    Mutant("a head of other labels is taken over", "train/run/beginning.py",
         "fresh_head and name", "False and name", f"{BEGIN}::test_other_labels_begin_with_a_fresh_head"),
-    Mutant("a run from which nothing fits is taken", "train/beginning.py",
+    Mutant("a run from which nothing fits is taken", "train/run/beginning.py",
         'if not any(not name.startswith("head.") for name in fits):', "if False:", f"{BEGIN}::test_a_run_of_other_stacks_is_refused"),
-    Mutant("any folder is taken for a run", "train/beginning.py",
+    Mutant("any folder is taken for a run", "train/run/beginning.py",
         'if not (run / "recipe.toml").is_file():', "if False:", f"{BEGIN}::test_what_is_no_run_is_refused"),
 ]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-CHANGES, WEIGHTS = "tests/train/test_changes.py", "tests/store/test_weights.py"
+CHANGES, WEIGHTS = "tests/train/run/test_changes.py", "tests/store/test_weights.py"
 CHECK = "tests/proof/test_check_file.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
-    Mutant("a run that goes on may be told to measure anew", "train/changes.py",
+    Mutant("a run that goes on may be told to measure anew", "train/run/changes.py",
         'if settings.precision == "auto":', "if False:", f"{CHANGES}::test_what_is_decided_as_a_run_begins_is_not_decided_anew"),
-    Mutant("threads are chosen anew and not written down", "train/changes.py",
+    Mutant("threads are chosen anew and not written down", "train/run/changes.py",
         'if settings.threads == 0 and "training.threads" in asked:', "if False:",
         f"{CHANGES}::test_what_is_decided_as_a_run_begins_is_not_decided_anew"),
-    Mutant("an average is scaled by another memory than its own", "train/changes.py",
+    Mutant("an average is scaled by another memory than its own", "train/run/changes.py",
         "if each.name == AVERAGE:", "if False:", f"{CHANGES}::test_the_memory_of_an_average_stays_though_it_is_named"),
     Mutant("a penalty comes once for each text, not for each number", "train/objective.py",
         "ids.numel() * penalty", "len(ids) * penalty", "tests/parts/test_experts.py::test_the_penalty_comes_once_for_each_number"),

@@ -8,9 +8,9 @@ TYPED, RUNTIME = "tests/foundation/test_typed.py", "tests/foundation/test_runtim
 CON, SAM = "tests/data/test_config.py", "tests/data/test_sampler.py"
 ARGUMENTS = "tests/model/test_wrong_arguments.py"
 OUT, LIMITS = "tests/cli/test_out.py", "tests/cli/test_limits.py"
-ANSWER, USE = "tests/decode/test_answer.py", "tests/train/test_use.py"
-PREPARE, PRECISION = "tests/train/test_prepare.py", "tests/train/test_precision.py"
-CHOSEN, GOLDEN = "tests/train/test_chosen.py", "tests/train/test_golden.py"
+ANSWER, USE = "tests/decode/test_answer.py", "tests/train/finished/test_use.py"
+PREPARE, PRECISION = "tests/train/sources/test_prepare.py", "tests/train/test_precision.py"
+CHOSEN, GOLDEN = "tests/train/run/test_chosen.py", "tests/train/test_golden.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
@@ -62,7 +62,7 @@ ROWS: list[Mutant] = [
     Mutant("the folder one is in is deleted", "cli/runs.py",
         "if out.resolve() in (Path.cwd(), *Path.cwd().parents):", "if False:", OUT),
     # lines
-    Mutant("a line that is too long costs the answers before it", "train/use.py",
+    Mutant("a line that is too long costs the answers before it", "train/finished/use.py",
         "    if group:\n        yield group\n    if broken",
         "    if group and broken is None:\n        yield group\n    if broken", USE),
     Mutant("a cut answer names the wrong limit", "decode/answer.py",
@@ -70,7 +70,7 @@ ROWS: list[Mutant] = [
     Mutant("a pair that was left out shifts the lines", "data/pairs.py",
         "            lines.append(number)", "            lines.append(len(pairs))",
         f"{PREPARE}::test_the_line_is_that_of_the_file_also_where_pairs_were_left_out"),
-    Mutant("the recipe's pool is not the sampler's", "train/pairs_data.py",
+    Mutant("the recipe's pool is not the sampler's", "train/sources/pairs_data.py",
         "training.pool,\n        lambda", "None,\n        lambda", f"{PREPARE}::test_pool_of_the_sampler_is_the_recipes"),
     # what is chosen
     Mutant("OMP_NUM_THREADS is not asked", "foundation/runtime.py",
@@ -78,12 +78,12 @@ ROWS: list[Mutant] = [
     Mutant("bfloat16 is always timed second", "train/precision.py",
         "if number // len(batches) % 2 == 0 else BOTH[::-1]", "", PRECISION),
     Mutant("noise chooses bfloat16", "train/precision.py", "WORTH_IT = 1.15", "WORTH_IT = 1.0", PRECISION),
-    Mutant("one reason stands for all lengths", "train/chosen.py",
+    Mutant("one reason stands for all lengths", "train/run/chosen.py",
         "picked.setdefault(name, why)", "picked or picked.setdefault(name, why)", CHOSEN),
     Mutant("linear attention picks one thing and says another", "attend/linear.py",
         'return "reference", f"{T} x {S}', 'return "sums", f"{T} x {S}', CHOSEN),
     # golden losses
-    Mutant("the optimizer forgets as torch's own does", "train/optimizer.py",
+    Mutant("the optimizer forgets as torch's own does", "train/optim/optimizer.py",
         "[*matrices, *others], lr=rate, betas=betas", "[*matrices, *others], lr=rate, betas=(0.9, 0.999)", GOLDEN),
     Mutant("the warm-up is a step longer", "train/settings.py",
         "self.steps, self.warmup, self.min", "self.steps, self.warmup + 1, self.min", GOLDEN),

@@ -19,7 +19,7 @@ ROWS: list[Mutant] = [
     # manifest
     Mutant("two equal vocabularies come back as one", "store/snapshot.py",
         'if tokenizers.source is not tokenizers.target:', 'if tokenizers.source.to_json() != tokenizers.target.to_json():',
-        "tests/train/test_resume.py::test_other_runs_resume_too"),
+        "tests/train/run/test_resume.py::test_other_runs_resume_too"),
     Mutant("a changed byte is not seen", "store/manifest.py",
         "if found != entries[name].sha256:", "if False:", f"{MANIFEST}::test_every_change_is_seen"),
     Mutant("a manifest may be laid out anyhow", "store/manifest.py",

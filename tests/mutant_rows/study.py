@@ -24,7 +24,7 @@ ROWS: list[Mutant] = [
         f"{GRID}::test_names_of_files_are_plain_short_and_different"),
     Mutant("a setting both varied and set is varied in silence", "study/grid.py",
         "        if name in changes:", "        if False:", f"{GRID}::test_no_grid"),
-    Mutant("the order of the data hangs on the model", "train/pairs_data.py",
+    Mutant("the order of the data hangs on the model", "train/sources/pairs_data.py",
         "        seed,\n        training.pool", "        seed + recipe.model.n_layers,\n        training.pool",
         f"{GRID}::test_arms_of_a_seed_see_the_same_batches_in_the_same_order"),
     Mutant("models are not made before they are trained", "cli/ablate.py",
@@ -75,8 +75,8 @@ ROWS: list[Mutant] = [
         f"{PLOT}::test_a_colour_is_one_value_in_every_panel"),
     Mutant("the digests of a study are dropped", "cli/explore.py",
         '            "data": each.data,\n', "", "tests/cli/test_explore.py::test_other_runs_and_a_study_stand_beside"),
-    Mutant("exact match by length counts by the answer's place", "train/evaluate.py",
+    Mutant("exact match by length counts by the answer's place", "train/score/evaluate.py",
         "        of.setdefault(length, []).append(each)", "        of.setdefault(len(of), []).append(each)",
-        "tests/train/test_evaluate.py::test_exact_match_by_length"),
+        "tests/train/score/test_evaluate.py::test_exact_match_by_length"),
 ]
 # fmt: on

@@ -6,14 +6,14 @@ from mutant_runner import Mutant
 
 CROSS = "tests/train/test_cross_entropy.py"
 OBJECTIVE = "tests/train/test_objective.py"
-SCHEDULE = "tests/train/test_schedule.py"
-OPTIMIZER = "tests/train/test_optimizer.py"
-MUON = "tests/train/test_muon.py"
-AVERAGE = "tests/train/test_average.py"
+SCHEDULE = "tests/train/optim/test_schedule.py"
+OPTIMIZER = "tests/train/optim/test_optimizer.py"
+MUON = "tests/train/optim/test_muon.py"
+AVERAGE = "tests/train/optim/test_average.py"
 LOOP = "tests/train/test_loop.py"
-DIVERGED = "tests/train/test_diverged.py"
+DIVERGED = "tests/train/run/test_diverged.py"
 PRECISION = "tests/train/test_precision.py"
-EVALUATE = "tests/train/test_evaluate.py"
+EVALUATE = "tests/train/score/test_evaluate.py"
 RECIPE = "tests/train/test_recipe.py"
 
 # fmt: off
@@ -58,58 +58,58 @@ ROWS: list[Mutant] = [
         "self.ids.numel() if self.keep is None else int(self.keep.sum())", "self.ids.numel()",
         f"{LOOP}::test_loss_and_gradient_are_means_over_targets"),
     # average
-    Mutant("the average keeps its beginning at zero", "train/average.py",
+    Mutant("the average keeps its beginning at zero", "train/optim/average.py",
         "each / (1 - self.memory**steps)", "each", f"{AVERAGE}::test_closed_form"),
-    Mutant("training goes on from the average", "train/average.py",
+    Mutant("training goes on from the average", "train/optim/average.py",
         "            put(self.model, own)\n", "            pass\n", f"{AVERAGE}::test_own_weights_come_back_after_an_error_too"),
-    Mutant("the last weights are scored", "train/running.py",
+    Mutant("the last weights are scored", "train/run/running.py",
         "averaged(self.average, self.step), ", "", f"{AVERAGE}::test_the_average_is_what_is_scored"),
-    Mutant("the last weights are kept", "train/saving.py",
+    Mutant("the last weights are kept", "train/run/saving.py",
         "with averaged(self.average, standing.step):", "with averaged(None, standing.step):", f"{AVERAGE}::test_averaging_changes_no_step"),
-    Mutant("a resumed run averages anew", "train/average.py",
-        "self.sums = {name: slots[SUM] for name, slots in saved.items()}", "self.sums = {}", "tests/train/test_resume.py::test_other_runs_resume_too"),
+    Mutant("a resumed run averages anew", "train/optim/average.py",
+        "self.sums = {name: slots[SUM] for name, slots in saved.items()}", "self.sums = {}", "tests/train/run/test_resume.py::test_other_runs_resume_too"),
     # Muon
-    Mutant("Muon without the look ahead", "train/muon.py",
+    Mutant("Muon without the look ahead", "train/optim/muon.py",
         "parameter.grad.lerp(momentum, memory)", "momentum", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
-    Mutant("Muon makes no step of large numbers", "train/muon.py", "torch.where(largest > LARGE, LARGE, 1.0)", "1.0",
+    Mutant("Muon makes no step of large numbers", "train/optim/muon.py", "torch.where(largest > LARGE, LARGE, 1.0)", "1.0",
         f"{MUON}::test_a_gradient_whose_squares_no_float_holds_is_turned_as_any_other"),
-    Mutant("a turn too few", "train/muon.py", "TURNS = 5", "TURNS = 4",
+    Mutant("a turn too few", "train/optim/muon.py", "TURNS = 5", "TURNS = 4",
         f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
-    Mutant("what Muon leaves over stands still", "train/muon.py", "        self.adamw.step()\n", "", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
+    Mutant("what Muon leaves over stands still", "train/optim/muon.py", "        self.adamw.step()\n", "", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
     Mutant("all blocks learn alike", "train/loop.py", 'rate * group.get("scale", 1.0)', "rate", f"{OPTIMIZER}::test_the_scale_reaches_the_step"),
-    Mutant("the first block learns fastest", "train/optimizer.py", "len(blocks) - int(found[1])", "int(found[1]) + 1",
+    Mutant("the first block learns fastest", "train/optim/optimizer.py", "len(blocks) - int(found[1])", "int(found[1]) + 1",
         f"{OPTIMIZER}::test_a_block_learns_slower_than_the_one_above_it"),
-    Mutant("the memory of another optimizer is taken", "train/optimizer.py",
+    Mutant("the memory of another optimizer is taken", "train/optim/optimizer.py",
         "if tensors.keys() != (known := kept(optimizer, parameter)):", "if not (known := kept(optimizer, parameter)):",
         f"{OPTIMIZER}::test_state_of_another_optimizer_is_refused"),
     # schedule
-    Mutant("the warm-up ends a step early", "train/schedule.py",
+    Mutant("the warm-up ends a step early", "train/optim/schedule.py",
         "if step < self.warmup:", "if step < self.warmup - 1:", f"{SCHEDULE}::test_rises_to_the_peak_and_never_again"),
-    Mutant("a whole cosine instead of half of one", "train/schedule.py",
+    Mutant("a whole cosine instead of half of one", "train/optim/schedule.py",
         "math.cos(math.pi", "math.cos(math.tau", f"{SCHEDULE}::test_closed_form"),
-    Mutant("the line goes to 0 and not to the least", "train/schedule.py",
+    Mutant("the line goes to 0 and not to the least", "train/optim/schedule.py",
         "(schedule.least - schedule.peak)", "(-schedule.peak)", f"{SCHEDULE}::test_ends_at_the_least"),
-    Mutant("the cooldown begins a step early", "train/schedule.py",
+    Mutant("the cooldown begins a step early", "train/optim/schedule.py",
         "max(0, schedule.steps - step) / down", "max(0, schedule.steps - step) / (down + 1)", f"{SCHEDULE}::test_closed_form"),
-    Mutant("a cooldown may reach into the warm-up", "train/schedule.py",
+    Mutant("a cooldown may reach into the warm-up", "train/optim/schedule.py",
         "after = max(0, self.steps - self.warmup)", "after = self.steps",
         f"{SCHEDULE}::test_cooldown_beyond_what_the_warmup_leaves_is_refused"),
-    Mutant("a cooldown that nobody gave reaches into the warm-up", "train/schedule.py",
+    Mutant("a cooldown that nobody gave reaches into the warm-up", "train/optim/schedule.py",
         "min(schedule.steps // 5, schedule.steps - schedule.warmup)", "schedule.steps // 5",
         f"{SCHEDULE}::test_run_that_ends_in_its_warmup"),
-    Mutant("the inverse without its root", "train/schedule.py",
+    Mutant("the inverse without its root", "train/optim/schedule.py",
         "math.sqrt(max(1, schedule.warmup) / max(1, step))", "(max(1, schedule.warmup) / max(1, step))",
         f"{SCHEDULE}::test_closed_form"),
     # optimizer
-    Mutant("biases and embeddings decay", "train/optimizer.py",
+    Mutant("biases and embeddings decay", "train/optim/optimizer.py",
         '"weight_decay": 0.0, "scale"', '"weight_decay": config.weight_decay, "scale"',
         f"{OPTIMIZER}::test_linear_maps_decay_and_nothing_else"),
-    Mutant("AdamW with torch's own betas", "train/optimizer.py",
+    Mutant("AdamW with torch's own betas", "train/optim/optimizer.py",
         "[*matrices, *others], lr=rate, betas=betas", "[*matrices, *others], lr=rate, betas=(0.9, 0.999)", f"{OPTIMIZER}::test_steps_equal_numpy"),
-    Mutant("the optimizer forgets what was saved", "train/optimizer.py",
+    Mutant("the optimizer forgets what was saved", "train/optim/optimizer.py",
         "{key: tensor.to(parameter.device) for key, tensor in tensors.items()}", "{}",
         f"{OPTIMIZER}::test_state_by_name_goes_through_a_checkpoint"),
-    Mutant("the optimizer of another model is taken", "train/optimizer.py",
+    Mutant("the optimizer of another model is taken", "train/optim/optimizer.py",
         "if tensor.ndim and tensor.shape != shape_of(key, parameter):", "if False:",
         f"{OPTIMIZER}::test_state_of_another_model_is_refused"),
     # loop
@@ -155,14 +155,14 @@ ROWS: list[Mutant] = [
         f"{DIVERGED}::test_gradient_alone"),
     Mutant("the last gradient is blamed for all", "train/loop.py",
         "team.norm()\n", "nn.utils.clip_grad_norm_(model.parameters(), self.clip or math.inf)\n", f"{DIVERGED}::test_gradient_alone"),
-    Mutant("a module is blamed for its weight", "train/diverged.py",
+    Mutant("a module is blamed for its weight", "train/run/diverged.py",
         "first_bad_weight(model, ranks) or first_bad_output", "first_bad_output",
         f"{DIVERGED}::test_weight_that_is_no_number"),
-    Mutant("the last module is blamed, not the first", "train/diverged.py",
+    Mutant("the last module is blamed, not the first", "train/run/diverged.py",
         "if not found and isinstance(output, Tensor) and not bool(output.isfinite().all()):\n                found.append(name)",
         "if isinstance(output, Tensor) and not bool(output.isfinite().all()):\n                found[:] = [name]",
         f"{DIVERGED}::test_weights_that_overflow"),
-    Mutant("hooks stay after the search", "train/diverged.py",
+    Mutant("hooks stay after the search", "train/run/diverged.py",
         "handle.remove()", "pass", f"{DIVERGED}::test_mode_and_hooks_are_left_as_they_were"),
     # precision
     Mutant("one slow moment decides", "train/precision.py",
@@ -182,32 +182,32 @@ ROWS: list[Mutant] = [
     Mutant("batches of one shape are measured twice", "train/precision.py",
         "{shapes(batch): batch", "{id(batch): batch", f"{PRECISION}::test_batches_of_one_shape_are_measured_once"),
     # optimizers
-    Mutant("an optimizer imports torch's compiler", "train/uncompiled.py",
+    Mutant("an optimizer imports torch's compiler", "train/optim/uncompiled.py",
         "add_param_group = inspect.unwrap(Optimizer.add_param_group)", "add_param_group = Optimizer.add_param_group",
-        "tests/train/test_uncompiled.py::test_training_does_without_torchs_compiler"),
-    Mutant("a step is part of the graph", "train/uncompiled.py",
+        "tests/train/optim/test_uncompiled.py::test_training_does_without_torchs_compiler"),
+    Mutant("a step is part of the graph", "train/optim/uncompiled.py",
         "torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))", "inspect.unwrap(torch.optim.AdamW.step)",
-        "tests/train/test_uncompiled.py::test_a_step_keeps_no_graph_and_leaves_gradients_on"),
+        "tests/train/optim/test_uncompiled.py::test_a_step_keeps_no_graph_and_leaves_gradients_on"),
     Mutant("a new optimizer keeps the momentum of the old", "train/recipe.py",
         "sorted(OWN - USES[", "sorted(OWN & USES[",
         "tests/train/test_recipe.py::test_another_optimizer_leaves_behind_what_it_does_not_read"),
     # evaluation
-    Mutant("what is written too much costs nothing", "train/evaluate.py",
+    Mutant("what is written too much costs nothing", "train/score/evaluate.py",
         "max(len(given.ids), len(wanted))", "len(wanted)", f"{EVALUATE}::test_tokens_are_compared_place_by_place"),
-    Mutant("the loss is a mean over batches", "train/evaluate.py",
+    Mutant("the loss is a mean over batches", "train/score/evaluate.py",
         "sums.append(loss_of(model, batch.to(device), objective).nll.item())\n        counts.append(objective(batch).n_targets)",
         "sums.append(loss_of(model, batch.to(device), objective).nll.item() / objective(batch).n_targets)\n        counts.append(1)",
         f"{EVALUATE}::test_loss_is_the_mean_over_target_tokens"),
-    Mutant("the loss is taken with dropout", "train/evaluate.py",
+    Mutant("the loss is taken with dropout", "train/score/evaluate.py",
         "    model.eval()\n", "", f"{EVALUATE}::test_loss_is_the_mean_over_target_tokens"),
-    Mutant("an answer with the right beginning is right", "train/evaluate.py",
+    Mutant("an answer with the right beginning is right", "train/score/evaluate.py",
         "right = [a == b for", "right = [b.startswith(a) for",
         f"{EVALUATE}::test_scores_of_answers_made_by_hand"),
-    Mutant("whole answers count as cut", "train/evaluate.py",
+    Mutant("whole answers count as cut", "train/score/evaluate.py",
         "sum(not each.complete", "sum(each.complete", f"{EVALUATE}::test_scores_of_answers_made_by_hand"),
-    Mutant("text has one right answer", "train/evaluate.py",
+    Mutant("text has one right answer", "train/score/evaluate.py",
         "metrics |= any_match(", "metrics |= {} if as_text else any_match(", f"{EVALUATE}::test_sources_with_several_targets_are_scored_as_such"),
-    Mutant("BLEU is blind to capitals", "train/evaluate.py",
+    Mutant("BLEU is blind to capitals", "train/score/evaluate.py",
         '("bleu", BLEU())', '("bleu", BLEU(lowercase=True))', f"{EVALUATE}::test_bleu_and_chrf_are_sacrebleus"),
 ]
 # fmt: on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-UNREAD = "tests/train/test_unread.py"
+UNREAD = "tests/train/run/test_unread.py"
 REFUSED = f"{UNREAD}::test_what_nothing_reads_is_refused"
 LEFT = f"{UNREAD}::test_another_choice_leaves_behind_what_it_does_not_read"
 BEFORE, LIMITS, PICTURES = "tests/cli/test_before.py", "tests/cli/test_limits.py", "tests/store/test_pictures.py"
@@ -103,7 +103,7 @@ ROWS: list[Mutant] = [
     ),
     Mutant(
         "every loss rises in the end",
-        "train/find_rate.py",
+        "train/estimate/find_rate.py",
         "self.tried[-1].rate > self.lowest",
         "True",
         f"{BEFORE}::test_rates_for_people_and_for_programs",
@@ -117,33 +117,33 @@ ROWS: list[Mutant] = [
     ),
     Mutant(
         "a setting that becomes none is not typed",
-        "train/changes.py",
+        "train/run/changes.py",
         '"none" if each.new is None else str(each.new)',
         "str(each.new)",
-        "tests/train/test_changes.py::test_changed_setting_is_refused_with_both_values",
+        "tests/train/run/test_changes.py::test_changed_setting_is_refused_with_both_values",
     ),
     Mutant(
         "half a rate lies below the least",
-        "train/running.py",
+        "train/run/running.py",
         'training.min_learning_rate > float(halves["training.learning_rate"])',
         "False",
-        "tests/train/test_session.py::test_advice_after_a_divergence_is_taken",
+        "tests/train/run/test_session.py::test_advice_after_a_divergence_is_taken",
     ),
     Mutant(
         "what a resume decides is not written down",
-        "train/session.py",
+        "train/run/session.py",
         "unused=now.updates == 0)\n    if changed and ranks.first:\n"
         '        write_text_atomically(run / "recipe.toml", dumps_recipe(prepared.recipe))',
         "unused=now.updates == 0)\n    if changed and ranks.first:\n"
         '        write_text_atomically(run / "recipe.toml", dumps_recipe(recipe))',
-        "tests/train/test_text_run.py::test_documents_are_decided_anew_where_a_resume_asks",
+        "tests/train/sources/test_text_run.py::test_documents_are_decided_anew_where_a_resume_asks",
     ),
     Mutant(
         "the dense map of a head is no hidden matrix",
-        "train/optimizer.py",
+        "train/optim/optimizer.py",
         "for module in model.modules() if isinstance(",
         'for name, module in model.named_modules() if name[:4] != "head" and isinstance(',
-        "tests/train/test_optimizer.py::test_the_dense_map_of_a_head_is_a_hidden_matrix",
+        "tests/train/optim/test_optimizer.py::test_the_dense_map_of_a_head_is_a_hidden_matrix",
     ),
     Mutant(
         "a value asks for help",
@@ -168,9 +168,9 @@ ROWS: list[Mutant] = [
     ),
     Mutant(
         "a warm-up without end goes without a word",
-        "train/chosen.py",
+        "train/run/chosen.py",
         "if training.warmup < training.steps:",
         "if True:",
-        "tests/train/test_chosen.py::test_a_warmup_that_takes_the_whole_run_is_told",
+        "tests/train/run/test_chosen.py::test_a_warmup_that_takes_the_whole_run_is_told",
     ),
 ]

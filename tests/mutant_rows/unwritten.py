@@ -4,36 +4,38 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-UNWRITTEN = "tests/train/test_unwritten.py"
+UNWRITTEN = "tests/train/finished/test_unwritten.py"
 LIKED = f"{UNWRITTEN}::test_what_a_model_likes_best_is_not_written_where_it_is_special"
 APART = f"{UNWRITTEN}::test_a_beginning_counts_apart_where_no_length_is_asked_for"
-NAMED = "tests/train/test_writing_committee.py::test_the_shortest_member_says_how_long_a_text_may_be_and_is_named"
+NAMED = (
+    "tests/train/finished/test_writing_committee.py::test_the_shortest_member_says_how_long_a_text_may_be_and_is_named"
+)
 
 # fmt: off
 ROWS: list[Mutant] = [
-    Mutant("translate writes special tokens", "train/use.py",
+    Mutant("translate writes special tokens", "train/finished/use.py",
         "            never=unwritten(recipe.data.layout),\n", "", LIKED),
-    Mutant("special tokens are scored as answers", "train/evaluate.py",
+    Mutant("special tokens are scored as answers", "train/score/evaluate.py",
         "        never=unwritten(layout),\n", "        never=(),\n", LIKED),
-    Mutant("generate writes special tokens", "train/writing.py",
+    Mutant("generate writes special tokens", "train/finished/writing.py",
         "first = [without(self.never(wishes.constrained)), *wishes", "first = [*wishes", LIKED),
     Mutant("a beam writes special tokens", "decode/answer.py",
         "asked = [*first, *filters_of(sampling)]", "asked = [*filters, *filters_of(sampling)]", LIKED),
     Mutant("blanks are filled with special tokens", "decode/generate.py",
         "    logits[..., list(never)] = -torch.inf\n", "", LIKED),
-    Mutant("an unknown word is written", "decode/unwritten.py",
+    Mutant("an unknown word is written", "decode/choose/unwritten.py",
         "never = [PAD, BOS, UNK]", "never = [PAD, BOS]", f"{UNWRITTEN}::test_which_tokens_are_never_written"),
-    Mutant("the usual length cuts a beginning", "train/use.py", "            begun=begun,\n", "", APART),
-    Mutant("the usual length of generate leaves a beginning no room", "train/writing.py",
+    Mutant("the usual length cuts a beginning", "train/finished/use.py", "            begun=begun,\n", "", APART),
+    Mutant("the usual length of generate leaves a beginning no room", "train/finished/writing.py",
         "limit_of(self.model, each, asked, begun) for", "limit_of(self.model, each, asked) for", APART),
-    Mutant("a beginning is cut where the model takes no more", "train/use.py",
+    Mutant("a beginning is cut where the model takes no more", "train/finished/use.py",
         '    if recipe.data.layout != "encoder":\n', "    if False:\n",
         f"{UNWRITTEN}::test_a_beginning_that_has_no_room_is_refused"),
-    Mutant("nobody tells whose limit a line of a committee meets", "train/use.py",
+    Mutant("nobody tells whose limit a line of a committee meets", "train/finished/use.py",
         'whose = "" if run is None else f"{run}: "', 'whose = ""', NAMED),
-    Mutant("nobody tells whose limit a prompt of a committee meets", "train/writing.py",
+    Mutant("nobody tells whose limit a prompt of a committee meets", "train/finished/writing.py",
         'whose = f"{self.shortest}: " if self.shortest and', 'whose = "" if self.shortest and', NAMED),
-    Mutant("the first run is said to take the shortest texts", "train/committee.py",
+    Mutant("the first run is said to take the shortest texts", "train/finished/committee.py",
         "str(runs[longest.index(shortest)])", "str(runs[0])", NAMED),
 ]
 # fmt: on

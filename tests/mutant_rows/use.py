@@ -6,18 +6,18 @@ from mutant_runner import Mutant
 
 GENERATE = "tests/decode/test_generate.py"
 ANSWER = "tests/decode/test_answer.py"
-USE = "tests/train/test_use.py"
+USE = "tests/train/finished/test_use.py"
 TASKS = "tests/learn/test_tasks.py"
 FILES = "tests/learn/test_text_files.py"
-PREPARE = "tests/train/test_prepare.py"
+PREPARE = "tests/train/sources/test_prepare.py"
 RECIPE = "tests/train/test_recipe.py"
-EVALUATE = "tests/train/test_evaluate.py"
+EVALUATE = "tests/train/score/test_evaluate.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
-    Mutant("a later answer to a source hides an earlier one", "train/evaluate.py",
+    Mutant("a later answer to a source hides an earlier one", "train/score/evaluate.py",
         "found.get(source, False) or each", "each", f"{EVALUATE}::test_any_of_several_targets_will_do"),
-    Mutant("a source that repeats has several targets", "train/evaluate.py",
+    Mutant("a source that repeats has several targets", "train/score/evaluate.py",
         "targets.add((source, target))", "targets.add((source, len(targets)))",
         f"{EVALUATE}::test_any_of_several_targets_will_do"),
     # decoding
@@ -63,29 +63,29 @@ ROWS: list[Mutant] = [
     # learning, and what is done with a run
     Mutant("no order is added", "model/stack.py", "x = x + added", "x = x + 0.0 * added",
         f"{TASKS}::test_reverse_is_learned_to_the_last_example"),
-    Mutant("text is scored without text scores", "train/pairs_data.py",
+    Mutant("text is scored without text scores", "train/sources/pairs_data.py",
         'as_text=recipe.data.task == PAIRS', "as_text=False", f"{FILES}::test_scores"),
-    Mutant("the last lines are not translated", "train/use.py",
+    Mutant("the last lines are not translated", "train/finished/use.py",
         "    if group:\n        yield group\n", "", f"{FILES}::test_lines_come_back_translated_and_in_order"),
-    Mutant("what the vocabulary lacks is not told", "train/use.py",
+    Mutant("what the vocabulary lacks is not told", "train/finished/use.py",
         "source.count(UNK)", "0", f"{USE}::test_lines_are_answered_in_order_whatever_the_batches"),
-    Mutant("a cut answer is told as whole", "train/use.py",
+    Mutant("a cut answer is told as whole", "train/finished/use.py",
         "None if first.complete else", "None if True else",
         f"{USE}::test_lines_are_answered_in_order_whatever_the_batches"),
     Mutant("the newest checkpoint is scored, not the best", "store/folders.py",
         "if best is None:\n        return found", "if True:\n        return found",
         f"{USE}::test_scores_are_those_of_the_best_checkpoint"),
-    Mutant("lines are decoded in batches of another setting", "train/use.py",
+    Mutant("lines are decoded in batches of another setting", "train/finished/use.py",
         "            batch_size=batch_size,\n            sampling", "            sampling",
         f"{USE}::test_as_many_lines_as_asked_are_decoded_together"),
-    Mutant("all lines are read before the first answer", "train/use.py",
+    Mutant("all lines are read before the first answer", "train/finished/use.py",
         "for number, line in lines:\n        ids", "for number, line in list(lines):\n        ids",
         f"{USE}::test_lines_are_read_as_they_come"),
-    Mutant("what was skipped is no part of the score", "train/use.py",
+    Mutant("what was skipped is no part of the score", "train/finished/use.py",
         "if recipe.data.skip_empty else", "if False else", f"{USE}::test_skipped_pairs_are_part_of_the_score"),
-    Mutant("a shared matrix is counted twice", "train/use.py",
+    Mutant("a shared matrix is counted twice", "train/finished/use.py",
         " if row.same_as is None]", "]", f"{USE}::test_every_parameter_has_its_row"),
-    Mutant("two vocabularies of one size share a matrix", "train/prepare.py",
+    Mutant("two vocabularies of one size share a matrix", "train/sources/prepare.py",
         "config if source is target else replace(config, share_embeddings=False)", "config",
         f"{PREPARE}::test_two_vocabularies_have_two_matrices_also_where_they_are_of_one_size"),
     Mutant("one stack may have answers of any length", "train/recipe.py",
@@ -95,12 +95,12 @@ ROWS: list[Mutant] = [
         "if not self.tokenizer.shared:", "if False:", "tests/train/test_recipe_bounds.py::test_one_stack_has_one_vocabulary"),
     Mutant("no layers are taken for n_layers", "model/recipe.py",
         "self.n_layers if own is None else own", "own or self.n_layers", f"{RECIPE}::test_mistake_in_a_file"),
-    Mutant("an answer is compared with spaces it cannot write", "train/evaluate.py",
+    Mutant("an answer is compared with spaces it cannot write", "train/score/evaluate.py",
         "zip(outputs, wanted, strict=True)", "zip(outputs, targets, strict=True)",
         f"{EVALUATE}::test_a_target_is_compared_as_the_tokenizer_writes_it"),
-    Mutant("an unknown word is a right answer", "train/evaluate.py",
+    Mutant("an unknown word is a right answer", "train/score/evaluate.py",
         "return target if UNK in ids else", "return", f"{EVALUATE}::test_an_unknown_word_is_never_right"),
-    Mutant("unknown words are not counted", "train/evaluate.py",
+    Mutant("unknown words are not counted", "train/score/evaluate.py",
         '{"unknown": unknown} if unknown else {}', "{}",
         f"{EVALUATE}::test_unknown_words_of_the_sources_are_counted"),
 ]

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from glassformer.data.rows import pad
-from glassformer.data.vocabulary import BOS, EOS, PAD
+from glassformer.data.tokens.vocabulary import BOS, EOS, PAD
 from glassformer.decode.beam import beam_search
-from glassformer.decode.draw import chooser, pick
+from glassformer.decode.choose.draw import chooser, pick
+from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.generate import generate
-from glassformer.decode.sampling import Sampling
 from glassformer.proof.laws.hugging_face.decoders import gpt2
 from glassformer.proof.laws.hugging_face.encoder_decoders import bart_pair, marian_pair, tables
 from glassformer.proof.laws.hugging_face.theirs import carry_over

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.decode import filters, penalties
-from glassformer.decode.context import Context
-from glassformer.decode.draw import chooser
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.choose import filters, penalties
+from glassformer.decode.choose.context import Context
+from glassformer.decode.choose.draw import chooser
+from glassformer.decode.choose.sampling import Sampling
 
 theirs = pytest.importorskip("transformers.generation.logits_process", reason="transformers is not installed")
 

@@ -8,7 +8,7 @@ from glassformer.proof.doctor import PROBES
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Finding, examine
 from glassformer.train.recipe import load_recipe
-from glassformer.train.session import start
+from glassformer.train.run.session import start
 from train.examples import follow, recipe
 
 LABELLED = {"data__task": "labelled", "data__layout": "label", "training__metric": "accuracy"}

@@ -11,7 +11,7 @@ from glassformer.proof.doctor import probes_for
 from glassformer.proof.doctor.finding import FAILURE, WARNING, Finding, examine
 from glassformer.proof.doctor.text_case import TextCase, case_of
 from glassformer.train.recipe import load_recipe
-from glassformer.train.session import start
+from glassformer.train.run.session import start
 from train.examples import follow
 from train.text_examples import book, shelf, text_recipe, words
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.train.recipe import override
-from glassformer.train.session import start
+from glassformer.train.run.session import start
 from serve.wire import Wire, writer_of
 from train.examples import follow, recipe
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from glassformer.data.vocabulary import EOS
+from glassformer.data.tokens.vocabulary import EOS
 from serve.wire import PATIENCE, Heard, Wire
 
 PATH = "/v1/completions"

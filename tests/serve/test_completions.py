@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from glassformer.data.vocabulary import BOS, EOS
+from glassformer.data.tokens.vocabulary import BOS, EOS
+from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import override
-from glassformer.train.writing import Writer
 from serve.wire import Wire, writer_of
 
 PATH = "/v1/completions"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.decode import constrained
-from glassformer.decode.words import Wishes
+from glassformer.decode.choose import constrained
+from glassformer.decode.choose.words import Wishes
 from glassformer.serve import grammar, trial
 from glassformer.serve.service import Service
 from glassformer.serve.settings import ServeConfig

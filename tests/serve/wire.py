@@ -14,8 +14,8 @@ from typing import Any
 from glassformer.serve.app import application
 from glassformer.serve.service import Service
 from glassformer.serve.settings import ServeConfig
+from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import load_recipe
-from glassformer.train.writing import Writer
 from specimens import scramble
 
 PATIENCE = 60

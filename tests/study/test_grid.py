@@ -7,8 +7,8 @@ import pytest
 from glassformer.foundation.errors import ConfigError
 from glassformer.study.grid import arms
 from glassformer.study.models import refuse_impossible_models
-from glassformer.train.prepare import prepare
 from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.sources.prepare import prepare
 from train.examples import recipe
 
 

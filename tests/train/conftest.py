@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.train.session import start
+from glassformer.train.run.session import start
 from train.examples import follow, recipe
 
 

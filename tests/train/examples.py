@@ -12,19 +12,19 @@ from torch import Tensor, nn
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer
 from glassformer.data.config import DataConfig
-from glassformer.data.vocabulary import SPECIALS
+from glassformer.data.tokens.vocabulary import SPECIALS
 from glassformer.foundation.launched import Launched
 from glassformer.model.outputs import Classify, Regress, Tag
 from glassformer.model.recipe import ModelRecipe
 from glassformer.parts import POSITIONS
 from glassformer.store.folders import checkpoints, step_folder
 from glassformer.store.manifest import MANIFEST
-from glassformer.train.distributed import Ranks
-from glassformer.train.events import Event
-from glassformer.train.optimizer_config import OptimizerConfig
+from glassformer.train.optim.optimizer_config import OptimizerConfig
+from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.recipe import Recipe, load_recipe, override
-from glassformer.train.report import Reporter
-from glassformer.train.session import Session
+from glassformer.train.record.events import Event
+from glassformer.train.record.report import Reporter
+from glassformer.train.run.session import Session
 from glassformer.train.settings import CheckpointConfig, DecodeConfig, TrainingConfig
 
 VOCAB = 13

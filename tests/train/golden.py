@@ -24,9 +24,9 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.data.config import FILES
-from glassformer.train.events import Progress
 from glassformer.train.recipe import known_recipes, load_recipe, override
-from glassformer.train.session import start
+from glassformer.train.record.events import Progress
+from glassformer.train.run.session import start
 
 STEPS = 20
 FEW = {

@@ -9,7 +9,7 @@ import torch
 
 from glassformer import Batch, Transformer, train_steps
 from glassformer.train.objective import loss_of, objective_for
-from glassformer.train.schedule import Schedule
+from glassformer.train.optim.schedule import Schedule
 from train.examples import LAYOUTS, assert_close, batch, gradients, model
 
 ROWS = 11

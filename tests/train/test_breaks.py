@@ -14,12 +14,12 @@ from glassformer.store.checkpoint import load
 from glassformer.train.breaks.objectives import OBJECTIVE
 from glassformer.train.breaks.surgery import SURGERY, WEIGHTS
 from glassformer.train.breaks.table import BREAKS, CONTRARY, break_names
-from glassformer.train.build import broken_notes, new_model, objective_of
-from glassformer.train.events import Evaluated
-from glassformer.train.prepare import prepare
+from glassformer.train.finished.use import evaluate, translate
 from glassformer.train.recipe import dumps_recipe, read_recipe
-from glassformer.train.session import resume, start
-from glassformer.train.use import evaluate, translate
+from glassformer.train.record.events import Evaluated
+from glassformer.train.run.build import broken_notes, new_model, objective_of
+from glassformer.train.run.session import resume, start
+from glassformer.train.sources.prepare import prepare
 from train.examples import assert_same_end, follow, killed_after, recipe
 
 RANDOM = "dropout-in-evaluation"
@@ -153,7 +153,8 @@ def test_a_right_run_pays_nothing():
     """Neither the surgery nor an object of the model that is not as its class has it."""
     body = (
         "import sys; from glassformer.data.config import DataConfig; from glassformer.train.recipe import Recipe;"
-        "from glassformer.train.prepare import prepare; from glassformer.train.build import new_model, objective_of;"
+        "from glassformer.train.sources.prepare import prepare;"
+        "from glassformer.train.run.build import new_model, objective_of;"
         "from glassformer.train.objective import next_token;"
         "recipe = Recipe('x', data=DataConfig(task='copy', train_size=9, dev_size=2));"
         "model = new_model(recipe, prepare(recipe).tokenizers);"

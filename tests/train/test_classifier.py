@@ -16,9 +16,9 @@ from glassformer.decode.classify import label_probabilities
 from glassformer.decode.generate import generate
 from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
 from glassformer.store.checkpoint import load
-from glassformer.train.prepare import model_config, prepare
-from glassformer.train.session import resume, start
-from glassformer.train.use import classify, evaluate, translate
+from glassformer.train.finished.use import classify, evaluate, translate
+from glassformer.train.run.session import resume, start
+from glassformer.train.sources.prepare import model_config, prepare
 from train.examples import assert_same_end, follow, model, recipe, sequences
 
 TEXTS = [f"{a} {b} {c}" for a in ("red", "blue") for b in ("cat", "dog", "cow") for c in ("runs", "sleeps far away")]

@@ -12,7 +12,7 @@ from glassformer import Batch, train_steps
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.loop import seeded, stream_of
 from glassformer.train.objective import OBJECTIVES
-from glassformer.train.schedule import Schedule
+from glassformer.train.optim.schedule import Schedule
 from train.examples import LAYOUTS, assert_close, assert_same, batch, gradients, model, weights
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import specimens
 from glassformer import Batch, Transformer
-from glassformer.data.vocabulary import BLANK, PAD, SEP
+from glassformer.data.tokens.vocabulary import BLANK, PAD, SEP
 from glassformer.foundation.errors import DataError
 from glassformer.model.outputs import Lm
 from glassformer.train import objective as module

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.typed import annotations_of
-from glassformer.train.optimizer_config import OptimizerConfig
+from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import (
     Recipe,
     anchored,

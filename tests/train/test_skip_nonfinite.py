@@ -10,8 +10,8 @@ import torch
 
 from glassformer.foundation.errors import DivergedError
 from glassformer.store.checkpoint import load
-from glassformer.train.events import Finished, Progress, Skipped
-from glassformer.train.session import Session, resume, start
+from glassformer.train.record.events import Finished, Progress, Skipped
+from glassformer.train.run.session import Session, resume, start
 from train.examples import assert_same, assert_same_end, follow, recipe, texts, weights
 
 

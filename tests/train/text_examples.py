@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from glassformer.data.config import DataConfig, TokenizerConfig
-from glassformer.data.text_settings import OBJECTIVES
+from glassformer.data.running.text_settings import OBJECTIVES
 from glassformer.train.recipe import Recipe, override
 from train.examples import recipe
 

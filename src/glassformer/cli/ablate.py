@@ -29,9 +29,9 @@ from glassformer.study.plot import draw
 from glassformer.study.pool import Begun, Ended, Pool, Task, Told, with_threads
 from glassformer.study.result import Result, write_results
 from glassformer.study.table import figure, table
-from glassformer.train.other_data import refuse_unscorable
+from glassformer.train.finished.other_data import refuse_unscorable
 from glassformer.train.recipe import dumps_recipe, load_recipe, override
-from glassformer.train.wording import duration
+from glassformer.train.record.wording import duration
 
 FAILED = 1
 MOST_SEEDS = 1000

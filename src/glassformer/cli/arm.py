@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 from glassformer.cli.main import complain, debugging, explained
 from glassformer.store.files import write_text_atomically
-from glassformer.train.events import Evaluated, Event
 from glassformer.train.recipe import Recipe, read_table
+from glassformer.train.record.events import Evaluated, Event
 
 
 def main() -> int:
@@ -49,7 +49,7 @@ def work(message: dict[str, Any], study: TextIO) -> int:
     """Train to the end and score, telling the study of evaluations; an arm that is trained already is only scored."""
     from glassformer.cli.follow import Signals, follow
     from glassformer.study.score import score
-    from glassformer.train.session import resume, start
+    from glassformer.train.run.session import resume, start
 
     recipe = read_table(Recipe, tomllib.loads(message["recipe"]), "the arm's recipe")
     run, metric = Path(message["run"]), recipe.training.metric

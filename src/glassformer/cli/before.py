@@ -12,12 +12,12 @@ from glassformer.store.pictures import save_figure
 from glassformer.train.recipe import Recipe
 
 if TYPE_CHECKING:
-    from glassformer.train.outlook import Outlook
+    from glassformer.train.estimate.outlook import Outlook
 
 
 def dry_run(recipe: Recipe, out: Path, *, as_json: bool) -> int:
     """Print it, and write nothing but the tokens of a text."""
-    from glassformer.train.outlook import look_ahead  # here, as importing torch takes a second
+    from glassformer.train.estimate.outlook import look_ahead  # here, as importing torch takes a second
 
     outlook = look_ahead(recipe, out)
     print(json.dumps(outlook.to_dict()) if as_json else "\n".join(lines(recipe, outlook)))
@@ -26,7 +26,7 @@ def dry_run(recipe: Recipe, out: Path, *, as_json: bool) -> int:
 
 def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
     """The outlook in words."""
-    from glassformer.train.wording import bytes_text, duration
+    from glassformer.train.record.wording import bytes_text, duration
 
     memory, disk, pace, data, training = outlook.memory, outlook.disk, outlook.pace, outlook.data, recipe.training
     parts = [("weights", memory.weights), ("gradients", memory.gradients), ("optimizer", memory.optimizer)]
@@ -75,7 +75,7 @@ def written(outlook: Outlook) -> list[str]:
 def find_rate(recipe: Recipe, *, as_json: bool) -> int:
     """Print every fifth rate of the test with its losses, and what is recommended; draw it where that can be done."""
     from glassformer.study.rates import draw_rates
-    from glassformer.train.trial import search
+    from glassformer.train.estimate.trial import search
 
     found, picture = search(recipe), Path(f"{recipe.name}-rate.png")
     drawn = find_spec("matplotlib") is not None
@@ -99,7 +99,7 @@ def find_rate(recipe: Recipe, *, as_json: bool) -> int:
 
 def noise(recipe: Recipe, *, as_json: bool) -> int:
     """Print the noise scale at the first weights and after some training."""
-    from glassformer.train.trial import noise_over
+    from glassformer.train.estimate.trial import noise_over
 
     if as_json:
         rows = [{"step": at.step, "scale": finite(at.noise.scale), "targets": at.targets} for at in noise_over(recipe)]

@@ -12,7 +12,7 @@ from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.translate import UNKNOWN, answers, batch_size, lines_of, note, on_one_line
 
 if TYPE_CHECKING:
-    from glassformer.train.use import Classified
+    from glassformer.train.finished.use import Classified
 
 
 def run(arguments: Arguments) -> int:
@@ -22,7 +22,7 @@ def run(arguments: Arguments) -> int:
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe_of(folder).decode.batch_size)
     if talking:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
-    from glassformer.train.use import classify  # after the checks, as importing torch takes a second
+    from glassformer.train.finished.use import classify  # after the checks, as importing torch takes a second
 
     def classified(lines: Iterator[tuple[int, str]]) -> Iterator[Classified]:
         return classify(folder, lines, size, average, others)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from glassformer.cli.arguments import Arguments
-from glassformer.data.catalogue import HERE, MISSING, DataSet, catalogue, data_folder, data_set
+from glassformer.data.public.catalogue import HERE, MISSING, DataSet, catalogue, data_folder, data_set
 from glassformer.foundation.errors import ConfigError, ResourceError
 from glassformer.foundation.registry import suggestion
 
@@ -65,7 +65,7 @@ def shown(each: DataSet, folder: Path, for_programs: bool) -> int:
 
 def fetched(each: DataSet, folder: Path, for_programs: bool) -> int:
     """Fetch what is not there. A file with other bytes than the catalogue's is the user's, and stays."""
-    from glassformer.data.fetch import fetch  # here, as `list` and `show` need no network
+    from glassformer.data.public.fetch import fetch  # here, as `list` and `show` need no network
 
     place = each.folder(folder)
     states = each.states(folder)

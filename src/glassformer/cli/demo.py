@@ -10,9 +10,9 @@ from statistics import fmean
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import RUNS, check_room, free_name, room_for, run_folder
-from glassformer.train.events import Evaluated, Event, Progress
 from glassformer.train.recipe import Recipe, load_recipe, override
-from glassformer.train.wording import printable
+from glassformer.train.record.events import Evaluated, Event, Progress
+from glassformer.train.record.wording import printable
 
 INTRODUCTION = """\
 A transformer learns to write a sequence of letters backwards. Nobody tells it how: it sees pairs such as
@@ -38,7 +38,7 @@ def show(recipe: Recipe, out: Path) -> int:
     """Train, then tell what was learned and what to type next."""
     from glassformer.cli.follow import Signals, follow  # here, as importing torch takes a second
     from glassformer.cli.pictures import explorer, gaze, untrained
-    from glassformer.train.session import start
+    from glassformer.train.run.session import start
 
     seen: list[Evaluated] = []
     losses: list[float] = []

@@ -18,7 +18,7 @@ from glassformer.train.recipe import override
 from glassformer.train.settings import one_of
 
 if TYPE_CHECKING:
-    from glassformer.train.use import Figures
+    from glassformer.train.finished.use import Figures
 
 
 def run(arguments: Arguments) -> int:
@@ -31,7 +31,7 @@ def run(arguments: Arguments) -> int:
     refuse_other_splits(split, changes)
     refuse_idle_decoding(folder, own.data, changes)
     recipe = override(own, changes)
-    from glassformer.train.use import evaluate
+    from glassformer.train.finished.use import evaluate
 
     named = changes.get("data.test_text")
     who = f"{', '.join(map(str, [folder, *others]))} as a committee" if others else str(folder)

@@ -10,8 +10,8 @@ from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
-    from glassformer.train.ranked import Asked, Ranked
-    from glassformer.train.use import Translated
+    from glassformer.train.finished.ranked import Asked, Ranked
+    from glassformer.train.finished.use import Translated
 
 
 def asked_of(arguments: Arguments, beam: int) -> Asked | None:
@@ -25,7 +25,7 @@ def asked_of(arguments: Arguments, beam: int) -> Asked | None:
             f"--n-best takes at most as many answers as the beam has beginnings; got {n_best} with a beam of {beam}. "
             f"Give --beam {n_best} or more."
         )
-    from glassformer.train.ranked import Asked  # here, as importing torch takes a second
+    from glassformer.train.finished.ranked import Asked  # here, as importing torch takes a second
 
     return Asked(n_best, "scores" in given, "alignments" in given)
 

@@ -14,8 +14,8 @@ from typing import Protocol, runtime_checkable
 from glassformer.data.config import TEXT, DataConfig
 from glassformer.foundation.errors import ResourceError
 from glassformer.foundation.launched import launched
-from glassformer.train.events import Event, Finished
-from glassformer.train.report import Reporter
+from glassformer.train.record.events import Event, Finished
+from glassformer.train.record.report import Reporter
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -31,7 +31,7 @@ class Interruptible(Protocol):
 
 @runtime_checkable
 class Run(Interruptible, Protocol):
-    """What is followed; `train.running.Session` is one."""
+    """What is followed; `train.run.session.Session` is one."""
 
     def train(self) -> Iterator[Event]:
         """Train, and tell."""

@@ -21,7 +21,7 @@ from glassformer.train.recipe import Recipe, override
 
 if TYPE_CHECKING:
     from glassformer.decode.stream import Piece
-    from glassformer.train.guessing import Guessing
+    from glassformer.train.finished.guessing import Guessing
 
 SHORT = (
     "max-new-tokens",
@@ -53,7 +53,7 @@ def run(arguments: Arguments) -> int:
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
     guessing = guessing_of(arguments)
     prompts = prompts_of(arguments)
-    from glassformer.train.writing import Writer  # after the checks, as importing torch takes a second
+    from glassformer.train.finished.writing import Writer  # after the checks, as importing torch takes a second
 
     writer, stops = Writer(folder, recipe, guessing, others), arguments.lists.get("stop", [])
     if unknown := writer.unknown(prompts):
@@ -82,7 +82,7 @@ def guessing_of(arguments: Arguments) -> Guessing | None:
     lookup = whole_number("lookup", given["lookup"], MOST_GUESSES) if "lookup" in given else 0
     guesses = whole_number("guesses", given.get("guesses", "4"), MOST_GUESSES)
     draft = existing_run(given["draft"]) if "draft" in given else None
-    from glassformer.train.guessing import Guessing  # here, as importing torch takes a second
+    from glassformer.train.finished.guessing import Guessing  # here, as importing torch takes a second
 
     return Guessing(draft, lookup, guesses)
 

@@ -49,7 +49,7 @@ def counted(target: str) -> tuple[list[Row], int]:
 
         return count_config(PRESETS[target])
     folder = existing_run(target, PRESETS)
-    from glassformer.train.use import parameters
+    from glassformer.train.finished.use import parameters
 
     return parameters(folder)
 

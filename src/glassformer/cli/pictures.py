@@ -6,12 +6,12 @@ from pathlib import Path
 
 from glassformer.cli.explore import EXAMPLES_ALONE, page_of
 from glassformer.decode.answer import answer
-from glassformer.decode.unwritten import unwritten
+from glassformer.decode.choose.unwritten import unwritten
 from glassformer.lens.picture import cross_attention_picture
 from glassformer.model.transformer import Transformer
-from glassformer.train.events import Evaluated, Sample
-from glassformer.train.pairs_data import PairsData
-from glassformer.train.run_data import RunData
+from glassformer.train.record.events import Evaluated, Sample
+from glassformer.train.sources.pairs_data import PairsData
+from glassformer.train.sources.run_data import RunData
 
 PAGE = "explorer.html"
 

@@ -7,7 +7,7 @@ from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.foundation.launched import launched
 from glassformer.store.folders import checkpoints
 from glassformer.train.recipe import override
-from glassformer.train.records import refuse_unusable
+from glassformer.train.record.records import refuse_unusable
 
 
 def run(arguments: Arguments) -> int:
@@ -21,8 +21,8 @@ def run(arguments: Arguments) -> int:
         follow,
         next_command,
     )
-    from glassformer.train.distributed import joined
-    from glassformer.train.session import resume
+    from glassformer.train.ranks.distributed import joined
+    from glassformer.train.run.session import resume
 
     team = joined(place, recipe.training.device, recipe.distributed.timeout, folder)
     with Signals() as signals, team as ranks:

@@ -45,7 +45,7 @@ def run(arguments: Arguments) -> int:
     found = listening.open_socket(config)
     try:
         from glassformer.serve.service import Service
-        from glassformer.train.writing import Writer
+        from glassformer.train.finished.writing import Writer
 
         service = Service(Writer(folder, recipe), folder.resolve().name, config, say, created_of(folder))
         if recipe.decode.compile:

@@ -35,8 +35,8 @@ def run(arguments: Arguments) -> int:
         follow,
         next_command,
     )
-    from glassformer.train.distributed import joined
-    from glassformer.train.session import start
+    from glassformer.train.ranks.distributed import joined
+    from glassformer.train.run.session import start
 
     team = joined(place, recipe.training.device, recipe.distributed.timeout, out)
     with Signals() as signals, team as ranks:

@@ -37,7 +37,10 @@ def run(arguments: Arguments) -> int:
     wishes = wished(arguments)
     if talking:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
-    from glassformer.train.use import Translated, translate  # after the checks, as importing torch takes a second
+    from glassformer.train.finished.use import (  # after the checks, as importing torch takes a second
+        Translated,
+        translate,
+    )
 
     def translated(lines: Iterator[tuple[int, str]]) -> Iterator[Translated]:
         return translate(folder, lines, size, recipe, average, asked, wishes, others)

@@ -9,12 +9,12 @@ from glassformer.data.lines import read_lines
 from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
-    from glassformer.decode.words import Wishes
+    from glassformer.decode.choose.words import Wishes
 
 
 def wished(arguments: Arguments) -> Wishes:
     """What was wished. Errors: `ConfigError`, and `DataError` for a schema that cannot be read."""
-    from glassformer.decode.words import wishes_of  # here, as importing torch takes a second
+    from glassformer.decode.choose.words import wishes_of  # here, as importing torch takes a second
 
     lists, given = arguments.lists, arguments.options
     if given.get("regex") == "":

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded
 from glassformer.data.rows import check_lists, pad
-from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP
-from glassformer.data.words import FIRST_LABEL
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP
+from glassformer.data.tokens.words import FIRST_LABEL
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor

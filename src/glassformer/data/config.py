@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from glassformer.data.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXT_SETTINGS, TEXTS
+from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXT_SETTINGS, TEXTS
 from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup, suggestion
@@ -129,8 +129,8 @@ class DataConfig:
     """Shuffle the sentences of the source, as BART does, for the objective noise."""
 
     def __post_init__(self) -> None:
+        from glassformer.data.running.text_checks import check_text
         from glassformer.data.synthetic import TASKS  # here, because their signatures name this class
-        from glassformer.data.text_checks import check_text
 
         check_types(self, "data")
         lookup(dict.fromkeys((*TASKS, *FILES, TEXT)), self.task, "data.task")

@@ -17,8 +17,8 @@ from glassformer.data.pairs import Loaded, Pair, read_parallel, read_tsv
 from glassformer.data.sequences import Sequences
 from glassformer.data.synthetic import make_pairs
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.data.vocabulary import Tokenizer
-from glassformer.data.words import FIRST_LABEL, Labels
+from glassformer.data.tokens.vocabulary import Tokenizer
+from glassformer.data.tokens.words import FIRST_LABEL, Labels
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import lookup
 

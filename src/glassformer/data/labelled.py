@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 from glassformer.data.header import UNSAID, refuse_unsaid_header
 from glassformer.data.lines import in_json, read_lines
 from glassformer.data.pairs import Loaded, Origin, Pair
-from glassformer.data.vocabulary import utf8
+from glassformer.data.tokens.vocabulary import utf8
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.keys import refuse_repeated_keys
 from glassformer.foundation.registry import suggestion

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassformer.data.vocabulary import PAD
+from glassformer.data.tokens.vocabulary import PAD
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Bool, Int, Tensor
 from glassformer.foundation.typed import came

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from glassformer.data.bytewise import ByteTokenizer
-from glassformer.data.subword import BytePairTokenizer, Subword
-from glassformer.data.unigram import UnigramTokenizer
-from glassformer.data.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK, Tokenizer, read_json
-from glassformer.data.wordpiece import WordPieceTokenizer
-from glassformer.data.words import CharacterTokenizer, Labels, WordTokenizer
+from glassformer.data.tokens.bytewise import ByteTokenizer
+from glassformer.data.tokens.subword import BytePairTokenizer, Subword
+from glassformer.data.tokens.unigram import UnigramTokenizer
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK, Tokenizer, read_json
+from glassformer.data.tokens.wordpiece import WordPieceTokenizer
+from glassformer.data.tokens.words import CharacterTokenizer, Labels, WordTokenizer
 from glassformer.foundation.errors import DataError
 
 __all__ = [

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from glassformer.data.vocabulary import EOS
+from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
-from glassformer.decode.context import Filter
-from glassformer.decode.draw import filters_of
+from glassformer.decode.choose.context import Filter
+from glassformer.decode.choose.draw import filters_of
+from glassformer.decode.choose.sampling import GREEDY, Sampling
+from glassformer.decode.choose.unwritten import without
 from glassformer.decode.forced import Forced, check_forced
 from glassformer.decode.generate import check_sources, check_writes, fill_blanks
 from glassformer.decode.method import Method, method_of
-from glassformer.decode.sampling import GREEDY, Sampling
-from glassformer.decode.unwritten import without
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.typed import expect
 from glassformer.model.transformer import Transformer

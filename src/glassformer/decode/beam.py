@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.data.vocabulary import EOS
-from glassformer.decode.context import Filter
+from glassformer.data.tokens.vocabulary import EOS
+from glassformer.decode.choose.context import Filter
+from glassformer.decode.choose.draw import filtered
+from glassformer.decode.choose.likely import Candidates, likeliest
+from glassformer.decode.choose.penalties import counts
 from glassformer.decode.coverage import Coverage, reading
-from glassformer.decode.draw import filtered
 from glassformer.decode.forced import Forced, check_forced
 from glassformer.decode.generate import Rows, Run, begin_rows, check_writes, read_first
-from glassformer.decode.likely import Candidates, likeliest
-from glassformer.decode.penalties import counts
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.transformer import Transformer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from glassformer.data.rows import pad
-from glassformer.data.vocabulary import BOS
+from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.answer import nothing
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor

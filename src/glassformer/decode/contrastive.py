@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from glassformer.data.vocabulary import EOS
-from glassformer.decode.context import Context, Filter
-from glassformer.decode.draw import apply
+from glassformer.data.tokens.vocabulary import EOS
+from glassformer.decode.choose.context import Context, Filter
+from glassformer.decode.choose.draw import apply
 from glassformer.decode.generate import (
     Emitted,
     Rows,

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.decode.context import Context
-from glassformer.decode.draw import pick
+from glassformer.decode.choose.context import Context
+from glassformer.decode.choose.draw import pick
+from glassformer.decode.choose.repeats import ends_alike
 from glassformer.decode.reader import Reader, Text
-from glassformer.decode.repeats import ends_alike
 from glassformer.foundation.shapes import Float, Tensor
 
 

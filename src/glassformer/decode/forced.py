@@ -12,8 +12,8 @@ from itertools import zip_longest
 
 import torch
 
-from glassformer.data.vocabulary import UNK
-from glassformer.decode.likely import Candidates
+from glassformer.data.tokens.vocabulary import UNK
+from glassformer.decode.choose.likely import Candidates
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 

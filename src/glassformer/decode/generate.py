@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 
 from glassformer.data.rows import check_ids, pad
-from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
-from glassformer.decode.context import Choose, Context
-from glassformer.decode.penalties import ends_with
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
+from glassformer.decode.choose.context import Choose, Context
+from glassformer.decode.choose.penalties import ends_with
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.foundation.typed import came, is_of

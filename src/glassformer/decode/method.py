@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from glassformer.decode.context import Filter
+from glassformer.decode.choose.context import Filter
+from glassformer.decode.choose.draw import chooser, filters_of
+from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.contrastive import contrastive
-from glassformer.decode.draw import chooser, filters_of
 from glassformer.decode.generate import Emitted, generate
-from glassformer.decode.sampling import Sampling
 
 Method = Callable[..., Iterator[Emitted]]
 """`generate`, or what takes its place: all its arguments but `choose`, and yields what it yields."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from glassformer.data.rows import pad
-from glassformer.data.vocabulary import BOS, EOS
+from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer
 from glassformer.decode.coverage import reading
 from glassformer.foundation.errors import ConfigError

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.data.vocabulary import EOS
-from glassformer.decode.context import Context, Filter
+from glassformer.data.tokens.vocabulary import EOS
+from glassformer.decode.choose.context import Context, Filter
+from glassformer.decode.choose.draw import own_uniforms, pick, shares
+from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.draft import Draft, Guess, LookupDraft, ModelDraft, Wanted, grown
-from glassformer.decode.draw import own_uniforms, pick, shares
 from glassformer.decode.generate import Emitted, Rows, Stop, begin_of, begin_rows, check_context, check_writes
 from glassformer.decode.reader import Reader, Text
-from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.joint import members_of

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from glassformer.data.decoding import Decoding
-from glassformer.data.vocabulary import EOS, Tokenizer, utf8
-from glassformer.decode.context import Choose
+from glassformer.data.tokens.decoding import Decoding
+from glassformer.data.tokens.vocabulary import EOS, Tokenizer, utf8
+from glassformer.decode.choose.context import Choose
 from glassformer.decode.generate import generate, greedy
 from glassformer.decode.method import Method
 from glassformer.foundation.errors import ConfigError

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any
 
-from glassformer.decode.requests import FAILED
+from glassformer.decode.engine.requests import FAILED
 from glassformer.serve import replies
 from glassformer.serve.fields import read_object
 from glassformer.serve.guard import ABORT, Receive, Scope, Send, answer, refusal_of

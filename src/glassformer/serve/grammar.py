@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from glassformer.decode.constrained import Constraint, States, of_regex, of_schema
-from glassformer.decode.context import Filter
+from glassformer.decode.choose.constrained import Constraint, States, of_regex, of_schema
+from glassformer.decode.choose.context import Filter
 from glassformer.foundation.errors import GlassformerError
 from glassformer.serve import trial
 from glassformer.serve.fields import Fields, shown

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
-from glassformer.data.vocabulary import EOS, Tokenizer
-from glassformer.decode.requests import FAILED, Request, Ticket, Written
+from glassformer.data.tokens.vocabulary import EOS, Tokenizer
+from glassformer.decode.engine.requests import FAILED, Request, Ticket, Written
 from glassformer.decode.stream import TextStream
 
 

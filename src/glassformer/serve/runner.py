@@ -7,8 +7,8 @@ import threading
 from contextlib import suppress
 from typing import cast
 
-from glassformer.decode.batching import Engine
-from glassformer.decode.requests import FAILED, Written
+from glassformer.decode.engine.batching import Engine
+from glassformer.decode.engine.requests import FAILED, Written
 from glassformer.serve.job import Job, Piece
 
 

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from time import perf_counter
 
-from glassformer.decode.batching import Engine
-from glassformer.decode.requests import Limits
-from glassformer.decode.warm_up import warm_up
+from glassformer.decode.engine.batching import Engine
+from glassformer.decode.engine.requests import Limits
+from glassformer.decode.engine.warm_up import warm_up
 from glassformer.serve.guard import Say
 from glassformer.serve.job import Job
 from glassformer.serve.refusal import draining
@@ -18,7 +18,7 @@ from glassformer.serve.runner import Runner
 from glassformer.serve.settings import ServeConfig
 from glassformer.serve.texts import Texts
 from glassformer.serve.wanted import Wanted
-from glassformer.train.writing import Writer
+from glassformer.train.finished.writing import Writer
 
 
 class Service:

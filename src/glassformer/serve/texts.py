@@ -6,20 +6,20 @@ import secrets
 from functools import lru_cache
 
 from glassformer.decode.answer import limit_of
-from glassformer.decode.constrained import States
-from glassformer.decode.context import Choose, Filter
-from glassformer.decode.draw import chooser
-from glassformer.decode.penalties import logit_bias
-from glassformer.decode.requests import Request
-from glassformer.decode.sampling import Sampling
-from glassformer.decode.unwritten import without
+from glassformer.decode.choose.constrained import States
+from glassformer.decode.choose.context import Choose, Filter
+from glassformer.decode.choose.draw import chooser
+from glassformer.decode.choose.penalties import logit_bias
+from glassformer.decode.choose.sampling import Sampling
+from glassformer.decode.choose.unwritten import without
+from glassformer.decode.engine.requests import Request
 from glassformer.foundation.errors import GlassformerError, TooLongError
 from glassformer.serve.grammar import Wish, followed
 from glassformer.serve.job import Job
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
 from glassformer.serve.wanted import USUAL_TOKENS, Wanted
-from glassformer.train.writing import Writer
+from glassformer.train.finished.writing import Writer
 
 TOO_LONG = "context_length_exceeded"
 

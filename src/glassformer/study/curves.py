@@ -12,7 +12,7 @@ from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.figures import matplotlib
 from glassformer.foundation.registry import suggestion
 from glassformer.study.result import SHARES
-from glassformer.train.records import step_of
+from glassformer.train.record.records import step_of
 
 METRICS = "metrics.jsonl"
 EXACT = ("learning_rate",)

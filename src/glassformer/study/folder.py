@@ -11,7 +11,7 @@ from glassformer.store.json_file import read_json
 from glassformer.study.grid import Arm
 from glassformer.study.result import Result, result_from
 from glassformer.train.recipe import Recipe, load_recipe
-from glassformer.train.resumable import flat
+from glassformer.train.run.resumable import flat
 
 LOGS = "logs"
 """Made first, so that a folder that has it is known as a study."""

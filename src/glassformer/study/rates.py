@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from glassformer.foundation.figures import matplotlib
-from glassformer.train.find_rate import Found
+from glassformer.train.estimate.find_rate import Found
 
 
 def draw_rates(found: Found) -> Any:

@@ -13,8 +13,8 @@ from glassformer.data.config import LABELLED, TEXT
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.folders import newest, read_state
 from glassformer.study.result import Result, learning_curve, training_seconds
+from glassformer.train.finished.use import evaluate, parameters
 from glassformer.train.recipe import anchored, load_recipe, override
-from glassformer.train.use import evaluate, parameters
 
 
 def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -> Result:

@@ -18,11 +18,11 @@ from glassformer.foundation.errors import ConfigError, DataError, DivergedError
 from glassformer.foundation.registry import lookup
 from glassformer.model.recompute import recompute as recomputed
 from glassformer.model.transformer import Transformer
-from glassformer.train.distributed import ALONE, Ranks
 from glassformer.train.loss_scale import LossScale
 from glassformer.train.objective import Objective, objective_for
-from glassformer.train.schedule import Schedule
-from glassformer.train.team import Team, pieces_of, team_of
+from glassformer.train.optim.schedule import Schedule
+from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.train.ranks.team import Team, pieces_of, team_of
 
 ARITHMETIC = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": None}
 """What a forward can be computed in, and what autocast then narrows to; see `compute_in`."""

@@ -31,9 +31,9 @@ from glassformer.foundation.registry import suggestion
 from glassformer.foundation.typed import TYPED, annotations_of, check_types, is_of, types_in
 from glassformer.model.recipe import ModelRecipe, unread
 from glassformer.train.breaks.table import break_names, check_possible
-from glassformer.train.distributed_settings import DistributedConfig
-from glassformer.train.optimizer_config import OWN, USES, OptimizerConfig
-from glassformer.train.schedule import USES as OF_SCHEDULES
+from glassformer.train.optim.optimizer_config import OWN, USES, OptimizerConfig
+from glassformer.train.optim.schedule import USES as OF_SCHEDULES
+from glassformer.train.ranks.distributed_settings import DistributedConfig
 from glassformer.train.settings import (
     ANSWER_METRICS,
     LABEL_METRICS,

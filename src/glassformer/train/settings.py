@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from glassformer.data.growth import Growth
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.choose.sampling import Sampling
 from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.typed import check_types
 from glassformer.train.breaks.table import break_names
-from glassformer.train.schedule import SCHEDULES, USES, Schedule
+from glassformer.train.optim.schedule import SCHEDULES, USES, Schedule
 
 PRECISIONS = ("auto", "bfloat16", "float16", "float32")
 DECODE_CACHES = ("exact", "int8")

@@ -9,7 +9,7 @@ import pytest
 
 from glassformer import ModelConfig, StackConfig, Transformer, trace
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.words import Labels
+from glassformer.data.tokens.words import Labels
 from glassformer.lens.ablate import silence
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.reading import Layout

@@ -8,7 +8,7 @@ import pytest
 
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.words import Labels
+from glassformer.data.tokens.words import Labels
 from glassformer.lens.ablate import silence
 from glassformer.lens.server.app import make_app
 from glassformer.lens.server.subject import Subject

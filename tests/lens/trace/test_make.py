@@ -7,9 +7,9 @@ import torch
 
 from glassformer import answer, observe, trace
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP
-from glassformer.data.words import Labels
-from glassformer.decode.sampling import Sampling
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
+from glassformer.data.tokens.words import Labels
+from glassformer.decode.choose.sampling import Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.lens.blocks import place
 from glassformer.lens.roles.metrics import value_weighted

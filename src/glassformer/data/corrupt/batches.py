@@ -26,7 +26,7 @@ from glassformer.data.corrupt.noise import noise
 from glassformer.data.corrupt.sentences import permuted
 from glassformer.data.corrupt.spans import spans
 from glassformer.data.rows import pad
-from glassformer.data.vocabulary import BOS
+from glassformer.data.tokens.vocabulary import BOS
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Tensor
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.corrupt.coins import Coins
-from glassformer.data.vocabulary import BLANK, SPECIALS
-from glassformer.data.whole_words import NO_WORD
+from glassformer.data.tokens.vocabulary import BLANK, SPECIALS
+from glassformer.data.tokens.whole_words import NO_WORD
 
 HIDDEN, REPLACED = 0.8, 0.1
 """Of the chosen tokens, the share that becomes <blank> and the share that becomes any token; the rest stays."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from glassformer.data.corrupt.coins import Coins
 from glassformer.data.corrupt.lengths import n_hidden
 from glassformer.data.corrupt.spans import begins_of, covered, first_of
-from glassformer.data.vocabulary import BLANK, SPECIALS
+from glassformer.data.tokens.vocabulary import BLANK, SPECIALS
 
 Ids = NDArray[np.int64]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.corrupt.coins import Coins
-from glassformer.data.vocabulary import SPECIALS, Tokenizer
+from glassformer.data.tokens.vocabulary import SPECIALS, Tokenizer
 from glassformer.foundation.errors import DataError
 
 Ids = NDArray[np.int64]

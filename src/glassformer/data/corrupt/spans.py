@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from glassformer.data.corrupt.coins import Coins
 from glassformer.data.corrupt.lengths import n_hidden, n_spans
-from glassformer.data.vocabulary import BLANK, SEP, SPECIALS
+from glassformer.data.tokens.vocabulary import BLANK, SEP, SPECIALS
 
 Ids = NDArray[np.int64]
 

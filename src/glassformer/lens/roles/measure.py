@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from glassformer.data.batch import Batch
-from glassformer.data.vocabulary import EOS
+from glassformer.data.tokens.vocabulary import EOS
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.lens.ablate import Head
 from glassformer.lens.record import Map, maps

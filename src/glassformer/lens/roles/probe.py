@@ -10,7 +10,7 @@ import torch
 
 from glassformer.data.batch import Batch
 from glassformer.data.rows import pad
-from glassformer.data.vocabulary import BOS, EOS, SEP
+from glassformer.data.tokens.vocabulary import BOS, EOS, SEP
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Bool, Tensor
 from glassformer.train.objective import Objective, Targets, next_token

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from glassformer.data.config import EQUAL_LENGTHS, LABEL, TEXT
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.vocabulary import BOS, SPECIALS
+from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.lens.roles.diagnosis import Diagnosis, diagnose
 from glassformer.lens.roles.probe import Probe, induction_probe, pairs_probe
@@ -18,13 +18,13 @@ from glassformer.model.outputs import Lm
 from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.folders import checkpoints
-from glassformer.train.build import as_recipe, objective_of
-from glassformer.train.loading import dev_split, load_run
+from glassformer.train.finished.loading import dev_split, load_run
 from glassformer.train.objective import next_token
-from glassformer.train.pairs_data import PairsSplit
-from glassformer.train.prepare import prepare_split
 from glassformer.train.recipe import Recipe, load_recipe
-from glassformer.train.text_data import TextSplit
+from glassformer.train.run.build import as_recipe, objective_of
+from glassformer.train.sources.pairs_data import PairsSplit
+from glassformer.train.sources.prepare import prepare_split
+from glassformer.train.sources.text_data import TextSplit
 
 SEQUENCES, SCORED = 400, 1000
 """In which roles are scored, and which are answered with each head and without."""

@@ -16,8 +16,8 @@ from glassformer.lens.ablate import all_heads
 from glassformer.lens.roles.probe import Pairs
 from glassformer.model.transformer import Transformer
 from glassformer.train.recipe import Recipe
-from glassformer.train.text_batches import reader_of
-from glassformer.train.text_data import SCORED_WITH, TextSplit
+from glassformer.train.sources.text_batches import reader_of
+from glassformer.train.sources.text_data import SCORED_WITH, TextSplit
 
 TRIES = 400
 """Draws for one source, before a length is held to have no more of them; a twentieth is held out for testing."""

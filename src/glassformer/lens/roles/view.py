@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from glassformer.data.batch import Batch
-from glassformer.data.vocabulary import BOS, EOS, SEP, SPECIALS, UNK
+from glassformer.data.tokens.vocabulary import BOS, EOS, SEP, SPECIALS, UNK
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Bool, Int, Tensor
 from glassformer.train.objective import Targets

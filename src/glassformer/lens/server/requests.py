@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.choose.sampling import Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.registry import suggestion
 from glassformer.lens.trace.answering import Manner

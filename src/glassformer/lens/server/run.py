@@ -13,9 +13,9 @@ import numpy as np
 
 from glassformer.data.config import LABEL, TEXT
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.vocabulary import BOS, SPECIALS
+from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.decode.answer import answer
-from glassformer.decode.unwritten import unwritten
+from glassformer.decode.choose.unwritten import unwritten
 from glassformer.foundation.errors import GlassformerError
 from glassformer.lens.ablate import Means, silence
 from glassformer.lens.roles.diagnosis import usual_outputs
@@ -29,11 +29,11 @@ from glassformer.store.checkpoint import Loaded
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import checkpoints
 from glassformer.store.json_file import read_json
-from glassformer.train.loading import dev_split, load_run
-from glassformer.train.pairs_data import PairsSplit
+from glassformer.train.finished.loading import dev_split, load_run
 from glassformer.train.recipe import Recipe, load_recipe
-from glassformer.train.run_data import Split
-from glassformer.train.text_data import TextSplit
+from glassformer.train.sources.pairs_data import PairsSplit
+from glassformer.train.sources.run_data import Split
+from glassformer.train.sources.text_data import TextSplit
 
 EXAMPLES = 3
 SCORED = 200

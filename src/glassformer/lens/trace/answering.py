@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from glassformer.data.vocabulary import EOS
+from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.answer import check_choice, nothing
 from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
-from glassformer.decode.context import Context
-from glassformer.decode.draw import chooser, filters_of
+from glassformer.decode.choose.context import Context
+from glassformer.decode.choose.draw import chooser, filters_of
+from glassformer.decode.choose.sampling import GREEDY, Sampling
+from glassformer.decode.choose.words import begins_with
 from glassformer.decode.generate import generate
-from glassformer.decode.sampling import GREEDY, Sampling
-from glassformer.decode.words import begins_with
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Tensor
 from glassformer.lens.trace.beams import Tree

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glassformer.data.vocabulary import EOS
+from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.beam import Hypothesis
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.context import Context
+from glassformer.decode.choose.context import Context
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.lens.trace.quantise import brief
 

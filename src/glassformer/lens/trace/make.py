@@ -12,10 +12,10 @@ import torch
 
 from glassformer import __version__
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.vocabulary import SPECIALS, UNK, Tokenizer
+from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
 from glassformer.decode.answer import nothing
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import DataError
 from glassformer.lens.blocks import LETTERS
 from glassformer.lens.trace.answering import Manner

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
 from glassformer.decode.answer import limit_of
 from glassformer.decode.generate import fill_blanks
 from glassformer.foundation.errors import ConfigError, DataError

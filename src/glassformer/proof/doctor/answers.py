@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from glassformer.data.batch import Batch
-from glassformer.data.vocabulary import PAD
+from glassformer.data.tokens.vocabulary import PAD
 from glassformer.foundation.shapes import Bool, Int, Tensor
 from glassformer.model.heads import SequenceHead
 from glassformer.model.transformer import Transformer

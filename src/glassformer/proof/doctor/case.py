@@ -11,7 +11,7 @@ from glassformer.data.batch import Batch, collate
 from glassformer.data.config import FILES, LABEL
 from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, load_pairs, places
 from glassformer.data.sequences import Sequences
-from glassformer.data.vocabulary import SPECIALS
+from glassformer.data.tokens.vocabulary import SPECIALS
 from glassformer.foundation.errors import CheckpointError, GlassformerError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.heads import SequenceHead
@@ -19,10 +19,10 @@ from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
 from glassformer.proof.check.table import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
-from glassformer.train.build import as_recipe, new_model, objective_of, refuse_changed
 from glassformer.train.objective import Objective
-from glassformer.train.pairs_data import PairsSplit, read_pairs_split
 from glassformer.train.recipe import Recipe
+from glassformer.train.run.build import as_recipe, new_model, objective_of, refuse_changed
+from glassformer.train.sources.pairs_data import PairsSplit, read_pairs_split
 
 Pairs = list[tuple[list[int], list[int]]]
 """(source, target) as ids, without special tokens."""

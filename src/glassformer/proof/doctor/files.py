@@ -10,7 +10,7 @@ from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.store.checkpoint import Loaded
 from glassformer.store.folders import check, checkpoints
-from glassformer.train.records import FIGURES, dated_lines, step_of
+from glassformer.train.record.records import FIGURES, dated_lines, step_of
 
 DAMAGED = Ailment(
     "a checkpoint is damaged",

@@ -17,10 +17,10 @@ from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.train.loop import Update
 from glassformer.train.objective import loss_of
-from glassformer.train.optimizer import build_optimizer
-from glassformer.train.optimizer_config import OptimizerConfig
-from glassformer.train.schedule import Schedule
-from glassformer.train.team import Team
+from glassformer.train.optim.optimizer import build_optimizer
+from glassformer.train.optim.optimizer_config import OptimizerConfig
+from glassformer.train.optim.schedule import Schedule
+from glassformer.train.ranks.team import Team
 
 NEAR, FAR = 0.25, 0.4
 """How far from guessing, in nats, a first loss may be, and from where on it is a failure."""

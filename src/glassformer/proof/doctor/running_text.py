@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from glassformer.data.config import SPLITS
-from glassformer.data.contamination import overlap
-from glassformer.data.vocabulary import UNK
+from glassformer.data.running.contamination import overlap
+from glassformer.data.tokens.vocabulary import UNK
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from glassformer.data.batch import Batch
-from glassformer.data.vocabulary import BOS, EOS
+from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.foundation.shapes import Tensor
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import BLANKS, Case, answers_once

@@ -9,18 +9,18 @@ import numpy as np
 
 from glassformer.data.batch import Batch
 from glassformer.data.config import TEXT
-from glassformer.data.corpus import Part, read_parts
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.rows import pad
-from glassformer.data.vocabulary import BOS
+from glassformer.data.running.corpus import Part, read_parts
+from glassformer.data.tokens.vocabulary import BOS
 from glassformer.foundation.errors import GlassformerError
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import LONGEST, Case, Pairs
 from glassformer.store.checkpoint import Loaded
-from glassformer.train.pairs_data import PairsSplit
 from glassformer.train.recipe import Recipe
-from glassformer.train.text_batches import reader_of
-from glassformer.train.text_data import TextSplit, text_split, text_tokenizers
+from glassformer.train.sources.pairs_data import PairsSplit
+from glassformer.train.sources.text_batches import reader_of
+from glassformer.train.sources.text_data import TextSplit, text_split, text_tokenizers
 
 
 def case_of(run: Path, recipe: Recipe) -> Case:

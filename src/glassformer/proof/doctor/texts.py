@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from glassformer.data.config import SPLITS
-from glassformer.data.vocabulary import UNK, Tokenizer
+from glassformer.data.tokens.vocabulary import UNK, Tokenizer
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.store.checkpoint import Loaded
-from glassformer.train.pairs_data import PairsSplit
+from glassformer.train.sources.pairs_data import PairsSplit
 
 SAMPLE = 1000
 """Texts of a side that are sent through the tokenizer and back."""

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from glassformer.attend import Mask
 from glassformer.data.batch import Batch
-from glassformer.data.vocabulary import PAD
+from glassformer.data.tokens.vocabulary import PAD
 from glassformer.foundation.errors import DataError
 from glassformer.model.stack import Stack
 from glassformer.parts import POSITIONS

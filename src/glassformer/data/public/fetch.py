@@ -1,0 +1,245 @@
+"""Fetching a file: https alone, of a known size and hash, taken up again where it stopped. Nothing is unpacked.
+
+Bytes go to NAME.part, which keeps what came when the connection ends; with the right size and SHA-256 it is renamed to
+NAME. A part with other bytes is deleted, since going on from it can never end well.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from ipaddress import ip_address
+from pathlib import Path
+from typing import BinaryIO
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from glassformer.data.public.catalogue import BLOCK, HERE, DataFile
+from glassformer.foundation.errors import ConfigError, DataError, ResourceError
+
+SECONDS = 30
+"""That a server may be silent."""
+TRIES = 3
+"""Connections in a row that bring nothing new before the fetching is given up."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def fetch(file: DataFile, folder: Path) -> Iterator[int]:
+    """Put a file into a folder, which is made; yields how many bytes are there.
+
+    Errors: `DataError` for a server that cannot be reached or that sends something else, `ResourceError` for a full
+    disk, `ConfigError` for a name that something else than a file has.
+    """
+    check_address(file.address)
+    _refuse_no_file(folder / file.name)
+    part = folder / f"{file.name}.part"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _opened(part) as out:
+            yield from _filled(file, out)
+            _check(file, out, part)
+            os.fsync(out.fileno())
+        _renamed(part, file, folder)
+        _sync(folder)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise ResourceError(
+            f"The disk is full: {file.name} has {file.size:,} bytes, and {folder} has no room for them. Free some "
+            "space, or choose another folder with --data-dir; what came is kept, and the same command goes on."
+        ) from None
+    finally:
+        if part.is_file() and part.stat().st_size == 0:
+            part.unlink(missing_ok=True)
+
+
+def check_address(address: str) -> None:
+    """Refuse an address that is not https; plain http is for this machine itself, where tests have a server."""
+    parts = urlsplit(address)
+    if parts.scheme == "https" or (parts.scheme == "http" and _is_this_machine(parts.hostname or "")):
+        return
+    raise DataError(
+        f"Data are fetched by https, as what comes another way may be changed on its way; got {address[:200]!r}. "
+        "Take an address that begins with https://."
+    )
+
+
+class Careful(HTTPRedirectHandler):
+    """Follows a server that sends one elsewhere only to where one would have gone by oneself."""
+
+    def redirect_request(  # pyright: ignore[reportIncompatibleMethodOverride] - what comes is such an answer
+        self, req: Request, fp: HTTPResponse, code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        """The request for the new address. Errors: `DataError` for one that is not https."""
+        try:
+            check_address(newurl)
+        except DataError:
+            fp.close()
+            raise
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _filled(file: DataFile, out: BinaryIO) -> Iterator[int]:
+    """Append to a part until it has all bytes, with a new connection where one ends early."""
+    have, idle, reason = out.seek(0, os.SEEK_END), 0, ""
+    if have > file.size:
+        have = _emptied(out)
+    while have < file.size:
+        before = have
+        try:
+            yield from _received(file, out, have)
+            reason = "the connection ended"
+        except NetworkError as error:
+            reason = str(error)
+        have = out.seek(0, os.SEEK_END)
+        idle = 0 if have > before else idle + 1
+        if idle == TRIES:
+            raise DataError(
+                f"{file.address} cannot be reached, or ends early: {reason[:150]}. {have:,} of {file.size:,} bytes are "
+                f"there. Look at the network; the same command goes on from there. Or put {file.name} into the folder "
+                "yourself."
+            )
+
+
+def _received(file: DataFile, out: BinaryIO, have: int) -> Iterator[int]:
+    """What one connection brings, from byte `have` on or, where the server cannot, from the first."""
+    headers = {"User-Agent": "glassformer", "Accept-Encoding": "identity"}
+    headers |= {"Range": f"bytes={have}-"} if have else {}
+    with _network(file):
+        answer: HTTPResponse = build_opener(Careful).open(Request(file.address, headers=headers), timeout=SECONDS)
+    with answer as response:
+        if have and not _goes_on(response, file, have):
+            have = _emptied(out)
+        announced = response.headers.get("Content-Length")
+        if announced is not None and announced.isdigit() and have + int(announced) != file.size:
+            raise _other_size(file, f"{have + int(announced):,} are announced")
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise DataError(f"{file.address} sends packed bytes, which were not asked for. Fetch it by hand.")
+        while block := _block(file, response):
+            have += len(block)
+            if have > file.size:
+                _emptied(out)
+                raise _other_size(file, "more came")
+            out.write(block)
+            out.flush()
+            yield have
+
+
+class NetworkError(Exception):
+    """A connection that cannot be made, or that ended; with it what came before is kept, and another may go on."""
+
+
+@contextmanager
+def _network(file: DataFile) -> Generator[None, None, None]:
+    """Around what asks the network and writes nothing, so that a full disk is told from a lost connection.
+
+    The network has many names for being away (ssl.SSLError, "no route to host", "network is down"): all are OSErrors.
+    Errors: `NetworkError`; `DataError` for an answer that refuses.
+    """
+    try:
+        yield
+    except HTTPError as error:
+        error.close()
+        raise _refused(file, error) from None
+    except (OSError, HTTPException) as error:
+        raise NetworkError(str(getattr(error, "reason", "") or error or type(error).__name__)) from None
+
+
+def _block(file: DataFile, response: HTTPResponse) -> bytes:
+    """The next bytes; none at the end."""
+    with _network(file):
+        return response.read(BLOCK)
+
+
+def _goes_on(response: HTTPResponse, file: DataFile, have: int) -> bool:
+    """Whether an answer begins at the byte that was asked for. Errors: `DataError` for one that begins elsewhere."""
+    if response.status != 206:
+        return False
+    given = response.headers.get("Content-Range", "")
+    if not re.fullmatch(rf"bytes {have}-{file.size - 1}/({file.size}|\*)", given):
+        raise _other_size(file, f"for the rest from byte {have:,} on, {given[:60]!r} came")
+    return True
+
+
+def _check(file: DataFile, out: BinaryIO, part: Path) -> None:
+    """Compare what is on disk with the hash of the catalogue; a part that differs is deleted."""
+    out.seek(0)
+    found = hashlib.sha256()
+    while block := out.read(BLOCK):
+        found.update(block)
+    if found.hexdigest() != file.sha256:
+        part.unlink(missing_ok=True)
+        raise DataError(
+            f"{file.address} does not hold what the catalogue says: SHA-256 {found.hexdigest()[:16]}... came, "
+            f"{file.sha256[:16]}... was expected. What came is deleted. Try once more; if it stays so, the network "
+            "changes what passes."
+        )
+
+
+def _refuse_no_file(path: Path) -> None:
+    """Refuse a folder, or a device, where the file is to lie: at the start, as it could not be renamed at the end."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is no ordinary file, so the file cannot lie there. Move it away, and fetch again.")
+
+
+def _renamed(part: Path, file: DataFile, folder: Path) -> None:
+    """Give a part its name. A second process that fetches the same file may have done so: its bytes are as good."""
+    try:
+        part.replace(folder / file.name)
+    except FileNotFoundError:
+        if file.state(folder) != HERE:
+            raise DataError(
+                f"{part} was taken away while {file.name} was fetched. Let one process at a time fetch into {folder}, "
+                "and fetch again."
+            ) from None
+
+
+def _opened(part: Path) -> BinaryIO:
+    """The part to go on with, or a new one. Errors: `ConfigError` where its name is taken by something else."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    if os.path.lexists(part) and (part.is_symlink() or not part.is_file()):
+        raise ConfigError(f"{part} is no ordinary file, so nothing is written there. Delete it.")
+    return os.fdopen(os.open(part, flags, 0o644), "r+b")
+
+
+def _emptied(out: BinaryIO) -> int:
+    out.seek(0)
+    out.truncate()
+    return 0
+
+
+def _sync(folder: Path) -> None:
+    """Make the new name last: it is the folder that holds it."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _refused(file: DataFile, error: HTTPError) -> DataError:
+    return DataError(
+        f"{file.address} answers {error.code} ({error.reason}). If it stays so, fetch {file.name} from elsewhere: "
+        f"its SHA-256 is {file.sha256}."
+    )
+
+
+def _other_size(file: DataFile, came: str) -> DataError:
+    return DataError(
+        f"{file.address} does not hold what the catalogue says: {file.size:,} bytes are expected, and {came}. Try once "
+        "more; if it stays so, something on the way answers in its place."
+    )

@@ -1,0 +1,1 @@
+"""Running text of any size: its files, its tokens on disk, and windows of them."""

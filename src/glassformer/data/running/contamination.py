@@ -1,0 +1,96 @@
+"""How much of a held-out text stands in the training text word for word: a score on what was learned by heart is none.
+
+Measured by windows of 13 words, as Brown et al. 2020 (GPT-3, appendix C) do, here without taking out punctuation or
+case; of text that is not written in words apart (fewer than one in 20 characters), by windows of 50 characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.running.corpus import Part
+from glassformer.data.tokens.code_points import codes_of
+
+WORDS, CHARACTERS = 13, 50
+LONG_WORDS = 20
+"""Characters a word, from which on white space does not part words."""
+MOST = 2**20
+"""Windows of the held-out text that are looked at, spread evenly; more would fill memory."""
+ODD = np.uint64(0x9E3779B97F4A7C15)
+
+Hashes = NDArray[np.uint64]
+
+
+class Overlap(NamedTuple):
+    """Windows of a held-out text, and how many of them stand in the training text."""
+
+    unit: str
+    """"words" or "characters"."""
+    size: int
+    """Of these in a window."""
+    n: int
+    """Windows that were looked for; 0 where the held-out text is shorter than one."""
+    found: int
+
+    @property
+    def share(self) -> float:
+        """0 to 1."""
+        return self.found / self.n if self.n else 0.0
+
+
+def overlap(train: Part, held_out: Part) -> Overlap:
+    """Look for windows of the held-out text in the training text; none lies across two documents.
+
+    They are compared by hashes of 64 bits. Errors: `DataError` of reading.
+    """
+    n_words = sum(len(text.split()) for text in held_out.texts(anywhere=True))
+    unit = "words" if n_words * LONG_WORDS >= held_out.n_characters else "characters"
+    size, most = (WORDS, n_words) if unit == "words" else (CHARACTERS, held_out.n_characters)
+    step = -(-most // MOST)
+    asked: list[Hashes] = []
+    n = 0
+    for each in hashes(held_out, unit, size):
+        asked.append(each[-n % step :: step].copy())
+        n += len(each)
+    windows, counts = np.unique(np.concatenate([np.zeros(0, np.uint64), *asked]), return_counts=True)
+    if not len(windows):
+        return Overlap(unit, size, 0, 0)
+    seen = np.zeros(len(windows), np.bool_)
+    for each in hashes(train, unit, size):
+        places = np.searchsorted(windows, each).clip(max=len(windows) - 1)
+        seen[places[windows[places] == each]] = True
+    return Overlap(unit, size, int(counts.sum()), int(counts[seen].sum()))
+
+
+def hashes(part: Part, unit: str, size: int) -> Iterator[Hashes]:
+    """A number for each window of a text, piece by piece; the end of a piece begins the next one's first windows."""
+    before = np.zeros(0, np.uint64)
+    for piece in part.pieces(anywhere=True):
+        here = word_hashes(piece.text) if unit == "words" else character_hashes(piece.text)
+        values = np.concatenate([before, here])
+        yield rolled(values, size)
+        before = values[:0] if piece.ends else values[max(0, len(values) - size + 1) :]
+
+
+def word_hashes(text: str) -> Hashes:
+    """A number for each word, the same within this process."""
+    return np.fromiter(map(hash, text.split()), np.int64).view(np.uint64)
+
+
+def character_hashes(text: str) -> Hashes:
+    """A number for each character."""
+    mixed = codes_of(text).astype(np.uint64) * ODD
+    return (mixed ^ (mixed >> np.uint64(29))) * ODD
+
+
+def rolled(values: Hashes, size: int) -> Hashes:
+    """A number for each window of so many values, which hangs on their order: a polynomial modulo 2^64."""
+    count = max(0, len(values) - size + 1)
+    total = np.zeros(count, np.uint64)
+    for place in range(size):
+        total = total * ODD + values[place : place + count]
+    return total ^ (total >> np.uint64(32))

@@ -1,0 +1,178 @@
+"""The parts of running text: what is trained on, what is held out, and how large each is.
+
+Where no dev text is named, dev is the end of the training text. The place is `dev_share` of the characters before the
+end; of several documents it is the edge between two of them that is nearest to it, unless that would change dev by more
+than half of its size (few documents, or one very long): then the document is cut there, and is one in either part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.config import SPLITS, DataConfig
+from glassformer.data.lines import in_json
+from glassformer.data.running.text import TOPICS, DocumentPiece, pieces
+from glassformer.data.running.text_files import Stamp, changed_while_read, stamps, text_files
+from glassformer.data.tokens.cuts import shares
+from glassformer.foundation.errors import ConfigError, DataError
+
+END = b"\0"
+"""What stands for the end of a document where text is hashed; no text holds it."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A whole text, measured: what one reading of it has found."""
+
+    path: str | None
+    field: str | None
+    skip_empty: bool
+    sha256: str
+    """Of its documents in UTF-8."""
+    ends: NDArray[np.int64]
+    """Characters up to the end of each document."""
+    skips: NDArray[np.int64]
+    """Characters before each empty document that was left out."""
+    stamps: tuple[Stamp, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called in a message."""
+        return TOPICS if self.path is None else self.path
+
+    def part(self, first: int = 0, last: int | None = None) -> Part:
+        """The stretch of these characters; as it is, the whole."""
+        return Part(self, first, int(self.ends[-1]) if last is None else last)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of a text: what one split reads."""
+
+    corpus: Corpus
+    first: int
+    """Characters before it."""
+    last: int
+    """Characters up to its end."""
+
+    @property
+    def n_characters(self) -> int:
+        """Its size in characters."""
+        return self.last - self.first
+
+    @property
+    def n_documents(self) -> int:
+        """Documents of which it has at least one character."""
+        first, last = np.searchsorted(self.corpus.ends, [self.first + 1, self.last])
+        return int(last - first) + 1
+
+    @property
+    def n_skipped(self) -> int:
+        """Empty documents that were left out of it. One at the edge of two parts counts for the second alone."""
+        after = "right" if self.last == self.corpus.ends[-1] else "left"
+        first = np.searchsorted(self.corpus.skips, self.first)
+        return int(np.searchsorted(self.corpus.skips, self.last, after) - first)
+
+    def pieces(self, anywhere: bool = False) -> Iterator[DocumentPiece]:
+        """Its text, piece by piece; a document ends where it does, or with the part.
+
+        Errors: `DataError` of reading, and for a text that is no longer as it was measured.
+        """
+        corpus = self.corpus
+        self._refuse_changed()
+        at = 0
+        for piece in pieces(corpus.path, corpus.field, skip_empty=corpus.skip_empty, anywhere=anywhere):
+            text = piece.text[max(0, self.first - at) : max(0, self.last - at)]
+            at += len(piece.text)
+            if text:
+                yield DocumentPiece(text, piece.ends or at >= self.last, piece.place)
+            if at >= self.last:
+                break
+        self._refuse_changed()
+        if at < self.last:
+            raise changed_while_read(corpus.name)
+
+    def texts(self, anywhere: bool = False) -> Iterator[str]:
+        """Its text in shares, for what learns from it once, as a tokenizer does."""
+        return (share for piece in self.pieces(anywhere) for share in shares(piece.text))
+
+    def _refuse_changed(self) -> None:
+        now = stamps(self.corpus.path)
+        if now != self.corpus.stamps:
+            differing = sorted({each.path for each in {*now} ^ {*self.corpus.stamps}})
+            raise changed_while_read(differing[0])
+
+
+def measure(path: str | None, field: str | None = None, *, skip_empty: bool = False) -> Corpus:
+    """Read a text once, to know its size, its documents and its hash. Errors: `DataError`, as reading gives them."""
+    before = stamps(path)
+    digest, ends, skips, length = hashlib.sha256(), array("q"), array("q"), 0
+    for piece in pieces(path, field, skip_empty=skip_empty, anywhere=True):
+        digest.update(piece.text.encode("utf-8"))
+        length += len(piece.text)
+        if piece.ends:
+            digest.update(END)
+            ends.append(length)
+        elif not piece.text:
+            skips.append(length)
+    if before != stamps(path):
+        raise changed_while_read(TOPICS if path is None else path)
+    if not ends:
+        raise DataError(f"{path}: every document is empty, so nothing is left to read. Give other text.")
+    return Corpus(path, field, skip_empty, digest.hexdigest(), np.array(ends), np.array(skips, np.int64), before)
+
+
+def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, Part]:
+    """The part of each of these splits that there is: test only where it is named.
+
+    Errors: `DataError` of reading, and for a text too short to hold anything out; `ConfigError` for a field of nothing.
+    """
+    found: dict[str, Part] = {}
+    named = {split: config.text_file(split) for split in SPLITS}
+    files = [file for path in named.values() if path is not None for file in text_files(path)]
+    if config.field is not None and not any(map(in_json, files)):
+        raise ConfigError(
+            f"data.field={config.field!r} names a field of .jsonl files, and no text is one. Leave data.field out, or "
+            "name a file that ends in .jsonl, .ndjson, .jsonl.gz or .ndjson.gz."
+        )
+    for split in [each for each in splits if named[each] is not None]:
+        found[split] = measure(named[split], config.field, skip_empty=config.skip_empty).part()
+    if named["dev"] is None and {"train", "dev"} & {*splits}:
+        whole = (
+            found["train"].corpus
+            if "train" in found
+            else measure(named["train"], config.field, skip_empty=config.skip_empty)
+        )
+        at = held_out_from(whole, config.dev_share)
+        found |= {"train": whole.part(0, at), "dev": whole.part(at)}
+    elif named["train"] is None and "train" in splits:
+        found["train"] = measure(None).part()
+    return {split: found[split] for split in splits if split in found}
+
+
+def held_out_from(corpus: Corpus, share: float) -> int:
+    """Characters of a text before its dev part. Errors: `DataError` where one of the two would have none."""
+    total = int(corpus.ends[-1])
+    at = int(total * (1 - share))
+    edges = corpus.ends[:-1]
+    if len(edges):
+        nearest = int(edges[np.abs(edges - at).argmin()])
+        if abs(nearest - at) <= (total - at) / 2:
+            at = nearest
+    if not 0 < at < total:
+        raise DataError(
+            f"{corpus.name}: data.dev_share={share} of {total:,} characters leaves nothing to train on or nothing to "
+            "hold out. Give a longer text, or a dev text by data.dev_text."
+        )
+    return at
+
+
+def has_documents(config: DataConfig, train: Part) -> bool:
+    """Whether documents stand between <bos> and <eos>: as set, else where the training text has more than one."""
+    return len(train.corpus.ends) > 1 if config.documents is None else config.documents

@@ -1,0 +1,172 @@
+r"""Running text of any size in pieces that memory holds: of files, of folders, or of what ships with Python.
+
+A text file is one document, in a .jsonl or .ndjson file each line is one, and the files of a folder follow each other.
+UTF-8; a byte order mark at the head of a file is taken off and "\r\n" becomes "\n"; nothing else is changed.
+
+A document longer than a piece is cut where no token is (`data/tokens/cuts.py`): its parts give the tokens of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import NamedTuple
+
+from glassformer.data.labelled import object_in
+from glassformer.data.lines import MARK, bounded_lines, decoded, in_json
+from glassformer.data.running.text_files import opened, text_files
+from glassformer.data.tokens.cuts import last_place
+from glassformer.data.tokens.vocabulary import utf8
+from glassformer.foundation.errors import DataError
+from glassformer.foundation.registry import suggestion
+
+PIECE = 2**20
+"""Characters that a piece has about, and bytes that are read at once."""
+LONGEST_RUN = 2**24
+"""Characters without a place to cut: 16 million, a book without a space."""
+TOPICS = "pydoc_data.topics"
+
+
+class DocumentPiece(NamedTuple):
+    """A stretch of a document. An empty one that ends nothing stands for an empty document that was left out."""
+
+    text: str
+    ends: bool
+    """Whether its document ends with it."""
+    place: str
+    """The file, or file:line, of the document."""
+
+
+def pieces(
+    path: str | Path | None, field: str | None = None, *, skip_empty: bool = False, anywhere: bool = False
+) -> Iterator[DocumentPiece]:
+    """All documents of a file or folder, piece by piece; without a path, the topics of Python's documentation.
+
+    `anywhere` says that a tokenizer has no token of two characters, so that text without white space may be cut too.
+    Errors: `DataError` naming file and byte (or line) of what is no text, and for an empty document unless skipped.
+    """
+    if path is None:
+        yield from topics(anywhere)
+        return
+    for file in text_files(path):
+        with opened(file) as stream:
+            if in_json(file):
+                place = None
+                for place, text in json_texts(stream, file, field or "text"):
+                    yield from document([text], place, skip_empty, anywhere)
+                if place is None:  # a file without a line is told like any other without text
+                    yield from document([""], str(file), skip_empty, anywhere)
+            else:
+                yield from document(decoded_chunks(stream, file), str(file), skip_empty, anywhere)
+
+
+def topics(anywhere: bool = True) -> Iterator[DocumentPiece]:
+    """The topics of Python's documentation, which ship with it: a document each, in the order of their names."""
+    from pydoc_data.topics import topics as texts
+
+    for name in sorted(texts):
+        yield from document([texts[name]], f"{TOPICS}:{name}", True, anywhere)
+
+
+def document(texts: Iterable[str], place: str, skip_empty: bool, anywhere: bool) -> Iterator[DocumentPiece]:
+    """One document as pieces. Errors: `DataError` for one of white space alone, unless those are left out."""
+    for number, piece in enumerate(cut(texts, place, anywhere)):
+        if number == 0 and piece.ends and not piece.text.strip():
+            if not skip_empty:
+                raise DataError(
+                    f"{place}: the text is empty, so there is nothing to learn from it. Give one with text; where it "
+                    "is one document of many, data.skip_empty = true leaves such ones out and counts them."
+                )
+            yield DocumentPiece("", False, place)
+        else:
+            yield piece
+
+
+def cut(texts: Iterable[str], place: str, anywhere: bool) -> Iterator[DocumentPiece]:
+    """Text that comes in chunks, as pieces that end where no token does not."""
+    rest = ""
+    for text in texts:
+        for first in range(0, len(text), PIECE):
+            if len(rest) >= PIECE and (at := last_place(rest) or (len(rest) if anywhere else 0)):
+                yield DocumentPiece(rest[:at], False, place)
+                rest = rest[at:]
+            if len(rest) > LONGEST_RUN:
+                raise DataError(
+                    f"{place}: this tokenizer needs white space in a text, but here {len(rest):,} characters stand "
+                    f"without any, from {rest[:20]!r} on. Give text of words, or set tokenizer.kind to 'character' or "
+                    "'byte'."
+                )
+            rest += text[first : first + PIECE]
+    yield DocumentPiece(rest, True, place)
+
+
+def decoded_chunks(stream: BufferedReader, path: Path) -> Iterator[str]:
+    """The text of a file, chunk by chunk. Errors: `DataError` naming the byte that is no text."""
+    rest, offset = b"", 0
+    while True:
+        chunk = stream.read(PIECE)
+        if offset == 0 and not rest:
+            whole = chunk.removeprefix(MARK)
+            offset = len(chunk) - len(whole)
+        else:
+            whole = rest + chunk
+        ready = whole[: whole_characters(whole)] if chunk else whole
+        text = text_of(ready, path, offset)
+        yield text.replace("\r\n", "\n") if "\r" in text else text  # to look for one character is quicker
+        rest, offset = whole[len(ready) :], offset + len(ready)
+        if not chunk:
+            return
+
+
+def whole_characters(data: bytes) -> int:
+    """How many bytes to decode now: not those of a character that goes on, nor a CR that an LF may follow."""
+    end = len(data)
+    for back in range(1, min(4, end) + 1):
+        byte = data[end - back]
+        if byte >= 0xC0:  # the first byte of a character of 2, 3 or 4
+            return end - back if back < (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) else end
+        if byte < 0x80:
+            break
+    return end - 1 if data.endswith(b"\r") else end
+
+
+def text_of(data: bytes, path: Path, offset: int) -> str:
+    """Bytes as text; `offset` is how many stand before them. Errors: `DataError` naming the byte."""
+    nul = data.find(b"\0")
+    if nul >= 0:
+        raise DataError(
+            f"{path}: byte {offset + nul + 1:,} is NUL, which text never holds. The file is binary or UTF-16; save it "
+            "as UTF-8 text, or name another one."
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: byte {offset + error.start + 1:,} (0x{data[error.start]:02x}) is not valid UTF-8. Convert the "
+            "whole file to UTF-8 first, for instance: iconv -f latin1 -t utf-8."
+        ) from None
+
+
+def json_texts(stream: BufferedReader, path: Path, field: str) -> Iterator[tuple[str, str]]:
+    """(place, text) of each line of a .jsonl file. Errors: `DataError` naming the line without such a field."""
+    for number, line in enumerate(bounded_lines(stream, f"{path}:"), start=1):
+        place = f"{path}:{number}"
+        record = object_in(decoded(line, place), place)
+        if field not in record:
+            raise DataError(
+                f"{place}: the object has no field {field!r}. {suggestion(field, list(record)[:20])[:200]} "
+                "Name the field by data.field."
+            )
+        text = record[field]
+        if not isinstance(text, str):
+            raise DataError(
+                f"{place}: the field {field!r} must be text; got {str(text)[:60]}. Name another by data.field."
+            )
+        try:
+            utf8(text)
+        except DataError as error:  # JSON can spell half a character: "\ud83d"
+            raise DataError(f"{place}: the field {field!r}: {error}") from None
+        if "\0" in text:
+            raise DataError(f"{place}: the field {field!r} holds NUL, which text never does. Take it out.")
+        yield place, text.replace("\r\n", "\n")

@@ -1,0 +1,81 @@
+"""Settings of running text that cannot be, or not together."""
+
+from __future__ import annotations
+
+import math
+
+from glassformer.data.config import DataConfig
+from glassformer.data.running.text_settings import CORRUPTIONS, MOST_WINDOW, OBJECTIVES, ORDERS, TEXT, TEXT_LAYOUTS
+from glassformer.foundation.bounds import at_least, at_most
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.registry import lookup
+
+
+def check_text(config: DataConfig) -> None:
+    """Refuse what cannot be. Errors: `ConfigError` naming the setting and the way out."""
+    if config.task != TEXT:
+        if config.layout in TEXT_LAYOUTS:
+            raise ConfigError(
+                f"data.layout={config.layout!r} is for running text; got data.task={config.task!r}. "
+                f"Set data.task={TEXT!r}, or take another layout."
+            )
+        return
+    needed = lookup(OBJECTIVES, config.objective, "data.objective")
+    if config.layout != needed:
+        raise ConfigError(
+            f"data.objective={config.objective!r} needs data.layout={needed!r}; got {config.layout!r}. "
+            f"Set data.layout={needed!r}, or take an objective of that layout."
+        )
+    lookup(dict.fromkeys(ORDERS), config.order, "data.order")
+    check_numbers(config)
+    check_documents(config)
+    check_corruption(config)
+
+
+def check_numbers(config: DataConfig) -> None:
+    """Refuse sizes and shares outside their bounds."""
+    at_least(config, "data", 2, "window")
+    at_most(config, "data", MOST_WINDOW, "window")
+    at_least(config, "data", 1, "stride")
+    if config.stride is not None and config.stride > config.window:
+        raise ConfigError(
+            f"data.stride is at most data.window ({config.window}), or tokens between two windows would never be "
+            f"scored; got {config.stride}. Try stride={config.window}."
+        )
+    for name in ("dev_share", "mask_share"):
+        if not 0 < (share := getattr(config, name)) < 1:
+            raise ConfigError(f"data.{name} is a share above 0 and below 1; got {share}. Try {name}=0.1.")
+    has_spans = config.objective in CORRUPTIONS["mean_span"]  # elsewhere its default may be longer than a window
+    if has_spans and not (1 <= config.mean_span <= config.window and math.isfinite(config.mean_span)):
+        raise ConfigError(
+            f"data.mean_span is from 1 token to a whole window ({config.window}); got {config.mean_span}. "
+            f"Try mean_span={min(3, config.window)}."
+        )
+
+
+def check_documents(config: DataConfig) -> None:
+    """Refuse a mask of documents that the text or the layout does not have."""
+    if not config.document_mask:
+        return
+    if config.documents is False:
+        raise ConfigError(
+            "data.document_mask keeps attention inside its document, and data.documents=False makes one running text. "
+            "Set documents=True, or leave document_mask out."
+        )
+    if config.layout not in TEXT_LAYOUTS:
+        raise ConfigError(
+            f"data.document_mask is for the layouts {' and '.join(TEXT_LAYOUTS)}; got data.layout={config.layout!r}. "
+            "Leave document_mask out."
+        )
+
+
+def check_corruption(config: DataConfig) -> None:
+    """Refuse a setting of another objective, which would be ignored in silence."""
+    for name, readers in CORRUPTIONS.items():
+        value = getattr(config, name)
+        if config.objective not in readers and value != getattr(type(config), name):
+            raise ConfigError(
+                f"data.{name} belongs to the {'objectives' if len(readers) > 1 else 'objective'} "
+                f"{', '.join(readers)}; got data.{name}={value!r} with data.objective={config.objective!r}, which has "
+                "no use for it. Leave it out."
+            )

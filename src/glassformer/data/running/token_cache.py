@@ -1,0 +1,111 @@
+"""Token files made once and found again: KEY, below, is a hash of the text, its part, the tokenizer and the marks.
+
+    $GLASSFORMER_CACHE, else $XDG_CACHE_HOME/glassformer, else ~/.cache/glassformer
+        tokens/KEY/    a token file; written under another name, which is its own once it is whole
+
+A file that is damaged or half written, as its hashes tell at each opening, is made anew, and that is said. So nothing
+here waits for the disk, and deleting the folder costs time only. Two processes that make the same one at once each
+write their own; the first to end gives it its name, the other takes that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from glassformer.data.running.corpus import Part
+from glassformer.data.running.token_file import TokenFile, digest_of, open_tokens, write_tokens
+from glassformer.data.tokens.vocabulary import Tokenizer
+from glassformer.foundation.errors import GlassformerError, ResourceError
+
+FORMAT = 1
+VARIABLE = "GLASSFORMER_CACHE"
+BUILDING = ".building-"
+ABANDONED = 24 * 3600.0
+"""Seconds after which a file that nobody finished is removed: its process is gone."""
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept."""
+    if own := os.environ.get(VARIABLE):
+        return Path(own).expanduser()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "glassformer"
+
+
+def tokens_of(
+    part: Part, tokenizer: Tokenizer, *, documents: bool, note: Callable[[str], None] | None = None
+) -> TokenFile:
+    """The tokens of this part of a text: those in the cache, or new ones put there.
+
+    `documents`: each stands between <bos> and <eos>. `note` gets a sentence where those in the cache were damaged.
+    Errors: `DataError` of reading; `ResourceError` where the cache cannot be written.
+    """
+    folder = cache_folder() / "tokens" / key_of(part, tokenizer, documents=documents)
+    wrong = ""
+    if folder.is_dir():
+        found, wrong = found_in(folder)
+        if found is not None:
+            return found
+        if note is not None:
+            note(f"The token file {folder} was damaged ({wrong}) and is made anew.")
+    try:
+        with building(folder.parent) as new:
+            write_tokens(new, part, tokenizer, documents=documents)
+            put_in_place(new, folder)
+        return replace(open_tokens(folder), new=True)
+    except (OSError, ValueError) as error:
+        if isinstance(error, GlassformerError):
+            raise
+        raise ResourceError(
+            f"{folder} cannot be written: {error}. Make room there, or set {VARIABLE} to a folder that has some."
+        ) from error
+
+
+def key_of(part: Part, tokenizer: Tokenizer, *, documents: bool) -> str:
+    """The name under which the tokens of this part lie: another text, part or tokenizer gives another one."""
+    told = [FORMAT, part.corpus.sha256, part.first, part.last, digest_of(tokenizer), documents]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+
+
+def found_in(folder: Path) -> tuple[TokenFile | None, str]:
+    """The tokens in a folder, or what is wrong with them."""
+    try:
+        return open_tokens(folder), ""
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return None, str(error)
+
+
+@contextmanager
+def building(beside: Path) -> Generator[Path, None, None]:
+    """A new folder of one's own to fill, gone in the end unless it was renamed; removes what others abandoned."""
+    beside.mkdir(parents=True, exist_ok=True)
+    for each in beside.glob(f"{BUILDING}*"):
+        with suppress(OSError):
+            if time.time() - each.stat().st_mtime > ABANDONED:
+                shutil.rmtree(each, ignore_errors=True)
+    new = beside / f"{BUILDING}{uuid.uuid4().hex}"
+    new.mkdir()
+    try:
+        yield new
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def put_in_place(new: Path, folder: Path) -> None:
+    """Give the finished folder its name, unless a good one has it by now; a damaged one goes."""
+    if folder.is_dir() and found_in(folder)[0] is None:
+        aside = new.with_name(f"{new.name}-damaged")
+        with suppress(OSError):  # another process may be faster
+            folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+    with suppress(OSError):  # where another has put its own there, which opening shows
+        new.rename(folder)

@@ -1,0 +1,183 @@
+"""The tokens of a text in a folder of their own, written as a stream and read through a memory map.
+
+tokens.bin       ids, 2 bytes each where the vocabulary has at most 65,536, else 4; little-endian
+documents.bin    the place of the first token of each document, 8 bytes each
+MANIFEST.json    `TokenCounts`, the SHA-256 of both files, and that of the manifest's own content
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+from array import array
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.running.corpus import END, Part
+from glassformer.data.tokens.encode import encoder
+from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK, Tokenizer
+
+TOKENS, DOCUMENTS, MANIFEST = "tokens.bin", "documents.bin", "MANIFEST.json"
+SMALL = 2**16
+"""Entries of a vocabulary whose ids fit into two bytes."""
+
+LARGE = 2**26
+"""Bytes of a file whose pages are not held."""
+
+BLOCK = 2**20
+"""Tokens that are looked through at once."""
+
+
+@dataclass(frozen=True)
+class TokenCounts:
+    """What was counted while the tokens were made."""
+
+    sha256: str
+    """Of the text, in UTF-8."""
+    tokenizer: str
+    """SHA-256 of the tokenizer's JSON text."""
+    vocab_size: int
+    documents: bool
+    """Whether each document stands between <bos> and <eos>."""
+    n_tokens: int
+    """With <bos> and <eos>."""
+    n_unknown: int
+    """Tokens that are <unk>."""
+    n_documents: int
+    n_bytes: int
+    """Of the text in UTF-8, as `n_characters` and `n_words` are of the text: without <bos> and <eos>."""
+    n_characters: int
+    n_words: int
+    """Stretches between white space."""
+
+
+@dataclass(frozen=True)
+class TokenFile:
+    """The tokens of a text, and where its documents begin; both stay on disk until they are read."""
+
+    path: Path
+    tokens: NDArray[Any]
+    """[n_tokens] of uint16 or uint32"""
+    documents: NDArray[np.int64]
+    """[n_documents]: the place of the first token of each."""
+    counts: TokenCounts
+    new: bool = False
+    """Whether it was written just now, in place of found."""
+
+    def __len__(self) -> int:
+        return self.counts.n_tokens
+
+    def take(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        """[rows, length]: the tokens from each start on. No start may be further than n_tokens - length."""
+        taken = self.tokens[self._places(starts, length)].astype(np.int64)
+        let_go(self.tokens)
+        return taken
+
+    def documents_of(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        """[rows, length]: which document of the file each of those tokens belongs to, counted from 0."""
+        return np.searchsorted(self.documents, self._places(starts, length), side="right").astype(np.int64) - 1
+
+    def most_special(self, length: int) -> int:
+        """The most special tokens, as <bos> and <unk>, in a window of this length. Reads all where there are any."""
+        if not (self.counts.documents or self.counts.n_unknown):
+            return 0
+        most = 0
+        for at in range(0, len(self), BLOCK):  # a long text may hold more of them than memory does
+            counts = np.append(0, (self.tokens[at : at + BLOCK + length] < len(SPECIALS)).cumsum())
+            reach = min(length, len(counts) - 1)
+            most = max(most, int((counts[reach:] - counts[: len(counts) - reach]).max()))
+            let_go(self.tokens)
+        return most
+
+    def _places(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        places = starts[:, None] + np.arange(length)
+        assert 0 <= places.min(initial=0) <= places.max(initial=0) < len(self), (starts, length)
+        return places
+
+
+def write_tokens(folder: Path, part: Part, tokenizer: Tokenizer, *, documents: bool) -> None:
+    """Fill an empty folder with the tokens of a text, piece by piece. Errors: `DataError` of reading; `OSError`."""
+    encode, kind = encoder(tokenizer), token_type(tokenizer.vocab_size)
+    text_hash, token_hash, firsts = hashlib.sha256(), hashlib.sha256(), array("q")
+    n_tokens = n_unknown = n_bytes = n_characters = n_words = 0
+    begins, in_word = True, False
+    with (folder / TOKENS).open("xb") as file:
+        for piece in part.pieces(anywhere=tokenizer.cut_anywhere):
+            if begins:
+                firsts.append(n_tokens)
+            ids = encode(piece.text)
+            marked = [[BOS]] * (documents and begins) + [ids] + [[EOS]] * (documents and piece.ends)
+            data = np.concatenate(marked).astype(kind).tobytes()
+            token_hash.update(data)
+            file.write(data)
+            text = piece.text.encode("utf-8")
+            text_hash.update(text + END * piece.ends)
+            n_tokens += len(data) // kind.itemsize
+            n_unknown += int((ids == UNK).sum())
+            n_bytes, n_characters = n_bytes + len(text), n_characters + len(piece.text)
+            n_words += len(piece.text.split()) - (in_word and not piece.text[0].isspace())  # a word cut in two is one
+            begins, in_word = piece.ends, not (piece.ends or piece.text[-1].isspace())
+    (folder / DOCUMENTS).write_bytes(np.array(firsts, "<i8").tobytes())
+    vocabulary = digest_of(tokenizer)
+    counts = TokenCounts(
+        text_hash.hexdigest(), vocabulary, tokenizer.vocab_size, documents, n_tokens, n_unknown,
+        len(firsts), n_bytes, n_characters, n_words,
+    )  # fmt: skip
+    files = {TOKENS: token_hash.hexdigest(), DOCUMENTS: file_hash(folder / DOCUMENTS)}
+    (folder / MANIFEST).write_text(manifest_text(counts, files), encoding="utf-8")
+
+
+def open_tokens(folder: Path) -> TokenFile:
+    """The tokens in a folder, after a comparison with its hashes. Errors: `ValueError`, `OSError`: what is wrong."""
+    text = (folder / MANIFEST).read_text("utf-8")
+    record = json.loads(text)
+    counts, files = TokenCounts(**record["counts"]), record["files"]
+    if text != manifest_text(counts, files):
+        raise ValueError(f"{MANIFEST} is not as it was written")
+    for name in (TOKENS, DOCUMENTS):
+        if file_hash(folder / name) != files[name]:
+            raise ValueError(f"{name} is not as it was written")
+    tokens = mapped(folder / TOKENS, token_type(counts.vocab_size))
+    return TokenFile(folder, tokens, mapped(folder / DOCUMENTS, np.dtype("<i8")), counts)
+
+
+def mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers in a file, on disk until they are read; no system maps an empty one."""
+    return np.memmap(path, kind, "r") if path.stat().st_size else np.zeros(0, kind)
+
+
+def manifest_text(counts: TokenCounts, files: dict[str, str]) -> str:
+    """The one way to write these, so that a manifest with any byte changed is no manifest."""
+    content = {"counts": asdict(counts), "files": files}
+    own = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return json.dumps({**content, "content": own}, indent=2) + "\n"
+
+
+def let_go(numbers: NDArray[Any]) -> None:
+    """Give the pages of a large file that were read back to the system, which keeps them at hand or not as it likes.
+
+    Held, they would count as this process's memory, in the end all of the file.
+    """
+    if numbers.nbytes > LARGE and isinstance(numbers.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        numbers.base.madvise(mmap.MADV_DONTNEED)
+
+
+def token_type(vocab_size: int) -> np.dtype[Any]:
+    """The type of the ids on disk."""
+    return np.dtype("<u2" if vocab_size <= SMALL else "<u4")
+
+
+def digest_of(tokenizer: Tokenizer) -> str:
+    """SHA-256 of a tokenizer, in hex."""
+    return hashlib.sha256(tokenizer.to_json().encode("utf-8")).hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,131 @@
+"""The `tokenizers` library for subwords over bytes: learn, read its file, know its bytes, survive its panics.
+
+Text becomes UTF-8, and each byte one of 256 letters that print, as GPT-2 spells them; the library's models then cut
+rows of these letters. So no text is outside a vocabulary that has the letters, and no letter is a mark of white space.
+`subword`, `wordpiece` and `unigram` ask for this module when one of theirs is made: it loads the library.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import cast
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from glassformer.data.config import MOST_ENTRIES
+from glassformer.data.tokens.cuts import shares
+from glassformer.data.tokens.vocabulary import SPECIALS, read_json, utf8
+from glassformer.foundation.errors import DataError
+
+_PRINTING = (*range(33, 127), *range(161, 173), *range(174, 256))
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTING]
+BYTES = {chr(byte): byte for byte in _PRINTING} | {chr(256 + i): byte for i, byte in enumerate(_OTHERS)}
+"""The byte that each letter stands for. One that does not print is spelled by a letter from U+0100 on."""
+LETTERS = tuple(sorted(BYTES))
+
+
+def cut_to_bytes() -> pre_tokenizers.PreTokenizer:
+    """GPT-2's cut into words with the white space before them, spelled in letters for bytes; it loses nothing."""
+    return pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
+def untrained(model: models.Model, cut: pre_tokenizers.PreTokenizer) -> Tokenizer:
+    """The library's tokenizer around a model: no normaliser, the six special tokens."""
+    library = Tokenizer(model)
+    library.pre_tokenizer = cut
+    library.decoder = decoders.ByteLevel()
+    library.add_special_tokens(list(SPECIALS))  # pyright: ignore[reportUnknownMemberType] (the library's stub)
+    return library
+
+
+def learn(library: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -> Mapping[str, object]:
+    """The model that the library's trainer makes of texts, as JSON. Texts may be a stream: distinct words are kept."""
+    with panics_are_errors():
+        library.train_from_iterator((part for text in texts if utf8(text) for part in shares(text)), trainer)
+    record = cast("dict[str, object]", json.loads(library.to_str()))
+    return cast("Mapping[str, object]", record["model"])
+
+
+def read(text: str, ours: Tokenizer, kind: str) -> Tokenizer:
+    """The library's tokenizer, if all but its vocabulary is as in `ours`, an untrained one.
+
+    So a file can bring neither a regular expression of its own nor a normaliser that loses text. What it asks for is
+    compared before the library sees it, as an expression may be made to take for ever; and after, with all defaults.
+    """
+    record, settings = read_json(text), _settings(ours.to_str())
+    for name, value in record.items():
+        if name not in ("model", "added_tokens") and not _agrees(value, settings.get(name)):
+            raise _differs(kind, [name])
+    with panics_are_errors():
+        try:
+            library = Tokenizer.from_str(text)
+        except Exception as error:  # the library raises plain Exception
+            raise DataError(f"This is no file of the `tokenizers` library: {str(error)[:150]}.") from None
+    theirs = _settings(library.to_str())
+    if wrong := [name for name in settings if settings[name] != theirs.get(name)]:
+        raise _differs(kind, wrong)
+    library.encode_special_tokens = True  # "<pad>" in a user's text is five characters, not id 0
+    return library
+
+
+def pieces(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str], mark: str = "") -> list[bytes]:
+    """The bytes of each id, of a vocabulary that must hold the alphabet; `mark` before a token stands for nothing."""
+    by_id = sorted((id, token) for token, id in vocabulary.items())
+    if len(by_id) > MOST_ENTRIES:
+        raise DataError(f"A vocabulary has at most {MOST_ENTRIES:,} entries, but this {kind} one has {len(by_id):,}.")
+    if [id for id, _ in by_id] != list(range(len(by_id))) or not set(alphabet) <= vocabulary.keys():
+        raise DataError(
+            f"A {kind} vocabulary holds every byte, and its ids count from 0 without a gap, but this one's do not. "
+            "Take the tokenizer.json of a glassformer run."
+        )
+    tokens = [token if len(token) == len(mark) else token.removeprefix(mark) for _, token in by_id[len(SPECIALS) :]]
+    try:
+        spelled = [bytes(BYTES[letter] for letter in token) for token in tokens]
+    except KeyError as error:
+        raise DataError(
+            f"The tokens of a {kind} vocabulary spell bytes, but one has the letter {error}, which stands for no byte. "
+            "Take the tokenizer.json of a glassformer run."
+        ) from None
+    return [*(name.encode() for name in SPECIALS), *spelled]
+
+
+@contextmanager
+def panics_are_errors() -> Generator[None, None, None]:
+    """A panic of the library's Rust code is a BaseException, which no `except Exception` of a caller would stop."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DataError(
+            f"The tokenizers library failed on this text or file: {str(error)[:150]}. Take another file, or leave "
+            f"the text out."
+        ) from None
+
+
+def _settings(text: str) -> dict[str, object]:
+    """All of the library's record but vocabulary and merges."""
+    record = cast("dict[str, object]", json.loads(text))
+    model = cast("dict[str, object]", record.pop("model"))
+    return record | {f"model.{name}": value for name, value in model.items() if name not in ("vocab", "merges")}
+
+
+def _agrees(theirs: object, ours: object) -> bool:
+    """Whether what a file says is what ours says; it may leave out what an older library did not write."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        mine = cast("dict[str, object]", ours)
+        return all(name in mine and _agrees(it, mine[name]) for name, it in cast("dict[str, object]", theirs).items())
+    if isinstance(theirs, list) and isinstance(ours, list):
+        these, those = cast("list[object]", theirs), cast("list[object]", ours)
+        return len(these) == len(those) and all(map(_agrees, these, those))
+    return theirs == ours
+
+
+def _differs(kind: str, names: list[str]) -> DataError:
+    return DataError(
+        f"A {kind} tokenizer of glassformer is byte-level, without normaliser, with the special "
+        f"tokens {', '.join(SPECIALS)} at ids 0 to {len(SPECIALS) - 1}, but this one differs in {', '.join(names)}. "
+        "Take the tokenizer.json of a glassformer run."
+    )

@@ -1,0 +1,44 @@
+"""Text to an array of ids: those of `Tokenizer.encode`, without a Python number for each where the kind lets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.tokens.bytewise import ByteTokenizer
+from glassformer.data.tokens.code_points import CodePoints
+from glassformer.data.tokens.cuts import shares
+from glassformer.data.tokens.vocabulary import SPECIALS, Tokenizer, utf8
+from glassformer.data.tokens.words import CharacterTokenizer
+
+Ids = NDArray[Any]
+"""[n] of some type of whole numbers that holds every id."""
+Encode = Callable[[str], Ids]
+
+
+def encoder(tokenizer: Tokenizer) -> Encode:
+    """A function from text to its ids, as `tokenizer` has them."""
+    if isinstance(tokenizer, CharacterTokenizer):
+        return by_table(tokenizer)
+    if isinstance(tokenizer, ByteTokenizer):
+        return lambda text: np.frombuffer(utf8(text), np.uint8) + np.uint16(len(SPECIALS))
+    return lambda text: joined(tokenizer, text)
+
+
+def by_table(tokenizer: CharacterTokenizer) -> Encode:
+    """Code points looked up in a table of ids."""
+    points = CodePoints(tokenizer.entries)
+
+    def encode(text: str) -> Ids:
+        utf8(text)
+        return points.array(text)
+
+    return encode
+
+
+def joined(tokenizer: Tokenizer, text: str) -> Ids:
+    """The ids of text in shares, one behind the other."""
+    return np.concatenate([np.array(row, np.uint32) for row in tokenizer.encode_all(list(shares(text)))])

@@ -1,0 +1,117 @@
+"""Subwords over bytes: what the kinds bpe, wordpiece and unigram share, and byte-pair encoding itself.
+
+The learning and the fast encoding are those of the `tokenizers` library, and `to_json` is its file format.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, ClassVar
+
+from glassformer.data.config import BYTES_AND_SPECIALS, TokenizerConfig
+from glassformer.data.tokens.bytewise import join_pieces, piece_of, show_pieces
+from glassformer.data.tokens.cuts import shares
+from glassformer.data.tokens.vocabulary import SPECIALS, Tokenizer, utf8
+from glassformer.data.tokens.whole_words import words_of
+
+if TYPE_CHECKING:
+    import tokenizers
+
+
+class Subword(Tokenizer):
+    """Frequent byte sequences as tokens. Every text has ids, and they give the same text back."""
+
+    model: ClassVar[str]
+    """The library's name for the kind, by which its files tell it."""
+    mark: ClassVar[str] = ""
+    """Stands before a token that continues a word, in a kind that tells these apart."""
+
+    def __init__(self, text: str) -> None:
+        """`text` is the JSON of the `tokenizers` library. DataError for one that this class would not have written."""
+        from glassformer.data.tokens import (
+            byte_level,  # here, as it loads the library, which `--help` need not wait for
+        )
+
+        self._library = byte_level.read(text, self.untrained(), self.kind)
+        self._pieces = byte_level.pieces(self._library.get_vocab(), self.kind, self.alphabet(), self.mark)
+        self._panics_are_errors = byte_level.panics_are_errors
+
+    @classmethod
+    @abstractmethod
+    def untrained(cls) -> tokenizers.Tokenizer:
+        """The library's tokenizer of this kind, with no vocabulary but the special tokens."""
+
+    @classmethod
+    def alphabet(cls) -> Sequence[str]:
+        """The tokens that every vocabulary of this kind has, so that every text has ids."""
+        from glassformer.data.tokens import byte_level
+
+        return byte_level.LETTERS
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    def encode(self, text: str) -> list[int]:
+        return list(chain.from_iterable(self.encode_all(list(shares(text)))))
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """As `encode`, faster for many: the library takes them together, on all cores."""
+        for text in texts:
+            utf8(text)
+        with self._panics_are_errors():
+            return [each.ids for each in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return join_pieces(self._pieces, ids)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        return show_pieces(self._pieces, ids)
+
+    def adds(self, id: int, *, first: bool = False) -> bytes:
+        return piece_of(self._pieces, id)
+
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        return words_of(self._pieces, ids)
+
+    def to_json(self) -> str:
+        return self._library.to_str(pretty=True)
+
+
+class BytePairTokenizer(Subword):
+    """Byte-pair encoding (Sennrich et al. 2016) over bytes, as GPT-2 cuts text: the most frequent pair is merged."""
+
+    kind = "bpe"
+    model = "BPE"
+    least_vocab_size = BYTES_AND_SPECIALS
+
+    @classmethod
+    def untrained(cls) -> tokenizers.Tokenizer:
+        from tokenizers import models
+
+        from glassformer.data.tokens import byte_level
+
+        return byte_level.untrained(models.BPE(), byte_level.cut_to_bytes())
+
+    @classmethod
+    def from_json(cls, text: str) -> BytePairTokenizer:
+        return cls(text)
+
+    @classmethod
+    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> BytePairTokenizer:
+        """As many merges as fill `vocab_size`, or fewer if no pair is left that repeats."""
+        from tokenizers import trainers
+
+        from glassformer.data.tokens import byte_level
+
+        library = cls.untrained()
+        trainer = trainers.BpeTrainer(
+            vocab_size=config.vocab_size,
+            special_tokens=list(SPECIALS),
+            initial_alphabet=list(cls.alphabet()),
+            show_progress=False,
+        )
+        byte_level.learn(library, trainer, texts)
+        return cls(library.to_str())

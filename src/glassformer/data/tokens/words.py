@@ -1,0 +1,180 @@
+"""Tokenizers whose vocabulary is a list of strings: the words, or the characters, of the training text; or labels."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer, check_ids_known, read_json, utf8
+from glassformer.data.tokens.whole_words import NO_WORD, words_of
+from glassformer.foundation.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from glassformer.data.tokens.code_points import CodePoints
+
+
+class _Listed(Tokenizer):
+    """Ids 6, 7, ... stand for the strings of `entries`, in order. What is not listed is <unk>."""
+
+    joint: ClassVar[str]
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        self.entries = tuple(entries)
+        self._names = (*SPECIALS, *self.entries)
+        self._ids = {entry: id for id, entry in enumerate(self.entries, start=len(SPECIALS))}
+
+    @staticmethod
+    @abstractmethod
+    def cut(text: str) -> list[str]:
+        """The pieces of `text` that get one id each."""
+
+    @classmethod
+    def counted(cls, text: str) -> Mapping[str, int]:
+        """How often each piece stands in `text`."""
+        return Counter(cls.cut(text))
+
+    @property
+    def vocab_size(self) -> int:
+        return len(SPECIALS) + len(self.entries)
+
+    def encode(self, text: str) -> list[int]:
+        utf8(text)
+        return [self._ids.get(piece, UNK) for piece in self.cut(text)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        known = check_ids_known(ids, self.vocab_size)
+        return self.joint.join(self.tokens(id for id in known if id >= len(SPECIALS) or id == UNK))
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        return [self._names[id] for id in check_ids_known(ids, self.vocab_size)]
+
+    def adds(self, id: int, *, first: bool = False) -> bytes:
+        """A word adds the space before it, too, unless it is the first."""
+        [token] = self.tokens([id])
+        if id < len(SPECIALS) and id != UNK:
+            return b""
+        return (token if first else self.joint + token).encode()
+
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        known = check_ids_known(ids, self.vocab_size)
+        return [place if id >= len(SPECIALS) or id == UNK else NO_WORD for place, id in enumerate(known)]
+
+    def to_json(self) -> str:
+        record = {"kind": self.kind, "specials": SPECIALS, "entries": self.entries}
+        return json.dumps(record, ensure_ascii=False, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> _Listed:
+        record = read_json(text)
+        entries = record.get("entries")
+        if record.get("kind") != cls.kind or record.get("specials") != list(SPECIALS):
+            raise DataError(
+                f"A {cls.kind} tokenizer has kind {cls.kind!r} and the special tokens {', '.join(SPECIALS)}, but this "
+                f"one has kind {record.get('kind')!r} and {record.get('specials')!r}. Take the file of the same run."
+            )
+        if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in cast("list[object]", entries)):
+            raise DataError(f"A {cls.kind} tokenizer has a list of strings under 'entries'; this one has not.")
+        entries = cast("list[str]", entries)
+        for place, entry in enumerate(entries):
+            utf8(entry)
+            if cls.cut(entry) != [entry]:
+                raise DataError(f"Entry {place} of this {cls.kind} tokenizer, {entry!r}, is not one {cls.kind}.")
+        if len(set(entries)) != len(entries):
+            raise DataError(f"The entries of this {cls.kind} tokenizer repeat one another, so ids would be ambiguous.")
+        return cls(entries)
+
+    @classmethod
+    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> _Listed:
+        found: Counter[str] = Counter()
+        for text in texts:
+            utf8(text)
+            found.update(cls.counted(text))
+        if found and (most := max(found.values())) < config.min_count:
+            raise ConfigError(
+                f"A vocabulary keeps what is met at least tokenizer.min_count={config.min_count} times, but nothing in "
+                f"the training text is met more than {most} times, so nothing would be left. Try min_count=1."
+            )
+        # sorted: the order must not depend on Python's string hashes
+        return cls(sorted(piece for piece, count in found.items() if count >= config.min_count))
+
+
+class WordTokenizer(_Listed):
+    """One id a word. Words end at white space; `decode` puts one space between them."""
+
+    kind = "word"
+    joint = " "
+
+    @staticmethod
+    def cut(text: str) -> list[str]:
+        return text.split()
+
+
+class CharacterTokenizer(_Listed):
+    """One id a character (a Unicode code point); `decode` puts nothing between them."""
+
+    kind = "character"
+    cut_anywhere = True
+    joint = ""
+
+    @staticmethod
+    def cut(text: str) -> list[str]:
+        return list(text)
+
+    @classmethod
+    def counted(cls, text: str) -> Mapping[str, int]:
+        from glassformer.data.tokens.code_points import counted
+
+        return counted(text)
+
+    @cached_property
+    def _points(self) -> CodePoints:
+        from glassformer.data.tokens.code_points import CodePoints  # here, as `--help` need not wait for numpy
+
+        return CodePoints(self.entries)
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        for text in texts:
+            utf8(text)
+        return self._points.ids(texts)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        known = check_ids_known(ids, self.vocab_size)
+        found = self._points.text(known)
+        return super().decode(known) if found is None else found
+
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        return words_of(self._spelled, ids)
+
+    @cached_property
+    def _spelled(self) -> list[bytes]:
+        return [name.encode() for name in self._names]
+
+
+class Labels(_Listed):
+    """The label set of a classifier: the whole text is one entry. Label k of the model has id FIRST_LABEL + k."""
+
+    kind = "label"
+    joint = "\n"
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        super().__init__(entries)
+        for place, entry in enumerate(self.entries):
+            if not entry.strip():
+                raise DataError(
+                    f"A label is a name; label {place} (counted from 0) is {entry!r}. Name it, or leave its texts out."
+                )
+
+    @staticmethod
+    def cut(text: str) -> list[str]:
+        return [text]
+
+
+FIRST_LABEL = len(SPECIALS)

@@ -1,0 +1,188 @@
+"""Constrained decoding: what is written matches a regular expression, or is JSON that fits a schema.
+
+The grammar is followed by the library llguidance (the extra `constrain`), over the bytes that each token spells; which
+tokens may come next is a filter like any other (Willard and Louf 2023).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import OrderedDict
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, Tokenizer, utf8
+from glassformer.data.tokens.words import WordTokenizer
+from glassformer.decode.choose.context import Context, Filter
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.shapes import Float, Tensor
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+FREELY = '%llguidance {"no_forcing": true}\n'
+"""Of several ways to cut what must come into tokens all may be taken, not only the tokenizer's own."""
+STATES_A_TEXT = 8
+"""Beginnings kept for each text that is written at a time, for its last tokens and for guesses behind them."""
+
+
+class Spelling:
+    """What the library asks of a tokenizer."""
+
+    eos_token_id, bos_token_id, special_token_ids = EOS, BOS, [*range(len(SPECIALS))]
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.tokens = [*(name.encode() for name in SPECIALS), *tokenizer.spelling()[len(SPECIALS) :]]
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        return self.tokenizer.encode(text.decode() if isinstance(text, bytes) else text)
+
+
+class States:
+    """What the grammars over one tokenizer share: its tokens, and the states behind beginnings of texts.
+
+    As many states as were used last, for the texts that are written at a time: a text that ended, or a grammar that
+    nobody asks for, keeps none. A beginning without its state is followed again from its first token.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, texts: int = 1) -> None:
+        """`texts`: how many are written at a time, whatever grammars they follow; more where a step has more rows."""
+        self.tokenizer, self.texts = tokenizer, texts
+        self._found: OrderedDict[tuple[LLMatcher, tuple[int, ...]], LLMatcher] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @cached_property
+    def tokens(self) -> LLTokenizer:
+        """The tokens as the library has them, which is large: once for all grammars."""
+        return library().LLTokenizer(library().TokenizerWrapper(Spelling(self.tokenizer)))
+
+    def behind(self, root: LLMatcher, ids: tuple[int, ...], rows: int) -> LLMatcher | None:
+        """The state of the grammar `root` behind these ids, of a step with so many rows; none: they leave it.
+
+        It is a copy of the longest beginning's that is known, with the rest taken in.
+        """
+        if (root, ids) in self._found:
+            self._found.move_to_end((root, ids))
+            return self._found[root, ids]
+        known = next((n for n in range(len(ids) - 1, 0, -1) if (root, ids[:n]) in self._found), 0)
+        state = self._found.get((root, ids[:known]), root).deep_copy()
+        if ids and not state.consume_tokens([*ids[known:]]):
+            return None
+        self._found[root, ids] = state
+        while len(self._found) > STATES_A_TEXT * max(self.texts, rows):
+            self._found.popitem(last=False)
+        return state
+
+
+class Grammar(NamedTuple):
+    """What a text follows, in the library's words, and what it is called in ours."""
+
+    text: str
+    what: str
+
+
+def matches(tokenizer: Tokenizer, expression: str) -> Filter:
+    """A text matches the whole of a regular expression, and ends where it can (syntax of Rust's `regex`).
+
+    Errors: `ConfigError` for an expression that is none, a tokenizer of whole words, and without llguidance.
+    """
+    return Constraint(States(tokenizer), of_regex(expression)).filter
+
+
+def fits(tokenizer: Tokenizer, schema: str) -> Filter:
+    """A text is JSON that fits a JSON schema, itself JSON (draft 2020-12, as far as llguidance has it).
+
+    Errors: as of `matches`, and `DataError` for a schema that is no JSON object.
+    """
+    return Constraint(States(tokenizer), of_schema(schema)).filter
+
+
+def of_regex(expression: str) -> Grammar:
+    """The grammar of a regular expression. Errors: `ConfigError` without llguidance, `DataError` for no Unicode."""
+    utf8(expression)
+    from_library = library().LLMatcher
+    made = json.loads(from_library.grammar_from_regex(expression))["grammars"][0]["lark_grammar"]
+    return Grammar(from_library.grammar_from_lark(FREELY + made), "A regular expression")
+
+
+def of_schema(schema: str) -> Grammar:
+    """The grammar of a JSON schema. Errors: `DataError` for no JSON object, `ConfigError` without llguidance."""
+    try:
+        record: object = json.loads(schema)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"A JSON schema is a JSON object; this one is not JSON: {str(error)[:80]}.") from None
+    if not isinstance(record, dict):
+        raise DataError(f"A JSON schema is a JSON object; got {schema[:40]!r}. Try " + '{"type": "object"}.')
+    made = f"{FREELY}start: %json {json.dumps(record)}"
+    return Grammar(library().LLMatcher.grammar_from_lark(made), "A JSON schema")
+
+
+class Constraint:
+    """A grammar that texts of a tokenizer follow; how far each has come in it is found in `States`."""
+
+    def __init__(self, states: States, grammar: Grammar) -> None:
+        from_library, (text, self.what) = library(), grammar
+        if isinstance(states.tokenizer, WordTokenizer):
+            raise ConfigError(
+                f"{self.what} is followed character by character; a tokenizer of whole words spells none. Train with "
+                "tokenizer.kind 'character', 'byte' or 'bpe'."
+            )
+        self.size, self._states = states.tokenizer.vocab_size, states
+        if said := from_library.LLMatcher.validate_grammar(text, states.tokens):
+            why = " ".join(re.split(r"\n +1 \|", said)[0].split())  # before it shows the grammar
+            raise ConfigError(f"{self.what} must be one that llguidance knows; it says {why[:200]!r}.")
+        self._root: LLMatcher = from_library.LLMatcher(states.tokens, text, log_level=0)
+
+    def filter(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
+        """The logits, -inf where a token would leave the grammar; <eos> may come where the text is whole.
+
+        Errors: `ConfigError` where none may come, which in a beam (`context.searched`) is for the beam to tell.
+        """
+        if logits.shape[-1] != self.size:
+            raise ConfigError(
+                f"A constraint has the vocabulary of its tokenizer, {self.size} ids; got logits of {logits.shape[-1]}."
+            )
+        rows = len(context.written)
+        may = np.stack([self._may(tuple(ids), rows, context.searched) for ids in context.written])
+        may[:, [id for id in range(len(SPECIALS)) if id != EOS]] = False
+        return logits.masked_fill(~torch.from_numpy(may).to(logits.device), -math.inf)
+
+    def _may(self, ids: tuple[int, ...], rows: int, searched: bool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        state = self._states.behind(self._root, ids, rows)
+        if state is None:
+            raise self._lost(len(ids))
+        mask = np.frombuffer(state.compute_bitmask(), np.uint8)
+        may = np.unpackbits(mask, bitorder="little")[: self.size].astype(np.bool_)
+        if not state.is_accepting() and not may[EOS + 1 :].any():  # past its limits the library says: the end
+            if not searched:
+                raise self._lost(len(ids))
+            may[:] = False  # in a beam one dead beginning ends nothing but itself
+        return may
+
+    def _lost(self, n: int) -> ConfigError:
+        return ConfigError(
+            f"{self.what} must leave something to write that the vocabulary has, and be small enough to be followed; "
+            f"after {n} tokens llguidance knows none that may come. Ask for characters that the vocabulary has, with "
+            "fewer repetitions and choices."
+        )
+
+
+def library() -> ModuleType:
+    """llguidance. Errors: `ConfigError` where it is not installed."""
+    try:
+        return import_module("llguidance")
+    except ImportError:
+        raise ConfigError(
+            "Regular expressions and JSON schemas are followed by llguidance, which is not installed. Install it: "
+            "pip install 'glassformer[constrain]'."
+        ) from None

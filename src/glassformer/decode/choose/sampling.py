@@ -1,0 +1,102 @@
+"""The settings of a random choice: what is drawn from, and by which random numbers. Imports no torch.
+
+`decode/choose/draw.py` makes of them what `generate` asks for a token at each step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glassformer.foundation.bounds import at_least, at_most, placed
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.typed import check_types
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen; a frozen value, checked when made.
+
+    The settings apply in this order: min_new_tokens, repetition, frequency and presence penalty, no_repeat_ngram; then
+    temperature, top_k, top_p, typical_p, min_p. At temperature 0 the likeliest token is taken, and the last four, which
+    leave tokens to draw from, are refused. Errors: `ConfigError`.
+    """
+
+    section: ClassVar[str] = ""
+
+    temperature: float = 1.0
+    """Sampling temperature, by which logits are divided; 0: greedy decoding, which takes the most probable token."""
+    top_k: int | None = None
+    """Top-k sampling: from this many most probable tokens; unset: all."""
+    top_p: float = 1.0
+    """Nucleus sampling: from the fewest most probable tokens that together have this probability; 1: all."""
+    min_p: float = 0.0
+    """Min-p sampling: from tokens at least this share as probable as the most probable one; 0: all."""
+    typical_p: float = 1.0
+    """Typical sampling: from the tokens nearest the expected surprise that together have this probability; 1: all."""
+    repetition_penalty: float = 1.0
+    """Divides the logits of tokens already read or written (multiplies negative ones); above 1: fewer repeats."""
+    frequency_penalty: float = 0.0
+    """Subtracted from a token's logit for each time it has been written."""
+    presence_penalty: float = 0.0
+    """Subtracted once from the logit of a token already written."""
+    no_repeat_ngram: int | None = None
+    """No n-gram of this length comes twice, prompt included."""
+    min_new_tokens: int = 0
+    """Shortest answer, in tokens."""
+    contrastive_alpha: float = 0.0
+    """Contrastive search among top_k: weight of the penalty for tokens similar to the text so far; 0: off."""
+    seed: int = 1
+    """Random seed of sampling; each answer has random numbers of its own, whatever batch it is in."""
+
+    def __post_init__(self) -> None:
+        check_types(self, self.section)
+        at_least(self, self.section, 0, "temperature", "min_p", "min_new_tokens", "seed", "contrastive_alpha")
+        at_least(self, self.section, 1, "top_k", "no_repeat_ngram")
+        at_most(self, self.section, 1, "top_p", "min_p", "typical_p", "contrastive_alpha")
+        at_most(self, self.section, 2**64 - 1, "seed")
+        at_most(self, self.section, 2**31 - 1, "top_k", "no_repeat_ngram", "min_new_tokens")
+        for name in ("top_p", "typical_p", "repetition_penalty"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(
+                    f"{placed(self.section, name)} must be above 0 and finite; got {getattr(self, name)}. "
+                    f"Try {name}=1.0, which changes nothing.",
+                    setting=name,
+                )
+        for name in ("frequency_penalty", "presence_penalty"):
+            if not math.isfinite(getattr(self, name)):
+                raise ConfigError(
+                    f"{placed(self.section, name)} must be a finite number; got {getattr(self, name)}. "
+                    f"Try {name}=0.0, which changes nothing.",
+                    setting=name,
+                )
+        self._check_use()
+
+    def _check_use(self) -> None:
+        """What leaves tokens to draw from would be ignored in silence where nothing is drawn."""
+        where = placed(self.section, "temperature")
+        if self.contrastive_alpha and self.temperature:
+            raise ConfigError(
+                f"Contrastive search draws none; got {placed(self.section, 'contrastive_alpha')}="
+                f"{self.contrastive_alpha} with {where}={self.temperature}. Set {where}=0.0, or leave one of them out.",
+                setting="contrastive_alpha",
+            )
+        neutral = {
+            "top_k": self.top_k if self.contrastive_alpha else None,
+            "top_p": 1.0,
+            "min_p": 0.0,
+            "typical_p": 1.0,
+        }
+        given = [name for name, value in neutral.items() if getattr(self, name) != value]
+        if self.temperature == 0 and given:
+            name, value = given[0], getattr(self, given[0])
+            raise ConfigError(
+                f"{placed(self.section, name)} says what tokens are drawn from, and {where}=0 draws none; got "
+                f"{name}={value}. Try {where}=1.0, or leave {name} out.",
+                setting=name,
+            )
+
+
+GREEDY = Sampling(temperature=0.0)
+"""The likeliest token at each step."""

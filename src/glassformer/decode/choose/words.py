@@ -1,0 +1,183 @@
+"""Filters that are told in words: texts that may not be written, how a text begins, tokens made likelier or not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from glassformer.data.tokens.vocabulary import UNK, Tokenizer, utf8
+from glassformer.decode.answer import MODELS, Limit
+from glassformer.decode.choose.constrained import fits, matches
+from glassformer.decode.choose.context import Context, Filter
+from glassformer.decode.choose.penalties import check_known, forbidden, logit_bias
+from glassformer.decode.forced import Forced
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.shapes import Float, Tensor
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is wished of a text, in words; a tokenizer makes filters of it.
+
+    Errors: `ConfigError` for empty texts, `DataError` for half characters, as of arguments that are not UTF-8.
+    """
+
+    banned: Sequence[str] = ()
+    """Texts that are nowhere written."""
+    begin: str = ""
+    """How each text begins."""
+    biases: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What is added to the logit of a token, by its text."""
+    regex: str = ""
+    """A regular expression that the whole text matches."""
+    schema: str = ""
+    """A JSON schema, as JSON, that the text fits."""
+    forced: Sequence[str] = ()
+    """Texts that each answer of a beam holds."""
+
+    def __post_init__(self) -> None:
+        for name, texts in (("banned", self.banned), ("forced", self.forced)):
+            if any(not each for each in texts):
+                raise ConfigError(f"What is {name} has at least one character; got ''. Leave it out.")
+        for text in (*self.banned, *self.forced, *self.biases, self.begin, self.regex, self.schema):
+            utf8(text)
+        if self.regex and self.schema:
+            raise ConfigError("A text follows a regular expression or a JSON schema; got both. Leave one of them out.")
+
+    @property
+    def constrained(self) -> bool:
+        """Whether a grammar says where a text ends."""
+        return bool(self.regex or self.schema)
+
+    def filters(self, tokenizer: Tokenizer) -> list[Filter]:
+        """The filters, in the order that they apply. Errors: `ConfigError` for what the vocabulary cannot write."""
+        biased = {token_of(tokenizer, text): value for text, value in self.biases.items()}
+        made = [logit_bias(biased)] if biased else []
+        made += [banned_texts(tokenizer, self.banned)] if self.banned else []
+        made += [matches(tokenizer, self.regex)] if self.regex else []
+        made += [fits(tokenizer, self.schema)] if self.schema else []
+        return [*made, begins_with(ids_of(tokenizer, self.begin))] if self.begin else made
+
+    def begun(self, tokenizer: Tokenizer) -> int:
+        """How many tokens each text begins with. Errors: `ConfigError` for what the vocabulary cannot write."""
+        return len(ids_of(tokenizer, self.begin)) if self.begin else 0
+
+    def check_room(self, tokenizer: Tokenizer, limit: Limit) -> None:
+        """Refuse a beginning that a text of so many tokens cannot hold. Errors: `ConfigError`."""
+        if (length := self.begun(tokenizer)) > limit.tokens:
+            more = "" if limit.name == MODELS else f", or raise max_new_tokens to {length} or more"
+            raise ConfigError(
+                f"A text holds all of its beginning; that of {self.begin[:40]!r} has {length} tokens, and a text may "
+                f"have {limit.tokens} ({limit.name}). Shorten it{more}."
+            )
+
+    def held(self, tokenizer: Tokenizer) -> Forced | None:
+        """What each answer holds; none: nothing. Errors: `ConfigError` for what the vocabulary cannot write."""
+        for text in self.forced:
+            ids_of(tokenizer, text)
+        return Forced(tokenizer.spelling(), self.forced) if self.forced else None
+
+
+NO_WISHES = Wishes()
+
+
+def begins_with(ids: Sequence[int]) -> Filter:
+    """The first tokens written are `ids`, one after the other; then any may come."""
+
+    def forced(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
+        check_known(ids, logits, "a beginning")
+        rows = [row for row, written in enumerate(context.written) if len(written) < len(ids)]
+        only = logits.clone()
+        for row in rows:
+            id = ids[len(context.written[row])]
+            only[row] = -math.inf
+            only[row, id] = logits[row, id]
+        return only
+
+    return forced
+
+
+def banned_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> Filter:
+    """None of these texts is written, however it is cut into tokens; inside of a longer word it counts, too.
+
+    A text that the prompt began is not ended either. Every id that would complete one is forbidden: for each count of
+    bytes that stand there already, those whose own bytes begin with the rest.
+    """
+    spelled, words = tokenizer.spelling(), [utf8(text) for text in texts]
+    spelled[UNK] = tokenizer.adds(UNK)  # an answer shows it, unlike the other special ones
+    longest = max(map(len, words), default=0)
+    enders: dict[tuple[bytes, int], list[int]] = {}
+
+    def completing(word: bytes, there: int) -> list[int]:
+        if (word, there) not in enders:
+            rest = word[there:]
+            enders[word, there] = [
+                id for id, each in enumerate(spelled) if (each.startswith(rest) if there else rest in each)
+            ]
+        return enders[word, there]
+
+    def without(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
+        ids: list[list[int]] = []
+        for row in context.read:
+            tail = tail_of(row, spelled, longest)
+            ends = ((word, n) for word in words for n in range(len(word)) if tail.endswith(word[:n]))
+            ids.append([id for word, n in ends for id in completing(word, n)])
+        return forbidden(logits, ids)
+
+    return without
+
+
+def tail_of(ids: Sequence[int], spelled: Sequence[bytes], least: int) -> bytes:
+    """The last bytes that `ids` spell: `least` of them or more, or all there are."""
+    tail = b""
+    for id in reversed(ids):
+        if len(tail) >= least:
+            break
+        tail = spelled[id] + tail
+    return tail
+
+
+def ids_of(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The ids of a text. Errors: `ConfigError` where the vocabulary lacks a part of it."""
+    ids = tokenizer.encode(text)
+    if UNK in ids or not ids:
+        raise ConfigError(f"The model can only write what its vocabulary has; it cannot write all of {text[:40]!r}.")
+    return ids
+
+
+def token_of(tokenizer: Tokenizer, text: str) -> int:
+    """The id of a text that is one token. Errors: `ConfigError` where it is several, or none."""
+    ids = ids_of(tokenizer, text)
+    if len(ids) > 1:
+        raise ConfigError(
+            f"A bias is given to one token; {text[:40]!r} is {len(ids)}: {tokenizer.tokens(ids)!r:.80}. Give each of "
+            "them its own."
+        )
+    return ids[0]
+
+
+def bias_of(given: str) -> tuple[str, float]:
+    """Text and bias of "TEXT=X"; the last = counts. Errors: `ConfigError` for anything else."""
+    text, equals, value = given.rpartition("=")
+    try:
+        bias = float(value)
+    except ValueError:
+        bias = math.nan
+    if not text or not equals or math.isnan(bias) or bias == math.inf:
+        raise ConfigError(
+            f"A bias is TEXT=X, a token and a number (-inf: never); got {given[:40]!r}. Try --bias 'the=-2.5'."
+        )
+    return text, bias
+
+
+def wishes_of(
+    banned: Sequence[str],
+    begin: str,
+    biases: Sequence[str],
+    regex: str = "",
+    schema: str = "",
+    forced: Sequence[str] = (),
+) -> Wishes:
+    """The wishes as they are typed. Errors: `ConfigError`."""
+    return Wishes(banned, begin, dict(map(bias_of, biases)), regex, schema, forced)

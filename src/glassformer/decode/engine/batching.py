@@ -1,0 +1,244 @@
+"""Continuous batching: rows that finished leave the batch, waiting ones enter, and the others go on meanwhile.
+
+Orca (Yu et al. 2022, section 3.1, iteration-level scheduling) decides at each step, not for each batch, who is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from glassformer.data.rows import pad
+from glassformer.data.tokens.vocabulary import EOS
+from glassformer.decode.choose.context import Choose, Context
+from glassformer.decode.engine.requests import Limits, Request, Ticket, Written, check_request, places_of
+from glassformer.decode.engine.rows import Passage, Row, chosen, failure, with_likely
+from glassformer.decode.engine.waiting import Load, Waiting
+from glassformer.decode.generate import begin_of, check_context, check_writes
+from glassformer.decode.stream import ENDED, LIMITED
+from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.model.transformer import Transformer
+from glassformer.parts import Cache
+
+
+class Engine:
+    """Writes what was asked for, a token a step for each row; each row gets what it would get alone.
+
+    One thread steps; `submit` and `cancel` may be called from one other. `eos`, `prefix`, `max_context` and `drop` are
+    those of `generate`.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        limits: Limits | None = None,
+        *,
+        eos: int = EOS,
+        prefix: bool = False,
+        max_context: int | None = None,
+        drop: int = 1,
+    ) -> None:
+        check_writes(model)
+        check_context(model, max_context, drop)
+        self.model, self.limits, self.eos, self.prefix = model.eval(), limits or Limits(), eos, prefix
+        self.max_context, self.drop = max_context, drop
+        self.device = next(model.parameters()).device
+        self.waiting = Waiting(self.limits.waiting)
+        self.rows: list[Row] = []
+        self._slots = model.new_slots(self.limits.rows)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step has something to do."""
+        return len(self.waiting) > 0 or len(self.rows) > 0
+
+    def submit(self, request: Request) -> Ticket:
+        """Takes a request in; its first tokens come with the step that has room for all its texts.
+
+        Errors: `ConfigError` and `DataError` for what cannot be written, `BusyError` where too many wait.
+        """
+        check_request(self.model, request, self._columns(request))
+        load = self._with(Load(), request, request.n)
+        if load.rows > self.limits.rows:
+            raise ConfigError(
+                f"At most {self.limits.rows} texts are written together; got n={request.n}. Ask for fewer."
+            )
+        if load.tokens > self.limits.tokens:
+            raise ConfigError(
+                f"There is room for {self.limits.tokens} tokens; got n={request.n} texts of "
+                f"{load.columns + load.memory}, prompt or source included. Ask for fewer or for shorter ones."
+            )
+        return self.waiting.put(request)
+
+    def cancel(self, ticket: Ticket, text: int | None = None) -> None:
+        """No more of one of its texts is wanted, or of none of them; their rows leave before the next step."""
+        ticket.ended.update(range(ticket.request.n) if text is None else [text])
+
+    def step(self) -> list[Written]:
+        """One token for each row that is in, those that came in now included; the errors of those that failed.
+
+        A request that cannot be read fails alone. Where a step of all rows fails (memory ran out, say), all of them
+        fail, those that came in included, and the next ones begin anew.
+        """
+        passages = self._leave()
+        going = [*self.rows, *(row for each in passages for row in each.rows)]
+        passages += [Passage.of(ticket, self._first(ticket.request)) for ticket in self._admitted(going)]
+        try:
+            with torch.no_grad():
+                written = self._advance(passages)
+        except Exception as error:
+            seated = {*self.rows}
+            lost = [*self.rows, *(row for each in passages for row in each.rows if row not in seated)]
+            written = [failure(row, error) for row in lost]
+            self.rows, self._slots = [], self.model.new_slots(self.limits.rows)
+        for each in written:
+            if each.end:
+                each.ticket.ended.add(each.text)
+        return written
+
+    def _advance(self, passages: list[Passage]) -> list[Written]:
+        failed: list[Written] = []
+        logits = [self._go_on()] if self.rows else []
+        for group in self._groups(passages):
+            logits += self._read(group, failed)
+        return failed + (self._write(torch.cat(logits)) if logits else [])
+
+    def _leave(self) -> list[Passage]:
+        """Rows that ended leave; so do those whose context is full, to be read anew from further on."""
+        rolling = [row for row in self.rows if not row.over and row.begin != self._begin(row)]
+        gone = {place for place, row in enumerate(self.rows) if row.over or row in rolling}
+        if gone:
+            order = self._slots.leave(gone)
+            self.rows = [self.rows[place] for place in order]
+        return [Passage.again(row, self._begin(row)) for row in rolling]
+
+    def _begin(self, row: Row) -> int:
+        return begin_of(len(row.ticket.request.prompt) + len(row.written), self.max_context, self.drop)
+
+    def _first(self, request: Request) -> int:
+        return begin_of(len(request.prompt), self.max_context, self.drop)
+
+    def _columns(self, request: Request) -> int:
+        """The most tokens that one of its rows reads at a time; the last one written is read no more."""
+        columns = len(request.prompt) + request.max_new_tokens - 1
+        return columns if self.max_context is None else min(columns, self.max_context)
+
+    def _go_on(self) -> Float[Tensor, "B V"]:
+        """The logits behind the newest token of each row."""
+        newest = torch.tensor([[row.written[-1]] for row in self.rows], device=self.device)
+        return self.model.head(self.model.hidden(newest, cache=self._slots, **self._memory(newest))[:, -1])
+
+    def _memory(self, newest: Tensor) -> dict[str, Tensor]:
+        """What stands for the memories: their keys are projected already, so that only the shape is looked at."""
+        if not (lengths := self._slots.crossing.lengths):
+            return {}
+        like = next(self.model.parameters())
+        empty = like.new_zeros(1).expand(len(newest), max(lengths), self.model.reader.config.d_model)
+        return {"memory": empty, "source_keep": self._slots.crossing.keep(self.device)}
+
+    def _with(self, load: Load, request: Request, rows: int) -> Load:
+        """A load with so many rows of a request more."""
+        return load.plus(rows, self._columns(request), places_of(request.source))
+
+    def _admitted(self, going: Sequence[Row]) -> list[Ticket]:
+        """Who comes in now, beside those that go on: the first of those that wait, as long as there is room."""
+        load = Load()
+        for row in going:
+            load = self._with(load, row.ticket.request, 1)
+
+        def fits(request: Request) -> bool:
+            nonlocal load
+            more = self._with(load, request, request.n)
+            load = more if (fits := more.fits(self.limits)) else load
+            return fits
+
+        return self.waiting.take(fits)
+
+    def _groups(self, passages: list[Passage]) -> list[list[Passage]]:
+        """Passages that are read together, padding included no more than the limit."""
+        groups: list[list[Passage]] = []
+        for passage in passages:
+            longest = max(each.reads for each in [*(groups[-1] if groups else []), passage])
+            if groups and (len(groups[-1]) + 1) * longest <= self.limits.reading:
+                groups[-1].append(passage)
+            else:
+                groups.append([passage])
+        return groups
+
+    def _read(self, group: list[Passage], failed: list[Written]) -> list[Float[Tensor, "B V"]]:
+        """The logits behind each passage, once for each of its rows, which then has a slot with what was read."""
+        try:
+            cache, logits = self._read_together(group)
+        except Exception as error:
+            if len(group) > 1:
+                return [each for passage in group for each in self._read([passage], failed)]
+            failed += [failure(row, error) for row in group[0].rows]
+            return []
+        self.rows += [row for passage in group for row in passage.rows]
+        places = [place for place, passage in enumerate(group) for _ in passage.rows]
+        self._slots.take(
+            cache,
+            places,
+            [len(group[place].ids) for place in places],
+            max(self._columns(row.ticket.request) for row in self.rows),
+            [memory for place in places if (memory := places_of(group[place].source))],
+        )
+        return [logits[torch.tensor(places, device=self.device)]]
+
+    def _read_together(self, group: list[Passage]) -> tuple[Cache, Float[Tensor, "B V"]]:
+        """Passages, padded on the right, in one forward: what was read of them, and the logits behind each."""
+        tokens, keep = pad([passage.ids for passage in group])
+        lengths = torch.tensor([len(passage.ids) for passage in group], device=self.device)
+        cache = self.model.new_cache(whole=True)
+        hidden = self.model.hidden(
+            tokens.to(self.device),
+            keep=None if keep is None else keep.to(self.device),
+            prefix=torch.tensor([each.both_ways for each in group], device=self.device) if self.prefix else None,
+            cache=cache,
+            **self._encoded(group),
+        )
+        return cache, self.model.head(hidden[torch.arange(len(group), device=self.device), lengths - 1])
+
+    def _encoded(self, group: list[Passage]) -> dict[str, Tensor | None]:
+        """The memories of the sources, where the model reads any."""
+        sources = [[*passage.source, EOS] for passage in group if passage.source is not None]
+        if not sources:
+            return {}
+        source, keep = pad(sources)
+        keep = None if keep is None else keep.to(self.device)
+        return {"memory": self.model.encode(source.to(self.device), keep), "source_keep": keep}
+
+    def _write(self, logits: Float[Tensor, "B V"]) -> list[Written]:
+        """The next token of each row, chosen for all rows of one `choose` together."""
+        places: dict[Choose, list[int]] = {}
+        for place, row in enumerate(self.rows):
+            places.setdefault(row.ticket.request.choose, []).append(place)
+        told: dict[int, Written] = {}
+        for choose, which in places.items():
+            among = logits if len(which) == len(self.rows) else logits[torch.tensor(which, device=self.device)]
+            told |= zip(which, self._chosen(choose, among, [self.rows[place] for place in which]), strict=True)
+        return with_likely([told[place] for place in range(len(self.rows))], logits)
+
+    def _chosen(self, choose: Choose, logits: Float[Tensor, "B V"], rows: list[Row]) -> list[Written]:
+        """What `choose` says of these rows; where it refuses one of them, the others are asked for without it."""
+        requests = [row.ticket.request for row in rows]
+        context = Context(
+            [request.first + row.text for request, row in zip(requests, rows, strict=True)],
+            [request.prompt for request in requests],
+            [row.written for row in rows],
+            [request.seed for request in requests],
+        )
+        try:
+            ids = chosen(choose, logits, context)
+        except Exception as error:
+            if len(rows) == 1:
+                return [failure(rows[0], error)]
+            return [each for i, row in enumerate(rows) for each in self._chosen(choose, logits[i : i + 1], [row])]
+        written: list[Written] = []
+        for row, id, request in zip(rows, ids, requests, strict=True):
+            row.written.append(id)
+            limited = LIMITED if len(row.written) >= request.max_new_tokens else ""
+            written.append(Written(row.ticket, row.text, id, ENDED if id == self.eos else limited))
+        return written

@@ -1,0 +1,141 @@
+"""What an engine is asked to write, and what it answers, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from glassformer.data.rows import check_ids
+from glassformer.data.tokens.vocabulary import BOS
+from glassformer.decode.choose.context import Choose
+from glassformer.decode.generate import check_sources, greedy
+from glassformer.foundation.bounds import in_digits
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.typed import is_of
+from glassformer.model.transformer import Transformer
+
+FAILED = "error"
+"""Why a row ended, where it ended by an error."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What one caller wants written: `n` texts behind one prompt, which is read once for all of them.
+
+    Text k is row number `first + k`: its random numbers hang on (seed, that number, tokens written), as `choose` has
+    them (`decode/choose/draw.py`). Requests with one and the same `choose` are chosen for together.
+    """
+
+    prompt: Sequence[int] = (BOS,)
+    source: Sequence[int] | None = None
+    """What an encoder-decoder answers, without special tokens."""
+    max_new_tokens: int = 16
+    n: int = 1
+    choose: Choose = greedy
+    seed: int = 1
+    first: int = 0
+    logprobs: int | None = None
+    """How many likeliest tokens are told with each one that is written; none: not even its own probability."""
+    tag: object = None
+    """Whatever the caller knows the request by."""
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A request that was taken in: what its tokens are told by, and what it is cancelled with."""
+
+    request: Request
+    ended: set[int] = field(default_factory=set[int])
+    """Texts of which no more is wanted."""
+
+    @property
+    def over(self) -> bool:
+        """Whether none of its texts goes on."""
+        return len(self.ended) == self.request.n
+
+
+class Likely(NamedTuple):
+    """What the model itself gave a token, before temperature, penalties and filters; in nats."""
+
+    log_probability: float
+    top: list[tuple[int, float]]
+    """The likeliest tokens of the step and their log-probabilities, best first."""
+
+
+class Written(NamedTuple):
+    """One token of one text; or, with `end` "error", what ended it instead."""
+
+    ticket: Ticket
+    text: int
+    """Which of the request's texts, from 0."""
+    id: int
+    end: str = ""
+    """Why the text ended, with its last token: "eos", "max_new_tokens" or "error"."""
+    likely: Likely | None = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much an engine takes at a time. Errors: `ConfigError`."""
+
+    rows: int = 32
+    """Texts written together."""
+    tokens: int = 65_536
+    """Rows times the longest text and the longest source: the room for keys and values, in tokens of each layer."""
+    waiting: int = 256
+    """Requests that wait for room."""
+    reading: int = 4_096
+    """Tokens of prompts, or of sources, read at a time, padding included; one alone may have more."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not is_of(value, (int,)) or value < 1:
+                raise ConfigError(f"{name} must be a whole number from 1 on; got {value!r:.40}. Try {name}=32.")
+
+
+def places_of(source: Sequence[int] | None) -> int:
+    """Places in the memory of a source, which is read with an <eos> behind it; 0 where there is none."""
+    return 0 if source is None else len(source) + 1
+
+
+def check_request(model: Transformer, request: Request, columns: int) -> None:
+    """Refuse what the model cannot write; `columns` are read at a time. Errors: `ConfigError`, `DataError`."""
+    check_counts(request)
+    if (request.source is None) == (model.encoder is not None and model.decoder is not None):
+        raise ConfigError("An encoder-decoder answers a source, a model of one stack has none; give source or prompt.")
+    if not request.prompt:
+        raise DataError("A prompt needs at least one token; got none. Begin it with BOS.")
+    check_ids([request.prompt], model.config.vocab_size or 0, "prompt")
+    longest = model.config.stack.max_len
+    if longest is not None and columns > longest:
+        raise DataError(
+            f"Prompt and text may have {longest + 1} tokens together (max_len={longest}; the last is read no more); "
+            f"got {len(request.prompt)} and {request.max_new_tokens}. Shorten the prompt, or ask for fewer."
+        )
+    if request.source is None:
+        return
+    check_sources(model, [request.source])
+    reads = model.config.encoder.max_len if model.config.encoder is not None else None
+    if reads is not None and len(request.source) >= reads:
+        raise DataError(
+            f"A source may have at most max_len={reads} tokens, <eos> included; got {len(request.source) + 1}. "
+            "Shorten it."
+        )
+
+
+def check_counts(request: Request) -> None:
+    """Refuse counts that are none. Errors: `ConfigError`."""
+    for name, least in (("max_new_tokens", 1), ("n", 1), ("seed", 0), ("first", 0)):
+        value = getattr(request, name)
+        if not is_of(value, (int,)) or value < least:
+            raise ConfigError(f"{name} must be a whole number from {least} on; got {value!r:.40}. Try {name}=1.")
+    for name, last in (("seed", request.seed), ("first + n - 1", request.first + request.n - 1)):
+        if last >= 2**64:
+            raise ConfigError(
+                f"{name} must be at most {2**64 - 1}, as random numbers are keyed with it; got {in_digits(last)}. "
+                "Give a smaller one."
+            )
+    if request.logprobs is not None and (not is_of(request.logprobs, (int,)) or request.logprobs < 0):
+        raise ConfigError(f"logprobs must be a whole number from 0 on, or None; got {request.logprobs!r:.40}. Try 5.")

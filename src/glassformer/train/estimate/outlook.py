@@ -1,0 +1,148 @@
+"""What a run will need, before it is begun: parameters, memory, disk, time and data.
+
+Nothing is written but the tokens of a text, which the run then finds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from glassformer.foundation.runtime import choose_device, choose_threads
+from glassformer.model.count import count_parameters
+from glassformer.model.recompute import recompute
+from glassformer.train.estimate.memory import Memory, estimate, heap_notes, kept_beside
+from glassformer.train.loop import StepReport, train_steps
+from glassformer.train.optim.schedule import Schedule
+from glassformer.train.precision import choose_precision
+from glassformer.train.recipe import Recipe
+from glassformer.train.run.beginning import begin
+from glassformer.train.run.build import objective_of, optimizer_of
+from glassformer.train.run.chosen import chosen
+from glassformer.train.sources.run_data import Summary
+
+FIRST, TIMED = 2, 6
+"""Steps whose time does not count, as they pay for set-up, and steps whose time does."""
+ENOUGH = 30.0
+"""Seconds after which no further step is timed."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Bytes on disk."""
+
+    checkpoint: int
+    """One checkpoint: weights, optimizer, and what averages the weights."""
+    kept: int
+    """At most, while the last one is written: the newest, the best, and the one in the making."""
+    free: int
+    """Where the run's folder will be."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What real steps took here, and what the whole run therefore takes without scoring and saving."""
+
+    steps: int
+    """How many were timed."""
+    step_seconds: float
+    """Of a batch of mean size."""
+    tokens_per_second: float
+    run_seconds: float
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a run will need."""
+
+    notes: list[str]
+    """What was chosen: device, arithmetic, backend."""
+    parameters: int
+    memory: Memory
+    """Of the largest batch of the first epoch."""
+    heap: list[str]
+    """What the process may hold beside its tensors, in words; empty where that is next to nothing."""
+    disk: Disk
+    pace: Pace
+    data: Summary
+    written: list[str]
+    """Folders of token files that were made for it, and are kept."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values, for `--json`."""
+        return {**asdict(self), "memory": self.memory.to_dict()}
+
+
+def look_ahead(recipe: Recipe, out: Path) -> Outlook:
+    """What a run of the recipe in the folder `out` will need. Errors: those of reading the data and the recipe.
+
+    A few real updates are made, on the first batches of the run and by its own settings, and thrown away; the optimizer
+    then has its state, which is measured. The rest of the memory is estimated, see `train.memory`.
+    """
+    device, why = choose_device(recipe.training.device)
+    _, threads = choose_threads(recipe.training.threads)
+    prepared, model, began = begin(recipe)
+    recipe, model = prepared.recipe, model.to(device)
+    training, warm = recipe.training, recipe.training.growth.steps  # its batches have their full size
+    few = [batch.split(training.accumulate)[0] for _, batch in islice(prepared.batches(warm), 2)]
+    with recompute(model, training.recompute):
+        precision, arithmetic = choose_precision(training.precision, model, few)
+    optimizer = optimizer_of(model, replace(recipe, training=replace(training, precision=precision)))
+    settings: dict[str, Any] = {
+        "accumulate": training.accumulate,
+        "precision": precision,
+        "recompute": training.recompute,
+    }
+    steps = train_steps(
+        model,
+        (batch for _, batch in prepared.batches(warm)),
+        optimizer,
+        Schedule("constant", training.learning_rate, FIRST + TIMED),
+        objective=objective_of(model, recipe),
+        seed=training.seed,
+        clip=training.clip,
+        **settings,
+    )
+    data = prepared.summary()
+    pace = paced(steps, data)
+    objective = objective_of(model, recipe)
+    memory = max(
+        (
+            estimate(model, batch, objective, optimizer, **settings, **kept_beside(recipe))
+            for batch in prepared.largest()
+        ),
+        key=lambda each: each.peak,
+    )
+    _, parameters = count_parameters(model)
+    notes = [f"device: {why}; {threads}", f"arithmetic: {arithmetic}", *began, *chosen(model, prepared)]
+    written = [str(folder) for folder in prepared.written()]
+    return Outlook(notes, parameters, memory, heap_notes(device), disk_of(recipe, memory, out), pace, data, written)
+
+
+def paced(steps: Iterator[StepReport], data: Summary) -> Pace:
+    """The pace of the run from the first steps of it, for batches of mean size: time grows with tokens."""
+    reports: list[StepReport] = []
+    began = time.perf_counter()
+    for report in steps:
+        reports.append(report)
+        if report.number > FIRST and time.perf_counter() - began > ENOUGH:
+            break
+    timed = reports[FIRST:]
+    rate = statistics.median(each.tokens / max(each.seconds, 1e-9) for each in timed)
+    seconds = data.tokens / data.batches / rate
+    return Pace(len(timed), seconds, rate, data.tokens * data.epochs / rate)
+
+
+def disk_of(recipe: Recipe, memory: Memory, out: Path) -> Disk:
+    """What checkpoints take, and what is free. One of each of the kept, the best, and the one being written."""
+    checkpoint = memory.weights + memory.optimizer + memory.average
+    made = recipe.training.steps // recipe.checkpoint.every + 1 if recipe.checkpoint.every else 1
+    at_once = min(recipe.checkpoint.keep + 2, made + 1)
+    place = next(each for each in (out.absolute(), *out.absolute().parents) if each.is_dir())
+    return Disk(checkpoint, checkpoint * at_once, shutil.disk_usage(place).free)

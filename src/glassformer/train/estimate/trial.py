@@ -1,0 +1,76 @@
+"""Short trials of a recipe whose weights are thrown away: for its learning rate, and for its gradient noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+from glassformer.foundation.runtime import choose_device, choose_threads
+from glassformer.model.transformer import Transformer
+from glassformer.train.estimate.find_rate import Found, find_learning_rate
+from glassformer.train.estimate.gradient_noise import Noise, gradient_noise
+from glassformer.train.loop import train_steps
+from glassformer.train.optim.schedule import Schedule
+from glassformer.train.recipe import Recipe
+from glassformer.train.run.beginning import begin
+from glassformer.train.run.build import objective_of, optimizer_of
+from glassformer.train.sources.run_data import RunData
+
+MEASURED = (0, 20, 100)
+"""Updates after which the noise is measured."""
+BATCHES = 8
+"""Batches that each measurement is a mean over."""
+
+
+class NoiseAt(NamedTuple):
+    """The noise after `step` updates, and the mean number of targets that a batch of the recipe has."""
+
+    step: int
+    noise: Noise
+    targets: float
+
+
+def search(recipe: Recipe) -> Found:
+    """The learning-rate range test on the recipe's own model, data and settings."""
+    prepared, model = _made(recipe)
+    return find_learning_rate(
+        model,
+        (batch for _, batch in prepared.batches(recipe.training.growth.steps)),
+        lambda trial: optimizer_of(trial, recipe),
+        objective=objective_of(model, recipe),
+        **_settings(recipe),
+    )
+
+
+def noise_over(recipe: Recipe) -> Iterator[NoiseAt]:
+    """The noise at the first weights, and as training by the recipe goes on; each with batches that come next."""
+    prepared, model = _made(recipe)
+    training, objective = recipe.training, objective_of(model, recipe)
+    full = training.growth.steps  # a warm-up of the batches is over
+    optimizer = optimizer_of(model, recipe)
+    warm = Schedule("constant", training.learning_rate, max(MEASURED), min(training.warmup, max(MEASURED)))
+    for step, until in zip((0, *MEASURED), MEASURED, strict=False):
+        batches = (batch for _, batch in islice(prepared.batches(full + step), until - step))
+        for _ in train_steps(model, batches, optimizer, warm, start=step, objective=objective, **_settings(recipe)):
+            pass
+        following = [batch for _, batch in islice(prepared.batches(full + until), BATCHES)]
+        noise = gradient_noise(model, following, objective, seed=training.seed)
+        yield NoiseAt(until, noise, sum(objective(batch).n_targets for batch in following) / BATCHES)
+
+
+def _made(recipe: Recipe) -> tuple[RunData, Transformer]:
+    """The data, and the model before its first step."""
+    device, _ = choose_device(recipe.training.device)
+    choose_threads(recipe.training.threads)
+    prepared, model, _ = begin(recipe)
+    return prepared, model.to(device)
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """What of the recipe `train_steps` is told; the arithmetic is float32 where the recipe leaves it open."""
+    training = recipe.training
+    told = replace(training, precision="float32") if training.precision == "auto" else training
+    names = ("seed", "accumulate", "clip", "label_smoothing", "precision", "recompute")
+    return {name: getattr(told, name) for name in names}

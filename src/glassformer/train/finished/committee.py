@@ -1,0 +1,124 @@
+"""Runs that answer together: classifiers, each of which reads the texts by itself, or models that write as one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from glassformer.data.config import LABEL, PAIRS, TEXT, DataConfig
+from glassformer.data.dataset import Tokenizers, encode_pairs
+from glassformer.decode.committee import Member, shared_labels
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.model.joint import Joint, members_of
+from glassformer.model.transformer import Transformer
+from glassformer.store.checkpoint import Loaded
+from glassformer.train.finished.loading import load_run
+from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.score.labels import LabelScores, evaluate_committee
+from glassformer.train.sources.pairs_data import PairsSplit, check_lengths, read_pairs_split
+
+
+def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[Path, Recipe]]:
+    """Each run and its recipe: `recipe` of the first, of the others their own on the device and threads of the first.
+
+    Errors: `ConfigError` for runs that answer in different ways.
+    """
+    usual = manner(load_recipe(run / "recipe.toml").data) if others else {}
+    where = {"device": recipe.training.device, "threads": recipe.training.threads}
+    own = [(each, load_recipe(each / "recipe.toml")) for each in others]
+    recipes = [(run, recipe)] + [(each, replace(its, training=replace(its.training, **where))) for each, its in own]
+    for other, its in recipes[1:]:
+        for name, first in usual.items():
+            if (second := manner(its.data)[name]) != first:
+                raise ConfigError(
+                    f"The members of a committee answer in one way; {other} has data.{name}={second!r}, {run} has "
+                    f"{first!r}. Name runs of one kind."
+                )
+    return recipes
+
+
+def manner(data: DataConfig) -> dict[str, object]:
+    """What the members of a committee have in common: pairs of whatever origin or running text, and what is asked."""
+    text = data.task == TEXT
+    shared: dict[str, object] = {"task": TEXT if text else PAIRS, "layout": data.layout, "objective": data.objective}
+    return shared | ({"documents": data.documents, "window": data.window} if text else {})
+
+
+def refuse_no_labels(recipes: Sequence[tuple[Path, Recipe]]) -> None:
+    """Refuse a run that is no classifier. Errors: `ConfigError` naming what writes its answers."""
+    for run, recipe in recipes:
+        if recipe.data.layout != LABEL:
+            verb = "generate" if recipe.data.task == TEXT else "translate"
+            raise ConfigError(f"{run} writes answers and gives no labels. Use glassformer {verb} {run}.")
+
+
+def load_runs(run: Path, recipe: Recipe, others: Sequence[Path] = (), average: int | None = None) -> Loaded:
+    """The model of a run, or several as one that writes (`Joint`), with the tokenizers of the first.
+
+    Errors: those of `load_run`; `ConfigError` for runs that write with other tokens, or otherwise not together.
+    """
+    if not others:
+        return load_run(run, recipe, average)
+    recipes = recipes_of(run, recipe, others)
+    first, *more = [load_run(*each, average) for each in recipes]
+    for (other, _), each in zip(recipes[1:], more, strict=True):
+        for side, its, own in zip(Tokenizers._fields, each.tokenizers, first.tokenizers, strict=True):
+            if its.to_json() != own.to_json():
+                raise ConfigError(
+                    f"The members of a committee read and write the same tokens; the {side} vocabulary of {other} is "
+                    f"another than that of {run}. Train both on the same text with the same [tokenizer]."
+                )
+    return replace(first, model=Joint([first.model, *(each.model for each in more)]))
+
+
+def as_long(recipe: Recipe, model: Transformer) -> Recipe:
+    """The recipe for texts that all members of a committee take; of one model as it is."""
+    if not isinstance(model, Joint):
+        return recipe
+    stacks = (model.config.encoder, model.config.decoder)
+    limits = [stack.max_len for stack in stacks if stack is not None and stack.max_len is not None]
+    return replace(recipe, model=replace(recipe.model, max_len=min(limits, default=None)))
+
+
+def shortest_of(model: Transformer, runs: Sequence[Path]) -> str | None:
+    """The run whose `max_len` is that of the committee; None of one run, and where none has a limit."""
+    longest = [each.config.stack.max_len or math.inf for each in members_of(model)]
+    shortest = min(longest)
+    return None if len(runs) == 1 or shortest == math.inf else str(runs[longest.index(shortest)])
+
+
+def load_members(recipes: Sequence[tuple[Path, Recipe]], average: int | None) -> list[Member]:
+    """The best checkpoint of each run, or the mean of its `average` newest. Errors: those of `load_run`."""
+    loaded = [load_run(run, recipe, average) for run, recipe in recipes]
+    return [Member(str(run), each.model, each.tokenizers) for (run, _), each in zip(recipes, loaded, strict=True)]
+
+
+def score_committee(
+    run: Path, recipe: Recipe, others: Sequence[Path], split: str, average: int | None
+) -> tuple[PairsSplit, LabelScores]:
+    """A split of the first run, and how good the mean of all is on it.
+
+    Errors: `ConfigError` for a run of another kind, or with other labels; `DataError` for a text that is longer
+    than a member takes, naming both.
+    """
+    recipes = recipes_of(run, recipe, others)
+    members = load_members(recipes, average)
+    shared_labels(members)  # before the texts are read, whose lengths are checked first
+    data = read_pairs_split(recipe, members[0].tokenizers, split)
+    encoded = [data.encoded, *(encode_pairs(data.pairs, each.tokenizers) for each in members[1:])]
+    for member, own, (_, its) in zip(members, encoded, recipes, strict=True):
+        with naming(member.name):
+            check_lengths(own, its, split, data.origin)
+    return data, evaluate_committee(members, encoded, batch_size=recipe.decode.batch_size)
+
+
+@contextmanager
+def naming(run: str | None, kind: type[DataError] = DataError) -> Generator[None]:
+    """Begin what is said of texts that cannot be read with the run that cannot read them; None: there is but one."""
+    try:
+        yield
+    except kind as error:
+        raise error if run is None else kind(f"{run}: {error}") from None

@@ -1,0 +1,49 @@
+"""Who guesses tokens for a run that writes: another run, or the text itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from glassformer.decode.choose.context import Filter
+from glassformer.decode.method import Method
+from glassformer.decode.prepare import prepared
+from glassformer.decode.speculative import Tally, check_guessing, speculative
+from glassformer.foundation.errors import ConfigError
+from glassformer.store.checkpoint import Loaded
+from glassformer.train.finished.loading import load_run
+from glassformer.train.recipe import Recipe, load_recipe
+
+
+class Guessing(NamedTuple):
+    """A run that guesses, or how many tokens must stand in the text already; and how many are guessed at a time."""
+
+    draft: Path | None = None
+    lookup: int = 0
+    guesses: int = 4
+
+
+def guessed(asked: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Filter], tally: Tally) -> Method:
+    """Speculative decoding as asked for; a draft has device and threads of the run that writes.
+
+    Errors: `ConfigError` for a draft with other tokenizers, and its own.
+    """
+    draft = None
+    if asked.draft is not None:
+        other, writes = load_recipe(asked.draft / "recipe.toml"), recipe.training
+        where = replace(other.training, device=writes.device, threads=writes.threads)
+        found = load_run(asked.draft, replace(other, training=where))
+        pairs = zip(found.tokenizers, loaded.tokenizers, strict=True)
+        if any(theirs.to_json() != ours.to_json() for theirs, ours in pairs):
+            raise ConfigError(
+                f"A draft guesses in the tokens of the run that it guesses for; {asked.draft} has another vocabulary. "
+                "Train it on the same texts with the same [tokenizer]."
+            )
+        decode = recipe.decode
+        draft = prepared(found.model, decode.precision, decode.cache, compile=decode.compile)
+    check_guessing(loaded.model, draft, asked.lookup, asked.guesses, recipe.decode)
+    of = {"draft": draft, "lookup": asked.lookup, "guesses": asked.guesses}
+    return partial(speculative, **of, sampling=recipe.decode, filters=first, tally=tally)

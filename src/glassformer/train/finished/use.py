@@ -1,0 +1,251 @@
+"""What can be done with a run: score it, let it answer, see where its parameters are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from glassformer.data.config import LABEL, NO_ANSWERS, TEXT
+from glassformer.data.dataset import places
+from glassformer.data.tokens.vocabulary import UNK
+from glassformer.decode.answer import ASKED, MODELS, USUAL, answers, limit_of
+from glassformer.decode.choose.unwritten import unwritten
+from glassformer.decode.choose.words import NO_WISHES, Wishes
+from glassformer.decode.committee import Member, Read, committee_probabilities, shared_labels
+from glassformer.decode.prepare import prepared
+from glassformer.foundation.errors import ConfigError, DataError, TooLongError
+from glassformer.model.count import Row, count_parameters
+from glassformer.store.checkpoint import Loaded, load
+from glassformer.train.finished.committee import (
+    as_long,
+    load_members,
+    load_runs,
+    naming,
+    recipes_of,
+    refuse_no_labels,
+    score_committee,
+    shortest_of,
+)
+from glassformer.train.finished.loading import dev_split
+from glassformer.train.finished.other_data import refuse_unscorable
+from glassformer.train.finished.passed_over import told
+from glassformer.train.finished.ranked import Asked, Ranked, ranked
+from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.record.events import Metric
+from glassformer.train.run.build import objective_of, refuse_changed
+from glassformer.train.score.evaluate import BY_LENGTH
+from glassformer.train.score.labels import lacking
+from glassformer.train.sources.prepare import prepare_split
+
+Line = TypeVar("Line")
+
+
+class Translated(NamedTuple):
+    """One answer, and what is not quite right about it."""
+
+    text: str
+    cut: str | None
+    """The limit that it reached before its end, where it did."""
+    unknown: int
+    """Tokens of the source that the vocabulary does not have; the model read <unk> in their place."""
+    best: Sequence[Ranked] = ()
+    """All answers that were asked for, best first, with their figures; empty where none were."""
+    source: Sequence[str] = ()
+    """The tokens of the source, where figures were asked for."""
+
+
+class Classified(NamedTuple):
+    """The likeliest label of a text, the probability of each, and what the vocabulary did not know."""
+
+    label: str
+    probabilities: dict[str, float]
+    unknown: int
+
+
+Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
+
+
+def evaluate(
+    run: Path,
+    recipe: Recipe,
+    split: str = "test",
+    *,
+    by_length: bool = False,
+    average: int | None = None,
+    others: Sequence[Path] = (),
+) -> Figures:
+    """The scores of the run's best checkpoint on a split; `recipe` is the run's own, with other data or decoding.
+
+    `average`: those of the mean of the weights of so many newest checkpoints instead. Errors: `ConfigError` for data
+    that the model cannot answer; `CheckpointError` for a recipe that was changed so that the model is another, and for
+    a dev split that is the end of another training text.
+
+    Of a classifier also `labels` and `confusion`, label by label. Of answers, where it is asked for, also `by_length`:
+    exact match and number of the pairs whose source has so many tokens. `others`: runs that answer with this one, as a
+    committee (`score_committee`, `load_runs`), on the split that this one's `recipe` names.
+    """
+    if by_length and recipe.data.task in NO_ANSWERS:
+        raise ConfigError(
+            f"Answers can be scored by length; {run} {NO_ANSWERS[recipe.data.task]}. Leave --by-length out."
+        )
+    refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
+    recipe = replace(recipe, training=replace(recipe.training, samples=0))
+    if others and recipe.data.layout == LABEL:
+        data, scores = score_committee(run, recipe, others, split, average)
+    else:
+        loaded = load_runs(run, recipe, others, average)
+        longer = as_long(recipe, loaded.model)
+        with naming(shortest_of(loaded.model, [run, *others]), TooLongError):
+            held_out = split == "dev"
+            data = dev_split(run, longer, loaded) if held_out else prepare_split(longer, loaded.tokenizers, split)
+        scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
+    skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
+    tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}
+    return {**scores.metrics, **skipped, **tables}
+
+
+def translate(
+    run: Path,
+    lines: Iterable[tuple[int, str]],
+    batch_size: int,
+    recipe: Recipe | None = None,
+    average: int | None = None,
+    asked: Asked | None = None,
+    wishes: Wishes = NO_WISHES,
+    others: Sequence[Path] = (),
+) -> Iterator[Translated]:
+    """The answer of a run's best checkpoint to each (number, line), in order, `batch_size` lines at a time.
+
+    `recipe` is the run's own with other decoding; none: as it is. A drawn answer hangs on its place among the lines.
+    `asked`: several answers to each line, and their figures. `wishes` are of all answers. `others`: runs that write
+    with this one, as a committee (`load_runs`).
+    Errors: `DataError` naming the line that is longer than the model takes, after the answers to those before it.
+    """
+    recipe = recipe or load_recipe(run / "recipe.toml")
+    if recipe.data.layout == LABEL:
+        raise ConfigError(f"{run} gives a label to a text and writes no answers. Use glassformer classify {run}.")
+    if recipe.data.task == TEXT:
+        raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
+    loaded = load_runs(run, recipe, others, average)
+    decode = recipe.decode
+    model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
+    most, answered = None if recipe.data.layout == "encoder" else recipe.decode.max_new_tokens, 0
+    filters, forced = wishes.filters(loaded.tokenizers.target), wishes.held(loaded.tokenizers.target)
+    begun = wishes.begun(loaded.tokenizers.target)
+    if recipe.data.layout != "encoder":
+        wishes.check_room(loaded.tokenizers.target, limit_of(model, (), most, begun))
+    shortest = shortest_of(loaded.model, [run, *others])
+    for sources in groups(_read(loaded, lines, recipe.data.layout, shortest), batch_size):
+        found = answers(
+            model,
+            sources,
+            n_best=asked.n_best if asked else 1,
+            max_new_tokens=most,
+            batch_size=batch_size,
+            sampling=recipe.decode,
+            numbers=range(answered, answered + len(sources)),
+            search=recipe.decode,
+            filters=filters,
+            never=unwritten(recipe.data.layout),
+            begun=begun,
+            forced=forced,
+        )
+        answered += len(sources)
+        scored = ranked(loaded, sources, found, asked, recipe.decode.length_penalty, batch_size) if asked else None
+        for row, (source, (first, *_)) in enumerate(zip(sources, found, strict=True)):
+            cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded, shortest)
+            text, unknown = loaded.tokenizers.target.decode(first.ids), source.count(UNK)
+            best = scored[row] if scored else ()
+            yield Translated(text, cut, unknown, best, loaded.tokenizers.source.tokens(source) if scored else ())
+
+
+def classify(
+    run: Path,
+    lines: Iterable[tuple[int, str]],
+    batch_size: int,
+    average: int | None = None,
+    others: Sequence[Path] = (),
+) -> Iterator[Classified]:
+    """The best checkpoint's label for each (number, line), in order, `batch_size` lines at a time.
+
+    `others`: runs that answer with this one, as a committee (`committee_probabilities`).
+    Errors: `DataError` naming the line that is longer than the model takes, after the labels of those before it.
+    """
+    recipes = recipes_of(run, load_recipe(run / "recipe.toml"), others)
+    refuse_no_labels(recipes)
+    members = load_members(recipes, average)
+    names = shared_labels(members)
+    for texts in groups(_read_by_all(members, lines), batch_size):
+        rows = committee_probabilities(members, texts, batch_size=batch_size)
+        for text, row in zip(texts, rows.tolist(), strict=True):
+            best = max(range(len(names)), key=row.__getitem__)
+            yield Classified(names[best], dict(zip(names, row, strict=True)), lacking(text))
+
+
+def parameters(run: Path) -> tuple[list[Row], int]:
+    """Where the parameters of the best checkpoint are, and how many; a tensor used twice stands once."""
+    loaded = told(load(run))
+    refuse_changed(run, loaded, load_recipe(run / "recipe.toml"))
+    rows, total = count_parameters(loaded.model)
+    return [row for row in rows if row.same_as is None], total
+
+
+def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
+    """Lines in groups of `size`; the last may be smaller. What came before a line that cannot be read comes first."""
+    group: list[Line] = []
+    broken: DataError | None = None
+    try:
+        for line in lines:
+            group.append(line)
+            if len(group) == size:
+                yield group
+                group = []
+    except DataError as error:
+        broken = error
+    if group:
+        yield group
+    if broken is not None:
+        raise broken
+
+
+def _read(
+    loaded: Loaded | Member, lines: Iterable[tuple[int, str]], layout: str, run: str | None = None
+) -> Iterator[list[int]]:
+    """The ids of each (number, line).
+
+    Errors: `TooLongError` for one that, with what is put around it, is too long; the `run` is whose limit that is.
+    """
+    of_model = loaded.model.config
+    limit = (of_model.encoder or of_model.stack).max_len
+    for number, line in lines:
+        ids = loaded.tokenizers.source.encode(line)
+        alone, whole = places(layout, len(ids), len(ids))  # blanks are as many as the source; a decoder writes its own
+        length = alone or whole
+        if limit is not None and length > limit:
+            whose = "" if run is None else f"{run}: "
+            more = {"encoder": "<sep> and as many blanks", LABEL: "<bos>"}.get(layout, "<eos>")
+            raise TooLongError(
+                f"{whose}A line may have at most max_len={limit} tokens, {more} included; line {number} has {length}: "
+                f"{line[:40]!r}. Shorten it, or train with a larger model.max_len."
+            )
+        yield ids
+
+
+def _read_by_all(members: Sequence[Member], lines: Iterable[tuple[int, str]]) -> Iterator[Read]:
+    """Each line as each member reads it. Errors: those of `_read`, naming the member where there are several."""
+    for line in lines:
+        text: list[list[int]] = []
+        for member in members:
+            text += _read(member, [line], LABEL, member.name if len(members) > 1 else None)
+        yield text
+
+
+def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded, shortest: str | None) -> str:
+    """What cut an answer, with its number, and where it is set."""
+    if limit == MODELS:
+        return f"model.max_len={loaded.model.config.stack.max_len}, all that {shortest or 'the model'} takes"
+    if limit == ASKED:
+        return f"decode.max_new_tokens={recipe.decode.max_new_tokens}"
+    return f"{USUAL}, as decode.max_new_tokens is not set"

@@ -1,0 +1,153 @@
+"""A run that writes: what it reads around a prompt, how long its texts are, and which tokens it never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from glassformer.data.config import LABEL
+from glassformer.data.running.text_settings import TEXT
+from glassformer.data.tokens.vocabulary import BOS, UNK
+from glassformer.decode.answer import ASKED, Limit, limit_of, nothing
+from glassformer.decode.choose.unwritten import unwritten, without
+from glassformer.decode.choose.words import NO_WISHES, Wishes
+from glassformer.decode.method import method_of
+from glassformer.decode.prepare import prepared
+from glassformer.decode.speculative import Tally
+from glassformer.decode.stream import Piece, check_stops, goes_on, write
+from glassformer.foundation.errors import ConfigError, DataError, TooLongError
+from glassformer.train.finished.committee import load_runs, shortest_of
+from glassformer.train.finished.guessing import Guessing, guessed
+from glassformer.train.recipe import Recipe
+
+USUAL_TOKENS = 200
+"""Of a text that goes on from a prompt, where nothing else is asked for."""
+CROP = " With --crop its end is read."
+"""What helps whoever asked by a command line."""
+
+
+class Writer:
+    """The best checkpoint of a run, or those of several as a committee, ready to go on from prompts.
+
+    Where it has an encoder it answers them.
+    """
+
+    def __init__(
+        self, run: Path, recipe: Recipe, guessing: Guessing | None = None, others: Sequence[Path] = ()
+    ) -> None:
+        """`recipe` is the run's own, with other decoding; with `guessing` it decodes speculatively.
+
+        `others`: runs that write with this one, as a committee (`load_runs`).
+
+        Errors: `ConfigError` for a run that writes no text.
+        """
+        if recipe.data.layout in ("encoder", "masked", LABEL):
+            verb = {LABEL: "classify", "encoder": "translate"}.get(recipe.data.layout, "evaluate")
+            raise ConfigError(
+                f"{run} reads both ways (data.layout={recipe.data.layout!r}) and writes no text from left to right. "
+                f"Use glassformer {verb} {run}."
+            )
+        self.recipe, self.guessing, self.tally = recipe, guessing, Tally()
+        self.loaded = load_runs(run, recipe, others)
+        self.shortest = shortest_of(self.loaded.model, [run, *others])
+        """The run that takes the shortest texts, where several write as one."""
+        decode = recipe.decode
+        self.model = prepared(self.loaded.model, decode.precision, decode.cache, compile=decode.compile)
+        self.tokenizers = self.loaded.tokenizers
+        self.continues = self.model.encoder is None
+        """Whether a text goes on from its prompt; else it is an answer to it."""
+        data = recipe.data
+        self.documents = data.task != TEXT or data.documents is not False
+        limits = [data.window if data.task == TEXT else None, self.model.config.stack.max_len]
+        self.max_context = min((each for each in limits if each is not None), default=None) if self.continues else None
+        self.drop = max(1, (self.max_context or 0) // 4)
+        """How many tokens leave in front at a time, where a text is longer than the context."""
+
+    def unknown(self, prompts: Sequence[str]) -> list[int]:
+        """The numbers, from 1, of the prompts that hold what the vocabulary lacks; the model reads <unk> there."""
+        return [number for number, each in enumerate(prompts, 1) if UNK in self.tokenizers.source.encode(each)]
+
+    def write(
+        self,
+        prompts: Sequence[str],
+        n: int = 1,
+        stops: Sequence[str] = (),
+        crop: bool = False,
+        wishes: Wishes = NO_WISHES,
+        poll: Callable[[], None] = nothing,
+    ) -> Iterator[Piece]:
+        """`n` texts for each prompt, piece by piece: row i * n + k is text k of prompt i.
+
+        As many rows as `decode.batch_size` are written together, which changes none. `wishes` are of all of them.
+        Errors: `DataError`, before the first piece, for a prompt that is longer than the model reads (with `crop` its
+        end is read), or empty where it must not be.
+        """
+        check_stops(stops)
+        if wishes.forced:
+            raise ConfigError(
+                "What is forced is searched for by a beam, and a text that is written as it is read has none. Use "
+                "translate with a beam, or beam_search(prompts=, forced=)."
+            )
+        ids = [self.ids(prompt, number, crop, hint=CROP) for number, prompt in enumerate(prompts, 1)]
+        decode, total = self.recipe.decode, len(ids) * n
+        asked = decode.max_new_tokens
+        begun = wishes.begun(self.tokenizers.target)
+        usual = Limit(asked or USUAL_TOKENS, ASKED)
+        limits = [usual if self.continues else limit_of(self.model, each, asked, begun) for each in ids]
+        wishes.check_room(self.tokenizers.target, min(limits, default=usual))
+        first = [without(self.never(wishes.constrained)), *wishes.filters(self.tokenizers.target)]
+        method = method_of(decode, first)
+        if self.guessing is not None:
+            method = guessed(self.guessing, self.loaded, self.recipe, first, self.tally)
+        behind = [self.goes_on(*each) for each in zip(ids, prompts, strict=True)]
+        for start in range(0, total, decode.batch_size):
+            rows = range(start, min(start + decode.batch_size, total))
+            given = [ids[row // n] for row in rows]
+            for piece in write(
+                self.model,
+                self.tokenizers.target,
+                sources=None if self.continues else given,
+                prompts=given if self.continues else None,
+                max_new_tokens=[limits[row // n].tokens for row in rows],
+                method=method,
+                stops=stops,
+                max_context=self.max_context,
+                drop=self.drop,
+                numbers=rows,
+                prefix=self.recipe.data.objective == "prefix",
+                poll=poll,
+                behind=[behind[row // n] for row in rows],
+            ):
+                yield piece._replace(row=start + piece.row)
+
+    def goes_on(self, ids: Sequence[int], prompt: str | list[int]) -> bool:
+        """Whether a text goes on from the words of its prompt, so that its first word has a blank before it."""
+        text = prompt if isinstance(prompt, str) else None
+        return self.continues and goes_on(self.tokenizers.target, ids, text)
+
+    def ids(self, prompt: str, number: int, crop: bool = False, *, called: str = "prompt", hint: str = "") -> list[int]:
+        """What the model reads for a prompt. A text that is a document begins with <bos>.
+
+        Errors: `DataError`, in which the prompt is `called` so; `hint` is said to one that is cut nowhere.
+        """
+        begin = [BOS] if self.continues and self.documents else []
+        ids = [*begin, *self.tokenizers.source.encode(prompt)]
+        if not ids:
+            why = "goes on from a text, as its data.documents is false" if self.continues else "answers a source"
+            raise DataError(f"This model {why}; {called} {number} is empty. Give a text.")
+        of_model = self.model.config
+        limit = self.max_context if self.continues or of_model.encoder is None else of_model.encoder.max_len
+        length = len(ids) + (0 if self.continues else 1)
+        if limit is not None and length > limit and not (crop and self.continues):
+            setting = "data.window" if self.recipe.data.task == TEXT and self.continues else "model.max_len"
+            whose = f"{self.shortest}: " if self.shortest and setting == "model.max_len" else ""
+            raise TooLongError(
+                f"{whose}A {called} may have at most {limit} tokens here ({setting}), special ones included; {called} "
+                f"{number} has {length}: {prompt[:40]!r}... Shorten it, or train with a larger {setting}."
+                + (hint if self.continues else "")
+            )
+        return ids
+
+    def never(self, constrained: bool = False) -> list[int]:
+        """Special tokens that stand in no text (`unwritten`). With a grammar <eos> does, as it ends the text."""
+        return unwritten(self.recipe.data.layout, ends=not self.continues or self.documents or constrained)

@@ -1,0 +1,1 @@
+"""The optimizers and their settings, the learning rate, the average of the weights."""

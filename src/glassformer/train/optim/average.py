@@ -1,0 +1,99 @@
+"""The average of the weights over the steps so far, which is evaluated and kept in place of the last ones."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.foundation.errors import CheckpointError
+from glassformer.train.optim.optimizer import NamedState
+from glassformer.train.ranks.cut_model import is_sharded, local, put_back
+
+SUM, LAST = "average", "last"
+"""What a checkpoint keeps of each parameter, beside the average that stands in its model."""
+
+
+class Average:
+    """sum <- memory sum + (1 - memory) weights after each step; the average is sum / (1 - memory^steps).
+
+    An exponential moving average (Polyak and Juditsky 1992 for the plain mean), free of its beginning as Adam's
+    moments are (Kingma and Ba 2015, algorithm 1). It smooths out what the last batches happened to say. Of a model that
+    is cut over several processes each averages the parts that it has.
+    """
+
+    def __init__(self, model: nn.Module, memory: float) -> None:
+        self.model = model
+        self.memory = memory
+        self.sums: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the weights after a step."""
+        for name, parameter in self.model.named_parameters():
+            local(self._sum(name, parameter)).lerp_(local(parameter), 1 - self.memory)
+
+    @contextmanager
+    def in_place(self, steps: int) -> Generator[None]:
+        """The model with the average over `steps` steps as its weights; afterwards it has its own again, bit for bit.
+
+        Before the first step there is none, and the model keeps its own.
+        """
+        if steps == 0:
+            yield
+            return
+        own = {name: parameter.detach().clone() for name, parameter in self.model.named_parameters()}
+        put(self.model, {name: each / (1 - self.memory**steps) for name, each in self.sums.items()})
+        try:
+            yield
+        finally:
+            if any(is_sharded(each) for each in own.values()):
+                put_back(self.model)  # what a forward in between gathered is no part
+            put(self.model, own)
+
+    def state(self) -> NamedState:
+        """What brings it back, with the weights as they are outside of `in_place`."""
+        return {
+            name: {SUM: self._sum(name, parameter), LAST: parameter.detach().clone()}
+            for name, parameter in self.model.named_parameters()
+        }
+
+    def restore(self, saved: NamedState) -> NamedState:
+        """Takes back what `state` gave, the model's weights too. Returns the rest, which is the optimizer's.
+
+        Errors: `CheckpointError` where there is none.
+        """
+        if any(not {SUM, LAST} <= slots.keys() for slots in saved.values()):
+            raise CheckpointError(
+                "A run that averages its weights must find their average in the checkpoint; it is not there. "
+                "Resume with the recipe that began the run."
+            )
+        put(self.model, {name: slots[LAST] for name, slots in saved.items()})
+        self.sums = {name: slots[SUM] for name, slots in saved.items()}
+        return {
+            name: {key: each for key, each in slots.items() if key not in (SUM, LAST)} for name, slots in saved.items()
+        }
+
+    def _sum(self, name: str, parameter: Tensor) -> Tensor:
+        if name not in self.sums:
+            self.sums[name] = torch.zeros_like(parameter)
+        return self.sums[name]
+
+
+def merged(one: NamedState, other: NamedState) -> NamedState:
+    """What either keeps of each parameter."""
+    return {name: {**one.get(name, {}), **other.get(name, {})} for name in {**one, **other}}
+
+
+def averaged(average: Average | None, steps: int) -> AbstractContextManager[None]:
+    """`average.in_place(steps)`, and nothing where nothing is averaged."""
+    return average.in_place(steps) if average else nullcontext()
+
+
+@torch.no_grad()
+def put(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Copy weights into a model, by name."""
+    for name, parameter in model.named_parameters():
+        parameter.copy_(weights[name])

@@ -1,0 +1,100 @@
+"""Muon: the momentum of a matrix, made orthogonal, is its step; AdamW for all that is no hidden matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.foundation.shapes import Float
+from glassformer.train.optim.uncompiled import AdamW, Uncompiled
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Of the odd polynomial a x + b x^3 + c x^5, which drives singular values in (0, 1] to about 1 (Jordan et al. 2024)."""
+TURNS = 5
+LARGE = 2.0**40
+"""A power of two, so that what is scaled by it keeps its digits."""
+LIKE_ADAMW = 0.2
+"""The root mean square of AdamW's steps, which Muon's are given (Liu et al. 2025, equation 4)."""
+
+Group = dict[str, Any]
+
+
+def orthogonal(matrices: Float[Tensor, "N R C"], dtype: torch.dtype | None = None) -> Float[Tensor, "N R C"]:
+    """U V^T of each matrix U S V^T, roughly: singular values end between 0.7 and 1.2 (Jordan et al. 2024).
+
+    Five turns of Newton and Schulz's iteration, as products alone are fast where a decomposition is not. Computed in
+    `dtype`, for which bfloat16 is good enough; None: as given.
+    """
+    a, b, c = COEFFICIENTS
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = (matrices.mT if tall else matrices).to(dtype or matrices.dtype)
+    largest = torch.linalg.vector_norm(x, math.inf, dim=(-2, -1), keepdim=True)
+    # Squares of large numbers would add up to infinity, and what is divided by that is no step at all.
+    x = x / torch.where(largest > LARGE**2, LARGE**2, torch.where(largest > LARGE, LARGE, 1.0)).to(x.dtype)
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)
+    for _ in range(TURNS):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return (x.mT if tall else x).to(matrices.dtype)
+
+
+class Muon(Uncompiled):
+    """Muon (Jordan et al. 2024) for `matrices`, fused AdamW for `others`: two lists of parameter groups.
+
+    Steps have the size of AdamW's (Liu et al. 2025, equation 4), so that learning rate and weight decay fit both.
+    Matrices of one shape are turned together. `dtype`: what the turning is computed in; None: the weights' own.
+    """
+
+    def __init__(
+        self,
+        matrices: Iterable[Group],
+        others: Iterable[Group],
+        *,
+        lr: float,
+        momentum: float = 0.95,
+        betas: tuple[float, float] = (0.9, 0.98),
+        eps: float = 1e-9,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(list(matrices), {"lr": lr, "momentum": momentum, "weight_decay": 0.0})
+        self.dtype = dtype
+        self.matrices = list(self.param_groups)
+        self.adamw = AdamW(list(others), lr=lr, betas=betas, eps=eps, fused=True)
+        self.adamw.state = self.state  # one state and one list of groups, whichever of the two rules moves a parameter
+        self.param_groups += self.adamw.param_groups
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """One step of every parameter that has a gradient."""
+        assert closure is None, "the loss is computed before the step, not by it"
+        self.adamw.step()
+        for group in self.matrices:
+            moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+            for _, alike in groupby(sorted(moved, key=shape_of), key=shape_of):
+                self._turn(list(alike), group)
+
+    def _turn(self, parameters: list[Tensor], group: Group) -> None:
+        """W <- (1 - rate decay) W - rate 0.2 sqrt(max(rows, columns)) orthogonal(momentum ahead)."""
+        rate, memory = group["lr"], group["momentum"]
+        ahead: list[Tensor] = []
+        for parameter in parameters:
+            assert parameter.grad is not None
+            state = self.state[parameter]
+            if "momentum" not in state:
+                state["momentum"] = torch.zeros_like(parameter)
+            momentum = state["momentum"]
+            momentum.lerp_(parameter.grad, 1 - memory)
+            ahead.append(parameter.grad.lerp(momentum, memory))
+        size = LIKE_ADAMW * max(ahead[0].shape) ** 0.5
+        for parameter, turned in zip(parameters, orthogonal(torch.stack(ahead), self.dtype), strict=True):
+            parameter.mul_(1 - rate * group["weight_decay"]).sub_(turned, alpha=rate * size)
+
+
+def shape_of(parameter: Tensor) -> tuple[int, ...]:
+    """What matrices that are turned together have in common."""
+    return tuple(parameter.shape)

@@ -1,0 +1,181 @@
+"""The files in which a run keeps what happened, the same at every repetition but for those of the clock."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.store.files import explained, sync_file, write_text_atomically
+from glassformer.store.lock import RunLock, lock_on
+from glassformer.train.record.curves import FOLDER, Curves
+from glassformer.train.record.events import Evaluated, Overflowed, Progress
+from glassformer.train.record.lines import Lines
+from glassformer.train.record.wording import sample_text
+
+FIGURES = ("metrics.jsonl", "timing.jsonl")
+
+
+class Records:
+    """The files in which a run tells what happened."""
+
+    def __init__(self, run: Path, track: str | None = None) -> None:
+        """`track`: who else is to be told; see `TrainingConfig`."""
+        self.run = run
+        self.track = track
+        self.curves: Curves | None = None
+        self.files: dict[str, Lines] = {}
+        self.samples: dict[Path, str] = {}
+        """Those that the disk did not take."""
+        self.lock: RunLock | None = None
+        """By which this process trains the run, if it does."""
+
+    def open(self, step: int) -> None:
+        """Begin to write after `step` steps: what an interrupted run wrote beyond them is dropped first.
+
+        Errors: those of `refuse_unusable`, before anything is changed.
+        """
+        refuse_unusable(self.run, step)
+        self.lock = lock_on(self.run)
+        for name in FIGURES:
+            drop_beyond(self.run / name, step)
+        for path in (self.run / "samples").glob("step-*.txt"):
+            if path.stem[5:].isdecimal() and int(path.stem[5:]) > step:
+                path.unlink()
+        for name in (*FIGURES, "log.txt"):
+            self.files[name] = Lines(self.run / name, self.lock)
+        if self.track:
+            self.curves = Curves(self.run, step, self.lock)
+            self.files[FOLDER] = self.curves.file
+
+    def step(self, event: Progress) -> None:
+        """One line of figures, and one of times."""
+        values = asdict(event)
+        times = {name: values.pop(name) for name in ("tokens_per_second", "seconds")}
+        del values["steps"]
+        self.write("metrics.jsonl", {"kind": "train", **values})
+        self.write("timing.jsonl", {"step": event.step, **times})
+        if self.curves:
+            self.curves.step(event)
+
+    def overflowed(self, event: Overflowed) -> None:
+        """One line of figures."""
+        self.write("metrics.jsonl", {"kind": "overflowed", **asdict(event)})
+        if self.curves:
+            self.curves.overflowed(event)
+
+    def evaluation(self, event: Evaluated) -> None:
+        """One line of figures, and a file of samples."""
+        self.write("metrics.jsonl", {"kind": "dev", "step": event.step, **event.metrics, "best": event.is_best})
+        if event.samples:
+            text = "\n\n".join(map(sample_text, event.samples)) + "\n"
+            self.samples[self.run / "samples" / f"step-{event.step:09d}.txt"] = text
+            self.write_samples()
+        if self.curves:
+            self.curves.evaluation(event)
+
+    def write_samples(self) -> None:
+        """Those that are not on the disk yet, as far as it takes them; none in a folder that is not the run's."""
+        if self.lock and not self.lock.in_place():
+            return
+        with suppress(CheckpointError, ResourceError):
+            for path, text in list(self.samples.items()):
+                write_text_atomically(path, text)
+                del self.samples[path]
+
+    @property
+    def unwritten(self) -> list[str]:
+        """The files that are behind, as the disk does not take them, and why if it is known."""
+        lines = [f"{name} ({file.reason})" for name, file in self.files.items() if file.kept]
+        return lines + [path.name for path in self.samples]
+
+    def log(self, text: str) -> None:
+        """One message with the time of day."""
+        if "log.txt" in self.files:
+            now = datetime.now().isoformat(" ", "seconds")
+            self.files["log.txt"].write("".join(f"{now}  {line}\n" for line in text.splitlines()))
+
+    def write(self, name: str, values: dict[str, object]) -> None:
+        """One line of JSON; a number that is not finite, which JSON cannot say, is null."""
+        finite = {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in values.items()
+        }
+        self.files[name].write(json.dumps(finite) + "\n")
+
+    def close(self) -> None:
+        """Close the files, after one more try to write what is not written yet."""
+        self.write_samples()
+        for file in self.files.values():
+            file.flush()
+            file.file.close()
+
+
+def refuse_unusable(run: Path, step: int) -> None:
+    """Refuse a run folder in which the history up to `step` cannot be gone on with. Errors: `CheckpointError`."""
+    for name in (*FIGURES, "log.txt"):
+        if (path := run / name).exists() and not path.is_file():
+            raise CheckpointError(f"{path} must be a file, to which a run adds lines, but is none. Move it away.")
+    for name in ("samples", "checkpoints", FOLDER):
+        if (path := run / name).exists() and not path.is_dir():
+            raise CheckpointError(f"{path} must be a folder, in which a run writes, but is none. Move it away.")
+    for name in FIGURES:
+        dated_lines(run / name, step)
+
+
+def sync_figures(run: Path) -> None:
+    """Wait until the disk has the figures so far, so that no power cut takes those of steps that a checkpoint has.
+
+    Errors: those of `explained`.
+    """
+    for name in FIGURES:
+        path = (run / name).resolve()
+        with explained(path, 0), suppress(FileNotFoundError):
+            sync_file(path)
+
+
+def drop_beyond(path: Path, step: int) -> None:
+    """Keep the lines of a .jsonl file up to `step`; a last line that a kill cut short goes too."""
+    if not path.exists():
+        return
+    after = "".join(dated_lines(path, step))
+    if after.encode() != path.read_bytes():
+        write_text_atomically(path, after)
+
+
+def dated_lines(path: Path, step: int) -> list[str]:
+    """The whole lines of a .jsonl file that are of steps up to `step`, of which the disk had all (`sync_figures`).
+
+    Beyond them may lie what a kill or a power cut leaves: half a line, or NULs, and whole lines behind.
+    Errors: `CheckpointError` for a line without a step before the last of them.
+    """
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")[:-1]
+    steps = [step_of(line) for line in lines]
+    damaged = steps.index(None) if None in steps else len(lines)
+    before, behind = steps[:damaged], steps[damaged:]
+    reached = step in (0, *before) or any(each is not None and each > step for each in before)
+    if behind and (not reached or any(each is not None and each <= step for each in behind)):
+        raise CheckpointError(
+            f"{path}:{damaged + 1}: a line is a JSON object with a step, but this one is {lines[damaged][:60]!r}. Mend "
+            "the line or take it out, or move the file away to go on without the figures so far."
+        )
+    kept = zip(before, lines[:damaged], strict=True)
+    return [line.decode() + "\n" for of_step, line in kept if of_step is not None and of_step <= step]
+
+
+def step_of(line: bytes) -> int | None:
+    """The step that a line of figures is of; none where it is no such line."""
+    try:
+        match json.loads(line):
+            case {"step": int(step)}:
+                return step
+            case _:
+                return None
+    except (ValueError, RecursionError):
+        return None

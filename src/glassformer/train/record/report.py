@@ -1,0 +1,168 @@
+"""The Reporter: shows the events of a run on a terminal, and keeps them in its folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from rich import progress
+from rich.console import Console
+from rich.text import Text
+
+from glassformer.train.record.events import (
+    Evaluated,
+    Event,
+    Finished,
+    Overflowed,
+    Progress,
+    Saved,
+    Skipped,
+    Started,
+    Stopped,
+    Unsaved,
+)
+from glassformer.train.record.records import Records
+from glassformer.train.record.wording import duration, figures, line_interval, sample_text
+
+
+class Screen(Console):
+    """Standard error. Where the reader of a pipe went away rich ends the program; here that is an error like others."""
+
+    def __init__(self) -> None:
+        super().__init__(stderr=True)
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich while it handles the error, which goes on to who asked for the output."""
+        raise BrokenPipeError
+
+
+class Reporter:
+    """Shows the events of a run on a terminal and keeps them in its folder. Give it each event; close it by `with`.
+
+    `metrics.jsonl` holds what is the same at every repetition of the run, `timing.jsonl` the clock's side of the same
+    steps, `log.txt` what was shown, `samples/` the sample outputs. A resumed run first drops what lies beyond its step.
+    On a terminal one line moves; elsewhere about twenty plain lines are written, by count of steps and not by time.
+    Where nobody can be shown anything any more (`2>&1 | head -1`, a terminal that was closed) the files go on.
+    """
+
+    def __init__(self, run: Path, console: Console | None = None, track: str | None = None) -> None:
+        """`track`: who else is told of the figures; see `TrainingConfig`."""
+        self.records = Records(run, track)
+        self.console = console or Screen()
+        self.bar: progress.Progress | None = None
+        self.first: Progress | None = None
+        self.behind = False
+        """Whether the disk does not take the figures, and it was said."""
+
+    def __enter__(self) -> Reporter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            with suppress(OSError):  # also where the console is quiet: it has a thread of its own, to be ended
+                self.bar.stop()
+        if isinstance(error, Exception):
+            self.records.log(f"{type(error).__name__}: {error}")
+        self.records.close()
+
+    def __call__(self, event: Event) -> None:
+        """Show and keep one event."""
+        match event:
+            case Started():
+                self.records.open(event.step)
+                for note in event.notes:
+                    self.say(note)
+                if self.console.is_terminal and not self.console.is_dumb_terminal:
+                    self.bar = self.moving_line(event)
+            case Progress():
+                self.records.step(event)
+                self.show_progress(event)
+                self.tell_of_unwritten()
+            case Overflowed():
+                self.records.overflowed(event)
+                self.say(
+                    f"step {event.step}: skipped, as the gradient overflowed float16; the loss scale is now "
+                    f"{event.scale:g} ({event.so_far} skipped so far)"
+                )
+            case Evaluated():
+                self.records.evaluation(event)
+                best = " (best so far)" if event.is_best else ""
+                self.say(f"step {event.step}: {figures(event.metrics)}{best}")
+                for sample in event.samples:
+                    self.say(sample_text(sample))
+            case Saved():
+                self.say(f"step {event.step}: saved {event.path}")
+                for note in event.notes:
+                    self.say(note)
+            case Unsaved():
+                self.say(
+                    f"step {event.step}: NOT SAVED; training goes on, and the next checkpoint is tried when it is due. "
+                    f"{event.reason}"
+                )
+            case Skipped():
+                self.say(f"step {event.step}: skipped, {event.number} of {event.allowed} allowed. {event.reason}")
+            case Stopped():
+                ends = {"patience": "no improvement for as long as training.patience allows", "interrupted": "as asked"}
+                self.say(f"step {event.step}: stopped, {ends.get(event.reason, event.reason)}")
+            case Finished():
+                best = f"; best at step {event.best_step}: {figures(event.best_metrics)}" if event.best_metrics else ""
+                self.say(f"done: step {event.step} after {duration(event.seconds)}{best}")
+
+    def tell_of_unwritten(self) -> None:
+        """Once, where the disk does not take the figures."""
+        behind = self.records.unwritten
+        if behind and not self.behind:
+            self.say(
+                f"{self.records.run}: cannot be written now: {', '.join(behind)}. Training goes on, and keeps what "
+                "belongs there in memory until it can"
+            )
+        self.behind = bool(behind)
+
+    def say(self, text: str) -> None:
+        """One message, above the moving line if there is one, and into `log.txt`."""
+        self.show(lambda: self.console.print(Text(text), soft_wrap=True))
+        self.records.log(text)
+
+    def show(self, write: Callable[[], object]) -> None:
+        """Write to the console; the first error of the system there makes it quiet for good, and ends nothing."""
+        if self.console.quiet:
+            return
+        try:
+            write()
+        except OSError:
+            self.console.quiet = True
+            with suppress(OSError, ValueError):  # the interpreter flushes the stream as it ends, and would fail again
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self.console.file.fileno())
+                os.close(nowhere)
+
+    def moving_line(self, event: Started) -> progress.Progress | None:
+        """The line that moves on a terminal, begun; None where that failed."""
+        # The text fits 80 columns; a bar of no set width takes what a wider terminal leaves.
+        columns = (progress.TextColumn("{task.description}", markup=False), progress.BarColumn(bar_width=None))
+        bar = progress.Progress(*columns, console=self.console, refresh_per_second=4, expand=True)
+        bar.add_task("", total=event.steps, completed=event.step)
+        self.show(bar.start)
+        return None if self.console.quiet else bar
+
+    def show_progress(self, event: Progress) -> None:
+        """Move the line, and every so many steps write one."""
+        first = self.first = self.first or event  # not counted, as it takes longer than those that follow
+        done = event.step - first.step
+        left = duration((event.seconds - first.seconds) / done * (event.steps - event.step)) if done else "?"
+        text = (
+            f"step {event.step}/{event.steps} {event.step / event.steps:.0%} {left} left, "
+            f"loss {event.loss:.4f}, lr {event.learning_rate:.1e}, "
+            f"{event.tokens_per_second:,.0f} tok/s, pad {event.pad_share:.0%}"
+        )
+        if (bar := self.bar) is not None:
+            self.show(lambda: bar.update(bar.task_ids[0], completed=event.step, description=text))
+        if not done or event.step % line_interval(event.steps) == 0 or event.step == event.steps:
+            self.records.log(text)
+            if self.bar is None:
+                self.show(lambda: self.console.print(Text(text), soft_wrap=True))

@@ -1,0 +1,115 @@
+"""How a run begins: fresh, or from the weights of another one that learned something before (fine-tuning)."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from glassformer.data.config import LABEL
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.tokens.words import Labels
+from glassformer.foundation.errors import ConfigError
+from glassformer.model.recipe import ModelRecipe
+from glassformer.model.transformer import Transformer
+from glassformer.store.checkpoint import Loaded, load
+from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.run.build import new_model
+from glassformer.train.sources.prepare import prepare
+from glassformer.train.sources.run_data import RunData
+
+OWN = (
+    *("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth", "head_dropout"),
+    *("pooling", "head_transform", "init", "attention", "balance_loss", "router_z_loss"),
+)
+"""Settings of the model that a run has of its own, whatever it begins with; they fit weights learned with others."""
+SHOWN = 4
+"""Names of weights in a note."""
+
+
+class Beginning(NamedTuple):
+    """The data, the model before its first step, and lines for the user."""
+
+    data: RunData
+    model: Transformer
+    notes: list[str]
+
+
+def begin(recipe: Recipe) -> Beginning:
+    """The data and the model, on the processor: a function of the recipe, and of the run that it starts from.
+
+    That run's best checkpoint gives the tokenizer and every weight whose name and shape are the same; its [tokenizer]
+    and [model] take the place of the recipe's own, but for `OWN`. What has no such weight, as a classifier's head,
+    begins fresh. Errors: those of reading data and checkpoint; `ConfigError` where no weight fits.
+    """
+    if recipe.training.start_from is None:
+        data = prepare(recipe)
+        return Beginning(data, new_model(recipe, data.tokenizers), [])
+    run = Path(recipe.training.start_from).expanduser()
+    if not (run / "recipe.toml").is_file():
+        raise ConfigError(
+            f"training.start_from names the folder of a run, with its recipe.toml; got {run}, which has none. "
+            "Train one first, or leave the setting out."
+        )
+    before, theirs = load(run), load_recipe(run / "recipe.toml")
+    recipe, changed = as_before(recipe, theirs)
+    data = prepare(recipe, tokenizers_for(recipe.data.layout, before.tokenizers))
+    model = new_model(recipe, data.tokenizers)
+    told = take_over(model, before, fresh_labels(data.tokenizers, before.tokenizers))
+    settings = [f"as {run.name} has it: {', '.join(changed)}"] if changed else []
+    passed = [f"passed over: {each.reason}" for each in before.skipped]
+    return Beginning(data, model, [*passed, f"starts from {before.folder}", *settings, *told])
+
+
+def as_before(recipe: Recipe, theirs: Recipe) -> tuple[Recipe, list[str]]:
+    """The recipe with the tokenizer and the model of another one, and the settings that this changes."""
+    model = replace(theirs.model, **{name: getattr(recipe.model, name) for name in OWN})
+    changed = [
+        f"model.{each.name}={getattr(model, each.name)!r}"
+        for each in fields(ModelRecipe)
+        if getattr(model, each.name) != getattr(recipe.model, each.name)
+    ]
+    changed += [f"tokenizer.kind={theirs.tokenizer.kind!r}"] if theirs.tokenizer != recipe.tokenizer else []
+    return replace(recipe, model=model, tokenizer=theirs.tokenizer), changed
+
+
+def tokenizers_for(layout: str, before: Tokenizers) -> Tokenizers:
+    """Those of the run before; where either run has labels, the one of the texts alone."""
+    labelled = layout == LABEL or isinstance(before.target, Labels)
+    return Tokenizers(before.source, before.source) if labelled else before
+
+
+def fresh_labels(now: Tokenizers, before: Tokenizers) -> bool:
+    """Whether the head is one of other labels, so that its weights mean something else where their shapes agree."""
+    labels = [each.target.entries if isinstance(each.target, Labels) else None for each in (now, before)]
+    return labels[0] != labels[1]
+
+
+def take_over(model: Transformer, before: Loaded, fresh_head: bool) -> list[str]:
+    """Copies each weight whose name and shape are the same; which did and which did not, for the user.
+
+    Errors: `ConfigError` where none is.
+    """
+    ours, theirs = model.state_dict(), before.model.state_dict()
+    fits = {
+        name: theirs[name].to(each.dtype)
+        for name, each in ours.items()
+        if name in theirs and theirs[name].shape == each.shape and not (fresh_head and name.startswith("head."))
+    }
+    fresh, unused = [name for name in ours if name not in fits], [name for name in theirs if name not in fits]
+    if not any(not name.startswith("head.") for name in fits):
+        raise ConfigError(
+            f"A run starts from weights of the same names and shapes, but {before.folder} has none that this model "
+            f"has: it has {some(unused)}, and the model {some(fresh)}. Start from a run with the same stacks, such as "
+            "an encoder for an encoder."
+        )
+    model.load_state_dict(ours | fits)
+    lines = [f"weights taken over: {len(fits)} of {len(ours)}"]
+    lines += [f"weights that begin fresh: {some(fresh)}"] if fresh else []
+    return lines + ([f"weights left behind: {some(unused)}"] if unused else [])
+
+
+def some(names: list[str]) -> str:
+    """The first names, and how many more."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -1,0 +1,72 @@
+"""The model of a run, new or as it was saved, its optimizer, and what it is asked; with the mistakes wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from glassformer.data.dataset import Tokenizers
+from glassformer.model.transformer import Transformer
+from glassformer.store.checkpoint import Loaded
+from glassformer.train.breaks.table import BREAKS, break_names
+from glassformer.train.objective import Objective, objective_for
+from glassformer.train.optim.optimizer import build_optimizer
+from glassformer.train.recipe import Recipe
+from glassformer.train.run.resumable import refuse_other_model
+from glassformer.train.sources.prepare import model_config
+
+
+def new_model(recipe: Recipe, tokenizers: Tokenizers) -> Transformer:
+    """The model before its first step, on the processor: a function of the recipe and the vocabularies alone."""
+    torch.manual_seed(recipe.training.seed)
+    model = Transformer(model_config(recipe, tokenizers))
+    if names := break_names(recipe.training.broken):
+        from glassformer.train.breaks.surgery import WEIGHTS  # here, as a run without mistakes needs none of it
+
+        for name in names:
+            if name in WEIGHTS:
+                WEIGHTS[name](model)
+    return as_recipe(model, recipe)
+
+
+def as_recipe(model: Transformer, recipe: Recipe) -> Transformer:
+    """A model that was built right, with the mistakes that the recipe asks for made in it."""
+    if names := break_names(recipe.training.broken):
+        from glassformer.train.breaks.surgery import SURGERY
+
+        for name in names:
+            if name in SURGERY:
+                SURGERY[name](model)
+    return model
+
+
+def refuse_changed(run: Path, loaded: Loaded, recipe: Recipe) -> None:
+    """Refuse a run whose recipe was changed so that it asks for another model than its checkpoint holds."""
+    refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))
+
+
+def objective_of(model: Transformer, recipe: Recipe) -> Objective:
+    """What the head is for, with the mistakes that the recipe asks for."""
+    objective = objective_for(model)
+    if names := break_names(recipe.training.broken):
+        from glassformer.train.breaks.objectives import OBJECTIVE
+
+        for name in names:
+            objective = OBJECTIVE[name](objective) if name in OBJECTIVE else objective
+    return objective
+
+
+def optimizer_of(model: Transformer, recipe: Recipe) -> torch.optim.Optimizer:
+    """The optimizer that the recipe asks for; its own products are in bfloat16 where the run is."""
+    training = recipe.training
+    dtype = torch.bfloat16 if training.precision == "bfloat16" else None
+    return build_optimizer(model, recipe.optimizer, learning_rate=training.learning_rate, dtype=dtype)
+
+
+def broken_notes(recipe: Recipe) -> list[str]:
+    """Lines for the user: each mistake that the run makes on purpose, and the symptom to watch."""
+    return [
+        f"broken on purpose ({name}): {BREAKS[name].what} Watch: {BREAKS[name].symptom}"
+        for name in break_names(recipe.training.broken)
+    ]

@@ -1,0 +1,180 @@
+"""What may differ when a run goes on: nothing, but for what was allowed by name; and what never may."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from glassformer.data.config import SPLITS, TEXTS
+from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.train.ranks.distributed import Ranks
+from glassformer.train.recipe import Recipe, settings_of, written
+from glassformer.train.run.resumable import Standing
+from glassformer.train.sources.run_data import RunData
+
+FILES = (
+    *(f"data.{split}{side}" for split in SPLITS for side in ("", "_source", "_target")),
+    *(f"data.{name}" for name in TEXTS.values()),
+)
+"""Settings that name a file. Where it lies does not matter as long as its content is the same."""
+FREE = ("checkpoint.", "distributed.")
+"""Sections that hold nothing of what is learned."""
+SAME_BITS = ("training.recompute", "training.track")
+"""Settings that change how a run is computed or followed and no bit of it."""
+AVERAGE = "optimizer.average"
+"""The memory of the average of the weights."""
+DATA = ("data.", "training.seed")
+"""What the content of the data follows from, where no file holds them."""
+
+
+class Change(NamedTuple):
+    """A setting that is another one than in the run so far."""
+
+    name: str
+    old: object
+    new: object
+
+    def __str__(self) -> str:
+        old, new = ("none" if value is None else written(value) for value in (self.old, self.new))
+        return f"{self.name} {old} -> {new}"
+
+
+def settings_by_name(recipe: Recipe) -> dict[str, Any]:
+    """Each setting that a run hangs on, by its whole name, as `training.steps`: all but those in `FREE`."""
+    places = (name.split(".") for name in settings_of(recipe) if not name.startswith(FREE))
+    return {f"{section}.{key}": getattr(getattr(recipe, section), key) for section, key in places}
+
+
+def changes(before: Mapping[str, Any], recipe: Recipe) -> list[Change]:
+    """What differs from the run so far; a setting that it did not know had its default."""
+    if not before:  # saved by a version that kept no recipe
+        return []
+    defaults = settings_by_name(Recipe("defaults"))
+    now = settings_by_name(recipe).items()
+    found = (Change(name, before.get(name, defaults[name]), value) for name, value in now)
+    return [each for each in found if each.old != each.new]
+
+
+def refuse_other_recipe(recipe: Recipe, ranks: Ranks) -> None:
+    """Refuse processes of one run that were given different settings, naming the section.
+
+    Before anything that hangs on the recipe: by its evaluations and saves they count what they tell each other.
+    """
+    sections: dict[str, list[str]] = {}
+    for name in settings_of(recipe):
+        section, key = name.split(".")
+        if name not in FILES:  # whose content is compared
+            sections.setdefault(section, []).append(f"{key} = {getattr(getattr(recipe, section), key)!r}")
+    for section, settings in sections.items():
+        digest = hashlib.blake2b("\n".join(settings).encode(), digest_size=6).digest()
+        ranks.refuse_difference(f"[{section}] of the recipe", int.from_bytes(digest, "little"))
+
+
+def refuse_unknown(allowed: Iterable[str], recipe: Recipe) -> None:
+    """Refuse a name that is no setting. Errors: `ConfigError` with the nearest."""
+    known = settings_of(recipe)
+    for name in allowed:
+        if name not in known:
+            nearest = get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"Did you mean {nearest[0]!r}?" if nearest else "See glassformer resume --help."
+            raise ConfigError(f"--allow-change {name}: there is no such setting. {hint}")
+
+
+def refuse_undecided(recipe: Recipe, asked: Collection[str]) -> None:
+    """Refuse what is measured or chosen as a run begins, and written down. Errors: `ConfigError`."""
+    settings = recipe.training
+    if settings.precision == "auto":
+        raise ConfigError(
+            "A run that goes on has the arithmetic that was measured as it began; got training.precision='auto'. Name "
+            "one: bfloat16, float16 or float32."
+        )
+    if settings.threads == 0 and "training.threads" in asked:
+        raise ConfigError(
+            "A run that goes on has as many threads as are written down; got training.threads=0. Give a number."
+        )
+
+
+def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:
+    """Refuse another tokenizer: nothing can allow it. Errors: `CheckpointError`."""
+    never = [str(each) for each in found if each.name.startswith("tokenizer.")]
+    if never:
+        raise CheckpointError(
+            f"A run keeps the vocabulary that its weights were trained with, but {run / 'recipe.toml'} or the command "
+            f"line asks for another: {'; '.join(never)}. Put it back, or train anew with --out."
+        )
+
+
+def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str], asked: Collection[str] = ()) -> None:
+    """Refuse settings that differ and were not allowed to, each with both values. Errors: `CheckpointError`.
+
+    `asked`: those of them that the command line gave, which stand in no file.
+    """
+    for each in found:
+        if each.name == AVERAGE:
+            raise CheckpointError(
+                f"A run keeps the memory that its average was gathered with, which is scaled by it; got {each}. Put it "
+                "back, or train anew with --out and --training.start-from."
+            )
+    differing = [each for each in found if each.name not in (*FILES, *SAME_BITS)]
+    refused = [each for each in differing if each.name not in allowed]
+    if refused:
+        typed = [(each.name, "none" if each.new is None else str(each.new)) for each in differing if each.name in asked]
+        words = " ".join(
+            [f"--allow-change {each.name}" for each in differing]
+            + [f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in typed]
+        )
+        raise CheckpointError(
+            f"{run} was trained with other settings than {run / 'recipe.toml'} or the command line has now: "
+            f"{'; '.join(map(str, refused))}. Put them back; or, where it is meant, allow them by name: "
+            f"glassformer resume {shlex.quote(str(run))} {words}."
+        )
+
+
+def refuse_useless(allowed: Iterable[str], found: Iterable[Change], others: Collection[str]) -> None:
+    """Refuse a permission that nothing needs: who gave it believes that something changes. Errors: `ConfigError`."""
+    needed = {each.name for each in found} | (set(FILES) if others else set())
+    for name in allowed:
+        if name not in needed:
+            raise ConfigError(
+                f"--allow-change {name}: it is the same as in the run so far. Leave it out, or give the new value too."
+            )
+
+
+def refuse_fewer_steps(run: Path, recipe: Recipe, step: int) -> None:
+    """Refuse an end that lies behind. Errors: `ConfigError`."""
+    if recipe.training.steps < step:
+        raise ConfigError(
+            f"A run ends at training.steps, and {run} has taken {step} steps already; got {recipe.training.steps}. "
+            f"Ask for at least {step}, or evaluate the run as it is: glassformer evaluate {shlex.quote(str(run))}."
+        )
+
+
+def data_follow(found: Iterable[Change]) -> bool:
+    """Whether other data follow from settings that differ, all of which are allowed."""
+    return any(each.name.startswith(DATA) and each.name not in FILES for each in found)
+
+
+def other_data(
+    run: Path, before: Standing, now: Standing, data: RunData, *, follows: bool, allowed: Collection[str]
+) -> list[str]:
+    """Refuse data that are not those of the run so far, naming the files; what differs where that was allowed.
+
+    It is where the setting that names the file is, or where the data follow from settings that are.
+    Errors: `CheckpointError`.
+    """
+    told: list[str] = []
+    for split in (each for each in now.data if before.data[each] != now.data[each]):
+        what, names = data.differing(split, before.sides, now.sides), data.settings(split)
+        if not follows and not set(names) & set(allowed):
+            named = [name for name in names if now.recipe[name] is not None]
+            hint = f"; or, where it is meant, add --allow-change {named[0]}" if named else ""
+            raise CheckpointError(
+                f"{run} was trained on other data than its recipe now names: {what} have changed since. Put the old "
+                f"files back{hint}; or train anew with --out."
+            )
+        told.append(what)
+    return told

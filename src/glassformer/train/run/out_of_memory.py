@@ -1,0 +1,127 @@
+"""When memory runs out in training: what the estimate says, what would help and by how much, and what is left."""
+
+from __future__ import annotations
+
+import shlex
+import traceback
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.data.batch import Batch
+from glassformer.foundation.errors import GlassformerError, ResourceError, is_out_of_memory
+from glassformer.model.transformer import Transformer
+from glassformer.store.folders import newest
+from glassformer.train.estimate.memory import estimate, heap_notes, kept_beside
+from glassformer.train.objective import Objective
+from glassformer.train.ranks.cut_model import is_sharded
+from glassformer.train.recipe import Recipe
+from glassformer.train.record.wording import bytes_text
+from glassformer.train.run.build import objective_of
+from glassformer.train.run.saving import Saver
+from glassformer.train.sources.run_data import RunData
+
+ANY = "--training.recompute 1; any other must be allowed by name, as with --allow-change training.accumulate"
+"""What is named where no setting in particular helps."""
+
+
+def memory_ran_out(
+    error: Exception,
+    run: Path,
+    step: int,
+    model: Transformer,
+    optimizer: torch.optim.Optimizer,
+    prepared: RunData,
+) -> Exception:
+    """What to raise for an error of training after `step` steps: the error itself, unless it is of memory.
+
+    What the failed step held is let go first, so that there is room for the estimate's forward.
+    """
+    if isinstance(error, GlassformerError) or not is_out_of_memory(error):
+        return error
+    what = in_a_line(error)
+    traceback.clear_frames(error.__traceback__)
+    optimizer.zero_grad(set_to_none=True)
+    batch = next(prepared.batches(step))[1]
+    helps = "Any of these helps: more processes, half of training.batch_tokens, training.recompute=1."
+    if not is_sharded(next(model.parameters())):  # of one that is cut no process can run a forward alone
+        helps = remedies(model, batch, objective_of(model, prepared.recipe), optimizer, prepared.recipe)
+    return ResourceError(
+        f"Memory ran out in step {step + 1}, in a batch of {batch.n_tokens:,} tokens ({what}). {helps} {left(run)}"
+    )
+
+
+@contextmanager
+def enough_beside(what: str, helps: str, saver: Saver, step: int) -> Generator[None]:
+    """Around what is done between two steps; `helps`: words for `resume` with which it takes less.
+
+    Errors: `ResourceError` where memory runs out, saying what there still is once the save under way is done.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error) or isinstance(error, GlassformerError):
+            raise
+        saver.close()
+        told = f"Memory ran out after step {step}, in {what} ({in_a_line(error)}). {left(saver.run, helps)}"
+        raise ResourceError(told) from None
+
+
+def half_batch(recipe: Recipe) -> str:
+    """Words with which an evaluation takes about half the memory."""
+    return f"--decode.batch-size {max(1, recipe.decode.batch_size // 2)} --allow-change decode.batch_size"
+
+
+def in_a_line(error: Exception) -> str:
+    """What an error of memory says."""
+    return (str(error) or "no more to be had").splitlines()[0][:200]
+
+
+def remedies(
+    model: Transformer,
+    batch: Batch,
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    recipe: Recipe,
+) -> str:
+    """What a step on this batch needs by the estimate, as the settings are and as they might be."""
+    training, beside = recipe.training, kept_beside(recipe)
+
+    def needs(**changes: int | str) -> str:
+        settings = replace(training, **changes)
+        asked: Mapping[str, Any] = {name: getattr(settings, name) for name in ("precision", "accumulate", "recompute")}
+        try:
+            return f"about {bytes_text(estimate(model, batch, objective, optimizer, **asked, **beside).peak)}"
+        except (MemoryError, RuntimeError):  # a forward needs memory too, and each library says it in its own words
+            return "not to be estimated, as memory ran out there too"
+
+    twice = 2 * training.accumulate
+    ways = [
+        f"training.batch_tokens={max(1, training.batch_tokens // 2)}",
+        f"training.accumulate={twice} ({needs(accumulate=twice)}; without dropout the same gradients)",
+    ]
+    if not training.recompute:
+        ways.append(f"training.recompute=1 ({needs(recompute=1)}; the same bits, for one more forward)")
+    if training.precision == "float32":
+        ways.append(f"training.precision=bfloat16 ({needs(precision='bfloat16')})")
+    ways.append("a smaller model.d_model or model.n_layers")
+    device = next(model.parameters()).device
+    return f"The step needs {needs()} by the estimate. Any of these helps: {', '.join(ways)}. " + " ".join(
+        heap_notes(device)
+    )
+
+
+def left(run: Path, helps: str = ANY) -> str:
+    """What there still is, and what to type next."""
+    kept = newest(run).folder
+    if kept is None:
+        words = "the setting" if helps == ANY else helps.partition(" --allow-change")[0]
+        return f"Nothing is lost: there is no checkpoint yet. Train anew with {words}, and --overwrite."
+    return (
+        f"Nothing is lost: the last checkpoint, {kept}, is intact. Go on from it with the setting changed, as in "
+        f"glassformer resume {shlex.quote(str(run))} {helps}."
+    )

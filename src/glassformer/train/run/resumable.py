@@ -1,0 +1,139 @@
+"""Whether a run can go on from a checkpoint: what the recipe now says must be what the run so far was made with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from glassformer.foundation.errors import CheckpointError
+from glassformer.model.config import ModelConfig
+from glassformer.store.folders import step_number
+from glassformer.train.record.events import Metric
+
+LOSS_SCALE = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker", "skipped", "in_a_row"}
+"""What the state of a `LossScale` holds, all of it numbers."""
+
+
+class Best(NamedTuple):
+    """The best evaluation so far, and how many have come since."""
+
+    step: int | None = None
+    metrics: dict[str, Metric] = {}  # noqa: RUF012  (never changed)
+    since: int = 0
+
+
+class Standing(NamedTuple):
+    """How far a run has come, as the state of its checkpoint says."""
+
+    step: int
+    best: Best
+    data: dict[str, str]
+    """Digests of its data, by split; see `RunData.fingerprints`."""
+    sides: dict[str, str] = {}  # noqa: RUF012  (never changed)
+    """The same by split and side; see `RunData.sides`. Empty in a checkpoint of an older version, as is `recipe`."""
+    recipe: dict[str, Any] = {}  # noqa: RUF012
+    """Its settings, by their whole names; see `settings_by_name`."""
+    skipped: int = 0
+    """Updates that were left out so far, as they would not have been finite."""
+    evaluation_due: bool = False
+    """Whether the evaluation of this step is still to come, as the run was stopped in it."""
+    loss_scale: dict[str, float] | None = None
+    """That of `LossScale`, in float16."""
+
+    @property
+    def updates(self) -> int:
+        """Of the steps so far, those whose update was made and not left out."""
+        return self.step - self.skipped - int((self.loss_scale or {}).get("skipped", 0))
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain values, for `save`."""
+        scaled = {} if self.loss_scale is None else {"loss_scale": self.loss_scale}
+        return scaled | {
+            "step": self.step,
+            "best": self.best.step,
+            "best_metrics": self.best.metrics,
+            "since_best": self.best.since,
+            "data": self.data,
+            "sides": self.sides,
+            "recipe": self.recipe,
+            "skipped": self.skipped,
+            "evaluation_due": self.evaluation_due,
+        }
+
+
+LATER: dict[str, type] = {"sides": dict, "recipe": dict, "skipped": int, "evaluation_due": bool, "loss_scale": dict}
+"""What an older state may lack, and of which kind it is."""
+
+
+def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
+    """The inverse of `to_state`. Errors: `CheckpointError` for a state that no training saved, as from another hand.
+
+    `metric`: the figure that evaluations are compared by, which those of the best one must have.
+    """
+    match state:
+        case {
+            "step": int(step),
+            "best": int() | None as best,
+            "best_metrics": dict(metrics),
+            "since_best": int(since),
+            "data": {"train": str(), "dev": str()} as data,
+        }:
+            reason = contradiction(state, folder, metric)
+        case _:
+            raise CheckpointError(
+                f"Training goes on from a checkpoint that it saved itself; the state of {folder} lacks what that holds "
+                f"(step, best, best_metrics, since_best, data by split); it has: {', '.join(state) or 'nothing'}. "
+                "Move that folder out of the run, or train anew with --out."
+            )
+    if reason:
+        raise CheckpointError(
+            f"Training goes on from a checkpoint that it saved itself; in the state of {folder} {reason}. "
+            "Move that folder out of the run, or train anew with --out."
+        )
+    later = {name: state[name] for name in LATER if name in state}
+    return Standing(step, Best(best, metrics, since), data, **later)
+
+
+def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | None:
+    """What cannot be in a state that has the right entries, in words; none where all fits together."""
+    step, best, since, metrics = (state[name] for name in ("step", "best", "since_best", "best_metrics"))
+    named = step_number(folder)
+    if isinstance(step, bool) or step < 0 or (named is not None and step != named):
+        return f"step is {step!r}, which is not that in the folder's name"
+    if isinstance(best, bool) or (best is not None and not 0 <= best <= step):
+        return f"best is {best!r}, but must be a step up to {step}"
+    if isinstance(since, bool) or not 0 <= since <= step:
+        return f"since_best is {since!r}, but must be a number of evaluations up to {step}"
+    for name, kind in LATER.items():
+        if name in state and type(state[name]) is not kind:
+            return f"{name} is {state[name]!r:.60}, but must be of another kind"
+    for name in () if best is None else ("loss", metric):
+        if type(metrics.get(name)) not in (int, float):
+            return f"best_metrics has no number for {name!r}, by which the next evaluation is compared with the best"
+    scale = state.get("loss_scale", dict.fromkeys(LOSS_SCALE, 0))
+    if scale.keys() != LOSS_SCALE or {*map(type, scale.values())} - {int, float}:
+        return f"loss_scale is {scale!r:.60}, but must have a number for each of {', '.join(sorted(LOSS_SCALE))}"
+    strange = [name for name, each in metrics.items() if type(each) not in (int, float, str)]
+    return f"best_metrics holds {strange[0]!r:.60}, which is neither a number nor text" if strange else None
+
+
+def refuse_other_model(run: Path, built: ModelConfig, asked: ModelConfig) -> None:
+    """Refuse a recipe that asks for another model than the checkpoint holds, naming each setting that differs."""
+    ours, theirs = flat(built.to_dict()), flat(asked.to_dict())
+    names = [*ours, *(name for name in theirs if name not in ours)]
+    differing = [name for name in names if ours.get(name) != theirs.get(name)]
+    if differing:
+        told = "; ".join(f"{name} is {ours.get(name)!r}, and {theirs.get(name)!r} is asked for" for name in differing)
+        raise CheckpointError(
+            f"A run has the model that it began with, but {run / 'recipe.toml'} or the command line asks for "
+            f"another: {told}. Change it back, or train the new model in another folder with --out."
+        )
+
+
+def flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    """Nested settings by their whole names, as encoder.d_model."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= flat(value, f"{within}{name}.") if isinstance(value, dict) else {f"{within}{name}": value}
+    return found

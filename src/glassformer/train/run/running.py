@@ -1,0 +1,293 @@
+"""A run in training: updates, evaluations, checkpoints and its end, as a generator of events."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+
+from glassformer.data.batch import Batch
+from glassformer.foundation.errors import DivergedError
+from glassformer.model.transformer import Transformer
+from glassformer.store.folders import newest
+from glassformer.store.lock import RunLock
+from glassformer.train.loop import StepReport, compute_in, train_steps
+from glassformer.train.loss_scale import LossScale
+from glassformer.train.optim.average import Average, averaged
+from glassformer.train.ranks.cut_model import is_sharded
+from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.train.record.events import (
+    Evaluated,
+    Event,
+    Finished,
+    Metric,
+    Overflowed,
+    Progress,
+    Skipped,
+    Started,
+    Stopped,
+)
+from glassformer.train.run.build import objective_of, optimizer_of
+from glassformer.train.run.diverged import first_bad_weight
+from glassformer.train.run.out_of_memory import ANY, enough_beside, half_batch, memory_ran_out
+from glassformer.train.run.resumable import Best, Standing
+from glassformer.train.run.savers import saver_of
+from glassformer.train.sources.run_data import RunData
+
+
+class StoppedInEvaluationError(Exception):
+    """Raised in the middle of an evaluation, to end it."""
+
+
+class Session:
+    """One run. `train()` is a generator of events; logging and showing them is the caller's.
+
+    Until `train()` ends, or this object does, the run is locked and no other process can train it. Of several processes
+    (`ranks`) each has a session of its own; the first has the lock, saves, and decides what is best.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        prepared: RunData,
+        model: Transformer,
+        notes: list[str],
+        lock: RunLock,
+        so_far: Standing,
+        *,
+        save_first: bool = False,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        """`so_far`: where it stands. `save_first`: before the first step, as its recipe is another one than so far."""
+        self.run = run
+        self.lock = lock
+        self.ranks = ranks
+        self.recipe = prepared.recipe
+        self.prepared = prepared
+        self.model = model
+        self.objective = objective_of(model, prepared.recipe)
+        self.notes = notes
+        self.so_far = so_far
+        self.save_first = save_first
+        self.step, self.best = self.so_far.step, self.so_far.best
+        self.skipped = self.so_far.skipped
+        self.evaluation_due = self.so_far.evaluation_due
+        training = self.recipe.training
+        self.optimizer = optimizer_of(model, self.recipe)
+        self.loss_scale = LossScale(next(model.parameters()).device) if training.precision == "float16" else None
+        if self.loss_scale and so_far.loss_scale:
+            self.loss_scale.load(so_far.loss_scale)
+        memory = self.recipe.optimizer.average
+        self.average = Average(model, memory) if memory else None
+        self.saver = saver_of(lock, prepared, model, self.optimizer, self.best.step, self.average, ranks)
+        self.epoch = 0
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """Asks for a checkpoint after the present step, and an end."""
+        self._interrupted = True
+
+    def train(self) -> Iterator[Event]:
+        """Trains from where the run stands to its last step.
+
+        Errors: `CheckpointError` where another has begun to, `DivergedError` for what is not finite, and at the end
+        `ResourceError` where the last checkpoint could not be saved.
+        """
+        if self.ranks.first:
+            self.lock.take()
+        try:
+            yield from self._train()
+        finally:
+            self.saver.close()
+            self.lock.release()
+
+    def _train(self) -> Iterator[Event]:
+        began = time.perf_counter()
+        yield Started(self.step, self.recipe.training.steps, self.notes)
+        try:
+            ended = yield from self._steps(began)
+            yield from self.saver.wait()
+        except DivergedError as error:
+            yield from self.saver.wait()
+            raise DivergedError(f"{error} {self._with_less()}") from None
+        self.saver.refuse_unsaved()
+        if ended in ("interrupted", "patience"):
+            yield Stopped(self.step, ended)
+        if ended != "interrupted":
+            yield Finished(self.step, time.perf_counter() - began, self.best.step, self.best.metrics)
+
+    def _with_less(self) -> str:
+        """After a divergence: what there still is, and what to type for half the learning rate.
+
+        The rate that the schedule comes down to is halved, too, where it would lie above that, which is refused.
+        """
+        training = self.recipe.training
+        halves = {"training.learning_rate": f"{training.learning_rate / 2:g}"}
+        if training.min_learning_rate > float(halves["training.learning_rate"]):
+            halves["training.min_learning_rate"] = f"{training.min_learning_rate / 2:g}"
+        kept, less = newest(self.run).folder, " ".join(f"--{n.replace('_', '-')} {half}" for n, half in halves.items())
+        if kept is None:
+            return f"There is no checkpoint yet: train anew with {less}, and --overwrite."
+        allowed = " ".join(f"--allow-change {name}" for name in halves)
+        again = f"glassformer resume {shlex.quote(str(self.run))} {allowed} {less}"
+        return f"The last checkpoint, {kept}, is intact; go on from it with less: {again}"
+
+    def _steps(self, began: float) -> Generator[Event, None, str | None]:
+        """All that is left to do; why it ended, None where there was nothing."""
+        if self.save_first:
+            yield from self._save()
+            yield from self.saver.wait()  # before the first step, as until then the change must be named again
+        if self.evaluation_due and (ended := (yield from self._after_step())):
+            return ended
+        for report in self._updates():
+            self.step = report.number
+            if self.average:
+                self.average.update()
+            if report.skipped:
+                yield self._skip(report)
+            if report.overflowed and self.loss_scale:
+                yield Overflowed(self.step, self.loss_scale.scale, self.loss_scale.skipped)
+            yield self._progress(report, time.perf_counter() - began)
+            yield from self.saver.done()
+            every = self.recipe.training.evaluate_every
+            self.evaluation_due = self._is_last() or bool(every and self.step % every == 0)
+            if ended := (yield from self._after_step()):
+                return ended
+        return None
+
+    def _after_step(self) -> Generator[Event, None, str | None]:
+        """An evaluation and a checkpoint, where they are due; why training ends here, None where it goes on."""
+        evaluated = None
+        # Several processes share an evaluation's batches and go on to its end, so a signal before it is heeded before.
+        if self.evaluation_due and not self.ranks.any(self._interrupted):
+            stopped = suppress(StoppedInEvaluationError)  # it is then still due, and the checkpoint says so
+            with stopped, self._enough("an evaluation", half_batch(self.recipe)):
+                evaluated = self.evaluate()
+        if evaluated:
+            self.evaluation_due = False
+            yield evaluated
+        ended = self._ended()
+        if ended or (evaluated and evaluated.is_best) or self._is_due():
+            yield from self._save()
+        return ended
+
+    def _enough(self, what: str, helps: str) -> AbstractContextManager[None]:
+        return enough_beside(what, helps, self.saver, self.step)
+
+    def evaluate(self) -> Evaluated:
+        """Scores the dev split, and remembers the score if it is the best so far."""
+        # The blocks of a model that is cut have their weights in the arithmetic of training alone.
+        # They are also gathered by all processes together, so that all read all batches.
+        sharded = is_sharded(next(self.model.parameters()))
+        precision, ranks = (self.recipe.training.precision, ALONE) if sharded else ("float32", self.ranks)
+        with averaged(self.average, self.step), compute_in(precision, next(self.model.parameters()).device):
+            scores = self.prepared.evaluate(self.model, self.objective, self._poll, ranks)
+        if not math.isfinite(loss := float(scores.metrics["loss"])):
+            blame = first_bad_weight(self.model, self.ranks) or "All weights are finite, so some are too large."
+            raise DivergedError(
+                f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. {blame} "
+                "Try a lower training.learning_rate or a longer training.warmup."
+            )
+        is_best = self.ranks.of_first(self._is_better(scores.metrics)) == 1.0
+        self.best = Best(self.step, scores.metrics) if is_best else self.best._replace(since=self.best.since + 1)
+        return Evaluated(self.step, scores.metrics, scores.samples, is_best)
+
+    def _updates(self) -> Iterator[StepReport]:
+        if self._out_of_patience():  # a run that stopped for it, resumed
+            return
+        training = self.recipe.training
+        try:
+            yield from train_steps(
+                self.model,
+                self._batches(),
+                self.optimizer,
+                training.rates,
+                objective=self.objective,
+                start=self.step,
+                seed=training.seed,
+                accumulate=training.accumulate,
+                clip=training.clip,
+                label_smoothing=training.label_smoothing,
+                precision=training.precision,
+                skip_nonfinite=max(0, training.skip_nonfinite - self.skipped),
+                recompute=training.recompute,
+                loss_scale=self.loss_scale,
+                ranks=self.ranks,
+            )
+        except DivergedError as error:
+            all_used = f" All {self.skipped} of training.skip_nonfinite are used up." if self.skipped else ""
+            raise DivergedError(f"{error} {self.prepared.named_batch(self.step + 1)}{all_used}") from None
+        except Exception as error:
+            self.saver.close()  # so that the newest checkpoint is the last one
+            raise memory_ran_out(error, self.run, self.step, self.model, self.optimizer, self.prepared) from None
+
+    def _skip(self, report: StepReport) -> Skipped:
+        self.skipped += 1
+        reason = f"{report.skipped} {self.prepared.named_batch(report.number)}"
+        return Skipped(report.number, self.skipped, self.recipe.training.skip_nonfinite, reason)
+
+    def _poll(self) -> None:
+        if self._interrupted and self.ranks.count == 1:  # several go on to its end, where they agree to stop
+            raise StoppedInEvaluationError
+
+    def _batches(self) -> Iterator[Batch]:
+        for epoch, batch in self.prepared.batches(self.step):
+            self.epoch = epoch
+            yield batch
+
+    def _progress(self, report: StepReport, seconds: float) -> Progress:
+        return Progress(
+            step=report.number,
+            steps=self.recipe.training.steps,
+            epoch=self.epoch,
+            loss=report.loss,
+            learning_rate=report.learning_rate,
+            grad_norm=report.grad_norm,
+            tokens_per_second=report.tokens / max(report.seconds, 1e-9),
+            pad_share=report.pad_share,
+            seconds=seconds,
+        )
+
+    def _is_better(self, metrics: dict[str, Metric]) -> bool:
+        name = self.recipe.training.metric
+        return self.best.step is None or rank(metrics, name) > rank(self.best.metrics, name)
+
+    def _is_due(self) -> bool:
+        every = self.recipe.checkpoint.every
+        return bool(every) and self.step % every == 0
+
+    def _is_last(self) -> bool:
+        return self.step == self.recipe.training.steps
+
+    def _ended(self) -> str | None:
+        """Why training ends after this step; None: it goes on."""
+        if self._is_last() and not self.evaluation_due:
+            return "done"
+        if self.ranks.any(self._interrupted):  # a signal to one of them stops all, after the same step
+            return "interrupted"
+        return "patience" if self._out_of_patience() else None
+
+    def _out_of_patience(self) -> bool:
+        patience = self.recipe.training.patience
+        return bool(patience) and self.best.since >= patience
+
+    def _save(self) -> Iterator[Event]:
+        scale = self.loss_scale.state() if self.loss_scale else None
+        now = self.so_far._replace(
+            step=self.step,
+            best=self.best,
+            skipped=self.skipped,
+            evaluation_due=self.evaluation_due,
+            loss_scale=scale,
+        )
+        with self._enough("a checkpoint", "--checkpoint.no-background" if self.recipe.checkpoint.background else ANY):
+            yield from self.saver.save(now)
+
+
+def rank(metrics: dict[str, Metric], name: str) -> tuple[float, float]:
+    """What is larger for the better of two evaluations; of two that are equal by `name`, that of the lower loss."""
+    value, loss = float(metrics[name]), float(metrics["loss"])
+    return (-value if name == "loss" else value), -loss

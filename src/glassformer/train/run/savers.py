@@ -1,0 +1,82 @@
+"""Who of several processes writes the checkpoints of a run: the first, or of a model that is cut all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+
+from glassformer.model.transformer import Transformer
+from glassformer.store.lock import RunLock
+from glassformer.store.snapshot import Moments, Snapshot
+from glassformer.train.optim.average import Average
+from glassformer.train.ranks.cut_model import is_sharded, put_back
+from glassformer.train.ranks.distributed import Ranks
+from glassformer.train.ranks.sharded import agreed, take_parts, write_parts
+from glassformer.train.record.events import Saved, Unsaved
+from glassformer.train.run.resumable import Standing
+from glassformer.train.run.saving import Saver
+from glassformer.train.sources.run_data import RunData
+
+
+class ShardedSaver(Saver):
+    """Writes the checkpoints of a run whose model is cut over several processes, together with the others.
+
+    Each has a snapshot of its parts, and the threads that write them talk among themselves. What one of them cannot
+    write none has written, so all are owed the same; the first one tells, has the lock and deletes the older ones.
+    """
+
+    def __init__(
+        self,
+        lock: RunLock,
+        prepared: RunData,
+        model: Transformer,
+        optimizer: torch.optim.Optimizer,
+        best: int | None,
+        average: Average | None,
+        ranks: Ranks,
+    ) -> None:
+        super().__init__(lock, prepared, model, optimizer, best, average)
+        self.ranks = ranks
+        self.writers = ranks.aside(prepared.recipe.distributed.timeout)
+
+    def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
+        """As of one process; all call it after the same step."""
+        put_back(self.model)
+        yield from super().save(standing)
+
+    def _snapshot(self, kept: Moments, state: Mapping[str, object]) -> Snapshot:
+        return take_parts(self.model, self.prepared.tokenizers, self.ranks, optimizer=kept, state=state)
+
+    def _written(self, folder: Path, snapshot: Snapshot) -> tuple[str, ...]:
+        with agreed(self.writers):
+            notes = self._ready() if self.ranks.first else ()
+        write_parts(folder, snapshot, self.writers)
+        return notes
+
+    def _rotate(self, complete: Path) -> tuple[str, ...]:
+        return super()._rotate(complete) if self.ranks.first else ()
+
+
+class Bystander(Saver):
+    """Of a process that has the whole model, as the first has, who saves it."""
+
+    def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
+        """Nothing: the first process does it, and tells of it."""
+        yield from ()
+
+
+def saver_of(
+    lock: RunLock,
+    prepared: RunData,
+    model: Transformer,
+    optimizer: torch.optim.Optimizer,
+    best: int | None,
+    average: Average | None,
+    ranks: Ranks,
+) -> Saver:
+    """Who writes the checkpoints of a run, seen from this process."""
+    if is_sharded(next(model.parameters())):
+        return ShardedSaver(lock, prepared, model, optimizer, best, average, ranks)
+    return (Saver if ranks.first else Bystander)(lock, prepared, model, optimizer, best, average)

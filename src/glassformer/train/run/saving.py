@@ -1,0 +1,193 @@
+"""The checkpoints of a run in training: written beside it, one at a time, each as the run was when it was asked for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple
+
+import torch
+
+from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.model.transformer import Transformer
+from glassformer.store.files import write_text_atomically
+from glassformer.store.folders import newest, rotate, step_folder
+from glassformer.store.lock import RunLock
+from glassformer.store.snapshot import Moments, Snapshot, take_snapshot, write_snapshot
+from glassformer.train.optim.average import Average, averaged, merged
+from glassformer.train.optim.optimizer import optimizer_state
+from glassformer.train.recipe import dumps_recipe
+from glassformer.train.record.events import Saved, Unsaved
+from glassformer.train.record.records import sync_figures
+from glassformer.train.run.resumable import Standing
+from glassformer.train.sources.run_data import RunData
+
+
+class Job(NamedTuple):
+    """A checkpoint to be written."""
+
+    step: int
+    best: int | None
+    """The step of the best one at that time."""
+    snapshot: Snapshot
+
+
+class Saver:
+    """Writes the checkpoints of one run, in a thread of its own where `checkpoint.background` says so.
+
+    A save that fails for want of room or of a folder ends nothing: it is told once, and what is due next is another
+    try. The best one is not made up for by the next, so it is kept in memory until the disk takes it; and until then
+    the one that was best before it stays. Errors of other kinds come out of the next call, and so does that of a folder
+    in which another run lies by now (`RunLock.refuse_replaced`): nothing is written there.
+    """
+
+    def __init__(
+        self,
+        lock: RunLock,
+        prepared: RunData,
+        model: Transformer,
+        optimizer: torch.optim.Optimizer,
+        best: int | None,
+        average: Average | None = None,
+    ) -> None:
+        self.run = lock.run
+        self.lock = lock
+        self.prepared = prepared
+        self.model = model
+        self.optimizer = optimizer
+        self.average = average
+        self.kept_best = best
+        """Step of the newest checkpoint on disk that was the best when it was saved."""
+        self.damaged: set[Path] = set()
+        """Checkpoints that a resume passed over: not counted among those that are kept."""
+        self.failure: Unsaved | None = None
+        """Of the newest save, where it failed."""
+        self.owed: Job | None = None
+        """The best checkpoint, as long as the disk has not taken it."""
+        self._thread: Thread | None = None
+        self._told: list[Saved | Unsaved] = []
+        self._error: BaseException | None = None
+
+    def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
+        """Begin to save the run as it stands, once the save before is done. Yields what became of earlier ones.
+
+        Of this one too, where it is not written in the background.
+
+        Errors: `DivergedError` for weights that are not finite.
+        """
+        yield from self.wait()
+        settings = self.prepared.recipe.checkpoint
+        kept = optimizer_state(self.optimizer, self.model)
+        if self.average:
+            kept = merged(kept, self.average.state())
+        with averaged(self.average, standing.step):
+            snapshot = self._snapshot(kept, standing.to_state())
+            if settings.background or self.average:  # whose weights are the model's in this `with` alone
+                snapshot = snapshot.copied()
+        jobs = [Job(standing.step, standing.best.step, snapshot)]
+        if self.owed is not None and self.owed.step == standing.best.step != standing.step:
+            jobs.insert(0, self.owed)
+        if settings.background:
+            self._thread = Thread(target=self._work, args=(jobs,), name="checkpoint")
+            self._thread.start()
+        else:
+            self._work(jobs)
+            yield from self.wait()
+
+    def done(self) -> Iterator[Saved | Unsaved]:
+        """What became of saves since the last call; nothing is waited for."""
+        if self._thread is None or not self._thread.is_alive():
+            yield from self.wait()
+
+    def wait(self) -> Iterator[Saved | Unsaved]:
+        """The same, when the save under way is done."""
+        self.close()
+        told, self._told = self._told, []
+        yield from told
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def close(self) -> None:
+        """Wait until nothing is being written."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def refuse_unsaved(self) -> None:
+        """At the end of training. Errors: `ResourceError` where the last checkpoint, or the best, is on no disk."""
+        failure = self.failure or (self.owed and Unsaved(self.owed.step, "It was the best one."))
+        if failure is None:
+            return
+        kept = newest(self.run).folder
+        raise ResourceError(
+            f"The checkpoint of step {failure.step} could not be saved, not at the end of training either. "
+            f"{failure.reason} {f'Kept: {kept}' if kept else 'There is no checkpoint yet'}. With room again, "
+            f"`glassformer resume {shlex.quote(str(self.run))}` repeats the steps since, to the same end."
+        )
+
+    def _work(self, jobs: list[Job]) -> None:
+        try:
+            for job in jobs:
+                self._write(job)
+        except BaseException as error:  # it belongs to whoever trains
+            self._error = error
+
+    def _write(self, job: Job) -> None:
+        folder = step_folder(self.run, job.step)
+        self.lock.refuse_replaced()
+        try:
+            notes = self._written(folder, job.snapshot)
+        except (CheckpointError, ResourceError) as error:
+            if self.failure is None:
+                self._told.append(Unsaved(job.step, str(error)))
+            self.failure = Unsaved(job.step, str(error))
+            if job.step == job.best:
+                self.owed = job if self._thread else job._replace(snapshot=job.snapshot.copied())
+            return
+        self.failure = None
+        if job.step == job.best:
+            self.kept_best, self.owed = job.step, None
+        self._told.append(Saved(job.step, folder, (*notes, *self._rotate(folder))))
+
+    def _snapshot(self, kept: Moments, state: Mapping[str, object]) -> Snapshot:
+        return take_snapshot(self.model, self.prepared.tokenizers, optimizer=kept, state=state)
+
+    def _written(self, folder: Path, snapshot: Snapshot) -> tuple[str, ...]:
+        notes = self._ready()
+        write_snapshot(folder, snapshot)
+        return notes
+
+    def _ready(self) -> tuple[str, ...]:
+        """The run folder, and what must lie in it before a checkpoint does."""
+        self.lock.take()
+        notes = self._recipe_again()
+        sync_figures(self.run)
+        return notes
+
+    def _recipe_again(self) -> tuple[str, ...]:
+        """Without its recipe a run cannot be resumed; where someone deleted the folder, it is made anew."""
+        path = self.run / "recipe.toml"
+        if path.exists():
+            return ()
+        write_text_atomically(path, dumps_recipe(self.prepared.recipe))
+        return (f"{path} was gone, and with it what the run folder held; it was written again",)
+
+    def _rotate(self, complete: Path) -> tuple[str, ...]:
+        """Delete what need not be kept; why something that should have gone did not."""
+        settings = self.prepared.recipe.checkpoint
+        self.damaged.discard(complete)
+        try:
+            rotated = rotate(
+                self.run,
+                settings.keep,
+                self.kept_best,
+                keep_every=settings.keep_every,
+                complete=complete,
+                damaged=self.damaged,
+            )
+        except CheckpointError as error:
+            return (str(error),)
+        return tuple(each.reason for each in rotated.failed)

@@ -1,0 +1,245 @@
+"""A run is opened: a new one from its recipe, or one that was stopped, as its newest intact checkpoint left it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from glassformer.attend.flex import obstacle
+from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.foundation.runtime import choose_threads
+from glassformer.model.recompute import recompute
+from glassformer.model.transformer import Transformer
+from glassformer.store.checkpoint import Loaded, load, load_optimizer
+from glassformer.store.files import write_text_atomically
+from glassformer.store.folders import newest
+from glassformer.store.json_file import RESTORE
+from glassformer.store.lock import RunLock
+from glassformer.train.optim.optimizer import load_optimizer_state
+from glassformer.train.precision import choose_precision
+from glassformer.train.ranks.distributed import ALONE, Ranks, device_of, notes_on
+from glassformer.train.ranks.sharded import cut, parts_of
+from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe, override
+from glassformer.train.record.curves import refuse_untrackable
+from glassformer.train.record.records import step_of
+from glassformer.train.run.beginning import begin
+from glassformer.train.run.build import as_recipe
+from glassformer.train.run.changes import (
+    changes,
+    data_follow,
+    other_data,
+    refuse_changes,
+    refuse_fewer_steps,
+    refuse_other_recipe,
+    refuse_other_vocabulary,
+    refuse_undecided,
+    refuse_unknown,
+    refuse_useless,
+    settings_by_name,
+)
+from glassformer.train.run.chosen import chosen
+from glassformer.train.run.resumable import Best, Standing, refuse_other_model, standing
+from glassformer.train.run.running import Session
+from glassformer.train.sources.apart import refuse_among_texts
+from glassformer.train.sources.prepare import model_config, prepare
+from glassformer.train.sources.run_data import RunData
+
+__all__ = ["Session", "resume", "start"]
+
+
+def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
+    """A new run in the folder `out`, which then holds its recipe; of several processes the first writes it.
+
+    Errors: those of reading the data and the recipe.
+    """
+    refuse_other_recipe(recipe, ranks)
+    refuse_among_texts(recipe.data, out)
+    device, threads, notes = _runtime(recipe, ranks)
+    prepared, model, began = begin(recipe)
+    model = model.to(device)
+    full = islice(prepared.batches(recipe.training.growth.steps), 2)
+    few = [batch.split(recipe.training.accumulate)[0] for _, batch in full]
+    with recompute(model, recipe.training.recompute):
+        precision, why = choose_precision(recipe.training.precision, model, few)
+    precision = ranks.text_of_first(precision)  # each has measured
+    recipe = replace(prepared.recipe, training=replace(recipe.training, precision=precision, threads=threads))
+    _refuse_other_view(prepared, 0, ranks)
+    with _locked(out, ranks) as lock:
+        if ranks.first:
+            write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
+        prepared = replace(prepared, recipe=recipe)
+        notes = [*notes, f"arithmetic: {why}", *began, *chosen(model, prepared), *_unlocked(lock)]
+        return Session(out, prepared, _cut(model, recipe, ranks), notes, lock, _standing(prepared), ranks=ranks)
+
+
+def resume(
+    run: Path, allowed: Collection[str] = (), asked: Mapping[str, object] | None = None, ranks: Ranks = ALONE
+) -> Session:
+    """A run as its newest intact checkpoint left it; one that was stopped before its first, from step 0 of its recipe.
+
+    It may go on with another number of processes than before. `asked`: settings that are to be others than in its
+    recipe. `allowed`: names of settings that may be, or whose files may hold other data; the recipe is then written
+    anew. Errors: `CheckpointError` where all checkpoints are damaged, and where recipe, data or model changed and were
+    not allowed to.
+    """
+    own = load_recipe(run / "recipe.toml")
+    recipe = anchored(override(own, asked)) if asked else own
+    refuse_unknown(allowed, recipe)
+    refuse_undecided(recipe, asked or ())
+    with _locked(run, ranks) as lock:  # before anything is read that another process might be writing
+        refuse_other_recipe(recipe, ranks)
+        device, _, notes = _runtime(recipe, ranks)
+        found = newest(run)
+        as_before = f"arithmetic: {recipe.training.precision}, as in the run so far"
+        if found.folder is None and not found.skipped:
+            changed = changes(settings_by_name(own), recipe)
+            refuse_other_vocabulary(run, changed)
+            refuse_changes(run, changed, allowed, asked or ())
+            refuse_useless(allowed, changed, ())
+            prepared, model, began = begin(recipe)
+            model = model.to(device)
+            _refuse_other_view(prepared, 0, ranks)
+            if changed and ranks.first:
+                write_text_atomically(run / "recipe.toml", dumps_recipe(prepared.recipe))
+            began = [*began, *(f"changed, as allowed: {each}" for each in changed)]
+            notes = [*_from_nothing(run), *notes, as_before, *began]
+            notes += [*chosen(model, prepared), *_unlocked(lock)]
+            now, model = _standing(prepared), _cut(model, recipe, ranks)
+            return Session(run, prepared, model, notes, lock, now, ranks=ranks)
+        if found.folder is None:
+            damaged = "".join(each.reason.removesuffix(RESTORE) for each in found.skipped[:2])
+            recipe_file, out = shlex.quote(str(run / "recipe.toml")), shlex.quote(str(run))
+            raise CheckpointError(
+                f"{run} has no intact checkpoint to go on from. {damaged}"
+                f"Put one back from a copy, or start over: glassformer train {recipe_file} --out {out} --overwrite"
+            )
+        notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
+        session = _again(recipe, found.folder, allowed, asked or (), [*notes, as_before], device, lock, ranks)
+        session.saver.damaged = {each.folder for each in found.skipped}
+        return session
+
+
+def _again(
+    recipe: Recipe,
+    folder: Path,
+    allowed: Collection[str],
+    asked: Collection[str],
+    notes: list[str],
+    device: torch.device,
+    lock: RunLock,
+    ranks: Ranks,
+) -> Session:
+    """The run as this checkpoint left it, with `recipe`, if that may be."""
+    run = lock.run
+    loaded = load(folder, device=device)
+    so_far = standing(loaded.state, folder, recipe.training.metric)
+    changed = changes(so_far.recipe, recipe)
+    refuse_other_vocabulary(run, changed)
+    may_change = any(each.name.startswith("model.") for each in changed)
+    model = as_recipe(_model(run, loaded, recipe, may_change), recipe)
+    refuse_changes(run, changed, allowed, asked)
+    refuse_fewer_steps(run, recipe, so_far.step)
+    prepared = prepare(recipe, loaded.tokenizers)
+    now = _standing(prepared)
+    others = other_data(run, so_far, now, prepared, follows=data_follow(changed), allowed=allowed)
+    refuse_useless(allowed, changed, others)
+    _refuse_other_view(prepared, so_far.step, ranks)
+    now = so_far._replace(data=now.data, sides=now.sides, recipe=now.recipe)
+    notes = [*notes, *(f"changed, as allowed: {each}" for each in (*changed, *others))]
+    if changed or others:
+        notes.append("a kill before the checkpoint of this change is saved: give the same words again")
+    notes += [*chosen(model, prepared), *_unlocked(lock)]
+    model = _cut(model, recipe, ranks)
+    session = Session(run, prepared, model, notes, lock, now, save_first=bool(changed or others), ranks=ranks)
+    saved = parts_of(load_optimizer(folder, device=device), model)
+    if session.average:
+        saved = session.average.restore(saved)
+    load_optimizer_state(session.optimizer, model, saved, unused=now.updates == 0)
+    if changed and ranks.first:
+        write_text_atomically(run / "recipe.toml", dumps_recipe(prepared.recipe))
+    ranks.barrier()  # before the first process saves, all have read
+    return session
+
+
+def _from_nothing(run: Path) -> list[str]:
+    """Lines for the user: that training begins anew, and what lies there from before that is of no use for it."""
+    folder = run / "checkpoints"
+    others = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+    figures = run / "metrics.jsonl"
+    dated = figures.read_bytes().split(b"\n")[:-1] if figures.is_file() else []
+    dropped = sum((step_of(line) or 0) > 0 for line in dated)
+    lines = ["there is no checkpoint yet, so training begins at step 0"]
+    lines += [f"left alone: {', '.join(others[:5])} in {folder}, which no checkpoint is called"] if others else []
+    lines += [f"dropped: {dropped} lines of metrics.jsonl, of steps that are taken again"] if dropped else []
+    return lines
+
+
+def _standing(prepared: RunData) -> Standing:
+    """Before the first step."""
+    return Standing(0, Best(), prepared.fingerprints(), prepared.sides(), settings_by_name(prepared.recipe))
+
+
+def _model(run: Path, loaded: Loaded, recipe: Recipe, may_change: bool) -> Transformer:
+    """The saved model, or where `may_change` its weights in the one that the recipe asks for.
+
+    Errors: `CheckpointError` where that has other weights.
+    """
+    config = model_config(recipe, loaded.tokenizers)
+    if config == loaded.model.config:
+        return loaded.model
+    with torch.random.fork_rng(devices=[]):
+        model = Transformer(config)
+    ours, theirs = ({name: each.shape for name, each in of.named_parameters()} for of in (model, loaded.model))
+    if ours != theirs or not may_change:
+        refuse_other_model(run, loaded.model.config, config)
+    model.load_state_dict(loaded.model.state_dict())
+    return model.to(next(loaded.model.parameters()).device).eval()
+
+
+def _cut(model: Transformer, recipe: Recipe, ranks: Ranks) -> Transformer:
+    """The model, over the processes if the recipe says so and there are several."""
+    return cut(model, ranks, recipe.training.precision) if recipe.distributed.shard and ranks.count > 1 else model
+
+
+def _refuse_other_view(prepared: RunData, step: int, ranks: Ranks) -> None:
+    """Refuse processes that do not see the same files."""
+    for split, digest in prepared.fingerprints().items() if ranks.count > 1 else ():
+        ranks.refuse_difference(f"the {split} data", int(digest[:12], 16))
+    ranks.refuse_difference("the newest checkpoint", step)
+
+
+@contextmanager
+def _locked(run: Path, ranks: Ranks) -> Generator[RunLock]:
+    """The lock, taken by the first process for all of them.
+
+    It is given back if the `with` ends in an error, even where someone keeps its traceback.
+    """
+    lock = RunLock(run)
+    if ranks.first:
+        lock.take()
+    try:
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _unlocked(lock: RunLock) -> list[str]:
+    return [] if lock.works else ["lock: there are none here, so take care that no second process trains this run"]
+
+
+def _runtime(recipe: Recipe, ranks: Ranks) -> tuple[torch.device, int, list[str]]:
+    refuse_untrackable(recipe.training.track)
+    device, why = device_of(recipe.training.device, ranks)
+    if recipe.model.attention == "flex":  # else the first step would say it, after all data was read
+        width = recipe.model.d_model // recipe.model.n_heads
+        if reason := obstacle(device.type, width, torch.float32, learns=True):
+            raise ConfigError(reason)
+    number, threads = choose_threads(recipe.training.threads, ranks.local_count)
+    return device, number, [f"device: {why}; {threads}", *notes_on(ranks, recipe.distributed.shard)]

@@ -1,0 +1,1 @@
+"""How good a model is: at answers, at labels, at running text."""

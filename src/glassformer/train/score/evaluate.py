@@ -1,0 +1,215 @@
+"""How good a model is: its loss on given targets, and its own answers compared with the right ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import torch
+
+from glassformer.data.batch import collate
+from glassformer.data.config import LABEL
+from glassformer.data.dataset import Encoded, Tokenizers
+from glassformer.data.tokens.vocabulary import UNK, Tokenizer
+from glassformer.decode.answer import Answer, answer, nothing
+from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
+from glassformer.decode.choose.sampling import GREEDY, Sampling
+from glassformer.decode.choose.unwritten import unwritten
+from glassformer.decode.prepare import prepared
+from glassformer.foundation.errors import DataError
+from glassformer.model.transformer import Transformer
+from glassformer.train.objective import Objective, loss_of, objective_for
+from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.train.ranks.shares import own_batches, rows_of_all, sum_of_batches
+from glassformer.train.record.events import Metric
+from glassformer.train.score.labels import Details, evaluate_labels
+
+BY_LENGTH = "by_length"
+
+
+class Scores(NamedTuple):
+    """The figures, and the texts they were computed from."""
+
+    metrics: dict[str, Metric]
+    outputs: list[str]
+    details: Details = {}  # noqa: RUF012  (never changed)
+    """Of labels: figures by label, and the confusion. Of answers: exact match by length of the source."""
+
+
+def evaluate_model(
+    model: Transformer,
+    encoded: Encoded,
+    tokenizers: Tokenizers,
+    targets: Sequence[str],
+    *,
+    layout: str = "encoder-decoder",
+    max_new_tokens: int | None = None,
+    batch_size: int = 128,
+    sampling: Sampling = GREEDY,
+    search: BeamSettings = ONE_BEAM,
+    precision: str = "float32",
+    compile: bool = False,
+    cache: str = "exact",
+    as_text: bool = False,
+    objective: Objective | None = None,
+    poll: Callable[[], None] = nothing,
+    ranks: Ranks = ALONE,
+) -> Scores:
+    """Scores under free decoding: the model reads the source alone, and goes on from its own tokens.
+
+    `exact_match`: the share of outputs equal to their target, as the tokenizer writes it. `token_accuracy`: the share
+    of places that hold the right token, of the longer of output and target. `loss`: nats a target token, given the
+    right tokens before it. `n`: pairs. `cut`: outputs that reached a limit (max_new_tokens, max_len) before their
+    end. `unknown`, where there are any: tokens of the sources that the vocabulary lacks. Where a source has several
+    targets, `any_match`: the share of different sources that got one of theirs. With `as_text` also `bleu` and `chrf`
+    on detokenised text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
+    `precision`, `cache` and `compile` say how answers are written (`prepared`); the loss is that of the model as it is.
+    `poll` is called all the time, between any two tokens; what it raises ends the evaluation. A loss that is no finite
+    number is the only figure, beside `n`: such a model has no answers.
+
+    Several processes (`ranks`), each with the whole model, share the batches out and come to the same scores, which are
+    those of one process to the last bit.
+    """
+    if len(encoded) == 0:
+        raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")
+    loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size, objective=objective, poll=poll, ranks=ranks)
+    if not math.isfinite(loss):  # nothing can be drawn from scores that are no numbers
+        return Scores({"loss": loss, "n": len(targets)}, [""] * len(targets))
+    if layout == LABEL:
+        return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll, ranks=ranks))
+    answers = shared_answers(
+        prepared(model, precision, cache, compile=compile),
+        encoded,
+        ranks,
+        max_new_tokens=None if layout == "encoder" else max_new_tokens,
+        batch_size=batch_size,
+        lengths=encoded.target.lengths.tolist() if layout == "encoder" else None,
+        never=unwritten(layout),
+        sampling=sampling,
+        search=search,
+        poll=poll,
+    )
+    outputs = [tokenizers.target.decode(each.ids) for each in answers]
+    wanted = [as_written(each, tokenizers.target) for each in targets]
+    right = [a == b for a, b in zip(outputs, wanted, strict=True)]
+    unknown = sum(source.count(UNK) for source in encoded.source)
+    metrics: dict[str, Metric] = {
+        "exact_match": sum(right) / len(targets),
+        "token_accuracy": token_accuracy(answers, encoded),
+        "loss": loss,
+        "n": len(targets),
+        "cut": sum(not each.complete for each in answers),
+    }
+    metrics |= any_match(encoded, wanted, right)
+    metrics |= {"unknown": unknown} if unknown else {}
+    lengths = {BY_LENGTH: exact_by_length(encoded.source.lengths.tolist(), right)}
+    return Scores(metrics | (bleu_and_chrf(outputs, targets) if as_text else {}), outputs, lengths)
+
+
+def shared_answers(
+    model: Transformer,
+    encoded: Encoded,
+    ranks: Ranks,
+    *,
+    max_new_tokens: int | None,
+    batch_size: int,
+    lengths: Sequence[int] | None,
+    never: Sequence[int],
+    sampling: Sampling,
+    search: BeamSettings,
+    poll: Callable[[], None],
+) -> list[Answer]:
+    """The answer to each source, whichever process wrote it; what cut it is not told."""
+    rows = sorted(chain.from_iterable(own_batches(encoded.source.lengths, batch_size, ranks)))
+    own = answer(
+        model,
+        [encoded.source[row] for row in rows],
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        lengths=None if lengths is None else [lengths[row] for row in rows],
+        never=never,
+        sampling=sampling,
+        numbers=rows,
+        search=search,
+        poll=poll,
+    )
+    told = rows_of_all(rows, [(each.complete, *each.ids) for each in own], ranks)
+    return [Answer(ids, bool(complete)) for complete, *ids in told]
+
+
+def exact_by_length(lengths: Sequence[int], right: Sequence[bool]) -> dict[str, dict[str, Metric]]:
+    """For each length that occurs, in order: the share of right answers, and of how many."""
+    of: dict[int, list[bool]] = {}
+    for length, each in sorted(zip(lengths, right, strict=True)):
+        of.setdefault(length, []).append(each)
+    return {str(length): {"exact_match": sum(each) / len(each), "n": len(each)} for length, each in of.items()}
+
+
+def any_match(encoded: Encoded, wanted: Sequence[str], right: Sequence[bool]) -> dict[str, Metric]:
+    """`any_match`, the share of different sources with an answer that is one of their targets; none if each has one."""
+    found: dict[tuple[int, ...], bool] = {}
+    targets: set[tuple[tuple[int, ...], str]] = set()
+    for source, target, each in zip(map(tuple, encoded.source), wanted, right, strict=True):
+        found[source] = found.get(source, False) or each
+        targets.add((source, target))
+    return {"any_match": sum(found.values()) / len(found)} if len(targets) > len(found) else {}
+
+
+def as_written(target: str, tokenizer: Tokenizer) -> str:
+    """The target as the tokenizer would write it, say with one space between words; as it is where it has unknown ones.
+
+    An <unk> in the answer is then never taken for a word that the vocabulary lacks.
+    """
+    ids = tokenizer.encode(target)
+    return target if UNK in ids else tokenizer.decode(ids)
+
+
+@torch.no_grad()
+def mean_loss(
+    model: Transformer,
+    encoded: Encoded,
+    *,
+    layout: str,
+    batch_size: int = 128,
+    objective: Objective | None = None,
+    poll: Callable[[], None] = nothing,
+    ranks: Ranks = ALONE,
+) -> float:
+    """Negative log-likelihood a target token, in nats, over all pairs; `objective` None: what the head is for."""
+    model.eval()
+    device = next(model.parameters()).device
+    objective = objective or objective_for(model)
+    sums: list[float] = []
+    counts: list[int] = []
+    for rows in own_batches(encoded.source.lengths + encoded.target.lengths, batch_size, ranks):
+        poll()
+        batch = collate(encoded, rows, layout)
+        sums.append(loss_of(model, batch.to(device), objective).nll.item())
+        counts.append(objective(batch).n_targets)
+    return sum_of_batches(sums, ranks) / sum_of_batches(counts, ranks)
+
+
+def token_accuracy(answers: Sequence[Answer], encoded: Encoded) -> float:
+    """The share of right tokens, place by place; a place that only one of output and target has is wrong."""
+    right = places = 0
+    for given, wanted in zip(answers, encoded.target, strict=True):
+        right += sum(a == b for a, b in zip(given.ids, wanted, strict=False))
+        places += max(len(given.ids), len(wanted))
+    return right / max(places, 1)
+
+
+def bleu_and_chrf(outputs: Sequence[str], targets: Sequence[str]) -> dict[str, Metric]:
+    """BLEU (Papineni et al. 2002) and chrF (Popovic 2015) by sacrebleu, on cased, detokenised text.
+
+    `bleu_lowercase` compares without case, as papers on Multi30k do, whose text is lower-cased.
+    """
+    from sacrebleu.metrics.bleu import BLEU  # here, as importing it costs a command that needs it not
+    from sacrebleu.metrics.chrf import CHRF
+
+    scores: dict[str, Metric] = {}
+    for name, metric in (("bleu", BLEU()), ("bleu_lowercase", BLEU(lowercase=True)), ("chrf", CHRF())):
+        scores[name] = metric.corpus_score(list(outputs), [list(targets)]).score
+        scores[f"{name}_signature"] = str(metric.get_signature())
+    return scores

@@ -1,0 +1,98 @@
+"""How good a classifier is: its loss, and the labels it gives compared with the right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from glassformer.data.dataset import Encoded, Tokenizers
+from glassformer.data.tokens.vocabulary import UNK
+from glassformer.data.tokens.words import FIRST_LABEL
+from glassformer.decode.answer import nothing
+from glassformer.decode.classify import label_probabilities
+from glassformer.decode.committee import Member, Read, committee_probabilities, shared_labels
+from glassformer.model.transformer import Transformer
+from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.train.ranks.shares import own_batches, rows_of_all
+from glassformer.train.record.events import Metric
+from glassformer.train.score.scores import Counts, accuracy, class_scores, confusion, macro_f1
+
+Details = dict[str, dict[str, dict[str, Metric]]]
+"""What a table tells and a line of figures cannot."""
+
+
+class LabelScores(NamedTuple):
+    """The figures, the labels that were given, and what is behind the figures, label by label."""
+
+    metrics: dict[str, Metric]
+    outputs: list[str]
+    details: Details
+
+
+def evaluate_labels(
+    model: Transformer,
+    encoded: Encoded,
+    tokenizers: Tokenizers,
+    loss: float,
+    *,
+    batch_size: int = 128,
+    poll: Callable[[], None] = nothing,
+    ranks: Ranks = ALONE,
+) -> LabelScores:
+    """`accuracy`: the share of right labels. `macro_f1`: the mean F1 of the labels. `loss`: nats a text. `n`: texts.
+
+    `unknown`, where there are any: tokens of the texts that the vocabulary lacks.
+    """
+    rows = sorted(chain.from_iterable(own_batches(encoded.source.lengths, batch_size, ranks)))
+    texts = [encoded.source[row] for row in rows]
+    own = label_probabilities(model, texts, batch_size=batch_size, poll=poll).argmax(-1).tolist()
+    given = [label for (label,) in rows_of_all(rows, [[label] for label in own], ranks)]
+    unknown = sum(text.count(UNK) for text in encoded.source)
+    return label_scores(given, right_labels(encoded), tokenizers.labels, loss, unknown)
+
+
+def evaluate_committee(members: Sequence[Member], encoded: Sequence[Encoded], *, batch_size: int = 128) -> LabelScores:
+    """The figures of `evaluate_labels` for the mean of several; `encoded` are the same texts as each member reads them.
+
+    `loss`: -ln of the mean probability of the right label, a text; it is at most the mean of the members' losses.
+    """
+    texts = list(zip(*(each.source for each in encoded), strict=True))
+    found, wanted = committee_probabilities(members, texts, batch_size=batch_size), right_labels(encoded[0])
+    loss = -found[range(len(wanted)), wanted].log().mean().item()
+    return label_scores(found.argmax(-1).tolist(), wanted, shared_labels(members), loss, sum(map(lacking, texts)))
+
+
+def lacking(text: Read) -> int:
+    """Tokens of a text that the vocabulary lacks, of the member that lacks the most."""
+    return max(ids.count(UNK) for ids in text)
+
+
+def right_labels(encoded: Encoded) -> list[int]:
+    """The number of the right label of each text."""
+    return [id - FIRST_LABEL for (id,) in encoded.target]
+
+
+def label_scores(
+    given: Sequence[int], wanted: Sequence[int], names: Sequence[str], loss: float, unknown: int
+) -> LabelScores:
+    """The figures from the labels that were given and the right ones, by their numbers."""
+    counts = confusion(given, wanted, len(names))
+    metrics: dict[str, Metric] = {
+        "accuracy": accuracy(counts),
+        "macro_f1": macro_f1(counts),
+        "loss": loss,
+        "n": len(wanted),
+    }
+    if unknown:
+        metrics["unknown"] = unknown
+    return LabelScores(metrics, [names[label] for label in given], details(counts, names))
+
+
+def details(counts: Counts, names: Sequence[str]) -> Details:
+    """By label: its counts, precision, recall and F1; and `confusion`, right label -> given label -> how often."""
+    rows = zip(names, counts, strict=True)
+    return {
+        "labels": dict(zip(names, class_scores(counts), strict=True)),
+        "confusion": {name: dict(zip(names, row.tolist(), strict=True)) for name, row in rows},
+    }

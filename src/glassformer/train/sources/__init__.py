@@ -1,0 +1,1 @@
+"""What a run learns from: pairs, labelled texts or running text, as batches."""

@@ -1,0 +1,281 @@
+"""What a run on pairs, or on labelled texts, learns from: pairs read, ids encoded, batches planned."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.batch import Batch, collate
+from glassformer.data.config import LABEL, PAIRS
+from glassformer.data.dataset import (
+    Encoded,
+    Tokenizers,
+    build_tokenizers,
+    encode_pairs,
+    load_pairs,
+    refuse_missing_files,
+)
+from glassformer.data.pairs import Origin, Pair
+from glassformer.data.tokens.words import Labels
+from glassformer.data.warming import WarmingSampler
+from glassformer.decode.answer import nothing
+from glassformer.foundation.errors import TooLongError
+from glassformer.model.transformer import Transformer
+from glassformer.train.objective import Objective
+from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.train.recipe import Recipe
+from glassformer.train.record.events import Sample
+from glassformer.train.score.evaluate import evaluate_model
+from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
+
+
+@dataclass(frozen=True)
+class PairsSplit(Split):
+    """Pairs of one split, as text and as ids."""
+
+    pairs: list[Pair]
+    encoded: Encoded
+    skipped: int
+    """Pairs with an empty side, left out as asked."""
+    origin: Origin | None
+    """The file and line of a pair; None where a task made them."""
+
+    def digest_of_ids(self) -> str:
+        """SHA-256 of all ids and of where each sequence ends."""
+        digest = hashlib.sha256()
+        for side in (self.encoded.source, self.encoded.target):
+            digest.update(side.flat.tobytes())
+            digest.update(side.offsets.tobytes())
+        return digest.hexdigest()
+
+    def digest(self) -> str:
+        """SHA-256 of the pairs as text."""
+        return hashlib.sha256(json.dumps(self.pairs).encode("ascii")).hexdigest()
+
+    def score(
+        self,
+        model: Transformer,
+        recipe: Recipe,
+        tokenizers: Tokenizers,
+        objective: Objective,
+        poll: Callable[[], None] = nothing,
+        ranks: Ranks = ALONE,
+    ) -> Scored:
+        """As `evaluate_model` says; the samples are the first pairs."""
+        scores = evaluate_model(
+            model,
+            self.encoded,
+            tokenizers,
+            [pair.target for pair in self.pairs],
+            layout=recipe.data.layout,
+            max_new_tokens=recipe.decode.max_new_tokens,
+            batch_size=recipe.decode.batch_size,
+            sampling=recipe.decode,
+            search=recipe.decode,
+            precision=recipe.decode.precision,
+            compile=recipe.decode.compile,
+            cache=recipe.decode.cache,
+            as_text=recipe.data.task == PAIRS,
+            objective=objective,
+            poll=poll,
+            ranks=ranks,
+        )
+        answered = islice(zip(self.pairs, scores.outputs, strict=True), recipe.training.samples)
+        return Scored(scores.metrics, [Sample(*pair, output) for pair, output in answered], scores.details)
+
+
+@dataclass(frozen=True)
+class PairsData(RunData):
+    """What a run on pairs, or on labelled texts, learns from."""
+
+    dev: PairsSplit
+    train: PairsSplit
+    sampler: WarmingSampler
+
+    def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
+        """The epoch and the batch of each step after `start`, as the sampler plans them."""
+        for epoch, indices in self.sampler.stream(start):
+            yield epoch, self._batch(indices)
+
+    def notes(self) -> list[str]:
+        """Lines for the user: how much data, how large the vocabularies, how much padding."""
+        what = "texts" if isinstance(self.tokenizers.target, Labels) else "pairs"
+        lines = [
+            f"data: {len(self.train.pairs):,} training {what}, {len(self.dev.pairs):,} dev {what}; {self._sizes()}",
+            f"batches: {len(self.sampler.epoch(0)):,} per epoch, {self.sampler.padding_share(0):.1%} padding",
+            *self.sampler.notes(),
+        ]
+        for name, split in (("training", self.train), ("dev", self.dev)):
+            if split.skipped:
+                lines.append(f"skipped: {split.skipped:,} {name} {what} with an empty side, as data.skip_empty asks")
+        return lines
+
+    def _sizes(self) -> str:
+        source, target = self.tokenizers
+        if isinstance(target, Labels):
+            counts = Counter(pair.target for pair in self.train.pairs).most_common(6)
+            shown = ", ".join(f"{label!r} ({count:,})" for label, count in counts)
+            more = ", ..." if len(target.entries) > len(counts) else ""
+            return f"{source.vocab_size:,} tokens; {len(target.entries)} labels: {shown}{more}"
+        if source is target:
+            return f"one vocabulary of {target.vocab_size:,} tokens"
+        return f"two vocabularies of {source.vocab_size:,} and {target.vocab_size:,} tokens"
+
+    def fingerprints(self) -> dict[str, str]:
+        """A digest of the training ids, and one of the dev pairs as text, which the scores compare."""
+        return {"train": self.train.digest_of_ids(), "dev": self.dev.digest()}
+
+    def sides(self) -> dict[str, str]:
+        """Digests of the texts of each side of each split, as "train source": they tell which file has changed."""
+        return {
+            f"{name} {side}": digest_of(getattr(pair, side) for pair in split.pairs)
+            for name, split in (("train", self.train), ("dev", self.dev))
+            for side in Pair._fields
+        }
+
+    def named_batch(self, step: int, most: int = 16) -> str:
+        """A sentence on which pairs make up the batch of update `step`, by their numbers from 1, and their lines."""
+        epoch, rows = self.sampler.at(step - 1)
+        shown = ", ".join(str(row + 1) for row in sorted(rows.tolist())[:most])
+        more = f" and {len(rows) - most} more" if len(rows) > most else ""
+        first = f"; the first is {self.train.origin.place(int(rows.min()), 'source')}" if self.train.origin else ""
+        return f"Its batch, in epoch {epoch}, is made of the training pairs {shown}{more}{first}."
+
+    def extremes(self) -> list[Batch]:
+        """The pair of the most places, and that of the fewest."""
+        source, target = self.train.encoded.lengths(self.recipe.data.layout)
+        return [self._batch([int(row)]) for row in ((source + target).argmax(), (source + target).argmin())]
+
+    def largest(self) -> list[Batch]:
+        """By places, by attention and by targets."""
+        source, target = self.sampler.source, self.sampler.target
+        every = self.sampler.epoch(0)
+
+        def measures(rows: NDArray[np.int64]) -> tuple[int, int, int]:
+            S, T = int(source[rows].max()), int(target[rows].max())
+            return len(rows) * (S + T), len(rows) * (S * S + T * T), int(target[rows].sum())
+
+        measured = [measures(rows) for rows in every]
+        places = {max(range(len(every)), key=[each[law] for each in measured].__getitem__) for law in range(3)}
+        return [self._batch(every[place]) for place in sorted(places)]
+
+    def summary(self) -> Summary:
+        """The pairs in figures."""
+        source, target = self.sampler.source, self.sampler.target
+        batches = len(self.sampler.epoch(0))
+        return Summary(
+            what="pairs",
+            samples=len(self.train.pairs),
+            dev_samples=len(self.dev.pairs),
+            tokens=int(source.sum() + target.sum()),
+            longest=int(max(source.max(), target.max())),
+            batches=batches,
+            padding=self.sampler.padding_share(0),
+            epochs=self.sampler.epochs(self.recipe.training.steps),
+        )
+
+    def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
+        """The files of a split whose texts differ; all where it is not known; none where a task makes the pairs."""
+        what = f"the {'training' if split == 'train' else split} pairs"
+        origin = (self.train if split == "train" else self.dev).origin
+        if origin is None:
+            return what
+        both = zip(("source", "target"), origin.paths, strict=True)
+        paths = [str(path) for side, path in both if before.get(f"{split} {side}") != now[f"{split} {side}"]]
+        return f"{what} ({' and '.join(dict.fromkeys(paths))})"
+
+    def settings(self, split: str) -> list[str]:
+        """Of one file, or of one for each side."""
+        return [f"data.{split}{side}" for side in ("", "_source", "_target")]
+
+    def _batch(self, rows: Sequence[int] | NDArray[np.int64]) -> Batch:
+        return collate(self.train.encoded, rows, self.recipe.data.layout)
+
+
+def digest_of(texts: Iterable[str]) -> str:
+    """Of texts and of where each ends."""
+    digest = hashlib.sha256()
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def prepare_pairs(recipe: Recipe, tokenizers: Tokenizers | None = None) -> PairsData:
+    """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given.
+
+    Those of a run without labels get the labels of this training text.
+    """
+    seed, layout = recipe.training.seed, recipe.data.layout
+    refuse_missing_files(recipe.data, ("train", "dev"))
+    train = load_pairs(recipe.data, "train", seed, known_labels(tokenizers))
+    tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs, labelled=layout == LABEL)
+    if layout == LABEL and not isinstance(tokenizers.target, Labels):
+        tokenizers = Tokenizers(tokenizers.source, Labels(sorted({pair.target for pair in train.pairs})))
+    encoded = encode_pairs(train.pairs, tokenizers)
+    check_lengths(encoded, recipe, "train", train.origin)
+    training, text = recipe.training, layout == LABEL
+    sampler = WarmingSampler(
+        *encoded.lengths(layout),
+        training.batch_tokens,
+        seed,
+        training.pool,
+        lambda row, side: place(row, "text" if text else side, "train", train.origin),
+        training.growth,
+    )
+    return PairsData(
+        recipe,
+        tokenizers,
+        prepare_pairs_split(recipe, tokenizers, "dev"),
+        PairsSplit(train.pairs, encoded, train.skipped, train.origin),
+        sampler,
+    )
+
+
+def prepare_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> PairsSplit:
+    """One split, encoded. Errors: those of reading, and `TooLongError` for a pair longer than the model takes."""
+    split = read_pairs_split(recipe, tokenizers, name)
+    check_lengths(split.encoded, recipe, name, split.origin)
+    return split
+
+
+def read_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> PairsSplit:
+    """One split, encoded, of whatever lengths."""
+    loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))
+    return PairsSplit(loaded.pairs, encode_pairs(loaded.pairs, tokenizers), loaded.skipped, loaded.origin)
+
+
+def known_labels(tokenizers: Tokenizers | None) -> Labels | None:
+    """The label set, where there is one already."""
+    return tokenizers.target if tokenizers is not None and isinstance(tokenizers.target, Labels) else None
+
+
+def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin | None) -> None:
+    """Refuses a pair that is longer than the model takes, before any training. Errors: `TooLongError` and where."""
+    limit = recipe.model.max_len
+    if limit is None:
+        return
+    sides = ("source", "text" if recipe.data.layout == LABEL else "target")
+    for side, lengths in zip(sides, encoded.lengths(recipe.data.layout), strict=True):
+        if len(lengths) and lengths.max() > limit:
+            row = int((lengths > limit).argmax())
+            where = place(row, side, split, origin)
+            raise TooLongError(
+                f"{where} has {lengths[row]} tokens, but a sequence may have at most model.max_len={limit}, special "
+                f"ones included. Raise model.max_len to {lengths.max()}, or take the long pairs out."
+            )
+
+
+def place(row: int, side: str, split: str, origin: Origin | None) -> str:
+    """One side of a pair as a user finds it: file and line, or its number among those that a task has made."""
+    if origin is None:
+        return f"The {side} of pair {row + 1} of the {split} split"
+    return f"{origin.place(row, 'source' if side == 'text' else side)}: the {side}"

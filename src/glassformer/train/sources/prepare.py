@@ -1,0 +1,37 @@
+"""What a recipe names, made ready: its data, whatever kind they are, and the model that fits their vocabularies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from glassformer.data.config import TEXT
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.tokens.words import Labels
+from glassformer.model.config import ModelConfig
+from glassformer.train.recipe import Recipe
+from glassformer.train.sources.pairs_data import prepare_pairs, prepare_pairs_split
+from glassformer.train.sources.run_data import RunData, Split
+from glassformer.train.sources.text_data import prepare_text, prepare_text_split
+
+
+def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> RunData:
+    """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given."""
+    return (prepare_text if recipe.data.task == TEXT else prepare_pairs)(recipe, tokenizers)
+
+
+def prepare_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
+    """One split, to be scored. Errors: those of reading, and `DataError` for what the model does not take."""
+    return (prepare_text_split if recipe.data.task == TEXT else prepare_pairs_split)(recipe, tokenizers, name)
+
+
+def model_config(recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
+    """The model that the recipe asks for, with the vocabularies that the data have.
+
+    Two vocabularies may be of one size, so it is their tokenizers that say whether one matrix can embed both.
+    """
+    source, target = tokenizers
+    if isinstance(target, Labels):
+        return recipe.model.build(recipe.data.layout, source.vocab_size, n_labels=len(target.entries))
+    own = None if source is target else source.vocab_size
+    config = recipe.model.build(recipe.data.layout, target.vocab_size, own)
+    return config if source is target else replace(config, share_embeddings=False)

@@ -1,0 +1,54 @@
+"""Windows of running text as batches, by what is learned from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.batch import Batch
+from glassformer.data.config import DataConfig
+from glassformer.data.corrupt.batches import Corruption, batch_of_windows
+from glassformer.data.corrupt.sentences import sentence_ends
+from glassformer.data.running.token_file import TokenFile
+from glassformer.data.tokens.vocabulary import Tokenizer
+
+FOLLOWED = ("next_token", "prefix")
+"""Objectives that also need the token behind the window, which its last one predicts."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Windows of token files to batches, as one objective asks."""
+
+    objective: str
+    how: Corruption
+    seed: int
+
+    def batch(
+        self,
+        tokens: TokenFile,
+        starts: NDArray[np.int64],
+        length: int,
+        *,
+        step: int = 0,
+        rows: Sequence[int] | None = None,
+    ) -> Batch:
+        """Rows of `length` tokens to read. What is drawn for them is a function of (seed, step, row)."""
+        windows = tokens.take(starts, length + (self.objective in FOLLOWED))
+        return batch_of_windows(self.objective, list(windows), self.how, seed=self.seed, step=step, rows=rows)
+
+
+def reader_of(data: DataConfig, tokenizer: Tokenizer, seed: int) -> Reader:
+    """What makes the batches of a recipe."""
+    how = Corruption(
+        tokenizer.vocab_size,
+        data.mask_share,
+        data.mean_span,
+        tokenizer.words_of if data.whole_words else None,
+        sentence_ends(tokenizer) if data.permute_sentences else None,
+        data.document_mask,
+    )
+    return Reader(data.objective, how, seed)

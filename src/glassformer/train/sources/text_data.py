@@ -1,0 +1,263 @@
+"""What a run on running text learns from: token files, and windows of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.batch import Batch
+from glassformer.data.config import TEXTS
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.growth import Growth
+from glassformer.data.running.corpus import Part, has_documents, read_parts
+from glassformer.data.running.token_cache import tokens_of
+from glassformer.data.running.token_file import TokenFile
+from glassformer.data.running.windows import Windows, count_evaluation_windows
+from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.tokens.vocabulary import Tokenizer
+from glassformer.decode.answer import nothing
+from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.model.transformer import Transformer
+from glassformer.train.objective import Objective
+from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.train.recipe import Recipe
+from glassformer.train.score.text_samples import text_samples
+from glassformer.train.score.text_score import asked_of, check_scored, text_scores
+from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
+from glassformer.train.sources.text_batches import Reader, reader_of
+from glassformer.train.text_settings import check_length, places
+
+FULL = Growth()
+DRAWS = 100
+"""Of windows for a step; where none of them has a target, the step says so."""
+SCORED_WITH = 0
+"""The seed of what is hidden in an evaluation, whatever the run's: so two runs are asked the same."""
+
+
+@dataclass(frozen=True)
+class TextSplit(Split):
+    """The tokens of one split."""
+
+    tokens: TokenFile
+    name: str
+    """The file or folder of the text, as a user gave it."""
+    skipped: int
+    """Empty documents that stood in this split, left out as asked."""
+    told: tuple[str, ...] = ()
+    """What the user should know of its reading."""
+
+    def digest(self) -> str:
+        """SHA-256 of the text and of where its documents end."""
+        return self.tokens.counts.sha256
+
+    def score(
+        self,
+        model: Transformer,
+        recipe: Recipe,
+        tokenizers: Tokenizers,
+        objective: Objective,
+        poll: Callable[[], None] = nothing,
+        ranks: Ranks = ALONE,
+    ) -> Scored:
+        """As `text_scores` and `text_samples` say."""
+        reader = reader_of(recipe.data, tokenizers.target, SCORED_WITH)
+        metrics = text_scores(model, self.tokens, reader, recipe.data, objective, poll, ranks)
+        if not math.isfinite(float(metrics["loss"])):  # such a model writes nothing
+            return Scored(metrics, [])
+        return Scored(metrics, text_samples(model, self.tokens, reader, recipe, tokenizers.target, poll))
+
+
+@dataclass(frozen=True)
+class TextData(RunData):
+    """What a run on running text learns from."""
+
+    dev: TextSplit
+    train: TextSplit
+    windows: Windows
+    reader: Reader
+
+    @property
+    def rows(self) -> int:
+        """Windows in a batch."""
+        return self.recipe.training.batch_tokens // places(self.recipe.data)
+
+    @property
+    def epochs(self) -> float:
+        """How often the whole run sees the text, by count of tokens; a warm-up of batch or length is not taken off."""
+        return self.recipe.training.steps * self.rows / self.windows.whole
+
+    def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
+        """The epoch and the batch of each step after `start`; an epoch is as many tokens as the text has."""
+        step, growth = start, self.recipe.training.growth
+        while True:
+            yield self.epoch(step), self._drawn(step, growth)[1]
+            step += 1
+
+    def epoch(self, step: int) -> int:
+        """That of a step, counted from 0."""
+        return step * self.rows // self.windows.whole
+
+    def named_batch(self, step: int, most: int = 8) -> str:
+        """By the places of its windows."""
+        starts = self._starts(step - 1, self.recipe.training.growth)
+        shown = ", ".join(f"{start:,}" for start in sorted(starts.tolist())[:most])
+        more = f" and {len(starts) - most} more" if len(starts) > most else ""
+        return (
+            f"Its batch, in epoch {self.epoch(step - 1)}, is made of the windows of {self.train.name} that begin at "
+            f"the tokens {shown}{more} (counted from 0)."
+        )
+
+    def extremes(self) -> list[Batch]:
+        """All windows are of one length."""
+        return [self._batch(self._starts(0)[:1])]
+
+    def largest(self) -> list[Batch]:
+        """All batches are of one size, or nearly."""
+        return [self._batch(self._starts(0))]
+
+    def summary(self) -> Summary:
+        """The windows in figures."""
+        data = self.recipe.data
+        batches, first = -(-self.windows.whole // self.rows), self._batch(self._starts(0))
+        return Summary(
+            what="windows",
+            samples=self.windows.whole,
+            dev_samples=count_evaluation_windows(len(self.dev.tokens), data.window, data.stride),
+            tokens=first.n_tokens * batches,
+            longest=data.window,
+            batches=batches,
+            padding=first.pad_share,
+            epochs=self.epochs,
+        )
+
+    def notes(self) -> list[str]:
+        """Sizes of the texts, the vocabulary, and the windows."""
+        vocabulary = f"a vocabulary of {self.tokenizers.target.vocab_size:,} tokens"
+        lines = [
+            f"data: {described(self.train)} to train on; {described(self.dev)} as dev text; {vocabulary}",
+            f"batches: {self.rows:,} windows of {self.recipe.data.window:,} tokens, {self.recipe.data.order}; "
+            f"{self.windows.whole:,} windows per epoch, {self.epochs:.2f} epochs in the run",
+        ]
+        growth, training = self.recipe.training.growth, self.recipe.training
+        if growth.batch_steps:
+            few = len(self._starts(0, growth))
+            lines.append(f"batch warm-up: over {training.batch_warmup:,} steps from {few:,} windows to {self.rows:,}")
+        if growth.length_steps:
+            few = max(2, growth.length(1, self.recipe.data.window))
+            lines.append(f"length warm-up: over {training.length_warmup:,} steps from windows of {few:,} tokens")
+        for name, split in (("training", self.train), ("dev", self.dev)):
+            lines += split.told
+            if split.skipped:
+                lines.append(f"skipped: {split.skipped:,} empty {name} documents, as data.skip_empty asks")
+            if unknown := split.tokens.counts.n_unknown:
+                share = unknown / len(split.tokens)
+                lines.append(f"unknown: {unknown:,} tokens of the {name} text ({share:.1%}) are <unk>")
+        return lines
+
+    def written(self) -> list[Path]:
+        """The token files that were not there before."""
+        return [split.tokens.path for split in (self.train, self.dev) if split.tokens.new]
+
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of the two texts; the vocabulary and all settings are compared besides."""
+        return {"train": self.train.digest(), "dev": self.dev.digest()}
+
+    def sides(self) -> dict[str, str]:
+        """A split has one side, its text."""
+        return {f"{name} text": digest for name, digest in self.fingerprints().items()}
+
+    def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
+        """The text of a split, which has changed as a whole."""
+        changed = self.train if split == "train" else self.dev
+        return f"the contents of the {'training' if split == 'train' else split} text ({changed.name})"
+
+    def settings(self, split: str) -> list[str]:
+        """The text's own, and where dev is the end of the training text, that of the latter."""
+        own = split == "train" or self.recipe.data.dev_text is not None
+        return [f"data.{TEXTS[split if own else 'train']}"]
+
+    def _starts(self, step: int, growth: Growth = FULL) -> NDArray[np.int64]:
+        """Where the windows of a step begin."""
+        return self._drawn(step, growth)[0]
+
+    def _drawn(self, step: int, growth: Growth) -> tuple[NDArray[np.int64], Batch]:
+        """Where the windows of a step begin, as many as a warm-up of the batch allows, and what is made of them.
+
+        Of a stretch of <unk>, or of documents of one word, nothing may be asked; there is no mean of nothing, so that
+        such a batch gives way to windows drawn anew, until one has a target. Who resumes draws the same.
+        """
+        count, again = max(1, int(self.rows * growth.share(step + 1))), 0
+        while True:
+            starts = self.windows.starts(step, self.rows, again)[:count]
+            batch = self._batch(starts, step, growth)
+            again += 1
+            if again == DRAWS or asked_of(self.recipe.data)(batch).n_targets:
+                return starts, batch
+
+    def _batch(self, starts: NDArray[np.int64], step: int = 0, growth: Growth = FULL) -> Batch:
+        """The windows of a step, as long as a warm-up of the length allows."""
+        length = max(2, growth.length(step + 1, self.recipe.data.window))
+        return self.reader.batch(self.train.tokens, starts, length, step=step)
+
+
+def described(split: TextSplit) -> str:
+    """How large a split is."""
+    counts = split.tokens.counts
+    documents = f" in {counts.n_documents:,} documents" if counts.documents else ""
+    return f"{counts.n_tokens:,} tokens ({counts.n_bytes:,} bytes){documents} of {split.name}"
+
+
+def prepare_text(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TextData:
+    """Reads the training and the dev text; trains a tokenizer on the former unless it is given.
+
+    Errors: `DataError` of reading, for a training text shorter than a window, and for a dev text that has nothing to
+    score, which else would end the run at its first evaluation.
+    """
+    parts = read_parts(recipe.data, ("train", "dev"))
+    recipe = replace(recipe, data=replace(recipe.data, documents=has_documents(recipe.data, parts["train"])))
+    tokenizers = tokenizers or text_tokenizers(recipe, parts["train"])
+    train, dev = (text_split(recipe, tokenizers.target, parts[name]) for name in ("train", "dev"))
+    windows = Windows(len(train.tokens), recipe.data.window, recipe.data.order, recipe.training.seed)
+    refuse_unscored(recipe, tokenizers.target, dev)
+    reader = reader_of(recipe.data, tokenizers.target, recipe.training.seed)
+    return TextData(recipe, tokenizers, dev, train, windows, reader)
+
+
+def refuse_unscored(recipe: Recipe, tokenizer: Tokenizer, dev: TextSplit) -> None:
+    """Refuse a dev text that has nothing to score. Errors: `DataError` naming it."""
+    try:
+        check_scored(dev.tokens, reader_of(recipe.data, tokenizer, SCORED_WITH), recipe.data)
+    except DataError as error:
+        cut = "" if recipe.data.dev_text else f", of which data.dev_share={recipe.data.dev_share} is held out"
+        raise DataError(f"The dev text ({dev.name}{cut}) cannot be scored. {error}") from None
+
+
+def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:
+    """The tokens of one split. Errors: those of reading, and `ConfigError` where the recipe names no text for it."""
+    parts = read_parts(recipe.data, (name,))
+    if name not in parts:
+        raise ConfigError(
+            f"There is no {name} text. Name one by --data.text FILE, or score the dev text with --split dev."
+        )
+    return text_split(recipe, tokenizers.target, parts[name])
+
+
+def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
+    """The tokens of a part of a text, from the cache or new. Errors: `ConfigError` for a model that is too small."""
+    told: list[str] = []
+    tokens = tokens_of(part, tokenizer, documents=has_documents(recipe.data, part), note=told.append)
+    if recipe.model.max_len is not None and recipe.data.layout == "encoder-decoder":
+        check_length(recipe.data, recipe.model, tokens.most_special(recipe.data.window))
+    return TextSplit(tokens, part.corpus.name, part.n_skipped, tuple(told))
+
+
+def text_tokenizers(recipe: Recipe, part: Part) -> Tokenizers:
+    """One tokenizer for both names, trained on a text."""
+    kind = TOKENIZERS[recipe.tokenizer.kind]
+    tokenizer = kind.train(part.texts(kind.cut_anywhere), recipe.tokenizer)
+    return Tokenizers(tokenizer, tokenizer)

@@ -1,0 +1,254 @@
+"""Running text comes in pieces that are the text when put together; what is no text is named by its byte."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.running import text as module
+from glassformer.data.running.text import DocumentPiece, cut, pieces
+from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.foundation.errors import DataError
+
+SPACES = " \n\t\r\x0b\x0c\x1c\x85\xa0\u1680\u2003\u2028\u2029\u202f\u3000"
+TEXTS = st.text(st.sampled_from("ab'sé9.ÃŸ😀\u0301漢" + SPACES * 2), max_size=60)
+BLNS = Path("/work/shared/data/blns/blns.txt")
+UDHR = Path("/work/shared/data/udhr")
+
+
+def written(path: Path, data: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def small(monkeypatch: pytest.MonkeyPatch, piece: int, longest: int = 1000) -> None:
+    monkeypatch.setattr(module, "PIECE", piece)
+    monkeypatch.setattr(module, "LONGEST_RUN", longest)
+
+
+def whole(found: Sequence[DocumentPiece]) -> list[str]:
+    """The documents, put together again."""
+    documents, text = [], ""
+    for piece in found:
+        text += piece.text
+        if piece.ends:
+            documents.append(text)
+            text = ""
+    assert not text
+    return documents
+
+
+@given(TEXTS, st.integers(1, 9), st.booleans())
+def test_pieces_are_the_text_and_are_cut_where_no_token_is(text: str, size: int, anywhere: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch, size)
+        chunks = [text[first : first + 7] for first in range(0, len(text), 7)]
+        found = list(cut(chunks, "here", anywhere))
+    assert "".join(piece.text for piece in found) == text
+    assert [piece.ends for piece in found] == [False] * (len(found) - 1) + [True]
+    for piece, following in pairwise(found):
+        assert piece.text
+        if not anywhere:
+            assert not piece.text[-1].isspace()
+            assert following.text[0] in " \n\t"
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+@given(text=TEXTS.filter(str.strip), size=st.integers(1, 9))
+def test_a_file_gives_its_text_wherever_the_reading_is_cut(
+    packed: bool, text: str, size: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("text") / "a.txt"
+    written(path, gzip.compress(text.encode()) if packed else text)
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch, size)
+        assert whole(list(pieces(path))) == [text.replace("\r\n", "\n")]
+
+
+def test_mark_and_line_ends(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.txt", b"\xef\xbb\xbfone\r\ntwo\rthree\n\xef\xbb\xbf")
+    assert whole(list(pieces(path))) == ["one\ntwo\rthree\n\ufeff"]
+
+
+def test_a_folder_is_read_in_order_and_each_form_by_its_name(tmp_path: Path) -> None:
+    written(tmp_path / "b.txt", "second")
+    written(tmp_path / "a" / "z.txt.gz", gzip.compress(b"first"))
+    written(tmp_path / "c.jsonl", '{"text": "third\\r\\n"}\n{"text": "fourth", "n": 1}\n')
+    written(tmp_path / "d.jsonl.gz", gzip.compress(b'{"text": "fifth"}'))
+    written(tmp_path / ".hidden", b"\xff")
+    found = list(pieces(tmp_path))
+    assert whole(found) == ["first", "second", "third\n", "fourth", "fifth"]
+    assert [piece.place for piece in found] == [
+        *(str(tmp_path / name) for name in ("a/z.txt.gz", "b.txt", "c.jsonl:1", "c.jsonl:2", "d.jsonl.gz:1"))
+    ]
+
+
+@pytest.mark.parametrize("name", ["a.JSONL", "a.ndjson", "a.NDJSON.GZ", "a.ndjson.gz", "a.Jsonl.Gz"])
+def test_json_lines_are_known_by_each_of_their_names(name: str, tmp_path: Path) -> None:
+    lines = b'{"text": "one"}\n{"text": "two"}\n'
+    path = written(tmp_path / name, gzip.compress(lines) if name.lower().endswith(".gz") else lines)
+    assert whole(list(pieces(path))) == ["one", "two"]
+
+
+def test_a_field_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", '{"body": "x"}\n{"body": "y"}\n')
+    assert whole(list(pieces(path, "body"))) == ["x", "y"]
+
+
+def test_without_a_path_it_is_the_documentation_of_python() -> None:
+    from pydoc_data.topics import topics
+
+    assert whole(list(pieces(None))) == [topics[name] for name in sorted(topics)]
+
+
+def test_an_empty_document_is_refused_or_left_out_and_seen(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", '{"text": "x"}\n{"text": " \\n"}\n{"text": "y"}\n')
+    with pytest.raises(DataError, match=r"a.jsonl:2: the text is empty.*data.skip_empty = true"):
+        list(pieces(path))
+    found = list(pieces(path, skip_empty=True))
+    assert [piece.text for piece in found] == ["x", "", "y"]
+    assert [piece.ends for piece in found] == [True, False, True]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf"], ids=["nothing", "a mark alone"])
+@pytest.mark.parametrize("name", ["b.txt", "b.jsonl", "b.ndjson.gz"])
+def test_an_empty_file_of_a_folder_is_refused_or_left_out_and_seen(name: str, data: bytes, tmp_path: Path) -> None:
+    written(tmp_path / "a.txt", "text")
+    written(tmp_path / name, gzip.compress(data) if name.endswith(".gz") else data)
+    with pytest.raises(DataError, match=f"{name}: the text is empty"):
+        list(pieces(tmp_path))
+    assert [piece.text for piece in pieces(tmp_path, skip_empty=True)] == ["text", ""]
+
+
+BAD = {
+    "empty": (b"", "the text is empty"),
+    "a mark alone": (b"\xef\xbb\xbf", "the text is empty"),
+    "NUL": (b"abc\0def", "byte 4 is NUL.*binary or UTF-16"),
+    "UTF-16": ("text".encode("utf-16"), "byte 4 is NUL"),
+    "Latin-1": ("schön".encode("latin-1"), r"byte 4 \(0xf6\) is not valid UTF-8.*iconv"),
+    "one bad byte far in": (b"caf\xc3\xa9 " * 40 + b"\xe9t\xe9", r"byte 241 \(0xe9\)"),
+    "a character that ends too soon": (b"abc \xf0\x9f\x98", r"byte 5 \(0xf0\)"),
+    "a bad byte behind a mark": (b"\xef\xbb\xbfab\xff", r"byte 6 \(0xff\)"),
+    "half a gzip file": (gzip.compress(b"text" * 99)[:-9], "the gzip file is damaged"),
+}
+
+
+@pytest.mark.parametrize("size", [4, 7, 2**20])
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_text_is_named(name: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch, size)
+    data, said = BAD[name]
+    path = written(tmp_path / "a.txt", data)
+    with pytest.raises(DataError, match=f"a.txt: {said}"):
+        list(pieces(path))
+
+
+BAD_LINES = {
+    "no JSON": ("text", "a.jsonl:2: a line is one JSON object"),
+    "no object": ("[1]", "a.jsonl:2: a line is one JSON object"),
+    "no such field": ('{"txt": "x"}', "a.jsonl:2: the object has no field 'text'. Known: 'txt'.*data.field"),
+    "no text in it": ('{"text": 7}', "a.jsonl:2: the field 'text' must be text; got 7"),
+    "half a character": ('{"text": "\\ud83d"}', "a.jsonl:2: the field 'text':.*lone surrogate"),
+    "NUL": ('{"text": "a\\u0000"}', "a.jsonl:2: the field 'text' holds NUL"),
+    "an empty line": ("", "a.jsonl:2: a line is one JSON object"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LINES)
+def test_a_bad_line_is_named(name: str, tmp_path: Path) -> None:
+    line, said = BAD_LINES[name]
+    path = written(tmp_path / "a.jsonl", f'{{"text": "x"}}\n{line}\n')
+    with pytest.raises(DataError, match=said):
+        list(pieces(path))
+
+
+def test_text_without_white_space_is_refused_where_a_tokenizer_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch, 10, longest=50)
+    path = written(tmp_path / "a.txt", "one " + "x" * 500)
+    with pytest.raises(DataError, match=r"needs white space.*tokenizer.kind to 'character'"):
+        list(pieces(path))
+    found = list(pieces(path, anywhere=True))
+    assert whole(found) == ["one " + "x" * 500]
+    assert max(len(piece.text) for piece in found) <= 20
+
+
+def test_a_long_line_comes_in_small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch, 64)
+    path = written(tmp_path / "a.txt", "word and " * 1000)
+    assert max(len(piece.text) for piece in pieces(path)) <= 128
+
+
+@pytest.mark.parametrize("size", [100, 10], ids=["longer", "as long"])
+def test_a_file_that_changes_while_it_is_read_is_noticed(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch, 4)
+    path = written(tmp_path / "a.txt", "one two th")
+    found = pieces(path)
+    next(found)
+    path.write_text("x" * size)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(DataError, match=r"a.txt changed while it was read"):
+        list(found)
+
+
+def test_no_file_a_pipe_an_empty_folder_and_a_link_that_leads_back(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no such file"):
+        list(pieces(tmp_path / "gone.txt"))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="pipe or a device"):
+        list(pieces(tmp_path / "pipe"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="has no file to read"):
+        list(pieces(tmp_path / "empty"))
+    (tmp_path / "around").mkdir()
+    (tmp_path / "around" / "back").symlink_to(tmp_path / "around")
+    with pytest.raises(DataError, match="leads back"):
+        list(pieces(tmp_path / "around"))
+
+
+@pytest.mark.skipif(not BLNS.exists(), reason=f"there is no {BLNS}")
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_naughty_strings_go_through(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch, 500, longest=10_000)
+    text = BLNS.read_bytes().decode()
+    (document,) = whole(list(pieces(BLNS)))
+    assert document == text.replace("\r\n", "\n")
+    strings = [each for each in json.loads(BLNS.with_suffix(".json").read_text()) if each.strip() and "\0" not in each]
+    lines = written(tmp_path / "a.jsonl", "".join(json.dumps({"text": each}) + "\n" for each in strings))
+    assert whole(list(pieces(lines))) == [each.replace("\r\n", "\n") for each in strings]
+    tokenizer = TOKENIZERS[kind].train(
+        (piece.text for piece in pieces(BLNS)), TokenizerConfig(kind=kind, vocab_size=600)
+    )
+    by_piece = [id for piece in pieces(BLNS) for id in tokenizer.encode(piece.text)]
+    assert by_piece == tokenizer.encode(document)
+
+
+@pytest.mark.skipif(not UDHR.exists(), reason=f"there is no {UDHR}")
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "unigram" else ()) for kind in TOKENIZERS]
+)
+def test_many_languages_go_through(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch, 3000, longest=100_000)
+    found = list(pieces(UDHR))
+    assert whole(found) == [path.read_text("utf-8-sig") for path in sorted(UDHR.iterdir())]
+    tokenizer = TOKENIZERS[kind].train((piece.text for piece in found), TokenizerConfig(kind=kind, vocab_size=600))
+    rows = [tokenizer.encode(piece.text) for piece in found]
+    by_document: list[list[int]] = [[]]
+    for row, piece in zip(rows, found, strict=True):
+        by_document[-1] += row
+        if piece.ends:
+            by_document.append([])
+    assert by_document[:-1] == [tokenizer.encode(text) for text in whole(found)]

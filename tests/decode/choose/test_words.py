@@ -1,0 +1,152 @@
+"""Wishes in words: what is banned is nowhere in the text, however its tokens are cut; what begins it, and biases."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
+from glassformer.decode.answer import answer, answers
+from glassformer.decode.beam import beam_search
+from glassformer.decode.beam_settings import BeamSettings
+from glassformer.decode.choose.constrained import matches
+from glassformer.decode.choose.context import Context
+from glassformer.decode.choose.draw import chooser
+from glassformer.decode.choose.penalties import banned
+from glassformer.decode.choose.sampling import Sampling
+from glassformer.decode.choose.words import Wishes, banned_texts, begins_with, wishes_of
+from glassformer.decode.generate import generate
+from glassformer.decode.stream import check_stops
+from glassformer.foundation.errors import ConfigError, DataError
+from train.examples import model, sequences
+
+TEXTS = ["the cat sat on the mat, the cats scattered", "a cation is no cat; naïve déjà vu", "concatenate the caterer"]
+
+
+def tokenizer(kind: str):
+    return TOKENIZERS[kind].train(TEXTS, TokenizerConfig(kind=kind, vocab_size=540))
+
+
+@pytest.mark.parametrize("kind", sorted(TOKENIZERS))
+def test_the_bytes_of_the_ids_are_the_text(kind):
+    """So a text is the bytes of its ids put together; of words with the space before the first one."""
+    made = tokenizer(kind)
+    spelled = made.spelling()
+    assert len(spelled) == made.vocab_size
+    assert spelled[: len(SPECIALS)] == [b""] * len(SPECIALS)
+    for text in TEXTS:
+        whole = b"".join(spelled[id] for id in made.encode(text)).decode()
+        assert whole == (" " + text if kind == "word" else text)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte", "character", "unigram"])
+def test_what_is_banned_is_nowhere_in_the_text(kind):
+    """Random texts over all tokens: a token is forbidden just where it would complete what is banned."""
+    made, draw = tokenizer(kind), random.Random(1)
+    words, spelled = ["cat", "the", "ï", " s"], made.spelling()
+    spelled[UNK] = b"<unk>"
+    step = banned_texts(made, words)
+    refused = 0
+    for _ in range(150):
+        prompt = [draw.randrange(len(SPECIALS), made.vocab_size) for _ in range(2)]
+        if any(word in made.decode(prompt) for word in words):
+            continue
+        ids: list[int] = []
+        for _ in range(12):
+            logits = step(torch.zeros(1, made.vocab_size), Context([0], [prompt], [ids]))[0]
+            before = b"".join(spelled[id] for id in (*prompt, *ids))
+            for id, value in enumerate(logits.tolist()):
+                completes = any(word.encode() in before + spelled[id] for word in words)
+                assert (value != 0) == completes
+                refused += completes
+            ids.append(draw.choice([id for id, value in enumerate(logits.tolist()) if value == 0]))
+    assert refused > 10
+
+
+@pytest.mark.parametrize("kind", ["character", "word"])
+def test_an_unknown_part_is_banned_as_it_is_shown(kind):
+    """Answers show <unk>: it can be banned, and what stands around it is not one text."""
+    made = tokenizer(kind)
+    step = banned_texts(made, ["<unk>", "thecat"])
+    assert step(torch.zeros(1, made.vocab_size), Context([0], [[BOS]], [[]]))[0].isneginf().nonzero().tolist() == [
+        [UNK]
+    ]
+    [*parted, last] = [*made.encode("the")[:1], UNK, made.encode("cat")[-1]]
+    again = banned_texts(made, [made.decode([parted[0], last])])
+    assert again(torch.zeros(1, made.vocab_size), Context([0], [[BOS]], [parted]))[0, last] == 0
+
+
+HALF = "x\udcff"
+"""What an argument that is not UTF-8 comes as."""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Wishes(banned=[HALF]),
+        lambda: Wishes(forced=[HALF]),
+        lambda: Wishes(begin=HALF),
+        lambda: Wishes(biases={HALF: 1.0}),
+        lambda: Wishes(regex=HALF),
+        lambda: Wishes(schema=HALF),
+        lambda: banned_texts(tokenizer("character"), [HALF]),
+        lambda: matches(tokenizer("character"), HALF),
+        lambda: check_stops([HALF]),
+    ],
+    ids=["banned", "forced", "begin", "bias", "regex", "schema", "filter", "grammar", "stop"],
+)
+def test_half_a_character_is_no_text(made):
+    with pytest.raises(DataError, match=r"must be Unicode .* character 2 is the lone surrogate U\+DCFF"):
+        made()
+
+
+def test_a_text_begins_as_it_is_told():
+    network, sources = model(seed=3), sequences([3, 1, 4])
+    for search in (BeamSettings(), BeamSettings(beam=3)):
+        for each in answer(network, sources, max_new_tokens=5, search=search, filters=[begins_with([9, 7])]):
+            assert each.ids[:2] == [9, 7]
+    plain = answer(network, sources, max_new_tokens=5, filters=[begins_with([9, 7])])
+    for source, each in zip(sources, plain, strict=True):
+        steps = generate(network, sources=[source], prompts=[[1, 9, 7]], max_new_tokens=3)
+        rest = [step.tokens[0] for step in steps]
+        assert each.ids[2:] == [id for id in rest if id != EOS]
+
+
+def test_biases_and_their_order():
+    made = tokenizer("character")
+    filters = Wishes(begin="ca", biases={"t": 50.0}).filters(made)
+    choose = chooser(Sampling(temperature=1.0), filters)
+    ids: list[int] = []
+    for _ in range(4):
+        ids.append(int(choose(torch.zeros(1, made.vocab_size), Context([0], [[1]], [ids]))))
+    assert made.decode(ids) == "catt"
+
+
+def test_a_beam_of_which_nothing_may_go_on_is_refused():
+    network, (source,) = model(seed=3), sequences([3])
+    with pytest.raises(ConfigError, match="all beginnings came to one where none may"):
+        beam_search(network, sources=[source], max_new_tokens=5, beam=2, filters=[banned([[id] for id in range(13)])])
+    found = answers(network, [source], n_best=2, max_new_tokens=3, search=BeamSettings(beam=2), filters=[banned([[7]])])
+    assert all(7 not in each.ids and abs(each.score) < 99 for each in found[0])
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (lambda: wishes_of([""], "", []), "has at least one character"),
+        (lambda: wishes_of([], "", ["x"]), r"A bias is TEXT=X, a token and a number \(-inf: never\); got 'x'"),
+        (lambda: wishes_of([], "", ["x=nan"]), "A bias is TEXT=X"),
+        (lambda: wishes_of([], "", ["x=inf"]), "A bias is TEXT=X"),
+        (lambda: wishes_of([], "", ["=3"]), "A bias is TEXT=X"),
+        (lambda: Wishes(begin="Ω").filters(tokenizer("character")), "cannot write all of 'Ω'"),
+        (lambda: Wishes(biases={"cat": 1.0}).filters(tokenizer("character")), "given to one token; 'cat' is 3"),
+    ],
+    ids=["empty", "no number", "nan", "inf", "no text", "unknown", "several tokens"],
+)
+def test_wishes_that_cannot_be(made, says):
+    with pytest.raises(ConfigError, match=says):
+        made()

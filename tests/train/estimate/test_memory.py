@@ -1,0 +1,124 @@
+"""The memory of training: what is counted is exact, what a forward keeps is what it keeps, the rest is as defined."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer import Schedule, recompute, train_steps
+from glassformer.train.estimate.memory import (
+    FIRST_PRODUCT,
+    PRODUCT,
+    Stretch,
+    estimate,
+    fullest_moment,
+    in_groups,
+    kept_by,
+)
+from glassformer.train.objective import loss_of, objective_for
+from glassformer.train.optim.optimizer import build_optimizer
+from glassformer.train.optim.optimizer_config import OptimizerConfig
+from train.examples import batch, model
+
+ROWS = [(6, 9), (5, 8), (6, 7), (2, 3)]
+LAYOUTS = ("encoder-decoder", "encoder", "decoder", "classify")
+
+
+def truly_kept(network: torch.nn.Module, data, groups: int) -> int:
+    """Bytes of the tensors that a forward does keep, weights aside."""
+    own = {each.untyped_storage().data_ptr() for each in network.parameters()}
+    seen: dict[int, torch.UntypedStorage] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            seen[storage.data_ptr()] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), recompute(network, groups):
+        loss = loss_of(network.train(), data, objective_for(network))
+    assert loss.objective.requires_grad  # the graph is alive till here, and with it what it keeps
+    return sum(each.nbytes() for each in seen.values())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_a_forward_keeps_is_seen(layout):
+    network, data = model(layout, n_layers=3, dropout=0.1), batch(layout, ROWS)
+    stretches = kept_by(network, data, objective_for(network), "float32")
+    assert sum(sum(each.kept) for each in stretches) == truly_kept(network, data, 0)
+    blocks = [each for each in stretches if each.stack is not None]
+    assert len(blocks) == 3 * len(layout.split("-"))
+    assert all(each.kept for each in blocks)
+
+
+def test_what_is_weighed_is_as_before():
+    network, data = model(n_layers=2).float().eval(), batch("encoder-decoder", ROWS)
+    random, through = torch.get_rng_state(), network.decoder.through
+    kept_by(network, data, objective_for(network), "bfloat16")
+    assert not network.training
+    assert torch.equal(torch.get_rng_state(), random)
+    assert network.decoder.through is through
+    assert all(each.grad is None for each in network.parameters())
+
+
+def test_weights_gradients_and_optimizer_are_counted():
+    network, data = model().float(), batch("encoder-decoder", ROWS)
+    optimizer, bytes_of_weights = (
+        build_optimizer(network, OptimizerConfig(), learning_rate=0.1),
+        4 * sum(map(torch.numel, network.parameters())),
+    )
+    before = estimate(network, data, objective_for(network), optimizer)
+    assert (before.weights, before.gradients, before.optimizer) == (*[bytes_of_weights] * 2, 2 * bytes_of_weights)
+    list(train_steps(network, [data], optimizer, Schedule("constant", 0.1, 1)))
+    steps = 4 * len(list(network.parameters()))
+    assert estimate(network, data, objective_for(network), optimizer).optimizer == 2 * bytes_of_weights + steps
+    assert before.peak == before.weights + before.gradients + before.optimizer + before.activations
+
+
+def test_what_is_held_besides_is_counted():
+    network, data = model().float(), batch("encoder-decoder", ROWS)
+    optimizer, objective = build_optimizer(network, OptimizerConfig(), learning_rate=0.1), objective_for(network)
+    plain = estimate(network, data, objective, optimizer)
+    both = estimate(network, data, objective, optimizer, average=True, background=True)
+    assert (plain.average, plain.snapshot) == (0, 0)
+    assert both.average == 2 * plain.weights, "the average, and the weights while it is evaluated"
+    assert both.snapshot == plain.weights + plain.optimizer + both.average
+    assert both.peak == plain.peak + both.average + both.snapshot
+
+
+def test_narrow_products_are_compiled_once_for_each_shape():
+    network, data = model().float(), batch("encoder-decoder", ROWS)
+    optimizer, objective = build_optimizer(network, OptimizerConfig(), learning_rate=0.1), objective_for(network)
+    plain = estimate(network, data, objective, optimizer)
+    narrow = estimate(network, data, objective, optimizer, precision="bfloat16")
+    shapes = len({each.shape for each in network.parameters() if each.ndim == 2})
+    assert plain.kernels == 0
+    assert narrow.kernels == FIRST_PRODUCT + (3 * shapes + 6) * PRODUCT
+    assert narrow.peak == narrow.weights + narrow.gradients + narrow.optimizer + narrow.activations + narrow.kernels
+
+
+def test_what_saves_memory_is_estimated_to():
+    network, data = model(n_layers=6, d_ff=64).float(), batch("encoder-decoder", [(9, 9)] * 32)
+    optimizer, objective = build_optimizer(network, OptimizerConfig(), learning_rate=0.1), objective_for(network)
+    plain = estimate(network, data, objective, optimizer).activations
+    assert estimate(network, data, objective, optimizer, recompute=1).activations < 0.5 * plain
+    assert estimate(network, data, objective, optimizer, accumulate=4).activations < 0.5 * plain
+    assert estimate(network, data, objective, optimizer, precision="bfloat16").activations < 0.9 * plain
+
+
+OUTSIDE, BLOCKS, HEAD = Stretch(None, [5]), [Stretch(0, [4, 10], 4), Stretch(0, [4, 20], 4)], Stretch(None, [30])
+
+
+def test_the_fullest_moment_by_hand():
+    every = [OUTSIDE, *BLOCKS, HEAD]
+    assert fullest_moment(every, 0, 0, 0) == 5 + 14 + 24 + 30 + 30, "at the head, with its own gradient"
+    assert fullest_moment(every[:3], 0, 0, 0) == 5 + 14 + 24 + 2 * 20, "in a block one comes in and one goes out"
+    assert fullest_moment(every[:3], 0, 0, 1) == 5 + 4 + 24 + 2 * 20, "of the first block its input alone is kept"
+    assert fullest_moment(every, 0, 7, 0) == 103 + 7, "gradients of the pieces before"
+    assert fullest_moment([OUTSIDE, HEAD], 70, 0, 0) == max(5 + 30 + 30, 5 + 5 + 70 * 30 // 35)
+
+
+def test_groups():
+    every = [OUTSIDE, *BLOCKS, Stretch(None), Stretch(1, [7], 7), Stretch(1, [8], 7), Stretch(1, [9], 7), HEAD]
+    assert [each.kept for each in in_groups(every, 2)] == [[5], [4, 10, 4, 20], [], [7, 8], [9], [30]]
+    assert [each.kept for each in in_groups(every, 0)] == [each.kept for each in every]

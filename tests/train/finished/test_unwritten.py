@@ -1,0 +1,107 @@
+"""One rule for all that write: special tokens stand in no text, and a beginning is never cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
+from glassformer.decode.choose.context import Context
+from glassformer.decode.choose.unwritten import unwritten, without
+from glassformer.decode.choose.words import Wishes
+from glassformer.foundation.errors import ConfigError
+from glassformer.train.finished import committee
+from glassformer.train.finished.use import translate
+from glassformer.train.finished.writing import Writer
+from glassformer.train.recipe import load_recipe, override
+from glassformer.train.run.session import start
+from glassformer.train.score.evaluate import evaluate_model
+from glassformer.train.sources.prepare import prepare_split
+from train.examples import follow, recipe
+
+LINES = [(1, "a b c"), (2, "e"), (3, "d d d d")]
+BEGIN = "a b c d e a b c d e a b c d e"
+
+
+def trained(folder: Path, **settings: object) -> Path:
+    follow(start(recipe(training__steps=1, **settings), folder / "run"))
+    return folder / "run"
+
+
+@pytest.fixture(scope="module", params=["encoder-decoder", "encoder"])
+def run(request, tmp_path_factory) -> Path:
+    return trained(tmp_path_factory.mktemp("unwritten"), data__layout=request.param)
+
+
+def written(run: Path) -> dict[str, list[str]]:
+    """What a run says to the same sources by each way to ask it."""
+    own = load_recipe(run / "recipe.toml")
+    found = committee.load_run(run, own)
+    split = prepare_split(own, found.tokenizers, "dev")
+    asked = {"layout": own.data.layout, "max_new_tokens": 4}
+    targets = [pair.target for pair in split.pairs]
+    told = {
+        "translate": [each.text for each in translate(run, LINES, 2)],
+        "evaluate": list(evaluate_model(found.model, split.encoded, found.tokenizers, targets, **asked).outputs),
+    }
+    if own.data.layout != "encoder":
+        told["beam"] = [each.text for each in translate(run, LINES, 2, override(own, {"decode.beam": 3}))]
+        texts = [""] * len(LINES)
+        for piece in Writer(run, own).write([line for _, line in LINES]):
+            texts[piece.row] += piece.text
+        told["generate"] = texts
+        assert texts == told["translate"]
+    return told
+
+
+def test_what_a_model_likes_best_is_not_written_where_it_is_special(run, monkeypatch):
+    never = unwritten(load_recipe(run / "recipe.toml").data.layout)
+    plain, load_run = written(run), committee.load_run
+
+    def liking(*given):
+        found = load_run(*given)
+        liked = torch.zeros(found.model.config.vocab_size)
+        liked[never] = torch.tensor([99.0 + (id == UNK) for id in never])
+        found.model.head.register_forward_hook(lambda module, inputs, output: output + liked)
+        return found
+
+    monkeypatch.setattr(committee, "load_run", liking)
+    assert written(run) == plain
+    assert all("<unk>" not in each for texts in plain.values() for each in texts)
+
+
+def test_which_tokens_are_never_written():
+    assert unwritten("encoder-decoder") == [PAD, BOS, UNK]
+    assert unwritten("decoder") == [PAD, BOS, UNK, SEP, BLANK]
+    assert unwritten("decoder", ends=False) == [PAD, BOS, UNK, SEP, BLANK, EOS]
+    assert unwritten("encoder") == [*range(len(SPECIALS))]
+    logits = torch.zeros(2, 9)
+    assert without([1, 3])(logits, Context([0, 1], [[], []], [[], []])).isneginf().nonzero().tolist() == [
+        [0, 1],
+        [0, 3],
+        [1, 1],
+        [1, 3],
+    ]
+    assert not logits.any()
+
+
+def test_a_beginning_counts_apart_where_no_length_is_asked_for(tmp_path):
+    """The source and ten more are 12 tokens, and the beginning has 15."""
+    run = trained(tmp_path, decode__max_new_tokens=None)
+    [told] = translate(run, [(1, "a")], 1, wishes=Wishes(begin=BEGIN))
+    assert told.text.startswith(BEGIN)
+    assert told.cut is None or len(told.text.split()) == 15 + 12
+    writer = Writer(run, load_recipe(run / "recipe.toml"))
+    assert "".join(piece.text for piece in writer.write(["a"], wishes=Wishes(begin=BEGIN))) == told.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [(None, r"may have 9 \(max_len\). Shorten it\.$"), (12, r"may have 9 \(max_len\)"), (4, "max_new_tokens to 15")],
+)
+def test_a_beginning_that_has_no_room_is_refused(tmp_path, asked, says):
+    run = trained(tmp_path, model__max_len=9, decode__max_new_tokens=asked)
+    with pytest.raises(ConfigError, match=rf"has 15 tokens, and a text .*{says}"):
+        next(translate(run, [(1, "a")], 1, wishes=Wishes(begin=BEGIN)))

@@ -1,0 +1,109 @@
+"""Muon against its equations in NumPy and against torch's own, and what its turning does to singular values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.train.optim.muon import orthogonal
+from glassformer.train.optim.optimizer import build_optimizer
+from glassformer.train.optim.optimizer_config import OptimizerConfig
+from train.examples import model, weights
+
+RATE, MOMENTUM, DECAY = 0.01, 0.9, 0.3
+SHAPES = [(5, 5), (3, 8), (8, 3)]
+
+
+def turned(gradient: np.ndarray) -> np.ndarray:
+    """Jordan et al. 2024, the function newtonschulz5, on a matrix no taller than wide."""
+    x = gradient / np.linalg.norm(gradient)
+    for _ in range(5):
+        square = x @ x.T
+        x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
+    return x
+
+
+def muon(theta: np.ndarray, gradients: list[np.ndarray]) -> np.ndarray:
+    """The momentum with Nesterov's look ahead, turned; the size of Liu et al. 2025, equation 4."""
+    memory = np.zeros_like(theta)
+    for gradient in gradients:
+        memory = MOMENTUM * memory + (1 - MOMENTUM) * gradient
+        ahead = MOMENTUM * memory + (1 - MOMENTUM) * gradient
+        step = turned(ahead.T).T if theta.shape[0] > theta.shape[1] else turned(ahead)
+        theta = theta - RATE * (0.2 * max(theta.shape) ** 0.5 * step + DECAY * theta)
+    return theta
+
+
+def build(network):
+    config = OptimizerConfig("muon", momentum=MOMENTUM, weight_decay=DECAY)
+    return build_optimizer(network, config, learning_rate=RATE)
+
+
+def test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest():
+    one, two = model(), model()
+    two.load_state_dict(one.state_dict())
+    optimizer, plain = build(one), build_optimizer(two, OptimizerConfig(weight_decay=DECAY), learning_rate=RATE)
+    before, seen = weights(one), {name: [] for name in weights(one)}
+    for _ in range(20):
+        for (name, first), second in zip(one.named_parameters(), two.parameters(), strict=True):
+            first.grad = torch.randn_like(first) * 10 ** torch.randn(())
+            second.grad = first.grad.clone()
+            seen[name].append(first.grad.numpy().copy())
+        optimizer.step()
+        plain.step()
+    matrices = {id(p) for group in optimizer.matrices for p in group["params"]}
+    assert 0 < len(matrices) < len(before)
+    for (name, parameter), (_, other) in zip(one.named_parameters(), two.named_parameters(), strict=True):
+        expected = muon(before[name].numpy(), seen[name]) if id(parameter) in matrices else other.detach().numpy()
+        np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_step_is_that_of_torchs_own(shape):
+    """Which turns in bfloat16 only, so a step of size 0.2 is theirs to the last of its eight bits, times the turns."""
+    torch.manual_seed(1)
+    weight = torch.nn.Parameter(torch.zeros(shape))
+    weight.grad = torch.randn(shape)
+    torch.optim.Muon([weight], lr=1.0, weight_decay=0.0, adjust_lr_fn="match_rms_adamw").step()
+    layer = torch.nn.Linear(shape[1], shape[0])
+    layer.weight.data.zero_()
+    layer.weight.grad = weight.grad
+    build_optimizer(torch.nn.Sequential(layer), OptimizerConfig("muon"), learning_rate=1.0, dtype=torch.bfloat16).step()
+    torch.testing.assert_close(layer.weight.detach(), weight.detach(), rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16], ids=str)
+def test_directions_stay_and_singular_values_come_near_one(shape, dtype):
+    torch.manual_seed(2)
+    least = min(shape)
+    left, right = (torch.linalg.qr(torch.randn(7, side, side, dtype=torch.float64)).Q[..., :least] for side in shape)
+    values = torch.linspace(1.0, 0.3, least, dtype=torch.float64)
+    answer = orthogonal((left * values) @ right.mT * 1e3, dtype)
+    after = left.mT @ answer @ right
+    diagonal = torch.diagonal(after, dim1=-2, dim2=-1)
+    assert 0.65 < float(diagonal.min()) <= float(diagonal.max()) < 1.25
+    assert float((after - torch.diag_embed(diagonal)).abs().max()) < (1e-12 if dtype is None else 0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("size", [2.0**41, 2.0**64, 2.0**100, 2.0**123])
+def test_a_gradient_whose_squares_no_float_holds_is_turned_as_any_other(size, dtype):
+    """To the last bit, as its size is a power of two; beside an ordinary one, which it leaves alone."""
+    small = torch.randn(2, 6, 4)
+    large = small * torch.tensor([size, 1.0])[:, None, None]
+    assert float(orthogonal(small, dtype).abs().max()) > 0.1
+    assert torch.equal(orthogonal(large, dtype), orthogonal(small, dtype))
+
+
+def test_no_gradient_and_a_gradient_of_zeros_move_nothing():
+    network = model()
+    optimizer = build_optimizer(network, OptimizerConfig("muon"), learning_rate=RATE)
+    before = weights(network)
+    optimizer.step()
+    for parameter in network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for name, parameter in weights(network).items():
+        assert torch.equal(parameter, before[name]), name

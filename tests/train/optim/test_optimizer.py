@@ -1,0 +1,166 @@
+"""AdamW against fifteen lines of NumPy, what decays, and the optimizer's state by name through a checkpoint."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.dataset import build_tokenizers
+from glassformer.data.pairs import Pair
+from glassformer.foundation.errors import CheckpointError
+from glassformer.model.config import ModelConfig, StackConfig
+from glassformer.model.outputs import Lm
+from glassformer.model.transformer import Transformer
+from glassformer.store.checkpoint import load, load_optimizer, save
+from glassformer.train.loop import train_steps
+from glassformer.train.optim.optimizer import OPTIMIZERS, build_optimizer, load_optimizer_state, optimizer_state
+from glassformer.train.optim.optimizer_config import USES, OptimizerConfig
+from glassformer.train.optim.schedule import Schedule
+from train.examples import LAYOUTS, assert_same, batch, model, weights
+
+RATE, BETAS, EPSILON, DECAY = 0.01, (0.9, 0.98), 1e-9, 0.3
+
+
+def adamw(theta: np.ndarray, gradients: list[np.ndarray], decay: float) -> np.ndarray:
+    """Loshchilov and Hutter 2019, algorithm 2, line by line."""
+    m = v = np.zeros_like(theta)
+    for t, g in enumerate(gradients, start=1):
+        m = BETAS[0] * m + (1 - BETAS[0]) * g
+        v = BETAS[1] * v + (1 - BETAS[1]) * g**2
+        m_hat = m / (1 - BETAS[0] ** t)
+        v_hat = v / (1 - BETAS[1] ** t)
+        theta = theta - RATE * (m_hat / (np.sqrt(v_hat) + EPSILON) + decay * theta)
+    return theta
+
+
+def built(network, **settings):
+    values = {"beta1": BETAS[0], "beta2": BETAS[1], "epsilon": EPSILON, "weight_decay": DECAY} | settings
+    return build_optimizer(network, OptimizerConfig(**values), learning_rate=RATE)
+
+
+def train(network, optimizer, steps: int) -> None:
+    """Steps along random gradients, the same whenever the generator stands at the same place."""
+    for _ in range(steps):
+        for parameter in network.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        optimizer.step()
+
+
+@pytest.mark.parametrize("steps", [50, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_steps_equal_numpy(steps):
+    network = model()
+    optimizer, before = built(network), weights(network)
+    seen: dict[str, list[np.ndarray]] = {name: [] for name in before}
+    for _ in range(steps):
+        train(network, optimizer, 0)
+        for name, parameter in network.named_parameters():
+            parameter.grad = torch.randn_like(parameter) * 10 ** torch.randn(())
+            seen[name].append(parameter.grad.numpy().copy())
+        optimizer.step()
+    decays = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
+    assert 0 < len(decays) < len(before)
+    for name, parameter in network.named_parameters():
+        expected = adamw(before[name].numpy(), seen[name], DECAY if id(parameter) in decays else 0.0)
+        np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-12, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_linear_maps_decay_and_nothing_else(layout, positions):
+    network = model(layout, positions=positions)
+    decays = {id(p): group["weight_decay"] for group in built(network).param_groups for p in group["params"]}
+    assert len(decays) == len(list(network.parameters()))
+    roles = {"query", "key", "value", "output", "up", "down"}
+    for name, parameter in network.named_parameters():
+        *_, role, kind = name.split(".")
+        assert decays[id(parameter)] == (DECAY if role in roles and kind == "weight" else 0.0), name
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_the_dense_map_of_a_head_is_a_hidden_matrix(name):
+    """As in BERT; the matrix of the scores is none, whether it is the embedding's or its own."""
+    sizes = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=12)
+    for tie in (True, False):
+        network = Transformer(ModelConfig(vocab_size=9, encoder=sizes, head=Lm("gelu"), tie_embeddings=tie))
+        groups = built(network, name=name).param_groups
+        hidden = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
+        names = {each for each, p in network.named_parameters() if id(p) in hidden}
+        assert {each for each in names if "blocks." not in each} == {"head.transform.dense.weight"}
+
+
+def test_settings_arrive():
+    groups = built(model(), beta1=0.1, beta2=0.2, epsilon=0.3).param_groups
+    assert all((group["lr"], group["betas"], group["eps"]) == (RATE, (0.1, 0.2), 0.3) for group in groups)
+
+
+def test_a_block_learns_slower_than_the_one_above_it():
+    network = model(n_layers=3)
+    scales = {id(p): g["scale"] for g in built(network, layer_decay=0.5).param_groups for p in g["params"]}
+    for name, parameter in network.named_parameters():
+        steps = 0 if name.startswith("head.") else 1 if ".norm." in name.replace("blocks", "") else 4
+        if "blocks." in name:
+            steps = 3 - int(name.split("blocks.")[1][0])
+        assert scales[id(parameter)] == 0.5**steps, name
+
+
+def test_the_scale_reaches_the_step():
+    network = model()
+    optimizer = built(network, layer_decay=0.5)
+    next(iter(train_steps(network, [batch("encoder-decoder", [(3, 2)])], optimizer, Schedule("constant", 0.25, 1))))
+    rates = {group["scale"]: group["lr"] for group in optimizer.param_groups}
+    assert rates == {1.0: 0.25, 0.5: 0.125, 0.25: 0.0625}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_state_by_name_goes_through_a_checkpoint(tmp_path, name):
+    tokenizers = build_tokenizers(TokenizerConfig(), [Pair("a b c", "d e f")])
+    one = model(vocab=tokenizers.target.vocab_size)
+    optimizer = build_optimizer(one, OptimizerConfig(name), learning_rate=RATE)
+    train(one, optimizer, 3)
+    save(tmp_path / "saved", one, tokenizers, optimizer=optimizer_state(optimizer, one))
+    two = load(tmp_path / "saved").model
+    resumed = build_optimizer(two, OptimizerConfig(name), learning_rate=RATE)
+    load_optimizer_state(resumed, two, load_optimizer(tmp_path / "saved"))
+    for network, its_optimizer in ((one, optimizer), (two, resumed)):
+        torch.manual_seed(7)
+        train(network, its_optimizer, 3)
+    assert_same(weights(one), weights(two))
+    states = [optimizer_state(each, network) for each, network in ((optimizer, one), (resumed, two))]
+    assert states[0].keys() == dict(one.named_parameters()).keys()
+    for name, slots in states[0].items():
+        assert_same(slots, states[1][name])
+
+
+def test_state_of_another_model_is_refused():
+    one, other = model(), model(d_ff=10)
+    optimizer = built(one)
+    train(one, optimizer, 1)
+    state = optimizer_state(optimizer, one)
+    with pytest.raises(CheckpointError, match=r"exp_avg of .*feed_forward.* \(12, 8\), but the parameter \(10, 8\)"):
+        load_optimizer_state(built(other), other, state)
+    del state["encoder.norm.weight"]
+    with pytest.raises(CheckpointError, match=r"only one of the two: encoder\.norm\.weight\. Resume"):
+        load_optimizer_state(built(one), one, state)
+
+
+def test_no_state_is_good_of_an_optimizer_that_made_no_update():
+    network = model()
+    for empty in ({}, {name: {} for name, _ in network.named_parameters()}):
+        load_optimizer_state(built(network), network, empty, unused=True)
+        with pytest.raises(CheckpointError, match="saved optimizer must"):
+            load_optimizer_state(built(network), network, empty)
+
+
+def test_every_optimizer_has_its_settings():
+    assert sorted(OPTIMIZERS) == sorted(USES)
+
+
+def test_state_of_another_optimizer_is_refused():
+    network = model()
+    optimizer = built(network)
+    train(network, optimizer, 1)
+    other = build_optimizer(network, OptimizerConfig("adafactor"), learning_rate=RATE)
+    with pytest.raises(CheckpointError, match="exp_avg, exp_avg_sq, step, and Adafactor keeps "):
+        load_optimizer_state(other, network, optimizer_state(optimizer, network))

@@ -1,0 +1,99 @@
+"""Learning rates: closed forms at every step, a straight rise, no jump where it ends, and no step up after it."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from glassformer.foundation.errors import ConfigError
+from glassformer.train import settings
+from glassformer.train.optim.schedule import SCHEDULES, Schedule
+
+PEAK, LEAST, STEPS = 3e-3, 1e-4, 10_000
+FALL = 8_000
+"""From which step on the schedule wsd falls, unless its warm-up is longer."""
+CLOSED = {
+    "constant": lambda step, warmup: PEAK,
+    "linear": lambda step, warmup: PEAK - (PEAK - LEAST) * (step - warmup) / (STEPS - warmup),
+    "cosine": lambda step, warmup: (
+        LEAST + (PEAK - LEAST) * math.cos(math.pi / 2 * (step - warmup) / (STEPS - warmup)) ** 2
+    ),
+    "wsd": lambda step, warmup: PEAK - (PEAK - LEAST) * max(0, step - max(FALL, warmup)) / (STEPS - max(FALL, warmup)),
+    "inverse_square_root": lambda step, warmup: max(LEAST, PEAK / math.sqrt(max(step, 1) / max(warmup, 1))),
+}
+"""The rate after the warm-up, by formulas that are not the code's own."""
+
+
+def rates(name: str, warmup: int, steps: int = STEPS) -> list[float]:
+    schedule = Schedule(name, PEAK, steps, warmup, LEAST)
+    return [schedule(step) for step in range(steps + 1)]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("warmup", [0, 1, 100, 9_999])
+def test_closed_form(name, warmup):
+    for step, rate in enumerate(rates(name, warmup)):
+        wanted = PEAK * step / warmup if step < warmup else CLOSED[name](step, warmup)
+        assert math.isclose(rate, wanted, rel_tol=1e-12, abs_tol=1e-18), step
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("warmup", [1, 100, 500])
+def test_rises_to_the_peak_and_never_again(name, warmup):
+    found = rates(name, warmup)
+    assert found[0] == 0.0
+    assert max(found) == found[warmup] == PEAK
+    assert all(b > a for a, b in pairwise(found[: warmup + 1]))
+    assert all(b <= a for a, b in pairwise(found[warmup:]))
+    assert min(found[warmup:]) >= LEAST * (1 - 1e-12)
+    assert max(abs(b - a) for a, b in pairwise(found[warmup:])) <= PEAK / 2 / warmup + 6 * PEAK / STEPS
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine", "wsd"])
+def test_ends_at_the_least(name):
+    schedule = Schedule(name, PEAK, STEPS, 10, LEAST)
+    assert schedule(STEPS) == pytest.approx(LEAST, rel=1e-12)
+    assert schedule(2 * STEPS) == schedule(STEPS)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("warmup", [10, 20])
+def test_run_that_ends_in_its_warmup(name, warmup):
+    assert rates(name, warmup, 10) == pytest.approx([PEAK * step / warmup for step in range(11)])
+
+
+def test_every_schedule_has_its_closed_form():
+    assert settings.SCHEDULES is SCHEDULES
+    assert sorted(SCHEDULES) == sorted(CLOSED)
+
+
+def test_a_run_with_wsd_goes_on_with_another_horizon_from_before_its_cooldown():
+    short, long = (Schedule("wsd", PEAK, steps, 10, LEAST, 50) for steps in (100, 500))
+    assert [short(step) for step in range(51)] == [long(step) for step in range(51)]
+    assert short(51) < long(51) == PEAK
+    assert (short(75), short(100)) == (pytest.approx((PEAK + LEAST) / 2, rel=1e-12), LEAST)
+
+
+@pytest.mark.parametrize(("warmup", "most"), [(0, 10), (4, 6), (9, 1)])
+def test_cooldown_beyond_what_the_warmup_leaves_is_refused(warmup, most):
+    assert Schedule("wsd", 1.0, 10, warmup, cooldown=most)(10) == 0
+    for cooldown in (0, most + 1, -1):
+        with pytest.raises(ConfigError, match=rf"the {most} steps after the warm-up, of 10.*; got {cooldown} with"):
+            Schedule("wsd", 1.0, 10, warmup, cooldown=cooldown)
+
+
+def test_no_cooldown_fits_a_run_that_ends_in_its_warmup():
+    with pytest.raises(ConfigError, match=r"at most the 0 steps after the warm-up.*got 1 with warmup=20\. Lower one"):
+        Schedule("wsd", 1.0, 10, 20, cooldown=1)
+
+
+def test_cooldown_of_another_schedule_is_refused():
+    with pytest.raises(ConfigError, match="belongs to the schedule 'wsd' alone; got cooldown=5 with 'cosine'"):
+        Schedule("cosine", 1.0, 10, cooldown=5)
+
+
+def test_unknown_name():
+    with pytest.raises(ConfigError, match="Did you mean 'cosine'"):
+        Schedule("cosin", 1.0, 10)

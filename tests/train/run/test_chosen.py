@@ -1,0 +1,103 @@
+"""What a run says of itself at its start: also which backend of attention was picked, for the shapes of its data."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer.attend import ATTEND, RULES, Mask
+from glassformer.model.transformer import Transformer
+from glassformer.train.record.events import Started
+from glassformer.train.run import chosen as module
+from glassformer.train.run.chosen import attention, chosen
+from glassformer.train.run.session import start
+from glassformer.train.sources.prepare import model_config, prepare
+from train.examples import assert_same, follow, recipe, weights
+
+
+def made(**changes):
+    prepared = prepare(recipe(**changes))
+    torch.manual_seed(0)
+    return Transformer(model_config(prepared.recipe, prepared.tokenizers)), prepared
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
+def test_the_backend_that_auto_picks_is_told_with_its_reason(layout):
+    said = attention(*made(data__layout=layout))
+    assert said.startswith("matmul (")
+    assert said.endswith(" scores on a CPU: two products beat the fused kernel)")
+
+
+def test_both_are_told_where_long_and_short_sequences_get_different_ones():
+    said = attention(*made(data__min_length=2, data__max_length=400, training__batch_tokens=4096))
+    fused, products = said.split("; ")
+    assert fused.startswith("sdpa (")
+    assert products.startswith("matmul (")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model__attention": "reference"}, "reference, as asked"),
+        ({"model__attention_rule": "sigmoid"}, "matmul (on cpu: no fused kernel has this rule)"),
+        ({"model__attention_rule": "linear"}, "reference ("),
+        ({"model__positions": "shaw"}, "matmul (a value bias is mixed by the weights"),
+        ({"model__window": 2, "data__min_length": 1500, "data__max_length": 1500, "data__train_size": 2,
+          "data__dev_size": 1, "training__batch_tokens": 9999, "data__layout": "encoder"}, "sparse (on cpu: "),
+    ],
+    ids=["asked", "sigmoid", "linear", "shaw", "window"],
+)  # fmt: skip
+def test_what_else_can_be_told(changes, said):
+    assert attention(*made(**changes)).startswith(said)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("length", [3, 600])
+def test_every_rule_picks_what_it_then_computes_with(rule, length):
+    """The name is that of a backend of the rule, and auto's answer is that backend's, bit for bit."""
+    q = torch.randn(1, 2, length, 4)
+    name, why = RULES[rule].pick("cpu", length, length, Mask(causal=True))
+    assert why
+    auto, picked = (ATTEND[rule][each](q, q, q, Mask(causal=True), scale=0.5) for each in ("auto", name))
+    assert torch.equal(auto, picked)
+
+
+def test_looking_changes_nothing():
+    model, prepared = made()
+    before, random, seams = weights(model), torch.get_rng_state(), [getattr(m, "attend", None) for m in model.modules()]
+    for training in (True, False):
+        model.train(training)
+        attention(model, prepared)
+        assert model.training == training
+    assert_same(weights(model), before)
+    assert torch.equal(torch.get_rng_state(), random)
+    assert [getattr(m, "attend", None) for m in model.modules()] == seams
+
+
+def test_two_rows_are_looked_at_and_no_more(monkeypatch):
+    rows = []
+
+    def counted(model, batch, objective):
+        rows.append(len(batch.tokens))
+
+    monkeypatch.setattr(module, "loss_of", counted)
+    assert attention(*made()) == ""
+    assert rows == [1, 1]
+
+
+def test_every_start_says_it_once(tmp_path):
+    short = {"training__steps": 1, "training__warmup": 0}
+    [started] = [e for e in follow(start(recipe(**short), tmp_path / "run")) if isinstance(e, Started)]
+    kinds = [note.partition(":")[0] for note in started.notes]
+    assert kinds == ["device", "arithmetic", "attention", "model", "data", "batches"]
+    assert started.notes[2:] == chosen(*made(**short))
+    assert "attention: matmul (" in (tmp_path / "run" / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(("warmup", "rate"), [(12, "0.01"), (24, "0.005")])
+def test_a_warmup_that_takes_the_whole_run_is_told(warmup, rate):
+    [said] = [line for line in chosen(*made(training__warmup=warmup)) if line.startswith("warm-up")]
+    assert (
+        said == f"warm-up: {warmup} steps, of a run of 12: the learning rate never decays, and reaches {rate} of 0.01"
+    )
+    assert not any(line.startswith("warm-up") for line in chosen(*made(training__warmup=11)))

@@ -1,0 +1,259 @@
+"""Resume is exact: cut after any step, by a kill or on request, a run ends with the bits of one that was not cut."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import islice
+
+import pytest
+import torch
+
+from glassformer.foundation.errors import CheckpointError
+from glassformer.store.checkpoint import load, save
+from glassformer.store.folders import step_folder
+from glassformer.train.recipe import dumps_recipe
+from glassformer.train.record.events import Evaluated, Finished, Progress, Saved, Started, Stopped
+from glassformer.train.run import running
+from glassformer.train.run import session as module
+from glassformer.train.run.session import resume, start
+from train.examples import STEPS, assert_same, assert_same_end, follow, killed_after, recipe, texts, weights
+
+
+def test_the_example_has_all_that_might_not_resume(whole):
+    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    train, dev = ([line for line in lines if line["kind"] == kind] for kind in ("train", "dev"))
+    assert [line["step"] for line in train] == list(range(1, STEPS + 1))
+    assert [line["step"] for line in dev] == [4, 8, 12]
+    assert {line["epoch"] for line in train} == {0, 1, 2}
+    assert len({line["learning_rate"] for line in train}) > 9
+    assert any(line["pad_share"] > 0 for line in train)
+
+
+@pytest.mark.parametrize("step", range(1, STEPS))
+def test_killed_after_any_step(whole, tmp_path, step):
+    run = killed_after(whole, step, tmp_path / "run")
+    torch.manual_seed(step)
+    session = resume(run)
+    assert session.step == step
+    follow(session)
+    assert_same_end(run, whole)
+
+
+def test_interrupted_after_every_step(whole, tmp_path):
+    run = tmp_path / "run"
+    session = start(recipe(checkpoint__every=1), run)
+    for step in range(1, STEPS):
+        *_, saved, stopped = follow(session, stop_after=step)
+        assert (saved, stopped) == (Saved(step, step_folder(run, step)), Stopped(step, "interrupted"))
+        torch.manual_seed(step)
+        session = resume(run)
+    assert isinstance(follow(session)[-1], Finished)
+    assert_same_end(run, whole)
+
+
+VARIANTS = {
+    "encoder": {"data__layout": "encoder"},
+    "two vocabularies": {"tokenizer__shared": False, "data__task": "numbers", "decode__max_new_tokens": 2},
+    "two equal vocabularies": {"tokenizer__shared": False},
+    "untied": {"model__tie_embeddings": False, "model__share_embeddings": False, "model__norm_placement": "post"},
+    "bfloat16": {"training__precision": "bfloat16"},
+    "muon": {"optimizer__name": "muon"},
+    "adafactor": {"optimizer__name": "adafactor"},
+    "averaged": {"optimizer__average": 0.7, "checkpoint__every": 3},
+    "averaged, saved in training": {"optimizer__average": 0.7, "checkpoint__background": False},
+    "best by accuracy": {"training__metric": "token_accuracy", "training__evaluate_every": 1},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_other_runs_resume_too(tmp_path, name):
+    asked = recipe(**VARIANTS[name], training__steps=STEPS)
+    follow(start(asked, tmp_path / "whole"))
+    follow(start(asked, tmp_path / "run"), stop_after=5)
+    follow(resume(tmp_path / "run"))
+    assert_same_end(tmp_path / "run", tmp_path / "whole")
+
+
+def test_finished_run_has_nothing_left_to_do(whole, tmp_path):
+    run = killed_after(whole, STEPS, tmp_path / "run")
+    started, finished = follow(resume(run))
+    assert (type(started), type(finished), finished.step) == (Started, Finished, STEPS)
+    assert_same_end(run, whole)
+
+
+def test_run_that_stopped_for_want_of_patience_has_nothing_left_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "rank", lambda metrics, name: (0.0, 0.0))  # no evaluation beats the first
+    events = follow(start(recipe(training__evaluate_every=2, training__patience=2), tmp_path / "run"))
+    assert [type(each) for each in events[-2:]] == [Stopped, Finished]
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    started, finished = follow(resume(tmp_path / "run"))
+    assert (started.step, finished.step, finished.best_step) == (6, 6, 2)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+
+
+def test_best_and_patience_survive_a_stop(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "rank", lambda metrics, name: (0.0, 0.0))
+    asked = recipe(training__evaluate_every=2, training__patience=4)
+    follow(start(asked, tmp_path / "run"), stop_after=5)
+    *_, stopped, finished = follow(resume(tmp_path / "run"))
+    assert (stopped, finished.best_step) == (Stopped(10, "patience"), 2)
+    assert load(tmp_path / "run").state["best"] == 2
+
+
+def test_other_random_numbers_outside_change_nothing(whole, tmp_path):
+    torch.manual_seed(99)
+    follow(start(recipe(checkpoint__every=1), tmp_path / "run"))
+    assert_same_end(tmp_path / "run", whole)
+    other = start(recipe(training__seed=2), tmp_path / "other")
+    assert not torch.equal(other.model.head.weight, load(step_folder(whole, 1)).model.head.weight)
+
+
+def test_events_come_in_order(whole, tmp_path):
+    events = follow(start(recipe(checkpoint__every=3, training__metric="exact_match"), tmp_path / "run"))
+    assert isinstance(events[0], Started)
+    assert isinstance(events[-1], Finished)
+    assert [event.step for event in events if isinstance(event, Progress)] == list(range(1, STEPS + 1))
+    best = {event.step for event in events if isinstance(event, Evaluated) and event.is_best}
+    assert [event.step for event in events if isinstance(event, Saved)] == sorted({3, 6, 9, 12} | best)
+    steps = [event.step for event in events[1:]]
+    assert steps == sorted(steps)
+    order = [type(event) for event in events if event.step == STEPS]
+    assert order == [Progress, Evaluated, Saved, Finished]
+
+
+def test_arithmetic_is_chosen_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "choose_precision", lambda asked, network, few: ("bfloat16", f"chosen for {asked}"))
+    asked = recipe(training__precision="auto")
+    session = start(asked, tmp_path / "run")
+    assert "arithmetic: chosen for auto" in session.notes
+    assert session.recipe.training.precision == "bfloat16"
+    follow(session, stop_after=2)
+    monkeypatch.delattr(module, "choose_precision")
+    again = resume(tmp_path / "run")
+    assert "arithmetic: bfloat16, as in the run so far" in again.notes
+    assert again.recipe == session.recipe != asked
+
+
+def test_notes_say_what_was_chosen(tmp_path):
+    notes = "\n".join(start(recipe(), tmp_path / "run").notes)
+    for words in (
+        "device: cpu, as asked; 1 thread, as asked",
+        "arithmetic: float32",
+        " parameters",
+        "training pairs",
+        "padding",
+    ):
+        assert words in notes
+
+
+@pytest.mark.parametrize(("changed", "line"), [("source", "a a"), ("target", "z")])
+def test_changed_training_data_are_refused(tmp_path, changed, line):
+    lines = {"source": ["a b", "b", "a", "b a"], "target": ["x y", "y", "x", "y x"]}
+    paths = texts(tmp_path, **lines)
+    named = {f"data__{split}_{side}": str(path) for split in ("train", "dev") for side, path in paths.items()}
+    follow(start(recipe(data__task="pairs", **named), tmp_path / "run"), stop_after=2)
+    texts(tmp_path, **lines | {changed: [*lines[changed][:3], line]})
+    with pytest.raises(CheckpointError, match=r"the training pairs \(.*\) have changed since.*Put the old files back"):
+        resume(tmp_path / "run")
+    texts(tmp_path, **lines)
+    assert resume(tmp_path / "run").step == 2
+
+
+@pytest.mark.parametrize("line", ["x", "w", "x x y"])
+def test_changed_dev_data_are_refused(tmp_path, line):
+    """Or the best of before would be compared with scores on other pairs."""
+    lines = {"source": ["a b", "b", "a", "b a"], "target": ["x y", "y", "x", "y x"]}
+    paths = texts(tmp_path, **lines) | texts(tmp_path, dev_source=["a b", "b"], dev_target=["x y", "v"])
+    named = {f"data__train_{side}": str(paths[side]) for side in lines}
+    named |= {f"data__dev_{side}": str(paths[f"dev_{side}"]) for side in lines}
+    follow(start(recipe(data__task="pairs", **named), tmp_path / "run"), stop_after=2)
+    texts(tmp_path, dev_target=["x y", line])
+    with pytest.raises(CheckpointError, match=r"the dev pairs \(.*\) have changed since"):
+        resume(tmp_path / "run")
+    texts(tmp_path, dev_target=["x y", "v"])
+    assert resume(tmp_path / "run").step == 2
+
+
+def test_edited_model_settings_are_refused_and_listed(whole, tmp_path):
+    run = killed_after(whole, 3, tmp_path / "run")
+    (run / "recipe.toml").write_text(dumps_recipe(recipe(model__d_ff=16, model__dropout=0.3, training__steps=2)))
+    with pytest.raises(
+        CheckpointError, match=r"recipe\.toml or .* asks for another: .*Change it back.*--out"
+    ) as caught:
+        resume(run)
+    for side in ("encoder", "decoder"):
+        assert f"{side}.d_ff is 12, and 16 is asked for" in str(caught.value)
+        assert f"{side}.dropout is 0.2, and 0.3 is asked for" in str(caught.value)
+    assert str(caught.value).count(" is asked for") == 4
+
+
+def test_checkpoint_of_another_hand_is_refused(whole, tmp_path):
+    run = killed_after(whole, 3, tmp_path / "run")
+    loaded = load(step_folder(run, 3))
+    for state, has in (
+        ({}, "nothing"),
+        ({"note": "mine", "step": 3}, "note, step"),
+        ({**loaded.state, "data": "x"}, ""),
+    ):
+        save(step_folder(run, 4), loaded.model, loaded.tokenizers, state=state)
+        with pytest.raises(CheckpointError, match=rf"saved itself; .*step-000000004 lacks .*it has: {has}"):
+            resume(run)
+
+
+def test_run_that_is_trained_cannot_be_resumed_a_second_time(whole, tmp_path):
+    run = killed_after(whole, 9, tmp_path / "run")
+    first = resume(run)
+    with pytest.raises(CheckpointError, match="Only one process at a time"):
+        resume(run)
+    events = first.train()
+    next(events)
+    with pytest.raises(CheckpointError, match="Only one process at a time"):
+        start(recipe(), run)
+    events.close()
+    assert resume(run).step == 9
+
+
+def test_what_fails_keeps_no_lock(whole, tmp_path):
+    """Though its traceback is kept, as a notebook keeps it."""
+    run = killed_after(whole, 9, tmp_path / "run")
+    text = (run / "recipe.toml").read_text()
+    (run / "recipe.toml").write_text(dumps_recipe(recipe(model__d_ff=16)))
+    with pytest.raises(CheckpointError) as kept:
+        resume(run)
+    (run / "recipe.toml").write_text(text)
+    assert resume(run).step == 9
+    assert kept.value
+
+
+def test_threads_are_chosen_once(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    processors, before = [set(range(3))], torch.get_num_threads()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: processors[0], raising=False)
+    session = start(recipe(training__threads=0), tmp_path / "run")
+    assert (torch.get_num_threads(), session.recipe.training.threads) == (3, 3)
+    follow(session, stop_after=1)
+    processors[0] = {0, 1}
+    again = resume(tmp_path / "run")
+    assert (torch.get_num_threads(), again.recipe) == (3, session.recipe)
+    torch.set_num_threads(before)
+    assert any("3 threads, as asked, though only 2 of the processors" in note for note in again.notes)
+
+
+def test_arithmetic_is_chosen_by_one_piece_of_a_batch(tmp_path, monkeypatch):
+    timed = []
+
+    def choose(asked, network, few):
+        timed.extend(few)
+        return "float32", "it was"
+
+    monkeypatch.setattr(module, "choose_precision", choose)
+    session = start(recipe(training__accumulate=3), tmp_path / "run")
+    whole = [batch for _, batch in islice(session.prepared.batches(0), 2)]
+    assert [len(piece.tokens) for piece in timed] == [len(batch.split(3)[0].tokens) for batch in whole]
+
+
+def test_resumed_model_is_the_saved_one(whole):
+    session = resume(whole)
+    assert_same(weights(session.model), weights(load(step_folder(whole, STEPS)).model))
+    assert session.best.step == json.loads((step_folder(whole, STEPS) / "state.json").read_text())["state"]["best"]

@@ -1,0 +1,47 @@
+"""What becomes of a run between two steps: a signal to several processes, and memory that runs out there."""
+
+from __future__ import annotations
+
+from glassformer.foundation.launched import Launched
+from glassformer.store.checkpoint import load
+from glassformer.train.ranks.distributed import Ranks
+from glassformer.train.record.events import Progress, Saved, Stopped
+from glassformer.train.run.session import start
+from train.examples import follow, recipe
+
+
+class Agreed(Ranks):
+    """The first of two processes, of which the other is told the same and says so."""
+
+    def __init__(self) -> None:
+        super().__init__(Launched(0, 2, 0, 2))
+
+    def _reduced(self, value, operation):
+        return float(value)
+
+
+def test_a_signal_to_several_comes_before_the_evaluation(tmp_path):
+    """It is left due, as they would have to go on to its end; `gathered` would fail here, as nobody else is there."""
+    session = start(recipe(), tmp_path / "run")
+    session.ranks, session.evaluation_due = Agreed(), True
+    session.interrupt()
+    steps = session._after_step()
+    assert [type(event) for event in steps] == [Saved]
+    assert load(tmp_path / "run").state["evaluation_due"]
+    assert session._ended() == "interrupted"
+
+
+def test_a_signal_in_an_evaluation_of_one_process_ends_it(tmp_path):
+    session, asked = start(recipe(), tmp_path / "run"), []
+    own = session._poll
+
+    def poll():
+        asked.append(1)
+        if len(asked) == 2:
+            session.interrupt()
+        own()
+
+    session._poll = poll
+    assert [type(event) for event in follow(session)[-3:]] == [Progress, Saved, Stopped]
+    assert (session.step, len(asked)) == (4, 2)
+    assert load(tmp_path / "run").state["evaluation_due"]

@@ -1,0 +1,52 @@
+"""Scores of labels, on answers made by hand and against their definitions counted one by one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from glassformer.foundation.errors import DataError
+from glassformer.train.score.scores import (
+    accuracy,
+    class_scores,
+    confusion,
+    macro_f1,
+)
+
+WANTED = [0, 0, 0, 1, 1, 2]
+GIVEN = [0, 0, 1, 1, 2, 1]
+
+
+def test_by_hand():
+    counts = confusion(GIVEN, WANTED, 4)
+    assert counts.tolist() == [[2, 1, 0, 0], [0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
+    assert accuracy(counts) == 0.5
+    first, second, third, never = class_scores(counts)
+    assert first == {"n": 3, "given": 2, "precision": 1.0, "recall": 2 / 3, "f1": pytest.approx(0.8)}
+    assert second == {"n": 2, "given": 3, "precision": 1 / 3, "recall": 0.5, "f1": pytest.approx(0.4)}
+    assert third == {"n": 1, "given": 1, "precision": 0.0, "recall": 0.0, "f1": 0.0}
+    assert never == {"n": 0, "given": 0, "precision": 0.0, "recall": 0.0, "f1": 0.0}
+    assert macro_f1(counts) == pytest.approx((0.8 + 0.4 + 0.0) / 3)  # a label that never occurs is not counted
+
+
+@given(rows=some.lists(some.tuples(some.integers(0, 3), some.integers(0, 3)), min_size=1, max_size=30))
+def test_as_counted_one_by_one(rows):
+    given_labels, wanted = [a for a, _ in rows], [b for _, b in rows]
+    counts = confusion(given_labels, wanted, 4)
+    assert accuracy(counts) == pytest.approx(sum(a == b for a, b in rows) / len(rows))
+    for label, scores in enumerate(class_scores(counts)):
+        right = sum(a == b == label for a, b in rows)
+        assert (scores["n"], scores["given"]) == (wanted.count(label), given_labels.count(label))
+        if right:
+            precision, recall = right / given_labels.count(label), right / wanted.count(label)
+            assert scores["precision"] == pytest.approx(precision)
+            assert scores["recall"] == pytest.approx(recall)
+            assert scores["f1"] == pytest.approx(2 * precision * recall / (precision + recall))
+        else:
+            assert scores["precision"] == scores["recall"] == scores["f1"] == 0.0
+
+
+def test_as_many_answers_as_right_ones():
+    with pytest.raises(DataError, match="1 answers came with 2"):
+        confusion([1], [1, 0], 2)
