@@ -247,6 +247,6 @@ def test_run_folder_is_as_it_is_written():
 
 def test_documents_name_every_folder_and_every_public_name():
     tree = section(ARCHITECTURE, "Floors")
-    there = {path.name for path in architecture.SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    there = {path.name for path in architecture.SOURCE.rglob("*") if path.is_dir() and path.name != "__pycache__"}
     assert {*re.findall(r"[├└]─ (\w+)/", tree)} == there
     assert {*glassformer.__all__} <= {*INLINE.findall(README), *INLINE.findall(ARCHITECTURE)}

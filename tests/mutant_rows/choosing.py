@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-ANSWER, BEAM, CONTRAST, DRAW, ENGINE, FILTERS, GUESS, REPEATS = (
-    f"tests/decode/test_{name}.py"
-    for name in ("answer", "beam", "contrastive", "draw", "engine", "filters", "speculative", "repeats")
+ANSWER, BEAM, CONTRAST, GUESS = (
+    f"tests/decode/test_{name}.py" for name in ("answer", "beam", "contrastive", "speculative")
 )
+DRAW, FILTERS, REPEATS = (f"tests/decode/choose/test_{name}.py" for name in ("draw", "filters", "repeats"))
+ENGINE = "tests/decode/engine/test_engine.py"
 BEHIND = f"{GUESS}::test_filters_are_not_asked_what_comes_behind_what_they_forbid"
 REFUSED = f"{ENGINE}::test_what_cannot_be_written_is_refused"
 

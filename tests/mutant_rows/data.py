@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-TOK, SUB, SYN, ENG, PAIR, SET, BAT, SAM, CON = (
+TOK, SYN, ENG, PAIR, SET, BAT, SAM, CON, LAB, FEA = (
     f"tests/data/test_{name}.py"
-    for name in ("tokenizer", "subword", "synthetic", "english", "pairs", "dataset", "batch", "sampler", "config")
+    for name in (
+        *("tokenizer", "synthetic", "english", "pairs", "dataset", "batch", "sampler", "config"),
+        *("labelled", "features"),
+    )
 )
-LAB, FEA, FOR = (
-    "tests/data/test_labelled.py",
-    "tests/data/test_features.py",
-    "tests/data/tokens/test_foreign_tokenizer.py",
-)
+SUB, FOR = "tests/data/tokens/test_subword.py", "tests/data/tokens/test_foreign_tokenizer.py"
 
 # One row on two or three lines; the layout is a table's, not code's.
 # fmt: off

@@ -5,7 +5,14 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 TOK, SUB, FOR, WORD, CON = (
-    f"tests/data/test_{name}.py" for name in ("tokenizer", "subword", "foreign_tokenizer", "whole_words", "config")
+    f"tests/data/{name}.py"
+    for name in (
+        "test_tokenizer",
+        "tokens/test_subword",
+        "tokens/test_foreign_tokenizer",
+        "tokens/test_whole_words",
+        "test_config",
+    )
 )
 
 # One row on two or three lines; the layout is a table's, not code's.

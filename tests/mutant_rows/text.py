@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-CON, TXT, LINKS, CUT, COR, TOK, WIN, OVER = (
-    f"tests/data/test_{name}.py"
-    for name in ("config", "text", "text_files", "cuts", "corpus", "token_file", "windows", "contamination")
+CON, CUT = "tests/data/test_config.py", "tests/data/tokens/test_cuts.py"
+TXT, LINKS, COR, TOK, WIN, OVER = (
+    f"tests/data/running/test_{name}.py"
+    for name in ("text", "text_files", "corpus", "token_file", "windows", "contamination")
 )
 
 # fmt: off
