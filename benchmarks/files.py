@@ -30,7 +30,7 @@ def multi30k(data: Path, written: Path) -> list[str]:
 
 
 def sst2(data: Path, written: Path) -> list[str]:
-    """Positive and negative sentences from film reviews (Socher et al. 2013). Its dev split is scored once, at the end.
+    """Positive and negative sentences from film reviews (Socher et al. 2013). The dev split is scored once, at the end.
 
     All training sentences are used for training, and no checkpoint is chosen.
     """

@@ -45,7 +45,7 @@ def run(arguments: Arguments) -> int:
 def counted(target: str) -> tuple[list[Row], int]:
     """Count the parameters of a run's best checkpoint or, without allocating it, of a preset.
 
-    A run takes precedence.
+    If a run and a preset have the same name, the run is counted.
     """
     if target in PRESETS and not Path(target, "recipe.toml").is_file():
         from glassformer.model.count import count_config

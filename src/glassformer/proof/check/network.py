@@ -36,7 +36,7 @@ class Network:
         parameters = inspect.signature(kind).parameters
         self.names = [name for name, each in parameters.items() if each.default is each.empty]
         if sorted(NAMES.get(name, -1) for name in self.names) != [*range(5)]:
-            self.names = []  # they say nothing, so the documented order is taken
+            self.names = []  # the names say nothing, so the documented order is assumed
             if not accepts(kind, "vocab_size", "d_model", "n_heads", "n_layers", "max_len"):
                 raise SignatureError(f"{inspect.signature(kind)}")
         self.kind = kind
