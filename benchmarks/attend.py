@@ -1,8 +1,8 @@
-"""The attention backends against each other, by length: where the crossing of `attend/auto.py` lies.
+"""Compares the attention backends by length, to find where `attend/auto.py` should switch between them.
 
-Three cases: forward and forward with backward over whole sequences, whose batch holds the same number of tokens at any
+Three cases: forward, and forward with backward, over whole sequences in batches with the same number of tokens at any
 length, as in training; and one query over a growing cache, as in decoding. `auto` names the backend that the default
-would take; rows in which the other one is faster by more than a fifth are counted below the table.
+would take. Rows where the other backend is faster by more than a fifth are counted below the table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from glassformer.attend.auto import MATMUL_UP_TO
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 MASKS = ("none", "causal", "padding")
-DECODED = 128  # sequences that are decoded together, as the recipes do
+DECODED = 128  # sequences decoded together, as in the recipes
 WORTH_MENTION = 1.2
 
 
@@ -38,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def measure(options: argparse.Namespace) -> Iterator[Row]:
-    """One row for each dtype, case and length."""
+    """Yield one row for each dtype, case and length."""
     for dtype in (torch.float32, torch.bfloat16):
         for use in ("forward", "forward + backward", "decoding"):
             for S in options.lengths:
@@ -48,7 +48,7 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def measure_one(options: argparse.Namespace, dtype: torch.dtype, use: str, size: tuple[int, int, int]) -> Row:
-    """The three backends on one case."""
+    """Time the three backends on one case."""
     B, T, S = size
     shapes = [(B, options.heads, length, options.width) for length in (T, S, S)]
     learns = use == "forward + backward"
@@ -70,7 +70,7 @@ def measure_one(options: argparse.Namespace, dtype: torch.dtype, use: str, size:
 
 
 def make_mask(name: str, B: int, S: int, device: str) -> Mask:
-    """Nothing hidden, the future hidden, or up to a quarter of each row's keys hidden as padding."""
+    """Return a mask that hides nothing, the future, or up to a quarter of each row's keys as padding."""
     if name != "padding":
         return Mask(causal=name == "causal")
     lengths = torch.randint(max(1, 3 * S // 4), S + 1, (B,), device=device)
@@ -78,7 +78,7 @@ def make_mask(name: str, B: int, S: int, device: str) -> Mask:
 
 
 def step(attend: Attend, qkv: tuple[Tensor, Tensor, Tensor], mask: Mask, upstream: Tensor) -> Callable[[], object]:
-    """One run: forward, and backward where q asks for a gradient. The mask is lowered once, as in a model."""
+    """Return one run: forward, and backward if q requires a gradient. The mask is lowered once, as in a model."""
     q, k, v = qkv
 
     def run() -> None:
@@ -90,7 +90,7 @@ def step(attend: Attend, qkv: tuple[Tensor, Tensor, Tensor], mask: Mask, upstrea
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """Where the two backends that `auto` chooses between cross, and what its rule costs in these rows."""
+    """Say where the two backends that `auto` chooses between cross, and what its rule costs in these rows."""
     wrong = [row for row in rows if lost(row) > WORTH_MENTION]
     text = [
         f"`auto` takes matmul up to {MATMUL_UP_TO:,} scores a head (T x S), then sdpa. In {len(wrong)} of {len(rows)} "
@@ -104,6 +104,6 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 def lost(row: Row) -> float:
-    """How many times as fast the backend that `auto` did not take is as the one it took."""
+    """Return how many times as fast the backend that `auto` did not take is as the one it took."""
     matmul_wins = row.times_as_fast["sdpa"].median
     return 1.0 / matmul_wins if row.case["auto"] == "matmul" else matmul_wins

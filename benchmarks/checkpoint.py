@@ -1,7 +1,7 @@
-"""What a checkpoint costs training: some steps with a save among them, beside as many without, in turn.
+"""What a checkpoint costs training: steps with a save among them, beside as many without, in turn.
 
-The time with a save ends when the checkpoint is complete on the disk, so it is the most that the save can cost: in a
-run the training goes on meanwhile. The processor's time holds all the work of a save (copy, checksums, writing) and not
+The time with a save ends when the checkpoint is complete on disk, so it is an upper bound of the cost: in a run,
+training continues meanwhile. The processor's time includes all the work of a save (copy, checksums, writing) but not
 the waiting for the disk.
 """
 
@@ -66,7 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def measure(options: argparse.Namespace) -> tuple[Row, dict[str, Spread]]:
-    """The times of a stretch of steps, and for each way of saving what it adds, round by round."""
+    """Return the times of a stretch of steps, and what each way of saving adds, round by round."""
     stack = StackConfig(d_model=options.d_model, n_heads=4, n_layers=options.layers, d_ff=4 * options.d_model)
     model = Transformer(ModelConfig(options.vocabulary, encoder=stack, decoder=stack)).to(options.device)
     optimizer = build_optimizer(model, OptimizerConfig(), learning_rate=1e-4)
@@ -98,7 +98,10 @@ def measure(options: argparse.Namespace) -> tuple[Row, dict[str, Spread]]:
 
 
 def stretch(updates: Iterator[object], steps: int, saver: Saver | None) -> Callable[[], object]:
-    """Some steps; with a saver, a save after the first of them, told to be done at the end."""
+    """Return one run of some steps.
+
+    With a saver, it saves after the first of them and waits for the save at the end.
+    """
     standing = Standing(1, Best(), {})
 
     def run() -> None:
@@ -114,7 +117,7 @@ def stretch(updates: Iterator[object], steps: int, saver: Saver | None) -> Calla
 
 
 def saver_for(folder: Path, model: Transformer, optimizer: torch.optim.Optimizer, background: bool) -> Saver:
-    """Writes into a folder of its own, as a run does."""
+    """Return a saver that writes into a folder of its own, as a run does."""
     recipe = Recipe(
         "benchmark", data=DataConfig(task="copy", train_size=100), checkpoint=CheckpointConfig(background=background)
     )

@@ -1,8 +1,8 @@
-"""How every benchmark here measures and prints: ours beside a peer, in turn, in one process.
+"""How every benchmark here measures and prints: ours and its peers, in turn, in one process.
 
-Two programs timed one after the other are compared with whatever else the machine did meanwhile. So each round runs
-all contestants once, A B A B ..., and the figure is the median of the ratios of neighbours, with their quartiles: a
-slow minute slows both sides of a ratio. Times are medians over the rounds, in milliseconds.
+If two programs are timed one after the other, whatever else the machine does meanwhile distorts the comparison. So each
+round runs all contestants once, A B A B ..., and the figure is the median of the ratios of neighbours, with quartiles:
+a slow minute slows both sides of a ratio. Times are medians over the rounds, in milliseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from glassformer.foundation.runtime import choose_threads
 from glassformer.study.table import markdown
 
 LONG = 1.0
-"""Seconds of a run from which warming up once is enough."""
+"""If a run takes at least so many seconds, one warm-up is enough."""
 Contestants = Mapping[str, Callable[[], object]]
 """Name -> one run of it. The first is ours; the others are compared with it."""
 
@@ -54,7 +54,7 @@ class Row:
     times_as_fast: dict[str, Spread]
     """Peer -> its time over ours: above 1 ours is faster."""
     mebibytes: dict[str, float] = field(default_factory=dict)
-    """Name -> what one run holds at most; empty where memory is not the question."""
+    """Name -> the most memory that one run holds; empty in a benchmark that does not measure memory."""
 
 
 def compare(
@@ -78,14 +78,14 @@ def compare(
 
 
 def warm_up(run: Callable[[], object], at_least: float) -> int:
-    """Run a few times, so that nothing is timed that happens only once; how many runs take `at_least` seconds."""
+    """Run a few times, so that one-time work is not timed, and return how many runs take `at_least` seconds."""
     if timed(run, 1) > LONG:
         return 1
     return max(1, round(at_least / max(timed(run, 2), 1e-9)))
 
 
 def timed(run: Callable[[], object], repeat: int, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of one run, as the mean of `repeat`; work that an accelerator still does is waited for."""
+    """Return the seconds of one run, as the mean of `repeat`. Pending work of an accelerator is waited for."""
     began = clock()
     for _ in range(repeat):
         run()
@@ -95,13 +95,13 @@ def timed(run: Callable[[], object], repeat: int, clock: Callable[[], float] = t
 
 
 def peak(run: Callable[[], object], device: str) -> float:
-    """MiB that one run holds at most, beyond what was held before it."""
+    """Return the most memory in MiB that one run holds, beyond what was held before it."""
     if torch.device(device).type != "cpu":
         before = torch.accelerator.memory_allocated()
         torch.accelerator.reset_peak_memory_stats()
         run()
         return (torch.accelerator.max_memory_allocated() - before) / 2**20
-    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # else the profiler talks on standard error
+    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # otherwise the profiler writes to standard error
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         run()
     with tempfile.TemporaryDirectory() as folder:
@@ -113,7 +113,7 @@ def peak(run: Callable[[], object], device: str) -> float:
 
 
 def accumulated(numbers: Iterator[int]) -> Iterator[int]:
-    """The sums so far, from 0."""
+    """Yield the running sums, from 0."""
     total = 0
     yield total
     for number in numbers:
@@ -122,7 +122,7 @@ def accumulated(numbers: Iterator[int]) -> Iterator[int]:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median and quartiles."""
+    """Return median and quartiles."""
     if len(values) < 2:
         return Spread(values[0], values[0], values[0])
     low, _, high = quantiles(values, n=4, method="inclusive")
@@ -130,7 +130,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def arguments(name: str, text: str, rounds: int) -> argparse.ArgumentParser:
-    """What every benchmark takes; `rounds` is its default."""
+    """Return a parser with the options of every benchmark. `rounds` is the default of --rounds."""
     parser = argparse.ArgumentParser(prog=f"run.py {name}", description=text)
     parser.add_argument(
         "--rounds", type=int, default=rounds, help="times each contestant is run (default: %(default)s)"
@@ -142,7 +142,7 @@ def arguments(name: str, text: str, rounds: int) -> argparse.ArgumentParser:
 
 
 def begin(name: str, options: argparse.Namespace) -> None:
-    """Fix threads and random numbers, and say what is measured where."""
+    """Set threads and random seed, and print what is measured and where."""
     choose_threads(options.threads)
     torch.manual_seed(0)
     if not options.json:
@@ -150,7 +150,7 @@ def begin(name: str, options: argparse.Namespace) -> None:
 
 
 def finish(name: str, rows: Sequence[Row], options: argparse.Namespace, notes: Sequence[str] = ()) -> int:
-    """Print the table and what follows from it, or all of it as JSON."""
+    """Print the table and the notes, or the rows as JSON."""
     if options.json:
         print(json.dumps({"benchmark": name, "machine": machine(), "rows": [asdict(row) for row in rows]}))
         return 0
@@ -161,7 +161,7 @@ def finish(name: str, rows: Sequence[Row], options: argparse.Namespace, notes: S
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as a markdown table: the case, a median time each, and how many times as fast ours is as each peer."""
+    """Return the rows as a markdown table: the case, median times, and how many times as fast ours is as each peer."""
     names = list(dict.fromkeys(name for row in rows for name in row.milliseconds))
     peers = list(dict.fromkeys(peer for row in rows for peer in row.times_as_fast))
     head = [*rows[0].case, *(f"{name}, ms" for name in names), *(f"over {peer}" for peer in peers)]
@@ -175,7 +175,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def machine() -> str:
-    """Processor, threads and versions on one line, and a warning where others use the machine too."""
+    """Return processor, threads and versions on one line, with a warning if the machine is busy."""
     versions = f"Python {platform.python_version()}, torch {torch.__version__}, glassformer {glassformer.__version__}"
     processors = f"{processor()}, {torch.get_num_threads()} threads of {os.cpu_count()}"
     if torch.accelerator.is_available():
@@ -187,13 +187,13 @@ def machine() -> str:
 
 
 def processor() -> str:
-    """The name of the processor, as the system tells it."""
+    """Return the name of the processor, as the system tells it."""
     info = Path("/proc/cpuinfo")
     found = re.search(r"model name\s*:\s*(.+)", info.read_text("utf-8")) if info.exists() else None
     return found[1].strip() if found else platform.processor() or platform.machine()
 
 
 def fail(message: str) -> int:
-    """Say what is wrong, and the exit code."""
+    """Print what is wrong, and return the exit code."""
     print(message, file=sys.stderr)
     return 2

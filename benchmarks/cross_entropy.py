@@ -1,10 +1,10 @@
 """Our label-smoothed cross-entropy against torch's, forward with backward, on the logits of a training step.
 
 Equal work: both compute in float32 whatever the logits' dtype, and loss and gradient are compared before any timing.
-`in bfloat16` is torch's on bfloat16 logits as they are, which is cheaper and less exact.
+`in bfloat16` is torch's loss computed in bfloat16, which is cheaper and less exact.
 
-With the head before it, of a large vocabulary: `in chunks`, where the logits never exist whole, against `whole`, where
-they do; time, and what forward and backward hold at most, as torch's allocator reports it.
+Including the head, with a large vocabulary: `in chunks`, which never holds all logits at once, against `whole`, which
+does. Time, and the most memory that forward and backward hold, as torch's allocator reports it.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def told(row: Row) -> str:
-    """Time and memory of each, and how they compare."""
+    """Return time and memory of each, and the ratio of the times."""
     each = [f"{name} {row.milliseconds[name].median:,.0f} ms and {MiB:,.0f} MiB" for name, MiB in row.mebibytes.items()]
     return f"{', '.join(each)}; in chunks is {row.times_as_fast['whole']} times as fast"
 
 
 def measure_head(options: argparse.Namespace) -> Iterator[Row]:
-    """One row for float32 and one for bfloat16 by autocast: head and loss, forward with backward.
+    """Yield a row for float32 and one for bfloat16 by autocast: head and loss, forward with backward.
 
-    bfloat16 is left out where it is emulated: one product of the head's backward took two hundred times float32's.
+    bfloat16 is left out on machines that emulate it: one product of the head's backward took 200 times as long as in
+    float32.
     """
     M, V, D, device = options.vectors, options.head, options.d_model, options.device
     x = torch.randn(M, D, device=device, requires_grad=True)
@@ -89,7 +90,7 @@ def measure_head(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def measure(size: tuple[int, int], smoothing: float, device: str, rounds: int) -> Iterator[Row]:
-    """One row for each dtype of the logits."""
+    """Yield one row for each dtype of the logits."""
     ids = torch.randint(size[1], size[:1], device=device)
 
     def ours(logits: Tensor) -> Tensor:
@@ -116,7 +117,7 @@ def measure(size: tuple[int, int], smoothing: float, device: str, rounds: int) -
 
 
 def check_equal(ours: Loss, theirs: Loss, logits: Tensor) -> None:
-    """Both must give the same loss and gradient, or their times say nothing."""
+    """Check that both give the same loss and gradient, without which a comparison of times means nothing."""
     found: list[tuple[Tensor, Tensor]] = []
     for loss in (ours, theirs):
         value = loss(logits)
@@ -127,7 +128,7 @@ def check_equal(ours: Loss, theirs: Loss, logits: Tensor) -> None:
 
 
 def step(loss: Loss, logits: Tensor) -> Callable[[], object]:
-    """One run: forward and backward."""
+    """Return one run: forward and backward."""
 
     def run() -> None:
         logits.grad = None

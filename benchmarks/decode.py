@@ -1,12 +1,13 @@
-"""Decoding on a processor beside transformers, CTranslate2 and nanoGPT: the same shapes, and where they can, weights.
+"""Decoding on a CPU beside transformers, CTranslate2 and nanoGPT, with the same shapes and, where possible, weights.
 
-Works: `gpt2` (12 layers, 768 wide, 8,000 tokens; prompts of 32, 128 written) for one text and for 8; `translate` (6 + 6
-layers, 512 wide, 32 sentences of 15 tokens, 15 written) greedy and with a beam of 4; `character` (6 layers, 384 wide,
-65 tokens; 255 written behind one) for one text and for 64; `lines`, 1,000 sentences of mixed length, text in and text
-out: those of Multi30k by a run of that recipe (`--run RUN --data FOLDER`), else by random weights. Of random weights
-no text ends early, so that all write the same number of tokens. Before any timing each peer in float32 must write what
-we write, but for nanoGPT, whose weights are its own. The tokens a second that are printed are those of the whole call:
-prompts or sources are read, too. Beside one text stands how often a second its weights, in our precision, can be read.
+Works: `gpt2` (12 layers, d_model 768, 8,000 tokens; 128 tokens after prompts of 32), 1 text and 8 texts; `translate` (6
++ 6 layers, d_model 512; 32 sentences of 15 tokens, answers of 15), greedy and with a beam of 4; `character` (6 layers,
+d_model 384, 65 tokens; 255 tokens after one), 1 text and 64 texts; `lines`, 1,000 sentences of mixed length, from text
+to text: those of Multi30k with a run of that recipe (`--run RUN --data FOLDER`), else with random weights. With random
+weights no text ends early, so all contestants write the same number of tokens. Before any timing each peer must write
+in float32 what we write, except nanoGPT, which has its own weights. Tokens per second are those of the whole call,
+which also reads prompts or sources. For single texts, the table also says how often per second the weights, in our
+precision, can be read from memory.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.study.table import markdown
 
 NEVER = -1
-"""An id that no token has: nothing ends."""
+"""An id that no token has, so that no text ends."""
 
 
 class Way(NamedTuple):
-    """One of our ways to write."""
+    """One of our ways to decode."""
 
     bytes: int
-    """Of a weight."""
+    """Bytes per weight."""
     prepare: Callable[[Transformer], Transformer]
-    """The precision of weights, how keys and values are kept, and whether steps are compiled."""
+    """Sets the precision of the weights, how keys and values are stored, and whether steps are compiled."""
 
 
 OURS = {
@@ -68,7 +69,7 @@ OURS = {
 
 @dataclass(frozen=True)
 class Work:
-    """What is written: by which model, how many rows, of how many tokens read and written."""
+    """A task: the kind of model, how many rows, and how many tokens each reads and writes."""
 
     kind: str
     rows: int
@@ -78,7 +79,7 @@ class Work:
 
     @property
     def name(self) -> str:
-        """As it stands in the table."""
+        """The name in the table."""
         return f"{self.kind}, {self.rows} x {self.read} + {self.written}" + (f", beam {self.beam}" * (self.beam > 1))
 
 
@@ -124,12 +125,12 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def shrunk(work: Work) -> Work:
-    """The same with 2 rows of 3 tokens."""
+    """Return the same work with at most 2 rows of 3 tokens."""
     return Work(work.kind, min(work.rows, 2), min(work.read, 3), 3, work.beam)
 
 
 def build(kind: str, *, small: bool) -> Transformer:
-    """A model of random weights, in float32."""
+    """Return a model with random weights, in float32."""
     torch.manual_seed(0)
     sizes = {
         "gpt2": {"d_model": 768, "n_heads": 12, "n_layers": 12, "d_ff": 3072, "max_len": 256},
@@ -147,12 +148,12 @@ def build(kind: str, *, small: bool) -> Transformer:
         config = ModelConfig(size, decoder=stack, scale_embeddings=False, init="normal")
     model = Transformer(config).eval()
     with torch.no_grad():
-        model.reader.embedding.weight[EOS] = 0.0  # tied to the head: a logit of 0 is never the highest
+        model.reader.embedding.weight[EOS] = 0.0  # tied to the head: its logit, 0, is never the highest
     return model
 
 
 def we_write(model: Transformer, beam: int = 1) -> Write:
-    """By our own `generate` and `beam_search`."""
+    """Return our contestant, which uses `generate` or `beam_search`."""
 
     def write(rows: Sequence[Sequence[int]], n: int) -> list[list[int]]:
         read = {"prompts": rows} if model.encoder is None else {"sources": rows}
@@ -168,7 +169,7 @@ def we_write(model: Transformer, beam: int = 1) -> Write:
 
 
 class Job(NamedTuple):
-    """A work as it is measured: our model, what makes a run of it, and the runs of the peers."""
+    """A work to measure: our model, how to make a run of it, and the runs of the peers."""
 
     work: Work
     model: Transformer
@@ -177,7 +178,7 @@ class Job(NamedTuple):
 
 
 def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row]]:
-    """One row for each of our ways that this machine has; the peers run beside each of them."""
+    """Yield one row for each of our ways that this machine supports. The peers run beside each of them."""
     with tempfile.TemporaryDirectory() as folder:
         job = (translated if work.kind == "lines" else written)(work, options, Path(folder))
         for way in options.ours:
@@ -186,7 +187,7 @@ def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row
             except ConfigError as lacking:
                 print(f"{way} is left out: {lacking}", file=sys.stderr)
                 continue
-            mine()  # what is compiled is compiled now
+            mine()  # compiles, if anything is to be compiled
             clock = time.process_time if options.processor_time else time.perf_counter
             case: dict[str, str | int] = {"work": job.work.name, "our precision": way}
             all_of_them = {"ours": mine, **job.rivals, **bound(job, way)}
@@ -194,13 +195,13 @@ def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row
 
 
 def bound(job: Job, way: str) -> Contestants:
-    """Beside one text what memory allows; several share each reading, and are bound by arithmetic."""
+    """For a single text, return the limit set by memory. Several texts share each read of the weights."""
     alone = job.work.rows == job.work.beam == 1
     return {"reading the weights": reads_weights(job.model, OURS[way].bytes, int(job.work.written))} if alone else {}
 
 
 def written(work: Work, options: argparse.Namespace, folder: Path) -> Job:
-    """Rows of ids, all of one length, and as many tokens behind each."""
+    """Make the job of a work on ids: rows of one length, each continued by the same number of tokens."""
     ours, n = build(work.kind, small=options.small), int(work.written)
     first = len(SPECIALS)
     size = (work.rows, int(work.read))
@@ -217,7 +218,7 @@ def written(work: Work, options: argparse.Namespace, folder: Path) -> Job:
 
 
 def translated(work: Work, options: argparse.Namespace, folder: Path) -> Job:
-    """Lines of text."""
+    """Make the job of a work on lines of text."""
     lines, rivals = lines_of(options.run, options.data, small=options.small), dict[str, Callable[[], list[str]]]()
     ours = we_translate(lines, lines.model)
     if library("ctranslate2") is not None:
@@ -233,7 +234,7 @@ def translated(work: Work, options: argparse.Namespace, folder: Path) -> Job:
 def peers(
     work: Work, ours: Transformer, options: argparse.Namespace, folder: Path, check: Callable[[Write], None]
 ) -> dict[str, Write]:
-    """Those that are installed, each checked in float32 where it has our weights."""
+    """Return the installed peers, each checked in float32 if it has our weights."""
     if work.kind == "character":
         return {"nanoGPT float32": nanogpt_writes(ours, options.nanogpt)} if options.nanogpt else {}
     if library("transformers") is None:
@@ -250,13 +251,16 @@ def peers(
 
 
 def check_same(found: Sequence[Sequence[int] | str], expected: Sequence[Sequence[int] | str]) -> None:
-    """In float32 a peer must write what we write, or its time says nothing. A tie may fall otherwise in a row of 20."""
+    """Check that a peer writes in float32 what we write, without which its time means nothing.
+
+    One row in 20 may differ, because ties may be broken differently.
+    """
     same = sum(a == b for a, b in zip(found, expected, strict=True))
     assert same >= 0.95 * len(expected), f"only {same} of {len(expected)} rows are alike: {found[0]} {expected[0]}"
 
 
 def table(works: Sequence[Work], rows: Sequence[Row]) -> str:
-    """Tokens a second of each, and how many times as fast ours is as each peer."""
+    """Return a table of tokens per second, and how many times as fast ours is as each peer."""
     rivals = list(dict.fromkeys(peer for row in rows for peer in row.times_as_fast))
     speeds, ratios = ([f"{each}, tokens/s" for each in ("ours", *rivals)], [f"over {each}" for each in rivals])
     body = [
@@ -269,7 +273,7 @@ def table(works: Sequence[Work], rows: Sequence[Row]) -> str:
 
 
 def speed(work: Work, row: Row, name: str) -> str:
-    """Tokens a second, of a call as a whole; nothing where it was not there."""
+    """Return tokens per second of a whole call; empty if the contestant did not run."""
     if name not in row.milliseconds:
         return ""
     return f"{1e3 * work.rows * work.written / row.milliseconds[name].median:.0f}"

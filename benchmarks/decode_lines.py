@@ -1,7 +1,7 @@
-"""Lines in, lines out: sentences of mixed length, translated by a model of our own and by CTranslate2 with its weights.
+"""Translates lines of mixed length by a model of ours and by CTranslate2 with the same weights.
 
-Each side reads text with the run's tokenizer, forms batches by length, and gives the answers back in the order of the
-lines; both models are in memory already. Without a run weights are random, in the shape of the recipe `multi30k`: then
+Each side reads text with the run's tokenizer, forms batches by length, and returns the answers in the order of the
+lines. Both models are in memory already. Without a run, weights are random, in the shape of the recipe `multi30k`; then
 lines are ids, and no answer ends before its last token.
 """
 
@@ -25,15 +25,15 @@ from glassformer.parts import Attention
 from glassformer.store.checkpoint import load
 
 TOGETHER = 128
-"""Sentences in a batch, of both."""
+"""Sentences in a batch, on both sides."""
 LONGEST, WRITTEN = 64, 15
-"""Tokens of an answer: at most, and where it has no end of its own."""
+"""Tokens of an answer: the most, and the number if it has no end of its own."""
 Stream = Callable[[], list[str]]
-"""All lines to all answers."""
+"""Turns all lines into all answers."""
 
 
 class Lines(NamedTuple):
-    """What is translated, by which model, and how text becomes ids and ids text."""
+    """The lines to translate, the model, and how text becomes ids and ids become text."""
 
     model: Transformer
     lines: Sequence[str]
@@ -43,14 +43,14 @@ class Lines(NamedTuple):
     shortest: int
 
     def sizes(self, stream: Stream) -> tuple[int, float, float]:
-        """How many lines there are, and how many tokens are read and written a line."""
+        """Return the number of lines, and how many tokens are read and written per line."""
         n = len(self.lines)
         written = sum(len(self.encode(each)) for each in stream())
         return n, round(sum(len(self.encode(line)) for line in self.lines) / n, 1), round(written / n, 1)
 
 
 def lines_of(run: str | None, data: str | None, *, small: bool) -> Lines:
-    """The captions of Multi30k for a run; without one, random ids and weights."""
+    """Return the captions of Multi30k for a run; without one, random ids and weights."""
     if run is None:
         return random_lines(small=small)
     if data is None:
@@ -64,12 +64,12 @@ def lines_of(run: str | None, data: str | None, *, small: bool) -> Lines:
 
 
 def random_lines(*, small: bool) -> Lines:
-    """1,000 lines of 8 to 20 numbers, each an id, and a model that never ends."""
+    """Return 1,000 lines of 8 to 20 numbers, each an id, and a model whose answers do not end by themselves."""
     sizes = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32} if small else MULTI30K
     stack = StackConfig(**sizes)
     model = Transformer(ModelConfig(64 if small else 4_000, encoder=stack, decoder=stack, tie_embeddings=False)).eval()
     with torch.no_grad():
-        cast(nn.Parameter, model.head.weight)[EOS] = 0.0  # a logit of 0 is never the highest
+        cast(nn.Parameter, model.head.weight)[EOS] = 0.0  # its logit, 0, is never the highest
     draw = random.Random(0)
     rows = [draw.choices(range(len(SPECIALS), 60), k=draw.randint(8, 20)) for _ in range(4 if small else 1_000)]
     written = 3 if small else WRITTEN
@@ -80,17 +80,17 @@ MULTI30K = {"d_model": 256, "n_heads": 4, "n_layers": 3, "d_ff": 512}
 
 
 def ids_of(line: str) -> list[int]:
-    """The numbers of a line."""
+    """Return the numbers of a line."""
     return [int(word) for word in line.split()]
 
 
 def text_of(ids: Sequence[int]) -> str:
-    """Ids as numbers."""
+    """Return ids as numbers in a line."""
     return " ".join(map(str, ids))
 
 
 def we_translate(lines: Lines, model: Transformer) -> Stream:
-    """By our own `answer`."""
+    """Return our contestant, which uses `answer`."""
 
     def stream() -> list[str]:
         sources = [lines.encode(line) for line in lines.lines]
@@ -101,7 +101,7 @@ def we_translate(lines: Lines, model: Transformer) -> Stream:
 
 
 def ctranslate_translates(lines: Lines, folder: Path, compute_type: str, threads: int) -> Stream:
-    """By CTranslate2, with as many threads as torch has."""
+    """Return CTranslate2 as a contestant, with as many threads as torch has."""
     settings = {"device": "cpu", "compute_type": compute_type, "inter_threads": 1, "intra_threads": threads}
     model = library("ctranslate2").Translator(str(folder), **settings)
     lengths = {"max_decoding_length": lines.longest, "min_decoding_length": lines.shortest}
@@ -115,7 +115,7 @@ def ctranslate_translates(lines: Lines, folder: Path, compute_type: str, threads
 
 
 def check_shape(model: Transformer, run: str) -> None:
-    """Stop for a model that the conversion has no names for."""
+    """Exit if the conversion does not support the model."""
     stack, wanted = model.config.stack, StackConfig(**MULTI30K)
     same = ("positions", "norm", "norm_placement", "activation", "feed_forward", "bias", "attention_rule", "n_kv_heads")
     other = [name for name in same if getattr(stack, name) != getattr(wanted, name)]
@@ -124,7 +124,7 @@ def check_shape(model: Transformer, run: str) -> None:
 
 
 def convert_lines(ours: Transformer, folder: Path) -> None:
-    """A CTranslate2 model of an encoder-decoder as the recipe makes it; its words are the ids, written as numbers."""
+    """Save an encoder-decoder of the recipe's kind as a CTranslate2 model, whose words are the ids as numbers."""
     assert ours.encoder is not None
     assert ours.decoder is not None
     layers = (len(ours.encoder.blocks), len(ours.decoder.blocks))
@@ -152,7 +152,7 @@ def convert_lines(ours: Transformer, folder: Path) -> None:
 
 
 def put_block(layer: Any, block: Block) -> None:
-    """One block: what is projected from the same input is one map there."""
+    """Copy one block. CTranslate2 fuses projections of the same input into one map."""
     attention = cast(Attention, block.self_attention.branch)
     put(layer.self_attention.layer_norm, block.self_attention.norm_in)
     put(layer.self_attention.linear[0], attention.query, attention.key, attention.value)
@@ -169,7 +169,7 @@ def put_block(layer: Any, block: Block) -> None:
 
 
 def put(theirs: Any, *ours: nn.Module) -> None:
-    """The weights of a norm, or of maps one above the other."""
+    """Copy the weights of a norm, or of maps stacked on top of each other."""
     weight = torch.cat([cast(nn.Parameter, each.weight).detach() for each in ours])
     biases = [each.bias.detach() for each in ours if isinstance(each.bias, nn.Parameter)]
     if hasattr(theirs, "gamma"):

@@ -1,7 +1,7 @@
-"""What memory allows a program that writes one text: every token needs all weights, once.
+"""The limit that memory sets to generating a single text: every token needs all weights, once.
 
-A product of a vector and a float32 matrix that is as large as the weights in their precision reads as many bytes and
-does little else. Nothing that reads its weights once a token writes faster than this is repeated.
+A product of a vector and a float32 matrix with as many bytes as the weights in their precision reads as much and does
+little else. A program that reads its weights once per token cannot generate tokens faster than this can be repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ WIDTH = 1024
 
 
 def reads_weights(model: Transformer, bytes_each: int, tokens: int) -> Callable[[], object]:
-    """Read the weights of one step as often as there are tokens; the float32 model says how many weights there are."""
+    """Return a run that reads the weights of one step once per token.
+
+    The float32 model says how many weights there are.
+    """
     matrix = torch.ones(max(1, weights(model) * bytes_each // (4 * WIDTH)), WIDTH)
     vector = torch.ones(WIDTH)
 
@@ -30,6 +33,9 @@ def reads_weights(model: Transformer, bytes_each: int, tokens: int) -> Callable[
 
 
 def weights(model: Transformer) -> int:
-    """How many numbers a step multiplies: all linear maps and the head, not the embedding, of which it reads a row."""
+    """Return how many weights a step multiplies: all linear maps and the head.
+
+    Not the embedding, of which a step reads one row.
+    """
     maps = [each.weight for each in model.modules() if isinstance(each, nn.Linear)]
     return sum(each.numel() for each in [*maps, model.head.weight])

@@ -1,4 +1,4 @@
-"""Who decodes beside us, with our weights: transformers, CTranslate2 and nanoGPT; what is not installed stays away."""
+"""The peers that decode beside us with our weights: transformers, CTranslate2 and nanoGPT, as far as installed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, UNK
 from glassformer.store.families import FAMILIES
 
 Write = Callable[[Sequence[Sequence[int]], int], list[list[int]]]
-"""Rows that are read, and how many tokens to write behind each: the tokens written, best ones of a beam."""
+"""Continues rows of ids by a given number of tokens, and returns these (with a beam, the best ones)."""
 
 
 def library(name: str) -> Any:
-    """The module, or None where it is not installed."""
+    """Return the module, or None if it is not installed."""
     return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
 
 def twin(ours: Transformer) -> nn.Module:
-    """The same model in transformers: GPT-2 of a decoder, BART of an encoder-decoder, with our weights."""
+    """Return the same model in transformers, with our weights: GPT-2 for a decoder, BART for an encoder-decoder."""
     hugging_face = library("transformers")
-    hugging_face.logging.set_verbosity_error()  # it advises on every model that is made
+    hugging_face.logging.set_verbosity_error()  # it prints advice for every new model
     hugging_face.logging.disable_progress_bar()
     stack, ids = ours.config.stack, {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
     if ours.encoder is None:
@@ -60,7 +60,7 @@ def twin(ours: Transformer) -> nn.Module:
 
 
 def transformers_writes(theirs: Any, dtype: torch.dtype, beam: int = 1) -> Write:
-    """By transformers' own `generate`, whose cache is its default; nobody ends before the last token."""
+    """Return transformers' `generate` as a contestant, with its default cache. No row ends before the last token."""
     whole = getattr(theirs.config, "is_encoder_decoder", False)
     model = theirs.to(dtype)
 
@@ -75,7 +75,7 @@ def transformers_writes(theirs: Any, dtype: torch.dtype, beam: int = 1) -> Write
 
 
 def convert(theirs: Any, folder: Path) -> None:
-    """A CTranslate2 model of `theirs`; its words are the ids, written as numbers."""
+    """Save `theirs` as a CTranslate2 model, whose words are the ids as numbers."""
     hugging_face, tokenizers = library("transformers"), library("tokenizers")
     words = {f"{i}": i for i in range(theirs.config.vocab_size)}
     named = {"pad_token": f"{PAD}", "unk_token": f"{UNK}", "bos_token": f"{BOS}", "eos_token": f"{EOS}"}
@@ -87,7 +87,7 @@ def convert(theirs: Any, folder: Path) -> None:
 
 
 def ctranslate_writes(folder: Path, compute_type: str, threads: int, *, whole: bool, beam: int = 1) -> Write:
-    """By CTranslate2, with as many threads as torch has; nobody ends before the last token."""
+    """Return CTranslate2 as a contestant, with as many threads as torch has. No row ends before the last token."""
     engine = library("ctranslate2")
     settings = {"device": "cpu", "compute_type": compute_type, "inter_threads": 1, "intra_threads": threads}
     model = (engine.Translator if whole else engine.Generator)(str(folder), **settings)
@@ -106,7 +106,7 @@ def ctranslate_writes(folder: Path, compute_type: str, threads: int, *, whole: b
 
 
 def nanogpt_writes(ours: Transformer, clone: str) -> Write:
-    """By the `generate` of a clone of nanoGPT, on a model of the same sizes; it has no cache."""
+    """Return `generate` of a clone of nanoGPT as a contestant, on a model of the same size. It has no cache."""
     path = Path(clone) / "model.py"
     if not path.is_file():
         sys.exit(f"--nanogpt is a clone of nanoGPT; there is no {path}. Clone it, or leave the flag out.")
@@ -119,7 +119,7 @@ def nanogpt_writes(ours: Transformer, clone: str) -> Write:
     stack = ours.config.stack
     sizes = {"n_layer": stack.n_layers, "n_head": stack.n_heads, "n_embd": stack.d_model}
     config = module.GPTConfig(vocab_size=ours.config.vocab_size, block_size=stack.max_len, dropout=0.0, **sizes)
-    with contextlib.redirect_stdout(sys.stderr):  # it says how large it is
+    with contextlib.redirect_stdout(sys.stderr):  # it prints its size
         model = module.GPT(config).eval()
 
     def write(rows: Sequence[Sequence[int]], n: int) -> list[list[int]]:

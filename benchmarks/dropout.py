@@ -1,4 +1,4 @@
-"""Our dropout against torch's: forward, and forward with backward, on activations of a training step's size."""
+"""Our dropout against torch's: forward, and forward with backward, on activations of the size of a training step's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from glassformer.parts import Dropout
 
 WIDTHS = (256, 1024)
-"""Of the residual stream, and of the inner side of a feed-forward."""
+"""Of the residual stream, and of the hidden layer of a feed-forward."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def measure(shapes: Sequence[tuple[int, int]], p: float, device: str, rounds: int) -> Iterator[Row]:
-    """One row for each dtype, shape and direction."""
+    """Yield one row for each dtype, shape and direction."""
     ours = Dropout(p).train()
     for dtype in (torch.float32, torch.bfloat16):
         for shape in shapes:
@@ -48,7 +48,7 @@ def measure(shapes: Sequence[tuple[int, int]], p: float, device: str, rounds: in
 
 
 def step(function: Callable[[Tensor], Tensor], x: Tensor, upstream: Tensor) -> Callable[[], object]:
-    """One run: forward, and backward where x asks for a gradient."""
+    """Return one run: forward, and backward if x requires a gradient."""
 
     def run() -> None:
         y = function(x)

@@ -1,4 +1,4 @@
-"""What the table of expected results is made of: one experiment a row, run for one seed by the command line."""
+"""The experiments behind the table of expected results: one per row, run for one seed by the command line."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, overri
 
 MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "1200")
 SCAN = (
-    *("--tokenizer.kind", "word", "--decode.max-new-tokens", "64"),  # actions of nine words: up to 48
+    *("--tokenizer.kind", "word", "--decode.max-new-tokens", "64"),  # commands of nine words: up to 48 actions
     *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "5000"),
-    *("--model.dropout", "0"),  # it counts to 48, and every number that is dropped makes it count wrong
+    *("--model.dropout", "0"),  # the task counts to 48, and each dropped number makes it miscount
     *("--model.positions", "rotary"),
 )
 INFLECTION = (
     *("--tokenizer.kind", "word", "--tokenizer.shared", "true", "--decode.max-new-tokens", "64"),
     *("--model.n-layers", "3", "--model.dropout", "0.2", "--training.label-smoothing", "0.1"),
-    *("--model.positions", "rotary"),  # what a form hangs on is how a word ends, wherever that is
+    *("--model.positions", "rotary"),  # a form depends on how a word ends, wherever that is
     *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "3000"),
 )
 SOUNDS = (
     *("--tokenizer.kind", "word", "--decode.max-new-tokens", "64"),
     *("--model.d-model", "192", "--model.d-ff", "768", "--model.n-layers", "3", "--model.positions", "rotary"),
     *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "5000"),
-    *("--training.batch-tokens", "4096"),  # a step of Muon costs what a batch of 2,048 tokens does
+    *("--training.batch-tokens", "4096"),  # a step of Muon costs as much as a batch of 2,048 tokens
 )
 TUNED = (
     *("--optimizer.weight-decay", "2", "--model.pooling", "mean"),
-    *("--training.steps", "600", "--training.evaluate-every", "0"),  # the last weights, whatever they score
+    *("--training.steps", "600", "--training.evaluate-every", "0"),  # use the last weights, whatever their score
 )
 SST2 = ("--tokenizer.kind", "bpe", "--tokenizer.vocab-size", "6000", "--tokenizer.min-count", "1", *TUNED)
 MASKED = (
@@ -51,7 +51,7 @@ MASKED = (
 )
 ARTICLES = (
     *("--model.dropout", "0.1", "--training.learning-rate", "6e-3", "--training.warmup", "100"),
-    *("--training.evaluate-every", "0", "--training.samples", "0"),  # scoring 200,000 words takes a minute
+    *("--training.evaluate-every", "0", "--training.samples", "0"),  # scoring takes a minute for 200,000 words
 )
 
 
@@ -67,11 +67,11 @@ class Experiment:
     unit: str = " %"
     settings: tuple[str, ...] = ()
     data: str | None = None
-    """The public data set that it reads, by its name in `FILES`; None: the task makes its own data."""
+    """The public data set that it reads, by its name in `FILES`; None if the task makes its own data."""
     after: str | None = None
-    """The row whose run of the same seed this one starts from (`training.start_from`), by its name; None: no other."""
+    """The name of the row whose run of the same seed this one starts from (`training.start_from`); None if none."""
     members: int = 1
-    """Runs that answer together, as a committee: those of seed s are trained with seeds of their own, `seeds_of`."""
+    """Runs that answer together as a committee. Their training seeds are `seeds_of`."""
 
 
 EXPERIMENTS = (
@@ -174,7 +174,7 @@ FURTHER = (
         after="wikitext-2 masked",
     ),
 )
-"""Rows that are asked for by name, with `--only`."""
+"""Rows that run only if named with `--only`."""
 ROWS = {each.name: each for each in (*EXPERIMENTS, *FURTHER)}
 
 
@@ -185,13 +185,13 @@ class Result(NamedTuple):
     seed: int
     metrics: dict[str, float | int | str]
     seconds: float
-    """Of training; of a committee all of its members, one after the other."""
+    """Training time; for a committee, the sum over its members."""
     train: list[str]
-    """The command that trained, without the run folder; of a committee that of its first member."""
+    """The training command without the run folder; for a committee, that of its first member."""
 
 
 class Failure(NamedTuple):
-    """A run without figures, and why."""
+    """A run without figures, and the reason."""
 
     experiment: str
     seed: int
@@ -203,7 +203,7 @@ class Failure(NamedTuple):
 def run_experiment(
     experiment: Experiment, seed: int, runs: Path, data: str | None, settings: Sequence[str]
 ) -> Result | Failure:
-    """Train and score, unless that was done before. Errors: those of the command line's own reader of settings."""
+    """Train and score, unless that is done already. Errors: those of the command line's own reader of settings."""
     if experiment.members > 1:
         return run_committee(experiment, seed, runs, data, settings)
     try:
@@ -236,7 +236,7 @@ def run_experiment(
 def run_committee(
     experiment: Experiment, seed: int, runs: Path, data: str | None, settings: Sequence[str]
 ) -> Result | Failure:
-    """Train and score each member alone, unless that was done before; then score all of them together."""
+    """Train and score each member alone, unless that is done already; then score all of them together."""
     alone = replace(experiment, members=1)
     members: list[Result] = []
     for each in seeds_of(experiment, seed):
@@ -253,18 +253,18 @@ def run_committee(
 
 
 def seeds_of(experiment: Experiment, seed: int) -> range:
-    """The seeds of the members of a committee: those of another `seed` are others, up to a hundred members."""
+    """Return the training seeds of a committee's members. They are distinct across `seed`s, for up to 100 members."""
     return range(100 * seed + 1, 100 * seed + 1 + experiment.members)
 
 
 def folder_of(experiment: Experiment, seed: int, runs: Path) -> tuple[Path, Path]:
-    """The folder of a run, and the file of its figures."""
+    """Return the folder of a run, and the file of its figures."""
     run = runs / f"{experiment.name.replace(' ', '-')}-seed-{seed}"
     return run, run.with_name(run.name + ".json")
 
 
 def train_run(recipe: str, settings: Sequence[str], run: Path, wanted: str) -> str | None:
-    """Train, or go on where a killed run of the same recipe stopped; what went wrong, if something did."""
+    """Train, or resume a killed run of the same recipe. Return the error, if there was one."""
     begun = run.with_name(run.name + ".begun")
     if begun.exists() and begun.read_text("utf-8") == wanted and any(run.glob("checkpoints/step-*")):
         code, _, problem = glassformer("resume", str(run))
@@ -276,20 +276,20 @@ def train_run(recipe: str, settings: Sequence[str], run: Path, wanted: str) -> s
 
 
 def wanted(recipe: str, settings: Sequence[str]) -> str:
-    """The resolved recipe that `glassformer train` makes of these settings: runs of another one are stale."""
+    """Return the resolved recipe that `glassformer train` makes of these settings. Runs with another one are stale."""
     changes = read_arguments("train", VERBS["train"], [recipe, *settings]).changes
     return dumps_recipe(anchored(override(load_recipe(recipe), changes)))
 
 
 def glassformer(*words: str) -> tuple[int, str, str]:
-    """Run the command line; its exit code, its output, and its last line of complaint."""
+    """Run the command line, and return its exit code, its output and its last error line."""
     ended = subprocess.run([sys.executable, "-m", "glassformer", *words], capture_output=True, text=True)
     complaint = next((line for line in reversed(ended.stderr.splitlines()) if line.strip()), "no reason given")
     return ended.returncode, ended.stdout, f"exit code {ended.returncode}: {complaint}"
 
 
 def files_of(experiment: Experiment, runs: Path, data: str | None) -> list[str]:
-    """The settings that name its files; none where the task makes its own data. Errors: `FileNotFoundError`."""
+    """Return the settings that name its files, none if the task makes its own data. Errors: `FileNotFoundError`."""
     if experiment.data is None:
         return []
     folder, files = FILES[experiment.data]

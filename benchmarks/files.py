@@ -1,4 +1,4 @@
-"""The files of public data sets, as settings of a recipe: found in a folder, and rewritten where the format differs."""
+"""Turns the files of public data sets into recipe settings, and rewrites files whose format differs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from itertools import chain
 from pathlib import Path
 
 HELD_OUT = 500
-"""Lines at the end of training that become the dev split of a data set that has none."""
+"""For a data set without a dev split: how many lines at the end of its training data become one."""
 
 Files = Callable[[Path, Path], list[str]]
-"""From the folder of a data set, and one for files to be written in, to settings. Errors: `FileNotFoundError`."""
+"""Takes the folder of a data set and a folder for rewritten files; returns settings. Errors: `FileNotFoundError`."""
 Rewrite = Callable[[Iterable[str]], Iterator[str]]
-"""From the lines of a file to those to be read."""
+"""Turns the lines of a file into the lines to use."""
 
 
 def multi30k(data: Path, written: Path) -> list[str]:
-    """English and German captions (Elliott et al. 2016), two parallel files a split."""
+    """English and German captions (Elliott et al. 2016), two parallel files per split."""
     names = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
     sides = {"source": "en", "target": "de"}
     return [
@@ -30,16 +30,16 @@ def multi30k(data: Path, written: Path) -> list[str]:
 
 
 def sst2(data: Path, written: Path) -> list[str]:
-    """Sentences of film reviews, for or against (Socher et al. 2013); its dev split is scored once, at the end.
+    """Positive and negative sentences from film reviews (Socher et al. 2013). The dev split is scored once, at the end.
 
-    All of training is learned from, and no checkpoint is chosen.
+    All training sentences are used for training, and no checkpoint is chosen.
     """
     scored = read(data / "dev.tsv")
     return settings(written, train=read(data / "train.tsv"), dev=scored, test=scored)
 
 
 def wikitext2(data: Path, written: Path, rewrite: Rewrite) -> list[str]:
-    """Articles (Merity et al. 2017), each split rewritten line by line."""
+    """Articles (Merity et al. 2017), with each split rewritten line by line."""
     names = {"text": "train", "dev-text": "valid", "test-text": "test"}
     return [
         f"--data.{setting}={write(made(written) / f'{name}.txt', rewrite(read(data / f'wiki.{name}.tokens')))}"
@@ -48,14 +48,15 @@ def wikitext2(data: Path, written: Path, rewrite: Rewrite) -> list[str]:
 
 
 def as_counted(lines: Iterable[str]) -> Iterator[str]:
-    """Lines of WikiText-2, empty ones too, word for word, each with `<eol>` behind it: published figures count it."""
+    """Yield the lines of WikiText-2 unchanged, empty ones too, each with `<eol>`, which published figures count."""
     return (f"{line.strip()} <eol>".lstrip() for line in lines)
 
 
 def as_reviews(lines: Iterable[str]) -> Iterator[str]:
-    """Lines of WikiText-2 in lower case, without headings, `<unk>` and the marks around hyphens, points and commas.
+    """Yield lines of WikiText-2 in the style of SST-2.
 
-    SST-2 is written so. It has no hyphens: what they joined are words of their own. It cuts `don't` into `do`, `n't`.
+    That is: in lower case, without headings, `<unk>` and the marks around hyphens, points and commas. Hyphens split
+    words, since SST-2 has none, and `don't` becomes `do`, `n't`.
     """
     for line in lines:
         if (text := line.strip().lower()) and not text.startswith("= "):
@@ -65,7 +66,7 @@ def as_reviews(lines: Iterable[str]) -> Iterator[str]:
 
 
 def trec(data: Path, written: Path) -> list[str]:
-    """Questions, and what kind of answer they ask for (Li and Roth 2002): `KIND:detail question`."""
+    """Questions and the kind of answer they ask for (Li and Roth 2002): `KIND:detail question`."""
 
     def pairs(name: str) -> list[str]:
         return [re.sub(r"^(\w+):\w+ (.*)$", r"\2\t\1", line) for line in read(data / name)]
@@ -85,9 +86,9 @@ def scan(data: Path, written: Path, split: str = "simple") -> list[str]:
 
 
 def sigmorphon(data: Path, written: Path, language: str) -> list[str]:
-    """Inflection (Cotterell et al. 2017, task 1, high): `lemma, form, N;ACC;PL`, all as symbols between spaces.
+    """Inflection (Cotterell et al. 2017, task 1, high): `lemma, form, N;ACC;PL`, as symbols separated by spaces.
 
-    The source is the tags and then the letters of the lemma, the target the letters of the form.
+    The source is the tags followed by the letters of the lemma, the target the letters of the form.
     """
 
     def pairs(name: str) -> list[str]:
@@ -98,9 +99,9 @@ def sigmorphon(data: Path, written: Path, language: str) -> list[str]:
 
 
 def cmudict(data: Path, written: Path) -> list[str]:
-    """How words are said (CMUdict 0.7b): `WORD  PH PH`. A word with several ways has a line for each.
+    """Pronunciations (CMUdict 0.7b): `WORD  PH PH`. A word with several pronunciations has a line for each.
 
-    Words of dev that stand in train too are left out of dev.
+    Words of dev that are also in train are left out of dev.
     """
 
     def pairs(name: str) -> dict[str, list[str]]:
@@ -117,12 +118,12 @@ def cmudict(data: Path, written: Path) -> list[str]:
 
 
 def letters(word: str) -> str:
-    """The characters of a word between spaces; a space of its own is an underscore."""
+    """Return the characters of a word, separated by spaces; a space inside becomes an underscore."""
     return " ".join(word.replace(" ", "_"))
 
 
 def there(path: Path) -> Path:
-    """The file itself or its gzipped form. Errors: `FileNotFoundError`."""
+    """Return the file itself or its gzipped form. Errors: `FileNotFoundError`."""
     packed = path.with_name(path.name + ".gz")
     found = next((each for each in (path, packed) if each.is_file()), None)
     if found is None:
@@ -131,25 +132,25 @@ def there(path: Path) -> Path:
 
 
 def read(path: Path) -> list[str]:
-    """The lines of a file, plain or gzipped."""
+    """Return the lines of a file, plain or gzipped."""
     found = there(path)
     data = gzip.decompress(found.read_bytes()) if found.suffix == ".gz" else found.read_bytes()
     return data.decode("utf-8").removesuffix("\n").split("\n")
 
 
 def settings(written: Path, **splits: Sequence[str]) -> list[str]:
-    """Writes a file of lines for each split; the settings that name them."""
+    """Write a file of lines for each split, and return the settings that name them."""
     return [f"--data.{split}={write(made(written) / f'{split}.tsv', lines)}" for split, lines in splits.items()]
 
 
 def made(folder: Path) -> Path:
-    """The folder, which then exists."""
+    """Create the folder if needed, and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def write(path: Path, lines: Iterable[str]) -> Path:
-    """The lines as a file."""
+    """Write the lines to a file, and return it."""
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     return path
 
@@ -168,4 +169,4 @@ FILES: dict[str, tuple[str, Files]] = {
     "finnish": ("sigmorphon2017", partial(sigmorphon, language="finnish")),
     "cmudict": ("cmudict-g2p", cmudict),
 }
-"""By data set, the folder that it lies in."""
+"""By data set: its folder, and the function that returns its settings."""

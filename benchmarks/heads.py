@@ -1,8 +1,8 @@
-"""How long it takes to diagnose the heads of a model: 48 heads over 400 sequences unless it is said otherwise.
+"""How long it takes to diagnose the heads of a model: by default 48 heads on 400 sequences.
 
 An untrained encoder-decoder and a probe of reversed sequences: `roles` scores every role of every head, `diagnosis`
-also silences each head twice and takes gradients. Rows differ in the sequences that are answered with each head and
-without.
+also silences each head twice and takes gradients. Rows differ in how many sequences are answered with and without each
+head.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def made(sequences: int, scored: int) -> Probe:
-    """Sequences of 4 to 12 different symbols, a control in which some come again, and what is asked."""
+    """Return a probe: sequences of 4 to 12 distinct symbols, a control with repeated ones, and sequences to answer."""
     draw = random.Random(0)
     ids = range(len(SPECIALS), len(SPECIALS) + SYMBOLS)
 

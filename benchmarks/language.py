@@ -1,10 +1,10 @@
-"""How soon, and how well, a language model of characters learns tiny Shakespeare: whole commands, timed by the clock.
+"""How fast and how well a character language model learns tiny Shakespeare: whole commands, timed by the clock.
 
-Each row is one `glassformer train lm` in a process of its own, from its start to its end: reading the text, training,
-scoring the whole dev split (the last tenth of the text, each character once; in the row of twenty minutes with 128
-characters before it at least) and saving. What it is beside: nanoGPT's recipe for a processor has 1.88 after 2,000
-steps, its recipe for a GPU 1.4697 (its README; there the mean over random windows). Give the machine nothing else to
-do: the seconds are what is asked here.
+Each row is one `glassformer train lm` in a process of its own, from start to end: reading the text, training, scoring
+the whole dev split (the last tenth of the text, each character once; in the row of twenty minutes after at least 128
+characters of context) and saving. For comparison: nanoGPT's recipe for a processor has 1.88 after 2,000 steps, its
+recipe for a GPU 1.4697 (its README; there the mean over random windows). Run nothing else on the machine: the seconds
+are what counts here.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TEXT = Path("tinyshakespeare", "input.txt")
 
 
 class Budget(NamedTuple):
-    """So many seconds, and what is to be learned in them."""
+    """A number of seconds, and the loss to reach in them."""
 
     name: str
     seconds: float
     loss: float
-    """Nats a character."""
+    """Nats per character."""
     settings: tuple[str, ...]
 
 
@@ -62,14 +62,14 @@ BUDGETS = (
 
 
 class Timed(NamedTuple):
-    """One command."""
+    """The result of one command."""
 
     loss: float
     seconds: float
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the commands and print the table; exit code 3 where a mean misses its budget."""
+    """Run the commands and print the table. The exit code is 3 if a mean misses its budget."""
     options = reader().parse_args(words)
     if options.list:
         print("\n".join(f"glassformer train lm {' '.join(each.settings)}" for each in BUDGETS))
@@ -93,7 +93,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def trained(budget: Budget, text: Path, seed: int, settings: Sequence[str]) -> tuple[Timed | None, str]:
-    """The figures of one command, or what went wrong."""
+    """Return the figures of one command, or what went wrong."""
     with tempfile.TemporaryDirectory(prefix="glassformer-language-") as folder:
         run = Path(folder) / "run"
         given = ("--data.text", str(text), "--training.evaluate-every", "0", f"--training.seed={seed}")
@@ -107,13 +107,13 @@ def trained(budget: Budget, text: Path, seed: int, settings: Sequence[str]) -> t
 
 
 def within(budget: Budget, found: Sequence[Timed]) -> bool:
-    """Whether the means are what was asked."""
+    """Whether the means meet the budget."""
     loss, seconds = (sum(each) / len(found) for each in zip(*found, strict=True))
     return loss <= budget.loss and seconds <= budget.seconds
 
 
 def table(rows: dict[Budget, list[Timed]]) -> str:
-    """A row for each budget."""
+    """Return a table with a row for each budget."""
     body = [
         [
             f"{budget.loss} in {budget.seconds:g} s",
@@ -133,7 +133,7 @@ def table(rows: dict[Budget, list[Timed]]) -> str:
 
 
 def reader() -> argparse.ArgumentParser:
-    """What this command takes."""
+    """Return the parser of this command."""
     parser = argparse.ArgumentParser(
         prog="benchmarks/run.py language", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,16 +1,16 @@
-"""What it costs a run in training that the explorer follows it.
+"""What it costs a run in training when the explorer follows it.
 
-A run of `reverse` is trained, and `glassformer explore` serves it. In windows of some seconds, in turns, this program
-asks as the page does, for new figures every 3 s and for the roles at the checkpoints every 20 s, or asks for nothing; a
-window ends when its last answer has come. What the training did in a window is by its own clock: steps, and seconds
-between the first of them and the last. Windows side by side see the same machine, so that what else it does
-falls on both kinds; the figure is that of all windows together, with an interval by bootstrap over pairs of them. What
-`explore` does before it serves, once, is no part of it; its first look, which reads its programs, is.
+A run of `reverse` is trained, and `glassformer explore` serves it. In alternating windows of some seconds, this program
+either asks as the page does, for new figures every 3 s and for the roles at the checkpoints every 20 s, or asks for
+nothing. A window ends when its last answer has arrived. The progress of training in a window is taken from its own
+clock: steps, and seconds between the first of them and the last. Neighbouring windows see the same machine, so other
+load affects both kinds. The figure is that of all windows together, with a bootstrap interval over pairs of them. The
+one-time work of `explore` before it serves is not included; its first look at a checkpoint, which loads code, is.
 
-A look at a checkpoint is followed by a rest of 500 times as long, and windows without questions are part of that rest:
-the share of looks in the other windows is twice that of a page that stays open.
+Each look at a checkpoint is followed by a rest 500 times as long, and windows without questions count towards that
+rest. So the share of looks in the other windows is twice that of a page that stays open.
 
-Every process has an end of its own: what has not come after `--patience` seconds fails the benchmark.
+Every process ends in any case: whatever has not arrived after `--patience` seconds fails the benchmark.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from common import arguments, begin, fail
 from glassformer.study.table import markdown
 
 FIGURES, ROLES = 3.0, 20.0
-"""Seconds between two questions, as in curves.js and history.js."""
+"""Seconds between two requests, as in curves.js and history.js."""
 ENDLESS = 1_000_000
-"""Steps of the run, which is ended before."""
+"""Steps of the run, which is stopped before."""
 DRAWS = 2_000
 """Of the bootstrap."""
 GRACE = 10.0
-"""Seconds that a process has to end after it was told to."""
+"""Seconds for a process to end after it was told to."""
 DIE_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of prctl(2): on Linux no process outlives this one, however it ends."""
+"""PR_SET_PDEATHSIG of prctl(2): on Linux, no child process outlives this one, however it ends."""
 
 
 class Window(NamedTuple):
-    """What the training did in one window."""
+    """The progress of training in one window."""
 
     steps: int
     seconds: float
 
 
 Pair = tuple[Window, Window]
-"""A window without questions, and one with them beside it."""
+"""A window without requests, and a neighbouring one with requests."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -87,7 +87,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def training(folder: Path, options: Namespace) -> Iterator[Path]:
-    """A run that goes on for as long as this lasts, once it has a checkpoint."""
+    """Train a run while the context lasts, and yield its folder once it has a checkpoint."""
     run, log = folder / "run", folder / "log.txt"
     settings = {"training.steps": ENDLESS, "checkpoint.every": options.every, "checkpoint.keep": 3}
     settings |= {"training.evaluate-every": options.every, "training.threads": options.threads}
@@ -102,13 +102,13 @@ def training(folder: Path, options: Namespace) -> Iterator[Path]:
 
 
 def pair(run: Path, follower: Follower, first: bool, options: Namespace) -> Pair:
-    """Two windows, with questions in the `first` or in the second."""
+    """Return two windows, with requests in the first one if `first`, else in the second."""
     found = {asks: window(run, follower, asks, options) for asks in ((True, False) if first else (False, True))}
     return found[False], found[True]
 
 
 def window(run: Path, follower: Follower, asks: bool, options: Namespace) -> Window:
-    """So many seconds of training, from step to step. Errors: `TimeoutError` where no step comes."""
+    """Return the progress of one window, from step to step. Errors: `TimeoutError` if no step comes."""
     begun, end = newest(run), time.monotonic() + options.window
     if asks:
         follower.ask_until(end)
@@ -123,14 +123,14 @@ def window(run: Path, follower: Follower, asks: bool, options: Namespace) -> Win
 
 
 class Follower:
-    """Asks the explorer as the page does that shows the curves and the roles over training."""
+    """Makes the requests of a page that shows the curves and the roles over training."""
 
     def __init__(self, address: str, token: str) -> None:
         self.address, self.token = address, token
         self.since = self.looks = 0
 
     def ask_until(self, end: float) -> None:
-        """Ask what is due, until then; back when the last answer has come."""
+        """Make the requests that are due until then, and return when the last answer has arrived."""
         due = {"metrics": 0.0, "history": 0.0}
         while (now := time.monotonic()) < end:
             if now >= due["metrics"]:
@@ -142,7 +142,7 @@ class Follower:
             time.sleep(0.1)
 
     def ask(self, what: str) -> dict[str, Any]:
-        """An answer of the server; nothing where it takes too long, as a page would go on, too."""
+        """Return the server's answer, or nothing if it takes too long: a page would also carry on."""
         asked = Request(f"{self.address}/api/{what}", headers={"X-Glassformer-Token": self.token})
         with suppress(OSError), urlopen(asked, timeout=ROLES) as answer:
             return json.load(answer)
@@ -151,7 +151,7 @@ class Follower:
 
 @contextmanager
 def process(*words: object, heard: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The command line in a process of its own, which is gone when this ends, whatever happened."""
+    """Run the command line in a separate process, which is ended with the context in any case."""
     command = [sys.executable, "-m", "glassformer", *map(str, words)]
     with heard.open("wb") as out:
         each = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, preexec_fn=tied)
@@ -168,13 +168,13 @@ def process(*words: object, heard: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def tied() -> None:
-    """In a new process, before its program: it ends with this one."""
+    """Make a new process, before it runs its program, end together with this one."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
 
 
 def address_of(explorer: subprocess.Popen[bytes], log: Path, patience: float) -> tuple[str, str]:
-    """What `explore` printed."""
+    """Return the address and the token that `explore` printed."""
     end = time.monotonic() + patience
     while time.monotonic() < end and explorer.poll() is None:
         if found := re.search(r"(http://[^/\s]+)/#token=(\S+)", log.read_text()):
@@ -184,7 +184,7 @@ def address_of(explorer: subprocess.Popen[bytes], log: Path, patience: float) ->
 
 
 def newest(run: Path) -> Window:
-    """The newest step that the run has told of, and its seconds."""
+    """Return the newest step in the run's log, and its seconds."""
     with (run / "timing.jsonl").open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 1000))
         lines = file.read().split(b"\n")[:-1]
@@ -193,7 +193,7 @@ def newest(run: Path) -> Window:
 
 
 def processor_time(pid: int) -> float:
-    """Seconds that a process has had of all processors; 0 where the system does not tell, or it has ended."""
+    """Return the CPU seconds that a process has used; 0 if the system does not tell, or the process has ended."""
     with suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -201,18 +201,18 @@ def processor_time(pid: int) -> float:
 
 
 def whole(windows: Sequence[Window]) -> Window:
-    """All of them as one."""
+    """Return the sum of all windows."""
     return Window(sum(each.steps for each in windows), sum(each.seconds for each in windows))
 
 
 def cost(pairs: Sequence[Pair]) -> float:
-    """By how much longer a step takes while somebody asks, in percent, over all windows."""
+    """Return how much longer a step takes while somebody asks, in percent, over all windows."""
     alone, followed = (whole([pair[i] for pair in pairs]) for i in range(2))
     return 100 * (followed.seconds / followed.steps * alone.steps / alone.seconds - 1)
 
 
 def told(pairs: Sequence[Pair], share: float, looks: int, options: Namespace) -> int:
-    """The figure and its interval."""
+    """Print the figure and its interval."""
     draw = random.Random(0)
     drawn = sorted(cost(draw.choices(pairs, k=len(pairs))) for _ in range(DRAWS))
     low, high = drawn[DRAWS // 40], drawn[-DRAWS // 40]

@@ -1,10 +1,10 @@
-"""What `glassformer train --dry-run` estimates beside what training really holds at most, for 12 configurations.
+"""The estimate of `glassformer train --dry-run` beside the peak memory of training, for 12 configurations.
 
-Each row is a process of its own: it notes what it holds before the model is made (VmRSS, as Linux tells it), trains
-six steps on batches of one size, and notes the most that it held (VmHWM). The difference is what is measured. Where
-glibc's heap is left as it is, freed pieces stay with it, so it is measured twice: with MALLOC_MMAP_THRESHOLD_=65536,
-under which what is freed goes back to the system and the tensors alone are seen, and as it is. The estimate is of the
-first. Linux only. Times are not measured.
+Each row is a process of its own: it notes what it holds before the model is made (VmRSS, from Linux), trains six steps
+on batches of one size, and notes the most that it held (VmHWM). The difference is the measured value. glibc's heap, by
+default, keeps freed pieces, so memory is measured twice: with MALLOC_MMAP_THRESHOLD_=65536, under which freed memory
+returns to the system and only the tensors are seen, and with the default. The estimate is of the first. Linux only.
+Times are not measured.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CASES: tuple[Mapping[str, object], ...] = (
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the benchmark, or with --case one row of it."""
+    """Run the benchmark, or one row of it with --case."""
     parser = arguments("memory", __doc__ or "", rounds=1)
     parser.add_argument("--case", type=int, default=None, help="one configuration, in this process (0 to 11)")
     options = parser.parse_args(words)
@@ -85,7 +85,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def child(number: int, threads: int | None, own: Mapping[str, str]) -> dict[str, int]:
-    """One row in a fresh process."""
+    """Measure one row in a fresh process."""
     environment = {name: value for name, value in os.environ.items() if name != THRESHOLD} | dict(own)
     command = [sys.executable, __file__, "--case", str(number), "--threads", str(threads or 1)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -93,11 +93,11 @@ def child(number: int, threads: int | None, own: Mapping[str, str]) -> dict[str,
 
 
 def row(case: Mapping[str, object]) -> dict[str, int]:
-    """Bytes: what is estimated, and what this process held at most beyond what it holds now."""
-    train(CASES[0] | {"d_model": 32, "layers": 1, "rows": 4, "length": 8})  # libraries set themselves up
+    """Return bytes: the estimate, and the most that this process held beyond what it held before."""
+    train(CASES[0] | {"d_model": 32, "layers": 1, "rows": 4, "length": 8})  # so that libraries are initialised
     train(CASES[0] | {"d_model": 32, "layers": 1, "rows": 4, "length": 8, "precision": "bfloat16"})
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # what was held at most is what is held now
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM to what is held now
     before = status("VmRSS")
     model, batch, optimizer, settings = train(case)
     measured = status("VmHWM") - before
@@ -105,7 +105,7 @@ def row(case: Mapping[str, object]) -> dict[str, int]:
 
 
 def train(case: Mapping[str, object]) -> tuple[Transformer, Batch, torch.optim.Optimizer, dict[str, object]]:
-    """Six steps of a configuration."""
+    """Train six steps of a configuration."""
     model, batch = Transformer(config(case)), data(case)
     optimizer = build_optimizer(model, OptimizerConfig(), learning_rate=1e-3)
     settings = {name: case[name] for name in ("precision", "accumulate", "recompute") if name in case}
@@ -115,7 +115,7 @@ def train(case: Mapping[str, object]) -> tuple[Transformer, Batch, torch.optim.O
 
 
 def config(case: Mapping[str, object]) -> ModelConfig:
-    """The model of a configuration: heads of 32, an inner width of four times d_model."""
+    """Return the model of a configuration: heads of width 32, d_ff four times d_model."""
     width, shape, vocab = int(case["d_model"]), str(case["shape"]), int(case["vocab"])
     stack = StackConfig(
         d_model=width,
@@ -130,7 +130,7 @@ def config(case: Mapping[str, object]) -> ModelConfig:
 
 
 def data(case: Mapping[str, object]) -> Batch:
-    """Rows of random ids, most of them a little shorter than the longest."""
+    """Return rows of random ids, most of them a little shorter than the longest."""
     draw, vocab, rows, length = random.Random(0), int(case["vocab"]), int(case["rows"]), int(case["length"])
     texts = [[draw.randrange(8, vocab) for _ in range(length - 2 - row % 4)] for row in range(rows)]
     match case["shape"]:
@@ -146,13 +146,13 @@ def data(case: Mapping[str, object]) -> Batch:
 
 
 def status(name: str) -> int:
-    """A figure of this process, in bytes."""
+    """Return a figure of this process, in bytes."""
     lines = Path("/proc/self/status").read_text("utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
 
 
 def words_of(case: Mapping[str, object]) -> str:
-    """A configuration in words."""
+    """Return a configuration in words."""
     extra = [f"{name} {case[name]}" for name in ("precision", "accumulate", "recompute") if name in case]
     sizes = f"{case['d_model']} wide, {case['layers']} blocks, V {case['vocab']}, {case['rows']} x {case['length']}"
     return ", ".join([str(case["shape"]), sizes, *extra])

@@ -1,7 +1,7 @@
-"""Our RMS norm, whose gradient is taken by hand, against the same steps differentiated one by one, and torch's norms.
+"""Our RMS norm, whose gradient is written by hand, against the same steps under autograd, and torch's norms.
 
-On the residual stream of a training step, and on the queries of its heads. torch's layer norm, one kernel, does other
-arithmetic; it stands there for its time.
+Measured on the residual stream of a training step and on the queries of its heads. torch's layer norm, one kernel, does
+different arithmetic and is included for its time only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from glassformer.parts.norm import RMSNorm, rms_norm
 
 EPS = 1e-5
 SHAPES = ((256, 128), (256, 512), (1024, 32))
-"""How many vectors, times `--batch`, and how wide they are."""
+"""Number of vectors, to be multiplied by `--batch`, and their width."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def measure(batch: int, device: str, rounds: int) -> Iterator[Row]:
-    """One row for each shape and direction."""
+    """Yield one row for each shape and direction."""
     for vectors, width in SHAPES:
         ours = RMSNorm(width, EPS).to(device)
         weight, bias = ours.weight, torch.zeros(width, device=device, requires_grad=True)
@@ -53,7 +53,7 @@ def measure(batch: int, device: str, rounds: int) -> Iterator[Row]:
 
 
 def step(way: Callable[[Tensor], Tensor], x: Tensor, upstream: Tensor) -> Callable[[], object]:
-    """One run: forward, and backward where x asks for a gradient."""
+    """Return one run: forward, and backward if x requires a gradient."""
 
     def run() -> None:
         with torch.set_grad_enabled(x.requires_grad):

@@ -1,9 +1,9 @@
-"""The explorer's page in Chromium: when the heads are painted, what a hover and a change of head take, and its sizes.
+"""The explorer's page in Chromium: time until the heads are painted, for a hover and for another head, and its sizes.
 
-A server of its own gives the page with a trace made by hand: `--layers` by `--heads` causal maps of `--tokens`. Each
-round is a fresh browser context. `painted` is the page's own mark in the Performance API, behind the first frame with
-the heads in it; `hover` is from a movement of the pointer to behind the frame that shows it; `head` is from a click at
-another head, of another layer, to behind its frame.
+A separate server gives the page a synthetic trace: `--layers` by `--heads` causal maps of `--tokens`. Each round is a
+fresh browser context. `painted` is the page's own mark in the Performance API, after the first frame with the heads;
+`hover` lasts from a movement of the pointer until after the frame that shows it; `head` lasts from a click on another
+head, of another layer, until after its frame.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TELL = """
     for (const { startTime } of list.getEntriesByName("painted")) console.log("painted", startTime);
   }).observe({ type: "mark" });
 """
-"""The page tells of its mark itself: whatever asks it meanwhile puts a script of its own into what is measured."""
+"""The page reports its mark itself, because polling for it would add a script to what is measured."""
 FRAME = """() => new Promise(done => {
   const began = performance.now();
   requestAnimationFrame(() => setTimeout(() => done(performance.now() - began)));
@@ -94,7 +94,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def timed_in_browser(traces: dict[int, Trace], options: Namespace) -> dict[int, dict[str, float]]:
-    """The times of each trace, in one browser."""
+    """Return the times of each trace, in one browser."""
     from playwright.sync_api import sync_playwright
 
     found: dict[int, dict[str, float]] = {}
@@ -108,7 +108,7 @@ def timed_in_browser(traces: dict[int, Trace], options: Namespace) -> dict[int, 
 
 
 def seen(browser: Any, address: str, token: str, options: Namespace) -> dict[str, float]:
-    """The figures of one trace."""
+    """Return the figures of one trace."""
     painted: list[float] = []
     for _ in range(options.rounds):
         context = browser.new_context(viewport={"width": 1280, "height": 860})
@@ -142,14 +142,14 @@ def seen(browser: Any, address: str, token: str, options: Namespace) -> dict[str
 
 
 def sizes(made: Trace) -> dict[str, float]:
-    """Megabytes of the trace, of it compressed, and of the page as one file."""
+    """Return megabytes of the trace, of the compressed trace, and of the page as one file."""
     data = made.to_bytes()
     packed = len(zlib.compress(data, 6))
     return {"trace": len(data) / 1e6, "compressed": packed / 1e6, "one file": len(standalone([data], {})) / 1e6}
 
 
 def drawn(layers: int, heads: int, tokens: int) -> Trace:
-    """A causal trace of random scores, as a decoder's would be."""
+    """Return a causal trace with random scores, like that of a decoder."""
     draw = np.random.default_rng(0)
     scores = draw.normal(size=(layers, heads, tokens, tokens)).astype(np.float32) * 2
     weights = np.exp(scores) * np.tril(np.ones((tokens, tokens), np.float32))
@@ -190,14 +190,14 @@ class Given(Subject):
     made: Trace | None = None
 
     def trace(self, *_: object, **__: object) -> Trace:
-        """The one."""
+        """Return the one trace."""
         assert self.made is not None
         return self.made
 
 
 @contextmanager
 def served(made: Trace) -> Iterator[tuple[str, str]]:
-    """The address of a server that knows this trace alone, and its token."""
+    """Yield the address of a server that knows only this trace, and its token."""
     letters = TOKENIZERS["character"].train(["ab"], TokenizerConfig())
     model = Transformer(ModelConfig(letters.vocab_size, decoder=StackConfig(d_model=8, n_heads=1, n_layers=1, d_ff=8)))
     with ExitStack() as closing:

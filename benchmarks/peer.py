@@ -1,4 +1,4 @@
-"""torch.nn.Transformer with what it leaves to its user: embeddings, positions, masks and a head; and our weights."""
+"""torch.nn.Transformer with what it leaves to its user (embeddings, positions, masks, a head) and with our weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer.parts import Attention
 
 
 class Peer(nn.Module):
-    """The encoder-decoder that a given model of ours is, built from torch.nn; pre-norm, ReLU, one tied embedding."""
+    """The same encoder-decoder as a model of ours, built from torch.nn: pre-norm, one tied embedding."""
 
     def __init__(self, ours: Transformer) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Peer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         sizes = (config.d_model, config.n_heads, config.n_layers, config.n_layers, config.d_ff)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="enable_nested_tensor")  # a fast path that norm_first has not
+            warnings.filterwarnings("ignore", message="enable_nested_tensor")  # a fast path that norm_first lacks
             self.transformer = nn.Transformer(
                 *sizes, config.dropout, config.activation, norm_first=True, batch_first=True
             )
@@ -32,19 +32,19 @@ class Peer(nn.Module):
         self.take_weights(ours)
 
     def forward(self, source: Tensor, tokens: Tensor) -> Tensor:
-        """Logits of every target position."""
+        """Return the logits of every target position."""
         mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], device=tokens.device)
         vectors = self.transformer(self.embed(source), self.embed(tokens), tgt_mask=mask, tgt_is_causal=True)
         return F.linear(vectors, self.embedding.weight)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Scaled embeddings with their positions."""
+        """Return scaled embeddings plus positions."""
         positions = self.positions[: tokens.shape[1]]
         assert isinstance(positions, Tensor)
         return self.dropout(self.embedding(tokens) * self.scale + positions)
 
     def loss(self, batch: Batch, smoothing: float) -> Tensor:
-        """Mean cross-entropy a target, for a batch without padding."""
+        """Return the mean cross-entropy per target, for a batch without padding."""
         assert batch.source is not None
         assert batch.keep is None
         assert batch.source_keep is None
@@ -65,7 +65,7 @@ class Peer(nn.Module):
 
 
 def take_block(layer: nn.Module, block: Block) -> None:
-    """Copy one block's weights; torch holds query, key and value in one matrix, one above the other."""
+    """Copy one block's weights. torch stacks query, key and value in one matrix."""
     branches = [(block.self_attention, layer.self_attn)]
     if block.cross_attention is not None:
         branches.append((block.cross_attention, layer.multihead_attn))
@@ -83,7 +83,7 @@ def take_block(layer: nn.Module, block: Block) -> None:
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
-    """The table of Vaswani et al. 2017, section 3.5, as torch's tutorials make it."""
+    """Return the table of Vaswani et al. 2017, section 3.5, computed as in torch's tutorials."""
     position = torch.arange(length)[:, None]
     rate = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10_000.0) / d_model))
     table = torch.zeros(length, d_model)

@@ -1,11 +1,11 @@
-"""What several processes cost on this machine, over gloo: a training step of 1, 2 and 4 of them, whole and cut.
+"""The cost of several processes on this machine, over gloo: a training step of 1, 2 and 4, replicated and sharded.
 
-The batch of a step is the same however many there are, so n processes compute 1/n of it each and then add up their
-gradients. Shown for each: the clock's time of a step, the processor's time of all processes together (which on a busy
-machine says more: what it has above that of one process is what sharing out costs), and the bytes that each process
-sends in a step, which is arithmetic: 2 (n - 1) / n times the gradients for replicas (a ring), and 3 (n - 1) / n times
-the weights for each piece of a model that is cut (gathered for the forward and for the backward, gradients scattered).
-One thread a process. More processes than processors wait for each other, and show nothing but that.
+The batch of a step is the same however many there are, so each of n processes computes 1/n of it, and then they add up
+their gradients. Shown for each: wall-clock time of a step; CPU time of all processes together (more telling on a busy
+machine: what it exceeds that of one process by is the cost of sharing); and the bytes that each process sends in a
+step, which are calculated: 2 (n - 1) / n times the gradients for replicas (a ring), and 3 (n - 1) / n times the weights
+for a sharded model (gathered for the forward and for the backward pass, gradients scattered). One thread per process.
+With more processes than processors, they wait for each other, and the figures show nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PATIENCE = 900
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the benchmark: this process starts the others, and they measure."""
+    """Run the benchmark: this process starts the others, which measure."""
     parser = argparse.ArgumentParser(prog="benchmarks/run.py ranks", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--processes", type=int, nargs="+", default=(1, 2, 4), help="how many (default: 1 2 4)")
@@ -59,7 +59,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def measured(options: argparse.Namespace, words: list[str]) -> Iterator[dict[str, float | str]]:
-    """A row for each number of processes, with replicas and with a model that is cut."""
+    """Yield a row for each number of processes, with replicas and with a sharded model."""
     for count in options.processes:
         for shard in (False, True) if count > 1 else (False,):
             with socket.socket() as probe:
@@ -90,7 +90,7 @@ def measured(options: argparse.Namespace, words: list[str]) -> Iterator[dict[str
 
 
 def work(options: argparse.Namespace) -> int:
-    """Be one of the processes: the medians of clock and processor over the steps, as JSON."""
+    """Be one of the processes: print the median wall-clock and CPU times of the steps as JSON."""
     torch.set_num_threads(1)
     with joined(launched(), "cpu", PATIENCE) as ranks:
         print(json.dumps(timed(options, ranks)), flush=True)
@@ -98,7 +98,7 @@ def work(options: argparse.Namespace) -> int:
 
 
 def timed(options: argparse.Namespace, ranks: Ranks) -> dict[str, float]:
-    """Milliseconds a step, by the clock and by the processor."""
+    """Return the milliseconds of a step, as wall-clock time and as CPU time."""
     torch.manual_seed(0)
     stack = StackConfig(
         d_model=options.d_model, n_heads=4, n_layers=options.layers, d_ff=4 * options.d_model, dropout=0.0
@@ -107,7 +107,7 @@ def timed(options: argparse.Namespace, ranks: Ranks) -> dict[str, float]:
     n_parameters = sum(each.numel() for each in model.parameters())
     if os.environ["SHARD"] == "True":
         model = cut(model, ranks, "float32")
-    lengths = [options.length - 2] * options.batch  # <bos> and <eos> come to it
+    lengths = [options.length - 2] * options.batch  # <bos> and <eos> are added
     rows = [[torch.randint(len(SPECIALS), options.vocabulary, (n,)).tolist() for n in lengths] for _ in range(2)]
     steps = options.steps + 2
     optimizer = build_optimizer(model, OptimizerConfig(), learning_rate=1e-4)
@@ -124,7 +124,7 @@ def timed(options: argparse.Namespace, ranks: Ranks) -> dict[str, float]:
 
 
 def table(rows: list[dict[str, float | str]]) -> str:
-    """The rows for people."""
+    """Return the rows as a table."""
     shown = [[f"{each:.1f}" if isinstance(each, float) else str(each) for each in row.values()] for row in rows]
     return markdown(list(rows[0]), shown)
 

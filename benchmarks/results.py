@@ -1,8 +1,8 @@
 """README's table of expected results: every recipe trained and scored, for several seeds, by the command line itself.
 
 Each run is `glassformer train` in a folder of its own, then `glassformer evaluate --json` on the test split. Training
-seconds come from the run's timing.jsonl: from the first step to the last, evaluations and checkpoints between them
-included. With --runs the folders stay: a finished run is not trained again, an interrupted one is resumed. Settings
+seconds come from the run's timing.jsonl: from the first step to the last, including evaluations and checkpoints in
+between. With --runs the folders stay: a finished run is not trained again, an interrupted one is resumed. Settings
 after -- go to every training, as in: results.py --only copy --seeds 1 -- --training.steps 50
 """
 
@@ -27,7 +27,7 @@ HEAD = ("recipe", "measured on the test split", "mean (lowest–highest)", "trai
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the experiments asked for and print the table."""
+    """Run the requested experiments and print the table."""
     options = reader().parse_args(words)
     if unknown := set(options.only or ()) - ROWS.keys():
         names = ", ".join(map(repr, ROWS))
@@ -52,7 +52,10 @@ def main(words: Sequence[str] | None = None) -> int:
 def run_all(
     chosen: Sequence[Experiment], options: argparse.Namespace, runs: Path
 ) -> tuple[list[Result], list[Failure]]:
-    """All rows and seeds, one after the other, as each uses all processors. A failure does not stop the others."""
+    """Run all rows and seeds, one after the other, since each uses all processors.
+
+    A failure does not stop the others.
+    """
     results: list[Result] = []
     failures: list[Failure] = []
     for experiment in chosen:
@@ -75,7 +78,7 @@ def run_all(
 
 
 def table(chosen: Sequence[Experiment], results: Sequence[Result], failures: Sequence[Failure]) -> str:
-    """The table, a row for each experiment; below it why a figure is missing, the seeds and the machine."""
+    """Return the table, a row per experiment, then the missing figures with reasons, the seeds and the machine."""
     body: list[list[str]] = []
     for experiment in chosen:
         mine = [each for each in results if each.experiment == experiment.name]
@@ -92,12 +95,12 @@ def table(chosen: Sequence[Experiment], results: Sequence[Result], failures: Seq
 
 
 def why(failure: Failure) -> str:
-    """Why there is no figure."""
+    """Say why there is no figure."""
     return f"{'skipped' if failure.skipped else 'failed'}: {failure.reason}"
 
 
 def reader() -> argparse.ArgumentParser:
-    """What this command takes."""
+    """Return the parser of this command."""
     parser = argparse.ArgumentParser(
         prog="results.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

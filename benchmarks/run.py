@@ -1,8 +1,8 @@
 """Our speed beside that of named peers, in one run: `make bench`, or `python benchmarks/run.py NAME [options]`.
 
-Without a name it runs the quick ones and prints their tables. `checkpoint` says what saving costs training, `live` what
-being followed by the explorer does, `decode` how fast answers are written, `heads` what a diagnosis takes, `page` what
-the explorer's page takes in Chromium, `words` what words alone say of the reviews that --data holds; `memory` starts 24
+Without a name it runs the quick ones and prints their tables. `checkpoint` measures what saving costs training, `live`
+what it costs to be followed by the explorer, `decode` the speed of generation, `heads` the time of a diagnosis, `page`
+the explorer's page in Chromium, `words` what words alone tell about the reviews that --data holds; `memory` starts 24
 processes, `ranks` several, `serve` a server, `text` one for each tokenizer. `language` trains on a text that --data
 holds; `results` trains every recipe and `studies` runs the studies of docs/studies.md, which takes an hour each.
 """
@@ -36,7 +36,7 @@ USAGE = f"Usage: python benchmarks/run.py [{' | '.join(KNOWN)}] [--json] [option
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one benchmark, or the quick ones; options without a name go to each of them."""
+    """Run one benchmark, or all quick ones. Options without a name go to each of them."""
     name = words[0] if words and not words[0].startswith("-") else None
     if words and words[0] in ("-h", "--help"):
         print(__doc__, USAGE, sep="\n")

@@ -1,13 +1,13 @@
-"""A server with 32 clients at a time beside the same server with one client after another.
+"""A server with 32 concurrent clients, beside the same server with one client after another.
 
 A run of the recipe `lm` is trained for a step (its weights are as good as random, which costs as much as any others),
-served by `glassformer serve` in a process of its own, and asked over HTTP. Each round asks for the same texts twice: by
-one client after another, and by all clients at once, who ask anew as soon as they are answered. Each of the texts must
-come out the same. Figures: texts' tokens a second of either, and the median of the ratios of neighbouring rounds.
+served by `glassformer serve` in a process of its own, and asked over HTTP. Each round requests the same texts twice: by
+one client after another, and by all clients at once, who each send the next request as soon as they are answered. Each
+text must come out the same. Figures: tokens per second of both, and the median of the ratios of neighbouring rounds.
 
-Time to first token is that of streams, all clients at once. It is held against a queue with one counter: the step
-under way ends, and then all who came together are served one by one, each in the time to the first token of a client
-that is alone; of n clients 95 of 100 are then served after 0.95 n such times.
+Time to first token is measured on streams, with all clients at once. It is compared with the model of a queue with one
+counter: the current step ends, and then all clients that arrived together are served one by one, each in the time to
+first token of a client that is alone. Of n clients, 95 % are then served after 0.95 n such times.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PATIENCE = 600
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the benchmark. Exit code 1 where a text came out another beside others."""
+    """Run the benchmark. The exit code is 1 if a text came out different when served beside others."""
     parser = argparse.ArgumentParser(prog="benchmarks/run.py serve", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--rounds", type=int, default=3, help="of each (default: %(default)s)")
@@ -60,7 +60,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def trained(folder: Path, options: argparse.Namespace) -> Path:
-    """A run whose model has the size that was asked for."""
+    """Return a run whose model has the requested size."""
     text = folder / "text.txt"
     text.write_text("".join(f"{i} {i * i} the quick brown fox\n" for i in range(2000)), "utf-8")
     sizes = {
@@ -82,7 +82,7 @@ def trained(folder: Path, options: argparse.Namespace) -> Path:
 
 
 def measured(run: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """All figures."""
+    """Start the server and return all figures."""
     command = [sys.executable, "-m", "glassformer", "serve", str(run), "--port", "0", "--rows", str(options.clients)]
     threads = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **threads})
@@ -98,21 +98,21 @@ def measured(run: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 class Clients:
-    """Whoever asks the server; request i is the same whoever asks it."""
+    """The clients of the server. Request i is the same whichever client sends it."""
 
     def __init__(self, host: str, port: int, options: argparse.Namespace) -> None:
         self.host, self.port, self.options = host, port, options
         self.work = range(options.requests)
 
     def body(self, i: int, **more: Any) -> str:
-        """Request i: a prompt of its own, as long as all others, greedy, to its full length."""
+        """Return request i: a prompt of its own, as long as all others, greedy, to its full length."""
         n = self.options.tokens
         prompt = f"{i * 7919} the quick brown fox jumps over the lazy dog"[: self.options.prompt]
         exact = {"max_tokens": n, "min_new_tokens": n, "temperature": 0}
         return json.dumps({"prompt": prompt, **exact, **more})
 
     def ask(self, i: int) -> str:
-        """The text that comes."""
+        """Send request i and return its text."""
         line = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
         line.request("POST", "/v1/completions", self.body(i))
         answer = json.loads(line.getresponse().read())
@@ -121,7 +121,7 @@ class Clients:
         return str(answer["choices"][0]["text"])
 
     def first(self, i: int) -> float:
-        """Seconds to the first token of a stream, which is then read to its end."""
+        """Return the seconds to the first token of a stream, which is then read to its end."""
         line = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
         began = time.perf_counter()
         line.request("POST", "/v1/completions", self.body(i, stream=True))
@@ -133,21 +133,21 @@ class Clients:
         return seconds
 
     def together(self, do: Any) -> tuple[float, list[Any]]:
-        """All requests, by all clients at once: seconds, and what came."""
+        """Send all requests, with all clients at once. Return the seconds and the answers."""
         with ThreadPoolExecutor(self.options.clients) as clients:
             began = time.perf_counter()
             found = list(clients.map(do, self.work))
             return time.perf_counter() - began, found
 
     def one_after_another(self, do: Any) -> tuple[float, list[Any]]:
-        """The same by one client."""
+        """Send all requests one after another. Return the seconds and the answers."""
         began = time.perf_counter()
         found = [do(i) for i in self.work]
         return time.perf_counter() - began, found
 
 
 def asked(clients: Clients, options: argparse.Namespace) -> dict[str, Any]:
-    """Rounds of both, in turn, and then the first tokens."""
+    """Measure rounds of both in turn, then the first tokens."""
     clients.ask(0)
     total, ratios, rates, alike = options.requests * options.tokens, [], {"alone": [], "together": []}, True
     for _ in range(options.rounds):
@@ -176,7 +176,7 @@ def asked(clients: Clients, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(row: dict[str, Any]) -> str:
-    """The figures for people."""
+    """Return the figures as a table."""
     fast = row["times as fast"]
     shown = row | {"times as fast": f"{fast['median']:.2f} ({fast['low']:.2f}–{fast['high']:.2f})"}
     shown["identical"] = "yes" if row["identical"] else "NO"

@@ -1,12 +1,12 @@
-"""What sparse patterns and linear attention cost by length, beside full attention: time, memory, and their slopes.
+"""The cost of sparse patterns and linear attention by length, beside full attention: time, memory, and their slopes.
 
 Full attention compares every pair, so its time should grow with the square of the length (slope 2 of log time over log
-length). A window, dilated or not, reads as many keys at any length: slope 1; linear attention too. Stride and block
-are about the root of the length, so a query meets some multiple of that root: slope 1.5. Full attention is run twice,
-by the fused kernel and as the equation is written out. Memory is what forward and backward hold at once, the mask's own
-table among it, as torch's allocator reports it: slope 1 for what never forms all scores, the fused kernel among it, but
-not where it is handed a window as a mask. Lengths go from 256 to 8,192, which takes minutes on two cores; the output of
-one such run stands in docs/benchmarks.md.
+length). A window, dilated or not, reads as many keys at any length: slope 1; linear attention too. Stride and block are
+about the root of the length, so a query reads some multiple of that root: slope 1.5. Full attention is run twice, by
+the fused kernel and as the equation is written out. Memory is the most that forward and backward hold at once,
+including the table of the mask, as torch's allocator reports it: slope 1 for everything that never holds all scores,
+which includes the fused kernel, but not where that is given a window as a mask. Lengths go from 256 to 8,192, which
+takes minutes on two cores; the output of one such run is in docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 WINDOW = 128
 FULL, EQUATION = "full", "equation"
 MANY = 4096
-"""Length from which a run is repeated twice at most: it takes seconds, and its time hardly varies."""
+"""From this length on, there are at most two rounds: a run takes seconds, and its time hardly varies."""
 SLOPE_FROM = 1024
-"""Shortest length that a slope is fitted to, where there are three: short runs cost what calls cost at any length."""
+"""The shortest length that a slope is fitted to, if three remain: short runs cost about the same at any length."""
 Runs = Mapping[str, Callable[[], object]]
 
 
@@ -53,14 +53,14 @@ def main(words: Sequence[str] | None = None) -> int:
     for T in options.lengths:
         rounds = options.rounds if T < MANY else min(options.rounds, 2)
         timed = compare({"T": T}, contestants(options, T), rounds, clock=clock)
-        # Made anew, so that masks are lowered once more: their tables are memory, too.
+        # Made again, so that masks are lowered again: the memory of their tables counts too.
         memory = {name: peak(run, options.device) for name, run in contestants(options, T).items()}
         rows.append(Row(timed.case, timed.milliseconds, {}, memory))
     return finish("sparse", rows, options, notes(rows))
 
 
 def contestants(options: argparse.Namespace, T: int) -> Runs:
-    """Name -> forward and backward at one length; all causal but for global tokens, which look both ways."""
+    """Return forward and backward at one length, by name. All are causal except global tokens, which look both ways."""
     root = math.isqrt(T)
     masks = {
         FULL: ("softmax", "sdpa", Mask(causal=True)),
@@ -88,7 +88,7 @@ def contestants(options: argparse.Namespace, T: int) -> Runs:
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """Memory, times and memory as ratios to full attention by the fused kernel, and a line for each contestant."""
+    """Return memory, times relative to full attention by the fused kernel, and a line for each contestant."""
     names = [*rows[0].mebibytes]
     others = [name for name in names if name != FULL]
     body = [[str(row.case["T"]), *(f"{row.mebibytes[name]:.1f}" for name in names)] for row in rows]
@@ -104,12 +104,12 @@ def notes(rows: Sequence[Row]) -> list[str]:
 
 
 def faster(row: Row, name: str, than: str = FULL) -> float:
-    """How many times as fast a contestant is as another."""
+    """Return how many times as fast a contestant is as another."""
     return row.milliseconds[than].median / row.milliseconds[name].median
 
 
 def line_of(name: str, rows: Sequence[Row]) -> str:
-    """A contestant in words: its slopes, and from which length on it beats full attention, if at all."""
+    """Describe a contestant: its slopes, and from which length on it beats full attention, if at all."""
     fitted = [row for row in rows if int(row.case["T"]) >= SLOPE_FROM]
     fitted = fitted if len(fitted) > 2 else list(rows)
     lengths, last = [int(row.case["T"]) for row in fitted], rows[-1]
@@ -126,5 +126,5 @@ def line_of(name: str, rows: Sequence[Row]) -> str:
 
 
 def slope(lengths: Sequence[int], values: Sequence[float]) -> float:
-    """The exponent of the length, by least squares over logarithms."""
+    """Return the exponent of the length, by least squares over logarithms."""
     return linear_regression([math.log(each) for each in lengths], [math.log(each) for each in values]).slope

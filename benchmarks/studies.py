@@ -1,7 +1,7 @@
-"""The shipped studies: each one a `glassformer ablate` command, whose table and pictures stand in docs/studies.md.
+"""The shipped studies: each is a `glassformer ablate` command, whose table and pictures are in docs/studies.md.
 
-Without a name all of them are run, one after the other, each in runs/studies/NAME; a study that was stopped goes on.
-With --docs, docs/studies.md gets the new tables and docs/studies/ the pictures.
+Without a name, all of them run one after the other, each in runs/studies/NAME; a stopped study continues. With --docs,
+the new tables go into docs/studies.md and the pictures into docs/studies/.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ STUDIES = {
         "--model.n-layers 2 --training.steps 300 --training.evaluate-every 100 --training.samples 0"
     ),
 }
-"""By name, the command without --out."""
+"""By name: the command without --out."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the studies asked for."""
+    """Run the requested studies."""
     options = reader().parse_args(words)
     if unknown := set(options.studies) - {*STUDIES}:
         return fail(f"There is no study {', '.join(sorted(unknown))}. Studies: {', '.join(STUDIES)}.")
@@ -82,13 +82,13 @@ def publish(name: str, folder: Path) -> None:
 
 
 def replaced(page: str, name: str, text: str) -> str:
-    """The page with `text` between the marks of a study. What stands there is lost: words by hand belong outside."""
+    """Return the page with `text` between the marks of a study. What was there is lost: write your own text outside."""
     start, stop = place(page, name)
     return page[:start] + "\n" + text + "\n" + page[stop:]
 
 
 def place(page: str, name: str) -> tuple[int, int]:
-    """Where the text between the marks of a study starts and stops."""
+    """Return where the text between the marks of a study starts and stops."""
     begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
     found = re.search(re.escape(begin) + "(.*?)" + re.escape(end), page, re.S)
     if found is None:
@@ -97,7 +97,7 @@ def place(page: str, name: str) -> tuple[int, int]:
 
 
 def reader() -> argparse.ArgumentParser:
-    """What this command takes."""
+    """Return the parser of this command."""
     parser = argparse.ArgumentParser(
         prog="run.py studies", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

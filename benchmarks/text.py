@@ -1,9 +1,9 @@
-"""What it takes to make a token file of a large text: the memory of a process that does nothing else, and the speed.
+"""The cost of making a token file of a large text: the memory of a process that does nothing else, and the speed.
 
-Text is made of words drawn by Zipf's law, in lines and documents, and written to a temporary folder. A process of its
-own then does what training does with it: it measures the text, trains the tokenizer, makes the token files of train and
-dev, opens them again and takes 100 batches of 32 random windows of 257 tokens from each. It notes what it held at most
-(VmHWM, as Linux tells it).
+The text consists of words drawn by Zipf's law, in lines and documents, and is written to a temporary folder. A separate
+process then does with it what training does: it measures the text, trains the tokenizer, makes the token files of train
+and dev, opens them again and takes 100 batches of 32 random windows of 257 tokens from each. It notes the most memory
+that it held (VmHWM, from Linux).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pathlib import Path
 import numpy as np
 
 BOUND = 300e6
-"""Bytes that the process may hold, whatever the size of the text."""
+"""The most bytes that the process may hold, whatever the size of the text."""
 KINDS = ("character", "byte", "word", "bpe")
 WORDS = 50_000
 DOCUMENTS = 2_000
-"""That are made; a text is made of them, each as often as it comes."""
+"""How many documents are made. A text draws from them, with repetition."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the benchmark, or with --file do what is measured."""
+    """Run the benchmark, or with --file the part that is measured."""
     parser = argparse.ArgumentParser(prog="benchmarks/run.py text", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--megabytes", type=int, default=200, help="size of the text (default: %(default)s)")
@@ -49,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def write(path: Path, size: int) -> int:
-    """Make a text of about so many bytes, the same each time: lines of ten words, documents of a hundred lines."""
+    """Write a text of about so many bytes, the same each time: lines of ten words, documents of a hundred lines."""
     draw = np.random.default_rng(0)
     documents = made(draw, path.suffix == ".jsonl")
     written = 0
@@ -60,7 +60,7 @@ def write(path: Path, size: int) -> int:
 
 
 def made(draw: np.random.Generator, in_json: bool) -> list[str]:
-    """Documents to draw from, of words with lengths of 2 to 10 letters that are the rarer the later they stand."""
+    """Return documents to draw from, made of words of 2 to 10 letters. Later words in the list are rarer."""
     letters = np.array([*"etaoinshrdlucmfwypvbgkqjxz"])
     known = ["".join(letters[draw.integers(0, 26, length)]) for length in draw.integers(2, 11, WORDS)]
     shares = 1 / np.arange(1, WORDS + 1)
@@ -71,7 +71,7 @@ def made(draw: np.random.Generator, in_json: bool) -> list[str]:
 
 
 def measured(path: Path, kind: str) -> dict[str, float | str]:
-    """A process of its own for one kind of tokenizer, with an empty cache."""
+    """Measure one kind of tokenizer in a separate process, with an empty cache."""
     with tempfile.TemporaryDirectory() as cache:
         command = [sys.executable, __file__, "--file", str(path), "--kinds", kind]
         done = subprocess.run(
@@ -81,8 +81,8 @@ def measured(path: Path, kind: str) -> dict[str, float | str]:
 
 
 def work(path: str, kind: str) -> dict[str, float]:
-    """All that stands before the first step of a run; seconds of each part, and the bytes held at most."""
-    from glassformer.data.config import DataConfig, TokenizerConfig  # in the process that is measured alone
+    """Do everything that comes before the first step of a run. Return the seconds of each part and the peak memory."""
+    from glassformer.data.config import DataConfig, TokenizerConfig  # imported only in the measured process
     from glassformer.data.running.corpus import has_documents, read_parts
     from glassformer.data.running.token_cache import tokens_of
     from glassformer.data.running.windows import Windows
@@ -116,14 +116,14 @@ def work(path: str, kind: str) -> dict[str, float]:
 
 
 def peak() -> float:
-    """Bytes that this process held at most; getrusage would count what its parent held when it began."""
+    """Return the most bytes that this process held. getrusage would include what its parent held when it started."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 def table(size: int, rows: Sequence[dict[str, float | str]]) -> str:
-    """For people."""
-    from common import machine, markdown  # here, as the process that is measured must not load torch
+    """Return the figures as a table."""
+    from common import machine, markdown  # here, because the measured process must not load torch
 
     head = [
         "tokenizer",

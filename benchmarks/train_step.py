@@ -1,7 +1,7 @@
 """A training step of our encoder-decoder against torch.nn.Transformer: same sizes, batch, losses and optimizer.
 
-Equal work, and shown to be: the peer gets our weights, and before any timing both must give the same loss and the
-same norm of the gradient. Both drop at the same places (attention weights, inside the feed-forward, after each
+The work is equal, and checked to be: the peer gets our weights, and before any timing both must give the same loss and
+the same gradient norm. Both apply dropout at the same places (attention weights, inside the feed-forward, after each
 branch, on the embeddings), both clip, both use fused AdamW; bfloat16 is autocast for both.
 """
 
@@ -41,8 +41,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def measure(options: argparse.Namespace) -> Iterator[Row]:
-    """One row for each dtype, without dropout and with it."""
-    lengths = [options.length - 2] * options.batch  # <bos> and <eos> come to it
+    """Yield one row for each dtype, without dropout and with it."""
+    lengths = [options.length - 2] * options.batch  # <bos> and <eos> are added
     first, last = len(SPECIALS), options.vocabulary
     sources, targets = ([torch.randint(first, last, (n,)).tolist() for n in lengths] for _ in range(2))
     batch = Batch.pairs(sources, targets).to(options.device)
@@ -66,7 +66,7 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def build(options: argparse.Namespace, dropout: float) -> Transformer:
-    """The model of the recipes' default shape, dropping wherever torch's does."""
+    """Return a model of the recipes' default shape, with dropout wherever torch has it."""
     stack = StackConfig(
         d_model=options.d_model,
         n_heads=4,
@@ -80,7 +80,7 @@ def build(options: argparse.Namespace, dropout: float) -> Transformer:
 
 
 def check_equal(ours: Transformer, theirs: Peer, batch: Batch) -> None:
-    """Without dropout both must give the same loss and gradient norm, or their times say nothing."""
+    """Check that, without dropout, both give the same loss and gradient norm; otherwise their times mean nothing."""
     figures: list[tuple[float, float]] = []
     for model in (ours, theirs):
         model.eval()
@@ -93,12 +93,12 @@ def check_equal(ours: Transformer, theirs: Peer, batch: Batch) -> None:
 
 
 def our_loss(model: Transformer, batch: Batch) -> torch.Tensor:
-    """The mean loss a target, without smoothing."""
+    """Return the mean loss per target, without smoothing."""
     return loss_of(model, batch, next_token).objective / next_token(batch).n_targets
 
 
 def our_step(model: Transformer, batch: Batch, precision: str) -> Callable[[], object]:
-    """One update, through the public `train_steps`."""
+    """Return one update, through the public `train_steps`."""
     schedule = Schedule("constant", peak=RATE, steps=10**9)
     optimizer = build_optimizer(model, OptimizerConfig(), learning_rate=RATE)
     steps = train_steps(
@@ -108,7 +108,7 @@ def our_step(model: Transformer, batch: Batch, precision: str) -> Callable[[], o
 
 
 def their_step(model: Peer, batch: Batch, precision: str) -> Callable[[], object]:
-    """One update, as torch's own tutorials write it."""
+    """Return one update, as torch's own tutorials write it."""
     device = batch.tokens.device.type
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
     narrow = torch.autocast(device, dtype=torch.bfloat16) if precision == "bfloat16" else contextlib.nullcontext()

@@ -1,9 +1,9 @@
-"""What words alone say of the reviews of SST-2, and what vectors learned from WikiText-2 add: no order, no network.
+"""What words alone tell about the reviews of SST-2, and what vectors from WikiText-2 add: no order, no network.
 
-Logistic regression on the dev split, in minutes: by which words stand in a sentence (Pang et al. 2002); by the same
-times the words' log-count ratios (Wang and Manning 2012, equation 1); by the mean of word vectors, which are the
-positive pointwise mutual information with 6,000 words nearby, cut to 150 dimensions (Levy and Goldberg 2014); and by
-both. The penalty is the one that is best on each tenth training sentence when the others are learned from.
+Logistic regression scored on the dev split, in minutes. Features: which words are in a sentence (Pang et al. 2002); the
+same times the words' log-count ratios (Wang and Manning 2012, equation 1); the mean of word vectors, which are the
+positive pointwise mutual information with 6,000 context words, reduced to 150 dimensions (Levy and Goldberg 2014); and
+both. The penalty is the one that does best on every tenth training sentence when trained on the others.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from glassformer.study.table import markdown
 
 PENALTIES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 WINDOW = 5
-"""Words to each side that stand nearby; one farther away counts less, in proportion."""
+"""How many words on each side count as context. A word at distance d counts 1/d."""
 CONTEXTS, WIDTH = 6000, 150
 VECTORS = {"WikiText-2": ("wikitext-2",), "SST-2's own sentences": ("sst2",), "both": ("wikitext-2", "sst2")}
-"""Where word vectors come from: a name for the table, and the folders of the texts."""
+"""Sources of word vectors: a name for the table, and the folders of the texts."""
 Sentences = list[list[str]]
 
 
 class Features(NamedTuple):
-    """Sentences as numbers: which words of a list stand in each, one behind the other, and a vector each."""
+    """Sentences as numbers: the known words of all sentences in one row, where each sentence starts, and its vector."""
 
     words: Tensor
     starts: Tensor
@@ -87,18 +87,18 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def labelled(path: Path, most: int | None) -> tuple[Sentences, Tensor]:
-    """The words of each sentence, and 1.0 or 0.0."""
+    """Return the words of each sentence, and its label, 1.0 or 0.0."""
     rows = [line.split("\t") for line in read(path)[:most]]
     return [text.split() for text, _ in rows], torch.tensor([float(label) for _, label in rows])
 
 
 def articles(folder: Path, most: int | None) -> Sentences:
-    """The words of each paragraph."""
+    """Return the words of each paragraph."""
     return [line.split() for line in as_reviews(read(folder / "wiki.train.tokens")[: most and 20 * most])]
 
 
 def count_ratios(texts: Sentences, labels: Tensor, known: dict[str, int]) -> Tensor:
-    """log((p / |p|) / (n / |n|)), p and n being in how many texts of either label a word stands, and one more."""
+    """Return log((p / |p|) / (n / |n|)), where p and n count the texts of either label with a word, plus one."""
     counts = torch.ones(2, len(known))
     for text, label in zip(texts, labels.int().tolist(), strict=True):
         counts[label, [known[word] for word in {*text}]] += 1
@@ -107,7 +107,7 @@ def count_ratios(texts: Sentences, labels: Tensor, known: dict[str, int]) -> Ten
 
 
 def vectors(texts: Sentences, wanted: set[str]) -> dict[str, Tensor]:
-    """A vector of length 1 for each wanted word that stands in the texts twice or more."""
+    """Return a vector of length 1 for each wanted word that occurs at least twice in the texts."""
     counts = Counter(word for text in texts for word in text)
     rows = {word: row for row, word in enumerate(each for each in counts if each in wanted and counts[each] > 1)}
     contexts = {word: column for column, (word, _) in enumerate(counts.most_common(CONTEXTS))}
@@ -125,7 +125,7 @@ def vectors(texts: Sentences, wanted: set[str]) -> dict[str, Tensor]:
             where = word[both] * len(contexts) + context[both]
             near.index_add_(0, where, torch.full((len(where),), 1 / distance))
     near = near.view(len(rows), len(contexts))
-    often = near.sum(0) ** 0.75  # as Levy et al. 2015, section 3.1, smooth it
+    often = near.sum(0) ** 0.75  # smoothed as in Levy et al. 2015, section 3.1
     shares = near / near.sum(1, keepdim=True).clamp(min=1e-9)
     information = (shares / (often / often.sum()).clamp(min=1e-12)).clamp(min=1.0).log()
     left, strength, _ = torch.svd_lowrank(information, q=min(WIDTH + 20, *information.shape), niter=3)
@@ -135,7 +135,10 @@ def vectors(texts: Sentences, wanted: set[str]) -> dict[str, Tensor]:
 
 
 def features(texts: Sentences, known: dict[str, int], table: dict[str, Tensor]) -> Features:
-    """Words that are not known are left out. A text's vectors are summed and divided by the root of their number."""
+    """Return the features of texts, without unknown words.
+
+    The sum of a text's vectors is divided by the root of their number.
+    """
     bags = [sorted({known[word] for word in text if word in known}) for text in texts]
     starts = torch.tensor([0, *map(len, bags[:-1])]).cumsum(0)
     means = torch.zeros(len(texts), len(next(iter(table.values()))) if table else 0)
@@ -146,18 +149,18 @@ def features(texts: Sentences, known: dict[str, int], table: dict[str, Tensor]) 
 
 
 Weights = tuple[Tensor, ...]
-"""Of the words, of the vector's numbers, and the bias."""
+"""Of the words, of the vectors' components, and the bias."""
 
 
 def scores(given: Features, scale: Tensor, weights: Weights) -> Tensor:
-    """Above 0: in favour."""
+    """Return the scores of texts. Above 0 means positive."""
     of_words, of_vectors, bias = weights
     summed = F.embedding_bag(given.words, (of_words * scale)[:, None], given.starts, mode="sum")[:, 0]
     return summed + given.vectors @ of_vectors + bias
 
 
 def fit(given: Features, scale: Tensor, labels: Tensor, penalty: float, kept: Tensor | None = None) -> Weights:
-    """Least cross-entropy, summed over the texts (or those `kept`), plus penalty / 2 times the weights' squares."""
+    """Minimise the cross-entropy, summed over the texts (or those `kept`), plus penalty / 2 times squared weights."""
     weights = tuple(torch.zeros(n, requires_grad=True) for n in (len(scale), given.vectors.shape[1], 1))
     optimizer = torch.optim.LBFGS(weights, max_iter=60, line_search_fn="strong_wolfe")
     counted = torch.ones(len(labels)) if kept is None else kept.float()
@@ -174,7 +177,7 @@ def fit(given: Features, scale: Tensor, labels: Tensor, penalty: float, kept: Te
 
 
 def best_penalty(given: Features, scale: Tensor, labels: Tensor) -> float:
-    """The penalty with which most of each tenth text are right, learned from the others; of equals the largest."""
+    """Return the penalty that does best on every tenth text when trained on the others; among equals the largest."""
     held = torch.arange(len(labels)) % 10 == 9
 
     def right(penalty: float) -> int:
@@ -185,14 +188,14 @@ def best_penalty(given: Features, scale: Tensor, labels: Tensor) -> float:
 
 
 def as_table(cases: Sequence[Case], scored: int) -> str:
-    """The table, and what it is of."""
+    """Return the table, and what it was measured on."""
     body = [[each.features, each.vectors, f"{each.penalty:g}", f"{100 * each.accuracy:.2f} %"] for each in cases]
     head = ("logistic regression by", "vectors from", "penalty", "right on dev")
     return f"{markdown(head, body)}\n\n{scored} sentences; {machine()}."
 
 
 def reader() -> argparse.ArgumentParser:
-    """What this command takes."""
+    """Return the parser of this command."""
     parser = argparse.ArgumentParser(
         prog="run.py words", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,1 +1,1 @@
-"""Top floor: the command line. It parses and prints; what it does is done below."""
+"""Floor 7: the command line. It parses arguments and prints; the work is done in the floors below."""

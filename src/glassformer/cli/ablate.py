@@ -1,4 +1,4 @@
-"""`glassformer ablate RECIPE --vary SETTING=VALUES`: a recipe with other settings, side by side, over several seeds."""
+"""`glassformer ablate RECIPE --vary SETTING=VALUES`: compare variants of a recipe over several seeds."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ MOST_SEEDS = 1000
 
 
 class Study(NamedTuple):
-    """What was asked for, checked."""
+    """The command line of a study, parsed and checked."""
 
     arms: list[Arm]
     other_data: dict[str, object]
     folder: StudyFolder
     jobs: int
-    """Arms at a time."""
+    """How many arms run at a time."""
 
 
 def run(arguments: Arguments) -> int:
-    """Train and score all arms that are not finished, then print the table."""
+    """Train and score every arm that is not finished, then print the table."""
     study = read_study(arguments)
     states = {arm.label: study.folder.state(arm, study.other_data) for arm in study.arms}
     todo = [arm for arm in study.arms if states[arm.label] != "finished"]
@@ -77,7 +77,7 @@ def run(arguments: Arguments) -> int:
 
 
 def make(root: Path) -> None:
-    """The folder of a study. Errors: `CheckpointError`."""
+    """Create the folder of a study. Errors: `CheckpointError`."""
     try:
         (root / LOGS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -85,7 +85,10 @@ def make(root: Path) -> None:
 
 
 def read_study(arguments: Arguments) -> Study:
-    """The grid, the other data, the folder and the jobs. Errors: `ConfigError`, before anything is trained."""
+    """Read the grid, the other test data, the folder and the number of jobs.
+
+    Errors: `ConfigError`, before any training.
+    """
     recipe = load_recipe(str(arguments.target))
     axes: dict[str, list[object]] = {}
     for text in arguments.lists.get("vary", []):
@@ -104,7 +107,7 @@ def read_study(arguments: Arguments) -> Study:
     seeds = whole_number("seeds", arguments.options.get("seeds", "3"), MOST_SEEDS)
     found = arms(recipe, arguments.changes, axes, seeds)
     refuse_other_splits("test", other)
-    for arm in found if other else []:  # data that contradict themselves, or the model, are refused at once
+    for arm in found if other else []:  # data that contradict each other or the model are refused now
         refuse_unscorable(arm.recipe.data, override(arm.recipe, other).data)
     threads = max(arm.recipe.training.threads for arm in found)
     out = run_folder(arguments.options.get("out"), RUNS / f"ablate-{recipe.name}")
@@ -114,7 +117,7 @@ def read_study(arguments: Arguments) -> Study:
 
 
 def refuse_streams(data: DataConfig) -> None:
-    """Refuse data that can be read once, as from a pipe: each run reads its own. Errors: `ConfigError`."""
+    """Refuse data that can be read only once, such as a pipe: each run reads its own data. Errors: `ConfigError`."""
     for path in [path for split in SPLITS for path in data.named_files(split)]:
         if not Path(path).is_file():
             raise ConfigError(
@@ -124,7 +127,7 @@ def refuse_streams(data: DataConfig) -> None:
 
 
 def refuse_foreign(out: Path) -> None:
-    """Refuse what is there and is no study. Errors: `CheckpointError`."""
+    """Refuse an existing path that is not a study folder, unless it is an empty folder. Errors: `CheckpointError`."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / LOGS).is_dir() or (out / "recipe.toml").exists():
@@ -132,7 +135,7 @@ def refuse_foreign(out: Path) -> None:
 
 
 def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, list[object]]:
-    """The setting of SETTING=V1,V2 and its values, of its type. Errors: `ConfigError` with the nearest setting."""
+    """Split SETTING=V1,V2 into the setting and its typed values. Errors: `ConfigError` with the nearest setting."""
     name, equals, behind = text.partition("=")
     section, dot, key = name.removeprefix("--").replace("-", "_").partition(".")
     texts = behind.split(",")
@@ -150,7 +153,7 @@ def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, l
 
 
 def jobs(asked: str | None, threads: int) -> int:
-    """Arms at a time, so that their threads are no more than there are processors."""
+    """Return how many arms to run at a time, so that their threads do not outnumber the free processors."""
     processors = free_processors()
     if asked is None:
         return max(processors // threads, 1)
@@ -164,7 +167,7 @@ def jobs(asked: str | None, threads: int) -> int:
 
 
 def begin(study: Study, todo: Sequence[Arm]) -> None:
-    """Say what is going to happen."""
+    """Print how many runs follow, where, how many at a time and with which arithmetic."""
     done = len(study.arms) - len(todo)
     training = study.arms[0].recipe.training
     finished = f"; {done} are finished already" if done else ""
@@ -176,7 +179,7 @@ def begin(study: Study, todo: Sequence[Arm]) -> None:
 
 
 def train_all(study: Study, todo: Sequence[Arm]) -> tuple[int, dict[str, str]]:
-    """Run the arms; the number of the signal that ended it (0: none), and why arms failed, by label."""
+    """Run the arms. Return the number of the signal that stopped them (0 if none did) and the failures by arm label."""
     pool = Pool([task(study, arm) for arm in todo], study.jobs)
     progress = Progress(study, todo)
     with Signals() as signals, closing(pool.run()) as events:
@@ -187,7 +190,7 @@ def train_all(study: Study, todo: Sequence[Arm]) -> tuple[int, dict[str, str]]:
 
 
 def task(study: Study, arm: Arm) -> Task:
-    """The process of an arm: `cli/arm.py`, with as many threads as its recipe says."""
+    """Return the process that runs an arm: `cli/arm.py`, with as many threads as the arm's recipe says."""
     source = str(Path(__file__).parents[2])
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     message = {
@@ -207,7 +210,7 @@ def task(study: Study, arm: Arm) -> Task:
 
 
 class Progress:
-    """What is shown while arms run: a line when one begins, at each quarter of its steps, and at its end."""
+    """Prints progress: a line when an arm begins, at each quarter of its steps, and when it ends."""
 
     def __init__(self, study: Study, todo: Sequence[Arm]) -> None:
         self.study = study
@@ -218,7 +221,7 @@ class Progress:
         self.failures: dict[str, str] = {}
 
     def __call__(self, event: Begun | Told | Ended, stopping: bool) -> None:
-        """Show one event."""
+        """Print what there is to say about one event."""
         label = event.task.name
         match event:
             case Begun():
@@ -241,23 +244,23 @@ class Progress:
                 self.say(label, f"FAILED: {self.failures[label]}")
 
     def say(self, label: str, what: str) -> None:
-        """One line, with how many arms have ended."""
+        """Print one line, prefixed with the number of arms that have ended."""
         print(f"[{self.ended}/{len(self.arms)}] {label}: {what}", file=sys.stderr, flush=True)
 
     def score(self, label: str) -> str:
-        """The metric of a finished arm."""
+        """Return the metric and the training time of a finished arm as text."""
         result = self.study.folder.result(self.arms[label], self.study.other_data)
         assert result is not None, "an arm that ends well leaves its figures"
         return f"{result.metric} {figure([result.test], result.metric)}, {result.seconds:.0f} s of training"
 
     def left(self) -> str:
-        """How long the others will take, by those that have ended."""
+        """Return the remaining time as text, estimated from the arms that have ended."""
         rest = (time.perf_counter() - self.began) / self.ended * (len(self.arms) - self.ended)
         return f"about {duration(rest)} left" if rest else "that was the last"
 
 
 def last_line(log: Path, code: int) -> str:
-    """What a process said at its end."""
+    """Return the exit code of a process, the last line of its log, and where the log is."""
     lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     said = lines[-1].removeprefix("glassformer: ") if lines else "it said nothing"
     return f"exit code {code}: {said} (all it said: {shlex.quote(str(log))})"

@@ -1,4 +1,4 @@
-"""Reading the words after a verb: its target, its flags, and settings as `--section.key value`."""
+"""Reads the words after a verb: its target, its flags, and settings given as `--section.key value`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from glassformer.foundation.registry import suggestion
 
 @dataclass
 class Arguments:
-    """What was typed after a verb."""
+    """What the user typed after a verb."""
 
     target: str | None = None
     second: str | None = None
     more: list[str] = field(default_factory=list)
-    """Further targets, of a verb that takes several."""
+    """Further targets, for a verb that takes several."""
     options: dict[str, str] = field(default_factory=dict)
-    """Flags by name; a switch that was given has the value ""."""
+    """Flags by name. A switch that was given has the value ""."""
     lists: dict[str, list[str]] = field(default_factory=dict)
-    """Of flags that may be given several times, all values in order."""
+    """All values, in order, of the flags that may be repeated."""
     changes: dict[str, object] = field(default_factory=dict)
-    """Settings by name, as in `model.n_layers`, with values of their types."""
+    """Settings by name, such as `model.n_layers`, with values of the right types."""
 
 
 def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
-    """Sort the words. Errors: `ConfigError` for an unknown flag (with the nearest), a missing or a needless value.
+    """Parse the words. Errors: `ConfigError` for an unknown flag (with the nearest), or a missing or superfluous value.
 
-    `--key value` and `--key=value` are the same, and so are `-` and `_` inside a name. A setting that is a switch may
-    stand alone, and `--section.no-key` turns it off.
+    `--key value` and `--key=value` mean the same, and so do `-` and `_` inside a name. A setting that is a switch needs
+    no value, and `--section.no-key` turns it off.
     """
     found = Arguments()
     options = {option.name: option for option in (*verb.options, *COMMON)}
@@ -71,7 +71,7 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
 
 
 def read_setting(flag: str, given: str | None, rest: list[str], verb: Verb) -> tuple[str, object]:
-    """The setting that `--section.key` means, and its value, taken from `rest` where it is not in `given`."""
+    """Return the setting that `--section.key` names and its value, which is `given` or else the next word in `rest`."""
     section, _, key = flag.replace("-", "_").partition(".")
     place, kind, on = kind_of(section, key, verb.sections)
     if is_switch(kind):
@@ -83,13 +83,13 @@ def read_setting(flag: str, given: str | None, rest: list[str], verb: Verb) -> t
 
 
 def asks_for_help(verb: Verb, words: Sequence[str]) -> bool:
-    """Whether `--help` or `-h` is among the words; a `-h` behind a flag that takes a value is that value."""
+    """Whether `--help` or `-h` is among the words. A `-h` after a flag that takes a value is that flag's value."""
     alone = (not takes_value(verb, before) for before, word in pairwise(["", *words]) if word == "-h")
     return "--help" in words or any(alone)
 
 
 def takes_value(verb: Verb, word: str) -> bool:
-    """Whether a word is a flag of the verb whose value is the next word."""
+    """Whether a word is a flag of the verb that takes the next word as its value."""
     flag = word.removeprefix("--").replace("_", "-")
     section, dot, key = flag.replace("-", "_").partition(".")
     if not word.startswith("--") or "=" in word:
@@ -101,7 +101,7 @@ def takes_value(verb: Verb, word: str) -> bool:
 
 
 def taken(flag: str, given: str | None, rest: list[str]) -> str:
-    """The value of a flag: behind its `=`, or the next word."""
+    """Return the value of a flag: the text after its `=`, or the next word."""
     if given is not None:
         return given
     if not rest or rest[0].startswith("--"):
@@ -110,19 +110,19 @@ def taken(flag: str, given: str | None, rest: list[str]) -> str:
 
 
 def whole_number(name: str, given: str, most: int, usual: int = 3) -> int:
-    """What a flag that counts was given. Errors: `ConfigError` for anything but a whole number from 1 to `most`."""
+    """Parse the value of a flag that counts. Errors: `ConfigError` for anything but a whole number from 1 to `most`."""
     if not given.isdecimal() or len(given) > 9 or not 1 <= int(given) <= most:
         raise ConfigError(f"--{name} takes a whole number from 1 to {most}; got {given[:40]!r}. Try --{name} {usual}.")
     return int(given)
 
 
 def dashed(names: Iterable[str]) -> list[str]:
-    """Names as they are typed."""
+    """Return the names with `--` in front, as they are typed."""
     return [f"--{name}" for name in names]
 
 
 def usage(name: str, verb: Verb) -> str:
-    """How the verb is called, in one line."""
+    """Return the usage line of a verb."""
     target = f" {verb.target}" if verb.target else ""
     target += f" [{verb.second}]" if verb.second else f" [{verb.target} ...]" if verb.many else ""
     settings = " [--section.key value]" if verb.sections else ""

@@ -1,7 +1,8 @@
-"""One arm of a study, in a process of its own: trained or resumed as any run is, then scored.
+"""Runs one arm of a study in a process of its own: trains or resumes it like any run, then scores it.
 
-`glassformer ablate` starts it with one line of JSON on its standard input and keeps that open: where the input ends,
-the study is gone, and the arm saves and stops. At each evaluation it writes a line of JSON on its standard output.
+`glassformer ablate` starts this process with one line of JSON on standard input and keeps that pipe open. When the
+input ends, the study is gone, so the arm saves and stops. At each evaluation it writes a line of JSON to standard
+output.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from glassformer.train.record.events import Evaluated, Event
 
 
 def main() -> int:
-    """Do what the message says; the exit code is that of the command line."""
+    """Read the message, run the arm, and return the same exit code as the command line would."""
     message = json.loads(sys.stdin.readline())
     study = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
-    os.dup2(2, 1)  # whatever else writes on standard output is part of the log
+    os.dup2(2, 1)  # anything else that writes to standard output goes to the log
     threading.Thread(target=stop_with_the_study, daemon=True).start()
     try:
         return work(message, study)
@@ -39,14 +40,14 @@ def main() -> int:
 
 
 def stop_with_the_study() -> None:
-    """Wait for the end of the input, then behave as if told to stop."""
+    """Wait until standard input ends, then send this process SIGTERM."""
     while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def work(message: dict[str, Any], study: TextIO) -> int:
-    """Train to the end and score, telling the study of evaluations; an arm that is trained already is only scored."""
+    """Train to the end, reporting each evaluation to the study, then score. If training is finished, only score."""
     from glassformer.cli.follow import Signals, follow
     from glassformer.study.score import score
     from glassformer.train.run.session import resume, start

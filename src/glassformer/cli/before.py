@@ -1,4 +1,4 @@
-"""`glassformer train RECIPE` with --dry-run, --find-learning-rate or --gradient-noise: what a run should know."""
+"""`glassformer train RECIPE` with --dry-run, --find-learning-rate or --gradient-noise: look ahead without a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def dry_run(recipe: Recipe, out: Path, *, as_json: bool) -> int:
-    """Print it, and write nothing but the tokens of a text."""
+    """Print the outlook of a run. Nothing is written except the tokens of a text."""
     from glassformer.train.estimate.outlook import look_ahead  # here, as importing torch takes a second
 
     outlook = look_ahead(recipe, out)
@@ -25,7 +25,7 @@ def dry_run(recipe: Recipe, out: Path, *, as_json: bool) -> int:
 
 
 def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
-    """The outlook in words."""
+    """Return the outlook as lines of text."""
     from glassformer.train.record.wording import bytes_text, duration
 
     memory, disk, pace, data, training = outlook.memory, outlook.disk, outlook.pace, outlook.data, recipe.training
@@ -63,7 +63,7 @@ def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
 
 
 def written(outlook: Outlook) -> list[str]:
-    """What is on disk now that was not there before, and why it stays: to make it may take most of the time."""
+    """List what is now on disk that was not there before. It stays, because making it may take most of the time."""
     if not outlook.written:
         return ["Nothing was written."]
     return [
@@ -73,7 +73,7 @@ def written(outlook: Outlook) -> list[str]:
 
 
 def find_rate(recipe: Recipe, *, as_json: bool) -> int:
-    """Print every fifth rate of the test with its losses, and what is recommended; draw it where that can be done."""
+    """Print every fifth learning rate with its losses, and the recommendation. Plot it if matplotlib is installed."""
     from glassformer.study.rates import draw_rates
     from glassformer.train.estimate.trial import search
 
@@ -98,7 +98,7 @@ def find_rate(recipe: Recipe, *, as_json: bool) -> int:
 
 
 def noise(recipe: Recipe, *, as_json: bool) -> int:
-    """Print the noise scale at the first weights and after some training."""
+    """Print the gradient noise scale at the initial weights and after some training."""
     from glassformer.train.estimate.trial import noise_over
 
     if as_json:
@@ -116,5 +116,5 @@ def noise(recipe: Recipe, *, as_json: bool) -> int:
 
 
 def finite(value: float) -> float | None:
-    """What JSON can say of a number: one that is not finite is null."""
+    """Return a finite number as it is, and any other as None, since JSON has no such number."""
     return value if math.isfinite(value) else None

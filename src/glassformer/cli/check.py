@@ -1,4 +1,4 @@
-"""`glassformer check FILE.py`: which property a learner's own code does not have."""
+"""`glassformer check FILE.py`: find out which properties a learner's own code lacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer.proof.check.child_process import LIMIT, check, exit_code
 
 
 def run(arguments: Arguments) -> int:
-    """Run the file in a process of its own, and say what holds and what does not."""
+    """Run the file in a separate process and print which properties hold and which fail."""
     limit = seconds(arguments.options.get("limit", str(LIMIT)))
     only = [name for name in arguments.options.get("only", "").split(",") if name]
     report = check(Path(str(arguments.target)), only, limit)
@@ -24,7 +24,7 @@ def run(arguments: Arguments) -> int:
 
 
 def seconds(text: str) -> float:
-    """The time limit. Errors: `ConfigError` for what is no number above 0."""
+    """Parse the time limit. Errors: `ConfigError` unless it is a number of seconds above 0 and at most a day."""
     try:
         limit = float(text)
     except ValueError:
@@ -35,7 +35,7 @@ def seconds(text: str) -> float:
 
 
 def as_text(report: dict[str, Any]) -> str:
-    """A paragraph for each piece of the file, and the sum of it in the last line."""
+    """Return the report as text: a paragraph for each piece of the file, and a summary as the last line."""
     lines: list[str] = []
     for piece in report["pieces"]:
         other = f" ({piece['found_as']})" if piece["found_as"] != piece["name"] else ""
@@ -50,7 +50,7 @@ def as_text(report: dict[str, Any]) -> str:
 
 
 def property_lines(each: dict[str, str]) -> list[str]:
-    """One line; and four more for what fails."""
+    """Return one line for a property, and below a failure its evidence, cause and hint."""
     name, state = each["property"], each["state"]
     if state == "holds":
         return [f"  holds       {name}: {each['law']}"]
@@ -64,12 +64,12 @@ def property_lines(each: dict[str, str]) -> list[str]:
 
 
 def wrapped(text: str, margin: str) -> list[str]:
-    """Lines within the terminal's width."""
+    """Wrap text to the width of the terminal."""
     return textwrap.wrap(text, max(width(), 60), initial_indent=margin, subsequent_indent=margin + "  ")
 
 
 def verdict(report: dict[str, Any]) -> str:
-    """How many properties hold, and the names of the mistakes."""
+    """Return the summary line: how many properties hold, and the names of the mistakes."""
     properties = [each for piece in report["pieces"] for each in piece["properties"]]
     tested = [each for each in properties if each["state"] != "not tested"]
     mistakes = dict.fromkeys(each["mistake"] for each in tested if each["state"] == "fails")

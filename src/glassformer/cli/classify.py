@@ -1,4 +1,4 @@
-"""`glassformer classify RUN ...`: lines in, the label of each line out; of several runs that of their committee."""
+"""`glassformer classify RUN ...`: read lines, write the label of each. Several runs answer as a committee."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Arguments) -> int:
-    """Label standard input, line by line, on standard output; both are UTF-8."""
+    """Label standard input line by line on standard output, both in UTF-8."""
     folder, *others = existing_runs(arguments)
     talking, average = sys.stdin.isatty(), averaged(arguments)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe_of(folder).decode.batch_size)
@@ -42,7 +42,7 @@ def run(arguments: Arguments) -> int:
 
 
 def written(found: Classified | None, arguments: Arguments) -> str:
-    """One line of output; that of a blank line is blank, or null."""
+    """Return one line of output. For a blank input line it is blank, or null with --json."""
     if "json" in arguments.options:
         kept = None if found is None else {"label": found.label, "probabilities": found.probabilities}
         return json.dumps(kept, ensure_ascii=False)

@@ -16,7 +16,7 @@ from glassformer.foundation.registry import suggestion
 
 
 def run(arguments: Arguments) -> int:
-    """List what there is, or show or fetch one data set."""
+    """List all data sets, or show or fetch one."""
     folder = data_folder(arguments.options.get("data-dir"))
     for_programs = "json" in arguments.options
     if arguments.target == "list":
@@ -36,7 +36,7 @@ def run(arguments: Arguments) -> int:
 
 
 def listed(folder: Path, for_programs: bool) -> int:
-    """A line for each data set: bytes, how many of its files are there, what it is."""
+    """Print a line for each data set: its size in bytes, how many of its files are present, and its title."""
     sets = list(catalogue().values())
     if for_programs:
         print(json.dumps({"folder": str(folder), "sets": [told(each, folder) for each in sets]}))
@@ -49,7 +49,7 @@ def listed(folder: Path, for_programs: bool) -> int:
 
 
 def shown(each: DataSet, folder: Path, for_programs: bool) -> int:
-    """All that the catalogue says of a data set, and the lines that train with it."""
+    """Print everything the catalogue says about a data set, and the commands that train on it."""
     if for_programs:
         print(json.dumps(told(each, folder)))
         return 0
@@ -64,7 +64,7 @@ def shown(each: DataSet, folder: Path, for_programs: bool) -> int:
 
 
 def fetched(each: DataSet, folder: Path, for_programs: bool) -> int:
-    """Fetch what is not there. A file with other bytes than the catalogue's is the user's, and stays."""
+    """Fetch the missing files. A file whose bytes differ from the catalogue's is the user's and is left alone."""
     from glassformer.data.public.fetch import fetch  # here, as `list` and `show` need no network
 
     place = each.folder(folder)
@@ -95,7 +95,7 @@ def fetched(each: DataSet, folder: Path, for_programs: bool) -> int:
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Refuse a folder that cannot be made, and what the disk cannot hold, before anything is fetched."""
+    """Refuse, before the download, a folder that cannot be created and files that do not fit on the disk."""
     there = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
     if not there.is_dir():
         raise ConfigError(f"Data are kept in folders, but {there} is a file. Choose another folder with --data-dir.")
@@ -107,7 +107,7 @@ def check_room(folder: Path, needed: int) -> None:
 
 
 def told(each: DataSet, folder: Path) -> dict[str, object]:
-    """A data set for programs."""
+    """Return the entry of a data set for JSON."""
     files = [
         {"name": file.name, "address": file.address, "size": file.size, "sha256": file.sha256, "state": state}
         for file, state in zip(each.files, each.states(folder), strict=True)
@@ -124,7 +124,7 @@ def told(each: DataSet, folder: Path) -> dict[str, object]:
 
 
 def steps(each: DataSet, folder: Path) -> list[str]:
-    """The lines from the files to a run. A file that lies there packed is named as it lies."""
+    """Return the commands that train on the files. A file that is present only as .gz is named with that ending."""
     place = each.folder(folder)
     lines = list(each.steps)
     for file in each.files:

@@ -1,4 +1,4 @@
-"""`glassformer demo`: watch a model learn to reverse, in about a minute."""
+"""`glassformer demo`: watch a model learn to reverse sequences, in about a minute."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ and is corrected, step by step. At first it guesses.
 
 
 def run(arguments: Arguments) -> int:
-    """Train the recipe `reverse` in a fresh folder; an earlier demo is never overwritten, nor in the way."""
+    """Train the recipe `reverse` in a fresh folder, so that an earlier demo is neither overwritten nor an obstacle."""
     recipe = load_recipe("reverse")
     recipe = override(recipe, {"training.evaluate_every": max(recipe.training.steps // 10, 1)})  # to see it half right
     usual = RUNS / recipe.name
@@ -35,7 +35,7 @@ def run(arguments: Arguments) -> int:
 
 
 def show(recipe: Recipe, out: Path) -> int:
-    """Train, then tell what was learned and what to type next."""
+    """Train, then show what was learned and what to type next."""
     from glassformer.cli.follow import Signals, follow  # here, as importing torch takes a second
     from glassformer.cli.pictures import explorer, gaze, untrained
     from glassformer.train.run.session import start
@@ -62,13 +62,13 @@ def show(recipe: Recipe, out: Path) -> int:
 
 
 def milestones(seen: Sequence[Evaluated]) -> list[Evaluated]:
-    """The first evaluation, the one between that is nearest to half right, and the last; fewer if there were fewer."""
+    """Return the first evaluation, the one in between that is closest to half right, and the last, if they exist."""
     between = sorted(seen[1:-1], key=lambda event: abs(float(event.metrics["exact_match"]) - 0.5))
     return [*seen[:1], *between[:1], *seen[1:][-1:]]
 
 
 def scene(event: Evaluated) -> str:
-    """What the model wrote at one time, and how much of it was right."""
+    """Return what the model wrote at one evaluation, and the share of right answers."""
     when = f"After {event.step} steps" if event.step else "Before training"
     score = event.metrics.get("exact_match")
     title = f"{when}, {score:.1%} of the answers are right:" if isinstance(score, float) else f"{when}:"
@@ -82,7 +82,7 @@ def scene(event: Evaluated) -> str:
 
 
 def curve(values: Sequence[float], width: int = 40) -> str:
-    """A line of bars, one for each of `width` stretches of the run, as high as its mean."""
+    """Return a line of bars: `width` stretches of the values, each bar as high as the mean of its stretch."""
     cuts = [len(values) * index // width for index in range(width + 1)]
     means = [fmean(values[a:b]) for a, b in pairwise(cuts) if b > a]
     top = max(max(means), 1e-9)
@@ -90,7 +90,7 @@ def curve(values: Sequence[float], width: int = 40) -> str:
 
 
 def next_commands(out: Path) -> str:
-    """What a newcomer may type now."""
+    """Return commands that a newcomer can try next."""
     run = shlex.quote(str(out))
     return "\n".join(
         (

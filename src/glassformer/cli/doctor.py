@@ -17,7 +17,7 @@ FAILED = 3
 
 
 def run(arguments: Arguments) -> int:
-    """Print each finding as soon as it is made. Exit code 3 where one is a failure."""
+    """Print each finding as soon as it is made. The exit code is 3 if any finding is a failure."""
     folder = existing_run(str(arguments.target))
     recipe = recipe_of(folder)
     from glassformer.foundation.runtime import choose_threads
@@ -25,7 +25,7 @@ def run(arguments: Arguments) -> int:
     from glassformer.proof.doctor.finding import FAILURE, STATES, examine
     from glassformer.proof.doctor.text_case import case_of
 
-    choose_threads(1)  # what is probed with is too small for a second one to pay
+    choose_threads(1)  # the probes are too small to gain from a second thread
     as_json, found = "json" in arguments.options, list["Finding"]()
     probes = probes_for(recipe.data.task)
     print(f"Looking at {folder}: {len(probes)} probes.", file=sys.stderr)
@@ -45,7 +45,7 @@ def run(arguments: Arguments) -> int:
 
 
 def lines(finding: Finding) -> list[str]:
-    """A line for what is well or was not probed; of what is wrong also its cause and a remedy."""
+    """Return one line for a finding without a cause; for a problem also its evidence, likely cause and remedy."""
     head = f"{finding.state.upper() if finding.cause else finding.state:10}  {finding.probe}: "
     if not finding.cause:
         return wrapped(f"{head}{finding.what.removesuffix('.')}: {finding.evidence}", "")

@@ -1,4 +1,4 @@
-"""`glassformer evaluate RUN ...`: how good the answers of a run are, or of a committee of several."""
+"""`glassformer evaluate RUN ...`: score the answers of a run, or of a committee of several."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Arguments) -> int:
-    """Score a split, with other data or decoding than the run's recipe says where that is asked for."""
+    """Score a split, with the data or decode settings of the run's recipe unless others are given."""
     folder, *others = existing_runs(arguments)
     split, average = arguments.options.get("split", "test"), averaged(arguments)
     one_of(("dev", "test"), split, "--split")
@@ -45,7 +45,7 @@ def run(arguments: Arguments) -> int:
 
 
 def of_text(split: str, changes: Mapping[str, object]) -> Mapping[str, object]:
-    """Of a run on running text `--data.text` names the text to score, whole. Errors: `ConfigError` beside a split."""
+    """For a run on running text, let `--data.text` name the text to score. Errors: `ConfigError` with --split dev."""
     if "data.text" not in changes:
         return changes
     if split != "test":
@@ -56,7 +56,7 @@ def of_text(split: str, changes: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def refuse_other_splits(split: str, changes: Iterable[str]) -> None:
-    """Refuse a setting of a split that is not scored: it would change nothing."""
+    """Refuse a setting of a split that is not scored, because it would change nothing."""
     for name in changes:
         section, _, key = name.partition(".")
         whose = key.partition("_")[0]
@@ -68,13 +68,13 @@ def refuse_other_splits(split: str, changes: Iterable[str]) -> None:
 
 
 def as_json(metrics: Figures) -> str:
-    """One object; a number that is not finite, which JSON cannot say, is null."""
+    """Return the figures as one JSON object, with null for a number that is not finite, which JSON cannot express."""
     broken = {name: None for name, each in metrics.items() if isinstance(each, float) and not math.isfinite(each)}
     return json.dumps(metrics | broken)
 
 
 def as_table(metrics: Figures) -> str:
-    """A line for each figure; behind them a table for each figure that has rows and columns."""
+    """Return a line for each figure, followed by a table for each figure that has rows and columns."""
     flat = {name: each for name, each in metrics.items() if not isinstance(each, dict)}
     width = max(map(len, flat))
     lines = [f"{name:{width}}  {shown(each)}" for name, each in flat.items()]
@@ -83,7 +83,7 @@ def as_table(metrics: Figures) -> str:
 
 
 def rows_of(name: str, rows: Mapping[str, Mapping[str, float | int | str]]) -> str:
-    """A table with a heading: the names of its rows stand in the first column."""
+    """Return a table with a heading; its first column has the names of the rows."""
     columns = list(next(iter(rows.values())))
     cells = [[name, *columns]] + [[row, *(shown(values[each]) for each in columns)] for row, values in rows.items()]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -94,5 +94,5 @@ def rows_of(name: str, rows: Mapping[str, Mapping[str, float | int | str]]) -> s
 
 
 def shown(value: float | int | str) -> str:
-    """A figure as text."""
+    """Format a figure."""
     return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""`glassformer explore RUN`: look into a model in the browser, or write the page as one file."""
+"""`glassformer explore RUN`: inspect a model in the browser, or write the page to a single file."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 
 USUAL_PORT = 8642
 INTO_A_FILE = ("checkpoints", "patch", "into")
-"""Options for what a file holds beyond the run's examples."""
+"""Options that add to the file more than the run's examples."""
 
 
 class More(NamedTuple):
-    """What a file holds beyond the run's examples: it has no model that could be asked later."""
+    """What an exported file holds besides the run's examples. The file has no model that could be asked later."""
 
     checkpoints: bool = False
-    """The role of each head at each checkpoint."""
+    """Whether to add the role of each head at each checkpoint."""
     patched: tuple[str, str] | None = None
-    """Two texts, and what carries the difference of their answers."""
+    """Two texts, to add which parts of the model carry the difference between their answers."""
 
 
 EXAMPLES_ALONE = More()
 
 
 def more_of(options: Mapping[str, str]) -> More:
-    """What is asked for. Errors: `ConfigError` where one of the two texts is missing."""
+    """Read from the options what to add. Errors: `ConfigError` if one of the two texts is missing."""
     if ("patch" in options) != ("into" in options):
         raise ConfigError("Patching goes from one text into another: --patch TEXT --into TEXT. Give both.")
     return More("checkpoints" in options, (options["patch"], options["into"]) if "patch" in options else None)
 
 
 def run(arguments: Arguments) -> int:
-    """Serve the page of a run on this machine until Ctrl-C; with --export write it as a file and end."""
+    """Serve the page of a run on this machine until Ctrl-C; with --export, write it to a file and exit."""
     folder, *_ = folders = existing_runs(arguments)
     beside = other_runs(folders)
     export = arguments.options.get("export")
@@ -68,14 +68,14 @@ def run(arguments: Arguments) -> int:
 
 
 def port_of(given: str | None) -> int | None:
-    """The port that was asked for. Errors: `ConfigError` for anything but 0 to 65535."""
+    """Parse the port. Errors: `ConfigError` for anything but a number from 0 to 65535."""
     if given is not None and not (given.isascii() and given.isdecimal() and len(given) < 6 and int(given) < 65536):
         raise ConfigError(f"--port takes a number from 0 (any that is free) to 65535; got {given[:40]!r}.")
     return None if given is None else int(given)
 
 
 def other_runs(folders: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Name and folder of each run but the first; of two of one name the name is the folder."""
+    """Return name and folder of each run but the first. Where runs share a name, the folder serves as the name."""
     names = [folder.resolve().name for folder in folders]
     return [
         (str(folder) if names.count(name) > 1 else name, folder)
@@ -84,7 +84,7 @@ def other_runs(folders: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 def study_of(folder: Path) -> dict[str, Any] | None:
-    """The finished arms of the study that a run is one of, as the page compares them; None where it is of none."""
+    """Return the finished arms of the study that a run belongs to, for the page to compare, or None without a study."""
     from glassformer.study.result import SHARES, result_from
 
     run = folder.resolve()
@@ -116,12 +116,15 @@ def study_of(folder: Path) -> dict[str, Any] | None:
 
 
 def tell(text: str) -> None:
-    """Words about the work, which are no output."""
+    """Print a message about progress to standard error, so that it does not mix with output."""
     print(text, file=sys.stderr, flush=True)
 
 
 def write_page(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Path]]) -> int:
-    """The page of a run as one file, with the traces of its examples. Errors: `ConfigError`: it cannot be written."""
+    """Write the page of a run and the traces of its examples to one file.
+
+    Errors: `ConfigError` if that is impossible.
+    """
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else f"would lie in {path.parent}, which is no folder"
         raise ConfigError(f"--export names the file to write; {path} {what}. Try --export page.html.")
@@ -134,7 +137,7 @@ def write_page(folder: Path, path: Path, more: More, beside: Sequence[tuple[str,
 
 
 class Written(NamedTuple):
-    """A page on the disk: its characters, those that `More` added, and what it says of the model's heads."""
+    """An exported page: its length in characters, how many of them `More` added, and its sentences about the heads."""
 
     size: int
     added: int
@@ -142,9 +145,9 @@ class Written(NamedTuple):
 
 
 def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Path]] = ()) -> Written:
-    """Write the page of a run, with the traces of its examples, and more.
+    """Write the page of a run, with the traces of its examples and what `more` asks for.
 
-    Errors: `DataError` where the two texts cannot be compared.
+    Errors: `DataError` if the two texts cannot be compared.
     """
     from glassformer.lens.page.bundle import standalone
     from glassformer.lens.server.history import History
@@ -168,7 +171,7 @@ def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Pa
 
 
 def between(subject: Subject, texts: tuple[str, str]) -> tuple[list[Trace], dict[str, Any]]:
-    """The traces of two texts, and what of the first brings its answer back in a run with the second."""
+    """Return the traces of two texts, and which patches from the first restore its answer in a run on the second."""
     from glassformer.lens.trace.pair import patch_traces, patching_as_json
 
     one, other = (subject.trace(text) for text in texts)
@@ -176,7 +179,7 @@ def between(subject: Subject, texts: tuple[str, str]) -> tuple[list[Trace], dict
 
 
 def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *, opens: bool) -> int:
-    """Serve until Ctrl-C. Without a port that was asked for, the usual one, or any that is free."""
+    """Serve until Ctrl-C. If no port was asked for, use the usual one, or any free one if that is taken."""
     from glassformer.lens.server.app import HOST, listen, make_app, make_server, new_token
     from glassformer.lens.server.history import History
     from glassformer.lens.server.run import subject_of
@@ -202,6 +205,6 @@ def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *,
         print(f"{folder} is shown at {address}\nIt answers this machine alone, until Ctrl-C.", flush=True)
         if opens:
             webbrowser.open(address)
-        with suppress(KeyboardInterrupt):  # the way to end it
+        with suppress(KeyboardInterrupt):  # Ctrl-C is the normal way to end it
             make_server(app, end).run(sockets=listeners)
     return 0

@@ -1,4 +1,4 @@
-"""`translate` with figures: several answers to a line, scores and alignments, as columns or as JSON."""
+"""Output of `translate` with several answers per line, scores and alignments, as columns or JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def asked_of(arguments: Arguments, beam: int) -> Asked | None:
-    """The figures that the flags ask for; none: only the answer itself. Errors: `ConfigError`."""
+    """Return the figures that the flags ask for, or None if only the answer is wanted. Errors: `ConfigError`."""
     given = arguments.options
     if not {"n-best", "scores", "alignments", "json"} & given.keys():
         return None
@@ -31,7 +31,7 @@ def asked_of(arguments: Arguments, beam: int) -> Asked | None:
 
 
 def line_of(number: int, answer: Translated | None, arguments: Arguments) -> str:
-    """What is written for a line of the input, without its last line end; `answer` None: for a blank one."""
+    """Return the output for an input line, without the last line end. `answer` is None for a blank line."""
     best = answer.best if answer else ()
     if "json" in arguments.options:
         record = {"line": number, "source_tokens": answer.source if answer else [], "answers": [*map(as_record, best)]}
@@ -42,7 +42,10 @@ def line_of(number: int, answer: Translated | None, arguments: Arguments) -> str
 
 
 def columns(each: Ranked, arguments: Arguments) -> str:
-    """Text, and where they are asked for score and alignment, with tabs between; none stands in the text."""
+    """Return text, score and alignment as asked for, separated by tabs.
+
+    Tabs and line ends in the text become spaces.
+    """
     from glassformer.decode.read_back import pharaoh
 
     shown = ["".join(" " if letter in "\t\r\n" else letter for letter in each.text)]
@@ -52,7 +55,7 @@ def columns(each: Ranked, arguments: Arguments) -> str:
 
 
 def as_record(each: Ranked) -> dict[str, object]:
-    """An answer for a program; a figure that is not known is left out."""
+    """Return an answer for JSON, without the figures that are not known."""
     figures: dict[str, float | Sequence[object] | None] = {
         "score": each.score,
         "log_probability": each.log_probability,

@@ -1,4 +1,4 @@
-"""Following a run to its end: events to the report, signals to the run."""
+"""Follows a run to its end: passes its events to the reporter, and signals to the run."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @runtime_checkable
 class Interruptible(Protocol):
-    """What a signal can stop; `study.pool.Pool` is one."""
+    """Something that a signal can stop, such as `study.pool.Pool`."""
 
     def interrupt(self) -> None:
-        """Save and stop after the present step."""
+        """Save and stop after the current step."""
         ...
 
 
 @runtime_checkable
 class Run(Interruptible, Protocol):
-    """What is followed; `train.run.session.Session` is one."""
+    """Something that can be followed, such as `train.run.session.Session`."""
 
     def train(self) -> Iterator[Event]:
-        """Train, and tell."""
+        """Train, and yield events."""
         ...
 
 
 class Quit(KeyboardInterrupt):
-    """A signal that ends the program at once."""
+    """Raised by a signal that ends the program at once."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -47,20 +47,20 @@ class Quit(KeyboardInterrupt):
 
 
 class Signals:
-    """While it is entered: the first Ctrl-C or SIGTERM lets `run` save and stop, the second quits at once.
+    """Context manager: the first Ctrl-C or SIGTERM makes `run` save and stop, the second quits at once.
 
-    A checkpoint that is being written in the background when the second comes is still finished.
+    If the second arrives while a checkpoint is being written in the background, that checkpoint is still finished.
 
-    Before there is a run (data is being read), the first quits at once too. Of several processes none quits at the
-    second: torchrun passes on to each what the terminal has sent it already, and kills what has not ended after a while
-    (`torchrun --shutdown-timeout`, 30 s).
+    While there is no run yet (data is being read), the first signal also quits at once. With several processes, the
+    second signal does not quit: torchrun forwards to each process a signal that the terminal has already sent it, and
+    kills the processes that have not ended after a while (`torchrun --shutdown-timeout`, 30 s).
     """
 
     def __init__(self) -> None:
         self.place = launched()
         self.run: Interruptible | None = None
         self.number: int | None = None
-        """Of the signal that came, if one did."""
+        """The signal that arrived, if one did."""
 
     def __enter__(self) -> Signals:
         self.before = {each: signal.signal(each, self.receive) for each in SIGNALS}
@@ -82,7 +82,7 @@ class Signals:
         self.run.interrupt()
         if self.place.first:
             more = "" if self.place.count > 1 else " Send it again to quit at once, without saving."
-            with suppress(OSError):  # os.write, as a print may be under way just where the signal came
+            with suppress(OSError):  # os.write, because the signal may have interrupted a print
                 os.write(2, f"\nSaving a checkpoint after this step.{more}\n".encode())
 
 
@@ -95,12 +95,13 @@ def follow(
     agreed: Callable[[int], float] | None = None,
     track: str | None = None,
 ) -> int:
-    """Train to the end or to the first signal; `watch` sees each event, `hint` is told at the end.
+    """Train to the end or to the first signal, and return the exit code.
 
-    `track`: who else is told of the figures.
+    `watch` is called with each event. `hint` is printed at the end of a finished run. `track` names a tracker that is
+    also told the figures.
 
-    Of several processes only the first shows and keeps anything; `agreed` is then the largest of a number they each
-    have, so that all of them end by the same signal. Returns the exit code.
+    With several processes, only the first prints and stores anything. `agreed` then returns the largest of the
+    processes' numbers, so that all of them report the same signal.
     """
     signals.run = run
     finished = False
@@ -126,7 +127,7 @@ def follow(
 
 
 def next_command(folder: Path, data: DataConfig) -> str:
-    """What a user may type when a run is trained."""
+    """Return a command that a user can type once a run is trained."""
     run = shlex.quote(str(folder))
     if data.task == TEXT and data.layout == "decoder":
         return f"Generate text: glassformer generate {run} --prompt TEXT"
@@ -136,4 +137,4 @@ def next_command(folder: Path, data: DataConfig) -> str:
 
 
 def nothing(event: Event) -> None:
-    """What a process does with an event that another shows."""
+    """Ignore an event, in a process that does not report."""

@@ -1,4 +1,4 @@
-"""`glassformer generate RUN ...`: prompts in, texts out, written as they come."""
+"""`glassformer generate RUN ...`: read prompts and write texts as they are generated."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ SHORT = (
     "contrastive-alpha",
     "seed",
 )
-"""Settings of [decode] that are flags of this verb as well."""
+"""Settings of [decode] that are also flags of this verb."""
 OF_BEAMS = tuple(annotations_of(BeamSettings))
-"""Settings of [decode] that this verb, which writes one token after the other, has no use for."""
+"""Settings of [decode] that have no effect here, because this verb writes token by token."""
 OF_DRAWS = {"contrastive_alpha": 0.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
-"""What a greedy choice has no use for, and its value where it is off."""
+"""Settings that have no effect on greedy decoding, each with the value that turns it off."""
 MOST_TEXTS = 100_000
-"""For one prompt."""
+"""The most texts per prompt."""
 MOST_GUESSES = 1_000
 SEPARATOR = b"---\n"
 
 
 def run(arguments: Arguments) -> int:
-    """Write texts to standard output as they come: prompt and continuation, or the answer; or JSON."""
+    """Write texts to standard output as they are generated: prompt and continuation, or the answer; or JSON."""
     folder, *others = existing_runs(arguments)
     recipe = decoding(recipe_of(folder), arguments)
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
@@ -71,7 +71,7 @@ def run(arguments: Arguments) -> int:
 
 
 def guessing_of(arguments: Arguments) -> Guessing | None:
-    """Who guesses tokens, as it is typed; none: nobody. Errors: `ConfigError`."""
+    """Return the source of guessed tokens that the flags name, or None if there is none. Errors: `ConfigError`."""
     given = arguments.options
     if not {"draft", "lookup", "guesses"} & given.keys():
         return None
@@ -88,9 +88,9 @@ def guessing_of(arguments: Arguments) -> Guessing | None:
 
 
 def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
-    """The run's recipe with the decoding that was asked for.
+    """Return the run's recipe with the decode settings that were given.
 
-    Texts are drawn: where neither the recipe nor a flag gives a temperature, it is 1.
+    Texts are sampled: if neither the recipe nor a flag gives a temperature, it is 1.
     """
     changes = dict(arguments.changes)
     if given := [name for name in OF_BEAMS if f"decode.{name}" in changes]:
@@ -119,9 +119,9 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
 
 
 def prompts_of(arguments: Arguments) -> list[str]:
-    """The prompts: of `--prompt`, of each line of `--file`, or all of standard input but a line end behind it.
+    """Return the prompts: that of `--prompt`, the lines of `--file`, or standard input without its last line end.
 
-    A terminal is not waited for: without a prompt it is the empty one.
+    A terminal is not waited for: without a prompt, the prompt is empty.
     """
     given, file = arguments.options.get("prompt"), arguments.options.get("file")
     if given is not None and file is not None:
@@ -141,7 +141,7 @@ def prompts_of(arguments: Arguments) -> list[str]:
 
 
 def in_order(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """The pieces of row 0 as they come, then all of row 1, and so on: rows are written together and read in turn."""
+    """Yield the pieces of row 0 as they come, then all of row 1, and so on, though the rows are generated together."""
     waiting: dict[int, list[Piece]] = {}
     turn = 0
     for piece in pieces:
@@ -155,9 +155,9 @@ def in_order(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def show(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
-    """Each text behind its prompt, flushed piece by piece; a line `---` between two. It ends with a line end.
+    """Print each text after its prompt, flushing each piece, with a line `---` between texts and a line end at the end.
 
-    What is written when it is interrupted stays written.
+    If this is interrupted, what was written so far stays.
     """
     out, row, last = sys.stdout.buffer, -1, b"\n"
     try:
@@ -179,7 +179,7 @@ def show(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
 
 
 def show_json(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
-    """One object a line for each text: prompt, text (without the prompt), tokens, and why it ended."""
+    """Print one JSON object per line for each text: prompt, text (without the prompt), tokens, and why it ended."""
     text: list[str] = []
     for piece in pieces:
         text.append(piece.text)

@@ -1,4 +1,4 @@
-"""`glassformer heads RUN`: what each attention head does, and what is lost without it."""
+"""`glassformer heads RUN`: show what each attention head does, and what the model loses without it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNNEEDED = "unneeded"
 
 
 def run(arguments: Arguments) -> int:
-    """Print a table and sentences; with --checkpoints roles over training; with --prune write a run without heads."""
+    """Print a table and sentences; with --checkpoints, roles over training; with --prune, write a run without heads."""
     folder = existing_run(str(arguments.target))
     options = arguments.options
     if "out" in options and "prune" not in options:
@@ -58,7 +58,7 @@ def run(arguments: Arguments) -> int:
 
 
 def show(diagnosis: Diagnosis, as_json: bool) -> None:
-    """The table, the sentences, and heads that read alike; or all of it for programs."""
+    """Print the table, the sentences and the heads that attend alike, or all of it as JSON."""
     from glassformer.lens.blocks import head_id
 
     alike = [(head_id(*each.one), head_id(*each.other), each.divergence) for each in diagnosis.pairs]
@@ -81,7 +81,7 @@ def show(diagnosis: Diagnosis, as_json: bool) -> None:
 
 
 def table(heads: Sequence[Found]) -> str:
-    """A row for each head."""
+    """Return a table with a row for each head."""
     rows = [("head", "role", "score", "chance", "without it", "95 %", "mean", "gradient", "verdict")]
     for each in heads:
         zero, mean = each.zero, each.mean
@@ -104,28 +104,28 @@ def table(heads: Sequence[Found]) -> str:
 
 
 def role(found: Found) -> str:
-    """What a head does, and whether only in part."""
+    """Return the role of a head, marked if it holds only in part."""
     return f"{found.label.role}{', in part' if found.label.strength == 'partial' else ''}"
 
 
 def chance(found: Found) -> str:
-    """What even weights would put on the keys of its role."""
+    """Return the weight that uniform attention would put on the keys of the head's role."""
     return f"{found.measured.scores[found.label.role].chance:.2f}" if found.label.has_role else ""
 
 
 def interval(effect: Effect) -> str:
-    """That of the figure without the head, in percent."""
+    """Return the interval of the metric without the head, in percent."""
     return f"[{100 * effect.interval[0]:.1f}, {100 * effect.interval[1]:.1f}]"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell."""
+    """Return the rows as text, each column as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
 def legend(diagnosis: Diagnosis) -> str:
-    """What the columns are."""
+    """Explain the columns of the table."""
     effect = diagnosis.heads[0].zero
     assert effect is not None
     return (
@@ -136,7 +136,7 @@ def legend(diagnosis: Diagnosis) -> str:
 
 
 def over_time(folder: Path, as_json: bool) -> int:
-    """The roles at each checkpoint: a column a checkpoint, a row a head."""
+    """Print the roles at each checkpoint: one column per checkpoint, one row per head."""
     from glassformer.lens.roles.run import over_checkpoints
 
     seen = list(over_checkpoints(folder))
@@ -151,7 +151,7 @@ def over_time(folder: Path, as_json: bool) -> int:
 
 
 def named(text: str, opened: Opened) -> list[Head] | None:
-    """The heads that --prune names; none: those that are not needed. Errors: `ConfigError`."""
+    """Return the heads that --prune names; an empty list stands for `unneeded`. Errors: `ConfigError`."""
     from glassformer.lens.ablate import all_heads
     from glassformer.lens.blocks import head_id
 
@@ -168,7 +168,7 @@ def named(text: str, opened: Opened) -> list[Head] | None:
 
 
 def prune(folder: Path, out: Path, opened: Opened, diagnosis: Diagnosis, asked: list[Head], as_json: bool) -> int:
-    """Write a run without heads, and say what that costs."""
+    """Write a run without some heads, and print what that costs."""
     from glassformer.lens.blocks import head_id
     from glassformer.lens.prune import effect_on, spare, write_pruned
     from glassformer.lens.roles.words import effect_as_json, without

@@ -18,7 +18,7 @@ MOST_PARTS = 12
 
 
 def of_texts(folder: Path, options: Mapping[str, Any]) -> int:
-    """Attribution of one text, or patching between two. Errors: `ConfigError` for options that do not go together."""
+    """Print the attribution of one text, or the patching between two. Errors: `ConfigError` for conflicting options."""
     if others := [name for name in ALONE if name in options]:
         raise ConfigError(f"--attribute and --patch look at texts, --{others[0]} at the run. Give one of them.")
     if ("patch" in options) != ("into" in options):
@@ -32,7 +32,7 @@ def of_texts(folder: Path, options: Mapping[str, Any]) -> int:
 
 
 def traced(folder: Path, *texts: str) -> tuple[Any, list[Trace]]:
-    """The model of a run, and what it does with these texts."""
+    """Return the model of a run and its traces of the texts."""
     from glassformer.lens.roles.run import open_run
     from glassformer.lens.server.run import layout_of
     from glassformer.lens.trace.make import trace
@@ -44,7 +44,7 @@ def traced(folder: Path, *texts: str) -> tuple[Any, list[Trace]]:
 
 
 def attributed(folder: Path, text: str, as_json: bool) -> int:
-    """A row for each part, a column for each token that is written, and the logit that they add up to."""
+    """Print a row for each part, a column for each generated token, and the logit that each column adds up to."""
     _, (made,) = traced(folder, text)
     told = made.header.get("attribution")
     if told is None:
@@ -67,7 +67,7 @@ def attributed(folder: Path, text: str, as_json: bool) -> int:
 
 
 def brought_back(folder: Path, text: str, other: str, as_json: bool) -> int:
-    """The heads, and the places of the streams, that bring the answer to the first text back."""
+    """Print the heads and the positions of the residual streams that restore the first answer when patched."""
     from glassformer.lens.trace.pair import patch_traces, patching_as_json
 
     model, (one, two) = traced(folder, text, other)
@@ -85,12 +85,12 @@ def brought_back(folder: Path, text: str, other: str, as_json: bool) -> int:
 
 
 def rows_of(effects: Sequence[Sequence[float]]) -> list[tuple[str, ...]]:
-    """A row of figures for each number of blocks."""
+    """Return a row of figures for each number of blocks."""
     return [(str(depth), *(f"{each:.2f}" for each in row)) for depth, row in enumerate(effects)]
 
 
 def tokens_of(made: Trace, side: str) -> list[str]:
-    """What a stack reads."""
+    """Return the tokens that a stack reads."""
     sequences = made.header["sequences"]
     if side == "decoder":
         return sequences["target"]["text"][:-1]

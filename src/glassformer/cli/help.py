@@ -1,4 +1,4 @@
-"""`--help`: the table of verbs, and one page for each verb, without importing torch or tyro."""
+"""`--help`: the table of verbs, and a page for each verb, without importing torch or tyro."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ EXAMPLES = {
 
 
 def overview() -> str:
-    """What `glassformer --help` prints."""
+    """Return the text of `glassformer --help`."""
     verbs = [(f"{name} {verb.target or ''}".strip(), verb.summary) for name, verb in VERBS.items()]
     flags = [("--version", "Show the version."), *map(flag_line, COMMON)]
     return "\n\n".join(
@@ -101,7 +101,7 @@ def overview() -> str:
 
 
 def verb_help(name: str, target: str | None) -> str:
-    """What `glassformer VERB --help` prints; with a target, the values in brackets are those of its recipe."""
+    """Return the text of `glassformer VERB --help`. With a target, the values in brackets are those of its recipe."""
     verb = VERBS[name]
     parts = [usage(name, verb), textwrap.fill(verb.about, width())]
     if verb.target == "RECIPE":
@@ -118,7 +118,7 @@ def verb_help(name: str, target: str | None) -> str:
 
 
 def section_tables(verb: Verb, target: str | None) -> list[str]:
-    """A table for each section of a recipe that the verb lets one change."""
+    """Return a table for each recipe section whose settings the verb accepts."""
     recipe = recipe_of(target)
     whose = f"the value in {target}" if recipe else f"the default; name a {verb.target} before --help to see its values"
     note = (
@@ -131,7 +131,7 @@ def section_tables(verb: Verb, target: str | None) -> list[str]:
 
 
 def recipe_of(target: str | None) -> Recipe | None:
-    """The recipe that a target names, by itself or as a run folder; none where it names none, as help never fails."""
+    """Return the recipe that a target names, directly or as a run folder. None if there is none: help never fails."""
     if target is None:
         return None
     file = Path(target) / "recipe.toml"
@@ -142,17 +142,17 @@ def recipe_of(target: str | None) -> Recipe | None:
 
 
 def recipe_lines() -> list[tuple[str, str]]:
-    """The named recipes and what they say of themselves."""
+    """Return the known recipes and their descriptions."""
     return [(name, read_recipe(path).description) for name, path in known_recipes().items()]
 
 
 def flag_line(option: Option) -> tuple[str, str]:
-    """A flag and what it takes, and its meaning."""
+    """Return a flag with the name of its value, and its meaning."""
     return f"--{option.name} {option.value or ''}".strip(), option.help
 
 
 def table(title: str, lines: list[tuple[str, str]]) -> str:
-    """Two columns under a title; a left side that is too long stands on a line of its own."""
+    """Return two columns under a title. An entry too long for the left column gets a line of its own."""
     left = min(32, max(len(flag) for flag, _ in lines))
     shown = [title]
     for flag, meaning in lines:
@@ -166,5 +166,5 @@ def table(title: str, lines: list[tuple[str, str]]) -> str:
 
 
 def width() -> int:
-    """Columns to write in: those of the terminal, within what reads well; 100 where there is none."""
+    """Return the width of the terminal, at least 40 and at most 120 columns for readability; 100 without a terminal."""
     return min(max(shutil.get_terminal_size((100, 24)).columns, 40), 120)

@@ -1,4 +1,4 @@
-"""Settings of `[decode]` that were typed for a run that would not read them."""
+"""Refuses settings of `[decode]` that were given for a run that would not use them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from glassformer.data.config import NO_ANSWERS, DataConfig
 from glassformer.foundation.errors import ConfigError
 
 OF_BLANKS = ("batch_size", "precision", "compile")
-"""What there is to say of answers that are filled in, all places at once."""
+"""The settings of [decode] that matter to a model that fills in blanks, all at once."""
 
 
 def refuse_idle_decoding(who: object, data: DataConfig, changes: Iterable[str]) -> None:
-    """Refuse a setting of how answers are written where none are, or where it would change nothing.
+    """Refuse a decode setting if the run writes no answers, or if the setting would change nothing.
 
-    `who` is named in the error, a `ConfigError`; `data` are its own.
+    The `ConfigError` names `who`; `data` is the data section of its recipe.
     """
     if data.task in NO_ANSWERS:
         read, what = ("batch_size",), NO_ANSWERS[data.task]

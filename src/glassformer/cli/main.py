@@ -1,4 +1,4 @@
-"""The command `glassformer`: find the verb, run it, and turn what went wrong into one message and an exit code."""
+"""The command `glassformer`: runs a verb, and turns an error into one message and an exit code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from glassformer.foundation.errors import ConfigError, GlassformerError, is_out_
 
 OUT_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 BROKEN_PIPE = 128 + 13
-"""As of a program that SIGPIPE ended: who read our output went away before the end."""
+"""The exit code of a program that SIGPIPE ended: the reader of our output went away before the end."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code; `words` is what follows the name of the program."""
+    """Run the command line and return its exit code. `words` is what follows the name of the program."""
     words = list(sys.argv[1:] if words is None else words)
     open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -29,7 +29,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return attempt(words)
     except BrokenPipeError:
-        # The interpreter flushes both once more as it ends, and would complain of the pipe again.
+        # The interpreter flushes both streams again when it exits, and would report the broken pipe again.
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
@@ -37,14 +37,14 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def open_closed_streams() -> None:
-    """A standard stream that the caller closed (`<&-`, `>&-`) is /dev/null: nothing to read, nobody to tell."""
+    """Replace each standard stream that the caller closed (`<&-`, `>&-`) with /dev/null."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - to the end of the program
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
 
 
 def attempt(words: list[str]) -> int:
-    """Run the command line; what a user can be told of is told, and only a bug of ours is raised."""
+    """Run the command line, and report errors that a user can understand. Only a bug of ours is raised."""
     try:
         code = dispatch(words)
         sys.stdout.flush()
@@ -59,7 +59,7 @@ def attempt(words: list[str]) -> int:
 
 
 def dispatch(words: list[str]) -> int:
-    """Run the verb that comes first. Errors: `ConfigError` for one that there is not."""
+    """Run the verb that comes first. Errors: `ConfigError` if it does not exist."""
     if not words or words[0] in ("-h", "--help"):
         from glassformer.cli.help import overview
 
@@ -77,7 +77,7 @@ def dispatch(words: list[str]) -> int:
 
 
 def run_verb(name: str, words: list[str]) -> int:
-    """Run a verb, or explain it. Each is a module of its own, imported when it is asked for."""
+    """Run a verb, or print its help. Each verb is a module of its own, imported only when it is used."""
     verb = VERBS[name]
     from glassformer.cli.arguments import asks_for_help, read_arguments, usage
 
@@ -98,7 +98,7 @@ def run_verb(name: str, words: list[str]) -> int:
 
 
 def explained(error: Exception) -> tuple[str, int] | None:
-    """What to tell the user, and the exit code; none for a bug of ours, whose traceback is what helps."""
+    """Return the message for the user and the exit code, or None for a bug of ours, which needs a traceback."""
     if isinstance(error, GlassformerError):
         return str(error), error.exit_code
     if is_out_of_memory(error):
@@ -124,9 +124,9 @@ def debugging(words: Sequence[str]) -> bool:
 
 
 def complain(message: str, code: int) -> int:
-    """Say what is wrong, where it does not mix with output, and return the exit code.
+    """Print an error to standard error and return the exit code.
 
-    Of several processes that torchrun started, any but the first says which one it is.
+    If torchrun started several processes, every process but the first also names itself.
     """
     number = os.environ.get("RANK", "0")
     who = "glassformer" if number == "0" or os.environ.get("WORLD_SIZE") == "1" else f"glassformer [process {number}]"

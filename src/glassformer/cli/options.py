@@ -1,4 +1,4 @@
-"""The flags of the command line, as data: what each verb of `verbs.py` takes."""
+"""The flags of the command line as data, for the verbs in `verbs.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Option:
-    """One flag of a verb. `value` names what it takes; none: it is a switch."""
+    """One flag of a verb. `value` names the value it takes; None makes it a switch."""
 
     name: str
     value: str | None
@@ -18,19 +18,19 @@ class Option:
 
 @dataclass(frozen=True)
 class Verb:
-    """One thing that the command does."""
+    """One verb of the command line."""
 
     summary: str
     target: str | None
-    """What stands after the verb: RECIPE, RUN, RUN|PRESET, FILE or list|show|fetch; none: nothing does."""
+    """What follows the verb: RECIPE, RUN, RUN|PRESET, FILE or list|show|fetch; None if nothing does."""
     about: str
     options: tuple[Option, ...] = ()
     sections: tuple[str, ...] = ()
-    """Sections of a recipe whose settings may be given as `--section.key value`."""
+    """The recipe sections whose settings may be given as `--section.key value`."""
     taken: tuple[str, ...] = ()
-    """The settings of its sections that it takes, where it does not take them all."""
+    """The settings of those sections that the verb takes, if it does not take them all."""
     second: str | None = None
-    """What may stand behind the target; none: nothing does."""
+    """What may follow the target; None if nothing may."""
     many: bool = False
     """Whether several targets may be given."""
 

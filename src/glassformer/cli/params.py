@@ -1,4 +1,4 @@
-"""`glassformer params RUN|PRESET`: where the parameters are."""
+"""`glassformer params RUN|PRESET`: list the parameters of a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Arguments) -> int:
-    """Print a row for each tensor, and the total; a tensor that is used in two places stands once. Or draw them."""
+    """Print a row for each tensor and the total, or plot them. A tensor used in two places is listed once."""
     picture = arguments.options.get("plot")
     if picture is not None:
         check_picture(picture)
@@ -43,7 +43,10 @@ def run(arguments: Arguments) -> int:
 
 
 def counted(target: str) -> tuple[list[Row], int]:
-    """Those of a run's best checkpoint, or of a preset, which is not allocated; where both have the name, the run's."""
+    """Count the parameters of a run's best checkpoint or, without allocating it, of a preset.
+
+    If a run and a preset have the same name, the run is counted.
+    """
     if target in PRESETS and not Path(target, "recipe.toml").is_file():
         from glassformer.model.count import count_config
 
@@ -55,5 +58,5 @@ def counted(target: str) -> tuple[list[Row], int]:
 
 
 def shown(shape: tuple[int, ...]) -> str:
-    """A shape as 24 x 100."""
+    """Format a shape, such as 24 x 100."""
     return " x ".join(map(str, shape))

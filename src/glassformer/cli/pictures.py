@@ -1,4 +1,4 @@
-"""The pictures of the demo that need the model itself: what it writes untrained, and where it looks once trained."""
+"""The parts of the demo that need the model: what it writes untrained, and where it looks once trained."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PAGE = "explorer.html"
 
 
 def untrained(model: Transformer, prepared: RunData) -> Evaluated:
-    """The answers to the first few dev sources, as an evaluation after 0 steps."""
-    assert isinstance(prepared, PairsData)  # the demo's recipe is
+    """Return the answers to the first few dev sources, as an evaluation after 0 steps."""
+    assert isinstance(prepared, PairsData)  # as the demo's recipe says
     pairs = prepared.dev.pairs[: prepared.recipe.training.samples]
     sources = [prepared.dev.encoded.source[index] for index in range(len(pairs))]
     found = answer(model, sources, never=unwritten(prepared.recipe.data.layout))
@@ -27,7 +27,7 @@ def untrained(model: Transformer, prepared: RunData) -> Evaluated:
 
 
 def gaze(model: Transformer, prepared: RunData) -> str:
-    """What the most decided head of the decoder reads while the model answers the first dev source."""
+    """Show what the most decided head of the decoder reads while the model answers the first dev source."""
     assert isinstance(prepared, PairsData)
     picture = cross_attention_picture(model, prepared.tokenizers, prepared.dev.pairs[0].source)
     return "\n".join(
@@ -40,6 +40,6 @@ def gaze(model: Transformer, prepared: RunData) -> str:
 
 
 def explorer(out: Path) -> str:
-    """Write the page of the run into its folder; what was found about its heads, and where the page is."""
+    """Write the page of the run into its folder; return a sentence about its heads, and where the page is."""
     found = page_of(out, out / PAGE, EXAMPLES_ALONE).sentences[:1]
     return "\n".join([*found, f"Every head, step and number of it: open {out / PAGE} in a browser.", ""])

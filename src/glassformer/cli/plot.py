@@ -1,4 +1,4 @@
-"""`glassformer plot RUN ...`: the learning curves of runs, as a picture."""
+"""`glassformer plot RUN ...`: plot the learning curves of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ USUAL = "curves.png"
 
 
 def run(arguments: Arguments) -> int:
-    """Draw one panel a figure and one colour a run, and say where."""
+    """Draw one panel per metric and one colour per run, and print where the picture is."""
     folders = existing_runs(arguments)
     out = check_picture(arguments.options.get("out", USUAL))
     from glassformer.study.curves import chosen, draw_curves, read_curves

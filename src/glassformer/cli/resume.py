@@ -1,4 +1,4 @@
-"""`glassformer resume RUN`: go on where a run was interrupted."""
+"""`glassformer resume RUN`: continue an interrupted run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from glassformer.train.record.records import refuse_unusable
 
 
 def run(arguments: Arguments) -> int:
-    """Continue from the newest intact checkpoint, to the same end as if nothing had happened."""
+    """Continue from the newest intact checkpoint, with the same result as if the run had not been interrupted."""
     folder = existing_run(str(arguments.target))
-    # Before the data are prepared, which may take minutes; the oldest, as which are damaged is not known yet.
+    # Before preparing the data, which may take minutes. The oldest, because the damaged ones are not known yet.
     refuse_unusable(folder, min(checkpoints(folder), default=0))
     place, recipe = launched(), override(recipe_of(folder), arguments.changes)
     from glassformer.cli.follow import (  # after the check, as importing torch takes a second

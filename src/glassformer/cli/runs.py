@@ -1,4 +1,4 @@
-"""Run folders as the command line meets them: one that must exist, and one that must not."""
+"""Finds and checks run folders for the command line: those that must exist, and those that must not."""
 
 from __future__ import annotations
 
@@ -35,23 +35,24 @@ CONTENT = {
     "heads.json",
     "explorer.html",
 }
-"""What a run writes into its folder. `--overwrite` deletes a folder that holds this and nothing else."""
+"""What a run writes into its folder. `--overwrite` deletes a folder only if it holds nothing else."""
 IN_CHECKPOINT = (*REQUIRED, OPTIMIZER, SOURCE_TOKENIZER, MANIFEST)
 WRITTEN = re.compile(
     rf"({'|'.join(map(re.escape, CONTENT))}|samples/{STEP.pattern}\.txt|tensorboard/events\.out\.tfevents\.[0-9]+"
     rf"|checkpoints/{STEP.pattern}(/({'|'.join(map(re.escape, IN_CHECKPOINT))}))?)"
 )
-"""The path of everything that a run writes, in its folder."""
+"""Matches the path, inside a run folder, of everything that a run writes."""
 NAME_MAX, PATH_MAX = 255, 4096
-"""Bytes of a name and of a path, where the system does not say."""
+"""The most bytes in a name and in a path, for systems that do not say."""
 DEEPEST = 100
-"""Bytes that the longest path inside a run folder adds to the folder's own."""
+"""How many bytes the longest path inside a run folder adds to the path of the folder."""
 
 
 def existing_run(target: str, presets: Collection[str] = ()) -> Path:
-    """The run folder that a user named. Errors: `CheckpointError` saying what is there instead, and the nearest run.
+    """Return the run folder that a user named.
 
-    `presets` are what the verb takes as well; who calls has looked, and the target is none of them.
+    Errors: `CheckpointError` saying what is there instead, with the nearest run. `presets` are the names that the verb
+    also takes; the caller has already checked that the target is none of them.
     """
     path = Path(target)
     refuse_unnamable(path)
@@ -74,7 +75,10 @@ def existing_run(target: str, presets: Collection[str] = ()) -> Path:
 
 
 def existing_runs(arguments: Arguments) -> list[Path]:
-    """The run folders of a verb that takes several. Errors: those of `existing_run`; `ConfigError` for one twice."""
+    """Return the folders of a verb that takes several runs.
+
+    Errors: as `existing_run`; `ConfigError` for one named twice.
+    """
     targets = [str(arguments.target), *arguments.more]
     folders = [existing_run(target) for target in targets]
     places = [folder.resolve() for folder in folders]
@@ -85,37 +89,40 @@ def existing_runs(arguments: Arguments) -> list[Path]:
 
 
 def recipe_of(run: Path) -> Recipe:
-    """The resolved recipe that a run folder holds."""
+    """Return the resolved recipe in a run folder."""
     return load_recipe(run / "recipe.toml")
 
 
 def averaged(arguments: Arguments) -> int | None:
-    """How many checkpoints --average asks for the mean of; none where it does not. Errors: `ConfigError`."""
+    """Return how many checkpoints --average asks for, or None if it was not given. Errors: `ConfigError`."""
     given = arguments.options.get("average")
     return None if given is None else whole_number("average", given, 9999)
 
 
 def free_name(wanted: Path) -> Path:
-    """`wanted`, or if it is taken the first of wanted-2, wanted-3, ... that is not."""
+    """Return `wanted`, or, if that exists, the first of wanted-2, wanted-3, ... that does not."""
     names = (wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}") for number in count(1))
     return next(name for name in names if not os.path.lexists(name))
 
 
 def run_folder(asked: str | None, usual: Path) -> Path:
-    """Where a new run goes: what `--out` says, else the usual place. Errors: `CheckpointError` for no name at all."""
+    """Return where a new run goes: `--out`, else the usual place.
+
+    Errors: `CheckpointError` if `--out` names no folder.
+    """
     if asked is None:
         return usual
     if not asked:
         raise CheckpointError(f"--out names the run folder to make; got ''. Leave it out for {usual}, or name one.")
     out = Path(asked)
-    out = absolute(out) if out.name in ("", "..") else out  # so that what stands beside it has a name
+    out = absolute(out) if out.name in ("", "..") else out  # so that paths beside it can be named
     if not out.name:
         raise CheckpointError(f"A run folder has a name of its own; got {asked}, the root. Try --out {usual}.")
     return out
 
 
 def check_room(out: Path, overwrite: bool) -> None:
-    """Refuse a folder that cannot be made, or is in use; with `overwrite` one that is no run, or in training.
+    """Refuse a folder that cannot be created or is in use; with `overwrite`, one that is not a run or is in training.
 
     Errors: `CheckpointError`, before anything is read or written; those of `put_back`.
     """
@@ -133,7 +140,7 @@ def check_room(out: Path, overwrite: bool) -> None:
 
 
 def check_place(out: Path) -> None:
-    """Refuse a path that no folder can have: below a file, where one may not write, too long, or no text."""
+    """Refuse a path that cannot become a folder: below a file, not writable, too long, or not valid as text."""
     refuse_unnamable(absolute(out))
     there = next(each for each in (out, *out.parents) if os.path.lexists(each))
     if there != out and not there.is_dir():
@@ -142,7 +149,7 @@ def check_place(out: Path) -> None:
         )
     if there.is_dir() and not os.access(there, os.W_OK | os.X_OK):
         raise CheckpointError(f"{out} cannot be made, as {there} is not yours to write in. Choose another with --out.")
-    names = [*absolute(out).parent.parts, beside(out, "old").name]  # it has the latter for a moment when replaced
+    names = [*absolute(out).parent.parts, beside(out, "old").name]  # the last: its name while it is replaced
     longest = max(names, key=lambda name: len(os.fsencode(name)))
     for text, most in ((longest, limit(there, "PC_NAME_MAX")), (str(absolute(out)), limit(there, "PC_PATH_MAX"))):
         size = len(os.fsencode(text)) + (DEEPEST if text != longest else 0)
@@ -154,7 +161,7 @@ def check_place(out: Path) -> None:
 
 
 def limit(place: Path, name: str) -> int:
-    """What the file system of `place` allows for a name or a path, in bytes."""
+    """Return the most bytes that the file system of `place` allows in a name or a path."""
     usual = NAME_MAX if name == "PC_NAME_MAX" else PATH_MAX
     try:
         return os.pathconf(place, name)
@@ -164,11 +171,11 @@ def limit(place: Path, name: str) -> int:
 
 @contextmanager
 def room_for(out: Path) -> Generator[None]:
-    """Create a run folder inside the `with`; one that is there, and passed `check_room`, is replaced.
+    """Context manager for creating a run folder; an existing run there, which passed `check_room`, is replaced.
 
-    The old one is put aside first and deleted only when the new one stands, so that a mistake in the new recipe does
-    not cost the old run. All the while it is locked, so that nobody goes on with it. Errors: `CheckpointError` where
-    somebody does.
+    The old run is set aside first and deleted only once the new one exists, so that a mistake in the new recipe does
+    not cost the old run. It stays locked throughout, so that nobody resumes it. Errors: `CheckpointError` if it is in
+    use.
     """
     if not in_use(out):
         yield
@@ -192,9 +199,9 @@ def room_for(out: Path) -> Generator[None]:
 
 
 def remove_replaced(out: Path) -> None:
-    """Delete what was put aside for the run that stands, by this process or by one that died since.
+    """Delete the old runs that were set aside for this one, by this process or by one that has died since.
 
-    What is half deleted is never put back: it is no "old" one any more.
+    Each is renamed from "old" first, so that a half-deleted run is never put back.
     """
     for each in leftovers(out.parent):
         if each.home == out and each.path.is_dir() and not alive(each.pid):
@@ -204,9 +211,9 @@ def remove_replaced(out: Path) -> None:
 
 
 def put_back(run: Path) -> None:
-    """Where a process died as it replaced a run, put the old one in its place again, and say so.
+    """If a process died while replacing a run, restore the old run and say so.
 
-    Errors: `CheckpointError` where the process lives, or its new run had just begun to be.
+    Errors: `CheckpointError` if that process is alive, or if the beginnings of its new run are in the way.
     """
     with suppress(PermissionError):
         asides = (each for each in leftovers(run.parent) if each.kind == "old" and each.home == run)
@@ -223,20 +230,20 @@ def put_back(run: Path) -> None:
                 f"A run that is replaced must be put back where the new one was killed as it began, but {run} is in "
                 f"the way of {aside.path}. Delete {run}, in which there is nothing yet, and type the same again."
             )
-        with suppress(FileNotFoundError):  # another process of the same command was faster
+        with suppress(FileNotFoundError):  # another process of this command did it first
             aside.path.rename(run)
             text = f"{run} was to be replaced, but the process that began to was killed: the old run is back."
             print(f"glassformer: {text}", file=sys.stderr)
 
 
 def in_use(out: Path) -> bool:
-    """Whether anything is there but an empty folder, or what a process left that died as it began a run there."""
+    """Whether a path is taken: not by an empty folder, nor by what a process left that died when it began a run."""
     begun = {each.path for each in leftovers(out) if each.kind == "tmp" and each.home.name in CONTENT} | {out / LOCK}
     return os.path.lexists(out) and (not out.is_dir() or any(each not in begun for each in out.iterdir()))
 
 
 def refusal(out: Path) -> str:
-    """The three choices of a user whose run folder exists."""
+    """Return the error for an existing path; for a run folder it names the user's three choices."""
     if not (out / "recipe.toml").is_file():
         kind = "is no run folder" if out.is_dir() else "is a file" if out.is_file() else "is no folder"
         return f"{out} exists and {kind}. Choose another with --out {shlex.quote(str(free_name(out)))}."
@@ -247,10 +254,10 @@ def refusal(out: Path) -> str:
 
 
 def not_a_run(path: Path) -> str | None:
-    """Why a path does not look like a run folder, so that nothing else is ever deleted.
+    """Return why a path does not look like a run folder, else None. It guards everything else against deletion.
 
-    A run has a recipe and a lock, and nothing in it but what runs write, at any depth: a folder in which a user keeps
-    a recipe, or a note among the samples, is none.
+    A run folder has a recipe and a lock and, at any depth, only what runs write. A folder where a user keeps a recipe,
+    or one with a note among the samples, is not a run folder.
     """
     if path.is_symlink():
         return "is a link"
@@ -264,7 +271,7 @@ def not_a_run(path: Path) -> str | None:
 
 
 def foreign(run: Path) -> list[str]:
-    """What lies in a folder and no run writes, by its path in there; leftovers of a killed run are its own."""
+    """List the paths inside a run folder that no run writes. Leftovers of a killed run count as the run's own."""
     found: list[str] = []
     for folder, folders, files in os.walk(run):
         for name in (*folders, *files):

@@ -1,4 +1,4 @@
-"""`glassformer serve RUN`: a run that answers over HTTP until a signal ends it."""
+"""`glassformer serve RUN`: answer requests over HTTP until a signal ends it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ INSTEAD = {
     "max_new_tokens": "--max-new-tokens is the longest text that may be asked for",
     "batch_size": "--rows says how many texts are written together",
 }
-"""What a server has in place of a setting."""
+"""What replaces a decode setting in a server."""
 EXACT = "exact"
-"""The one kind of decode.cache that a server has."""
+"""The only kind of decode.cache that a server supports."""
 MOST_KEY = 4096
-"""Bytes of a file with a key."""
+"""The largest key file, in bytes."""
 
 
 def run(arguments: Arguments) -> int:
-    """Serve until the end; what happens is said on standard error."""
+    """Serve until a signal ends it, and log to standard error."""
     folder = existing_run(str(arguments.target))
     config = settings_of(arguments)
     recipe = decoding(recipe_of(folder), arguments)
@@ -56,9 +56,9 @@ def run(arguments: Arguments) -> int:
 
 
 def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
-    """The run's recipe with the numbers and the steps that were asked for.
+    """Return the run's recipe with the decode settings that were given.
 
-    Errors: `ConfigError` for a setting that is a client's to choose, or that a server has no use for.
+    Errors: `ConfigError` for a setting that clients choose, or that a server does not use.
     """
     for place in arguments.changes:
         section, name = place.split(".", 1)
@@ -79,17 +79,17 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
 
 
 def say(line: str) -> None:
-    """What the server has to tell whoever started it."""
+    """Print a line of the server's log to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
 def created_of(folder: Path) -> int:
-    """When the run was begun, in seconds since 1970, as far as its files tell."""
+    """Return when the run was created, in seconds since 1970, judging by its recipe file."""
     return int((folder / "recipe.toml").stat().st_mtime)
 
 
 def settings_of(arguments: Arguments) -> ServeConfig:
-    """The settings that were given. Errors: `ConfigError` naming the flag."""
+    """Return the server settings that were given. Errors: `ConfigError` naming the flag."""
     given: dict[str, object] = {}
     for name, kind in annotations_of(ServeConfig).items():
         flag = name.replace("_", "-")
@@ -99,7 +99,7 @@ def settings_of(arguments: Arguments) -> ServeConfig:
 
 
 def as_kind(flag: str, kind: Any, text: str) -> object:
-    """A flag's value as its setting has it."""
+    """Convert the value of a flag to the type of its setting."""
     if kind not in (int, float):
         return text
     try:
@@ -110,7 +110,7 @@ def as_kind(flag: str, kind: Any, text: str) -> object:
 
 
 def key_of(arguments: Arguments) -> str | None:
-    """The key: of the file, else of the environment; none where neither has one."""
+    """Return the key from the file, else from the environment, or None if neither has one."""
     file = arguments.options.get("key-file")
     if file is None:
         return os.environ.get(KEY) or None

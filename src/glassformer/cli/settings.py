@@ -1,4 +1,4 @@
-"""The settings of a recipe as flags: what they are called, what they take, what they mean."""
+"""The settings of a recipe as flags: their names, values and meanings."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SHOWN = {int: "INT", float: "NUMBER", str: "TEXT"}
 
 
 def flag_of(section: str, key: str) -> str:
-    """A setting as it is typed."""
+    """Return a setting as it is typed."""
     return f"--{section}.{key.replace('_', '-')}"
 
 
 def kind_of(section: str, key: str, sections: tuple[str, ...]) -> tuple[str, Any, bool]:
-    """The setting's name, its type, and whether it is turned on (a switch written `no_key` is turned off).
+    """Return the setting's name, its type, and False if a switch is turned off by `no_key`, else True.
 
-    Errors: `ConfigError` for a section or key that there is not, with the nearest match.
+    Errors: `ConfigError` for an unknown section or key, with the nearest match.
     """
     if section not in sections:
         raise ConfigError(
@@ -51,18 +51,18 @@ def kind_of(section: str, key: str, sections: tuple[str, ...]) -> tuple[str, Any
 
 
 def is_switch(kind: Any) -> bool:
-    """Whether a setting is either on or off, or not said."""
+    """Whether a setting is a bool, or a bool or None."""
     return bool in types_in(kind)
 
 
 def converted(place: str, kind: Any, text: str) -> object:
-    """`text` as a value of the setting's type. Errors: `ConfigError` saying what was expected and what came."""
-    import tyro  # here, as it takes longer to import than all of --help
+    """Return `text` as a value of the setting's type. Errors: `ConfigError` saying what was expected and what came."""
+    import tyro  # here, because importing it takes longer than all of --help
 
     allowed = types_in(kind)
     a_word = (NoneType in allowed and text.lower() == "none") or is_switch(kind)
     typed = text.capitalize() if a_word else text  # None, True, False, as Python writes them
-    # A value alone, so that what is wrong with it is said in our words: tyro draws boxes of its own around an error.
+    # Only the value goes to tyro, whose own errors are drawn in boxes: ours replace them.
     leaf = make_dataclass("Leaf", [("value", kind)])
     try:
         with redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
@@ -74,7 +74,7 @@ def converted(place: str, kind: Any, text: str) -> object:
 
 
 def setting_lines(section: str, recipe: Recipe, taken: Collection[str] = ()) -> list[tuple[str, str]]:
-    """(flag and what it takes, meaning and present value) of each setting of a section; or of those `taken` alone."""
+    """Return (flag and value type, meaning and current value) for each setting of a section, or for those `taken`."""
     values = getattr(recipe, section)
     meanings = meanings_of(type(values))
     lines: list[tuple[str, str]] = []
@@ -89,14 +89,14 @@ def setting_lines(section: str, recipe: Recipe, taken: Collection[str] = ()) -> 
 
 
 def meanings_of(kind: type) -> dict[str, str]:
-    """The sentence under each field of a config; its own stands before that of the class it is made from."""
+    """Return the sentence under each field of a config. That of a subclass takes precedence over that of its base."""
     bases = [each for each in reversed(kind.__mro__) if is_dataclass(each)]
     return {key: text for each in bases for key, text in explanations(each.__module__)[each.__name__].items()}
 
 
 @cache
 def explanations(module: str) -> dict[str, dict[str, str]]:
-    """The sentence under each field of each class in a module, read from its source, by class and field."""
+    """Read the sentence under each field of each class from a module's source, by class and field."""
     tree = ast.parse(Path(str(sys.modules[module].__file__)).read_text("utf-8"))
     found: dict[str, dict[str, str]] = {}
     for each in tree.body:

@@ -1,4 +1,4 @@
-"""`glassformer train RECIPE`: a new run."""
+"""`glassformer train RECIPE`: train a new run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from glassformer.foundation.launched import launched
 from glassformer.train.recipe import Recipe, anchored, load_recipe, override
 
 TRIALS = ("dry-run", "find-learning-rate", "gradient-noise")
-"""What is looked at before a run, and writes none."""
+"""Flags that examine a run in advance and create none."""
 
 
 def run(arguments: Arguments) -> int:
-    """Train what a recipe says, in a folder that does not exist yet."""
+    """Train a recipe in a new run folder."""
     loaded, changes = load_recipe(str(arguments.target)), with_break(arguments)
     recipe = anchored(override(loaded, changes))
-    if recipe.data.task != TEXT:  # whose samples and later texts are written by them
+    if recipe.data.task != TEXT:  # running text: [decode] is used for its samples and later texts
         refuse_idle_decoding(f"the recipe {recipe.name}", recipe.data, changes)
     out = run_folder(arguments.options.get("out"), RUNS / recipe.name)
     trial, place = trial_of(arguments), launched()
@@ -53,7 +53,7 @@ def run(arguments: Arguments) -> int:
 
 
 def with_break(arguments: Arguments) -> dict[str, object]:
-    """The settings that were given, `--break NAME` among them, which is short for `--training.broken NAME`."""
+    """Return the settings that were given, with `--break NAME` as short for `--training.broken NAME`."""
     if "break" not in arguments.options:
         return arguments.changes
     if "training.broken" in arguments.changes:
@@ -62,7 +62,7 @@ def with_break(arguments: Arguments) -> dict[str, object]:
 
 
 def trial_of(arguments: Arguments) -> str | None:
-    """Which look before a run was asked for, if one was. Errors: `ConfigError` for two, and for --json without one."""
+    """Return which of `TRIALS` was asked for, if any. Errors: `ConfigError` for two, and for --json without one."""
     asked = [name for name in TRIALS if name in arguments.options]
     if len(asked) > 1:
         raise ConfigError(
@@ -78,7 +78,7 @@ def trial_of(arguments: Arguments) -> str | None:
 
 
 def look(trial: str, recipe: Recipe, out: Path, *, as_json: bool) -> int:
-    """Say what a run should know; of several processes the first does, as a process alone."""
+    """Run a trial, and return the exit code."""
     from glassformer.cli.before import dry_run, find_rate, noise
 
     if trial == "dry-run":

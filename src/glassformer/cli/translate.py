@@ -1,4 +1,4 @@
-"""`glassformer translate RUN ...`: lines in, one answer for each line out; of several runs that of their committee."""
+"""`glassformer translate RUN ...`: read lines, write an answer to each. Several runs answer as a committee."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ UNKNOWN = "the vocabulary lacks a part of the line; the model read <unk> in its 
 
 
 def run(arguments: Arguments) -> int:
-    """Translate standard input to standard output; both are UTF-8, whatever the system's language is set to."""
+    """Translate standard input to standard output, both in UTF-8 whatever the locale says."""
     folder, *others = existing_runs(arguments)
     talking, average = sys.stdin.isatty(), averaged(arguments)
     own, changes = recipe_of(folder), with_beam(arguments)
-    if own.data.task not in NO_ANSWERS:  # those are sent to another verb
+    if own.data.task not in NO_ANSWERS:  # runs on such tasks are refused elsewhere, with the right verb
         refuse_idle_decoding(folder, own.data, changes)
     recipe = override(own, changes)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
@@ -57,7 +57,7 @@ def run(arguments: Arguments) -> int:
                 unknown.append(number)
             if talking:
                 sys.stdout.buffer.flush()
-    finally:  # also before a line that cannot be read: what was answered is answered
+    finally:  # also on a line that cannot be read: earlier answers are kept
         sys.stdout.buffer.flush()
         for limit, lines in cut.items():
             note(lines, f"the answer was cut before its end, by {limit}")
@@ -66,7 +66,7 @@ def run(arguments: Arguments) -> int:
 
 
 def with_beam(arguments: Arguments) -> dict[str, object]:
-    """The settings that were given, `--beam N` among them, which is short for `--decode.beam N`."""
+    """Return the settings that were given, with `--beam N` as short for `--decode.beam N`."""
     if "beam" not in arguments.options:
         return arguments.changes
     if "decode.beam" in arguments.changes:
@@ -75,12 +75,12 @@ def with_beam(arguments: Arguments) -> dict[str, object]:
 
 
 def batch_size(given: str | None, usual: int) -> int:
-    """How many lines are translated together."""
+    """Return how many lines are translated together."""
     return usual if given is None else whole_number("batch-size", given, 999_999_999, usual)
 
 
 def lines_of(file: HasLines) -> Iterator[str]:
-    """The lines of a UTF-8 stream, as text. LF and CRLF end a line; a byte order mark at the head is taken off."""
+    """Yield the lines of a UTF-8 stream as text. LF and CRLF end a line; a leading byte order mark is removed."""
     where = "Standard input, line "
     for number, line in enumerate(bounded_lines(file, where), start=1):
         yield decoded(line, f"{where}{number}")
@@ -89,12 +89,12 @@ def lines_of(file: HasLines) -> Iterator[str]:
 def answers(
     lines: Iterable[str], translated: Callable[[Iterator[tuple[int, str]]], Iterable[Answer]]
 ) -> Iterator[Answer | None]:
-    """The answer to each line, in order; none for a blank line, which is not translated.
+    """Yield the answer to each line, in order; None for a blank line, which is not translated.
 
-    `translated` gets lines with their numbers, from 1. It may read ahead, as it does to fill a batch, but gives back
-    its answers in order.
+    `translated` gets lines with their numbers, from 1. It may read ahead to fill a batch, but yields its answers in
+    order.
     """
-    waiting: deque[bool] = deque()  # lines that were read and not yet answered: whether each is blank
+    waiting: deque[bool] = deque()  # for each line read but not answered yet: is it blank?
 
     def asked() -> Iterator[tuple[int, str]]:
         for number, line in enumerate(lines, start=1):
@@ -108,7 +108,7 @@ def answers(
             while waiting.popleft():
                 yield None
             yield answer
-    except DataError as error:  # of a line that cannot be read: the blank ones before it still have their place
+    except DataError as error:  # a line cannot be read: the blank lines before it still get their output
         broken = error
     yield from (None for _ in takewhile(bool, waiting))
     if broken is not None:
@@ -116,12 +116,12 @@ def answers(
 
 
 def on_one_line(text: str) -> str:
-    """`text` with its line ends as spaces: one of them would shift all the lines that follow."""
+    """Return `text` with spaces for line ends, since a line end would shift all following lines."""
     return text.replace("\r", " ").replace("\n", " ")
 
 
 def note(lines: list[int], what: str) -> None:
-    """Say what is not quite right with some lines, if any: how many, and where the first ones are."""
+    """Report a problem with some lines, if there are any: how many, and the numbers of the first few."""
     if lines:
         where = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
         print(f"{len(lines)} {'line' if len(lines) == 1 else 'lines'} ({where}): {what}.", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The whole surface of the command line, as data: `--help` is rendered from it, arguments are read by it."""
+"""All verbs of the command line, as data: `--help` is rendered from it, and arguments are parsed by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`glassformer verify`: try the laws on this machine and print what came."""
+"""`glassformer verify`: test the laws on this machine and print the results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES = ("float64", "float32")
 
 
 def run(arguments: Arguments) -> int:
-    """Print a row for each law, as soon as it was tried. Exit code 3 where one is broken."""
+    """Print a row for each law as soon as it was tested. The exit code is 3 if one is broken."""
     options = arguments.options
     dtype, folder = options.get("dtype", "float64"), options.get("notebooks")
     one_of(DTYPES, dtype, "--dtype")
@@ -51,7 +51,7 @@ def run(arguments: Arguments) -> int:
 
 
 def line(verdict: Verdict, width: int) -> str:
-    """One row: the law, how many cases, the worst error, the bound, and what that means."""
+    """Return one row: the law, the number of cases, the worst error, the bound, and whether the law holds."""
     said = f"{verdict.group:12}  {verdict.claim:{width}}"
     if verdict.missing is not None:
         return f"{said}  not tried: {verdict.missing}"

@@ -1,4 +1,4 @@
-"""The flags by which a text is wished for in words: --ban, --force, --begin, --bias, --regex, --json-schema."""
+"""The flags that constrain a text: --ban, --force, --begin, --bias, --regex, --json-schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def wished(arguments: Arguments) -> Wishes:
-    """What was wished. Errors: `ConfigError`, and `DataError` for a schema that cannot be read."""
+    """Return the constraints that the flags ask for. Errors: `ConfigError`; `DataError` for an unreadable schema."""
     from glassformer.decode.choose.words import wishes_of  # here, as importing torch takes a second
 
     lists, given = arguments.lists, arguments.options

@@ -1,1 +1,1 @@
-"""Floor 6: what a user can run to see that the library, a model of theirs or their own code is right."""
+"""Floor 6: checks that a user can run on the library, on a trained run, or on code of their own."""

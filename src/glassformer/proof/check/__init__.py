@@ -1,1 +1,1 @@
-"""A learner's own code, tested property by property."""
+"""Tests a learner's own code, property by property."""

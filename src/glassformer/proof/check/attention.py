@@ -1,4 +1,4 @@
-"""A learner's `attention(q, k, v, mask=None)`, probed."""
+"""Tests a learner's `attention(q, k, v, mask=None)`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WEIGHTS = Mistake(
 
 
 def accepts(function: Callable[..., Any], *names: str) -> bool:
-    """Whether `function` can be called with this many arguments in order."""
+    """Whether `function` can be called with this many positional arguments."""
     try:
         inspect.signature(function).bind(*names)
     except TypeError:
@@ -62,12 +62,12 @@ def accepts(function: Callable[..., Any], *names: str) -> bool:
 
 
 def first(answer: Any) -> Any:
-    """The output of what may be (output, weights)."""
+    """Return the output from an answer that may be (output, weights)."""
     return answer[0] if isinstance(answer, tuple | list) and len(answer) else answer  # pyright: ignore[reportUnknownVariableType]
 
 
 class Function(Attending):
-    """The function and fixed inputs, with heads (or without, where it takes three axes only)."""
+    """The learner's function with fixed inputs, which have a heads axis unless the function takes only three axes."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         if not accepts(function, "q", "k", "v"):
@@ -84,7 +84,7 @@ class Function(Attending):
         self.reading = self._read()
 
     def call(self, qkv: dict[str, Tensor], mask: Tensor | None = None) -> Any:
-        """The learner's output."""
+        """Return the learner's output."""
         inputs = [*qkv.values()]
         if mask is not None:
             inputs.append(mask[:, 0] if mask.ndim == 4 and inputs[0].ndim == 3 else mask)
@@ -103,7 +103,7 @@ class Function(Attending):
         return read(self.seen, aspects, partial(self.mixed, self.qkv))
 
     def mixed(self, qkv: dict[str, Tensor], **chosen: Any) -> Tensor:
-        """`mixed`, for three axes too."""
+        """Like the module's `mixed`, but also for inputs with three axes."""
         flat = qkv["q"].ndim == 3
         mask = chosen.get("mask")
         if flat and mask is not None and mask.ndim == 4:
@@ -113,16 +113,19 @@ class Function(Attending):
         return mixed(qkv, **chosen)
 
     def answer(self, mask: Tensor | None) -> Tensor:
-        """The output for the fixed inputs."""
+        """Return the output for the fixed inputs."""
         return self.call(self.qkv, mask)
 
     def predicted(self, mask: Tensor, masking: Masking) -> Tensor:
-        """Under the reading."""
+        """Return the output predicted by the reading."""
         chosen = {name: each.value for name, each in self.reading.choices.items()} if self.reading else {}
         return self.mixed(self.qkv, **chosen, mask=mask, masking=masking)
 
     def leak(self, level: float) -> float:
-        """Query and hidden key alike, allowed key opposite; the value is 1 at hidden keys and 0 at the other."""
+        """Return the output for queries aligned with the hidden keys and opposed to key 1, the only allowed one.
+
+        The values are 1 at hidden keys and 0 at key 1, so the output is the weight on hidden keys.
+        """
         shape = self.qkv["q"].shape
         size = (level * WIDTH**-0.5) ** 0.5
         ones = torch.full(shape, size, dtype=torch.float64)
@@ -133,19 +136,19 @@ class Function(Attending):
         return self.call({"q": ones, "k": k, "v": v}, mask).abs().max().item()
 
     def slopes(self, mask: Tensor) -> list[Tensor]:
-        """With respect to q, k and v."""
+        """Return the gradients with respect to q, k and v."""
         leaves = {each: x.clone().requires_grad_() for each, x in self.qkv.items()}
         return [
             *torch.autograd.grad(self.call(leaves, mask).square().sum(), [*leaves.values()], materialize_grads=True)
         ]
 
     def in_half(self, mask: Tensor) -> Tensor:
-        """In float16."""
+        """Return the output in float16."""
         return self.call({each: x.half() for each, x in self.qkv.items()}, mask)
 
 
 def shape(learner: Function) -> Fault | None:
-    """One vector for each query."""
+    """Check that there is one vector for each query."""
     wanted = tuple(learner.qkv["q"].shape)
     if not isinstance(learner.seen, Tensor):
         return Fault(SHAPE, f"It gives {type(learner.seen).__name__}, not a tensor of shape {wanted}.")
@@ -154,13 +157,13 @@ def shape(learner: Function) -> Fault | None:
 
 
 def repeatable(learner: Function) -> Fault | None:
-    """The same output for the same input."""
+    """Check that the same input gives the same output."""
     gap = max(distance(learner.answer(None), learner.seen) for _ in range(4))
     return Fault(RANDOM, f"Five calls with one input lie up to {gap:.2g} apart.") if gap > 0 else None
 
 
 def equation(learner: Function) -> Fault | None:
-    """The output is that of the equation, or of a known mistake."""
+    """Check that the output is that of the equation, or of a known mistake."""
     if learner.reading is not None:
         return None
     gap = distance(learner.seen, learner.mixed(learner.qkv, scale=WIDTH**-0.5))
@@ -168,7 +171,7 @@ def equation(learner: Function) -> Fault | None:
 
 
 def lengths(learner: Function) -> Fault | None:
-    """Fewer queries than keys."""
+    """Check that there may be fewer queries than keys."""
     fewer = {**learner.qkv, "q": learner.qkv["q"][..., :4, :]}
     try:
         seen = learner.call(fewer)
@@ -179,7 +182,7 @@ def lengths(learner: Function) -> Fault | None:
 
 
 def returned(learner: Function) -> Fault | None:
-    """The weights that are returned beside the output are those that made it."""
+    """Check that the returned weights are those that produced the output."""
     answer = ask(learner.function, *learner.qkv.values())
     weights: Any = answer[1] if isinstance(answer, tuple | list) and len(answer) > 1 else None
     if not isinstance(weights, Tensor):

@@ -1,4 +1,4 @@
-"""A learner's `TransformerBlock(d_model, n_heads, d_ff)`, probed: how its parts are put together, and its attention."""
+"""Tests a learner's `TransformerBlock(d_model, n_heads, d_ff)`: how it is assembled, and its attention."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ F = 20
 
 
 def no_residual(where: str) -> Mistake:
-    """A branch whose output replaces the stream."""
+    """Return the mistake that a branch's output replaces the stream."""
     return Mistake(
         f"the residual around the {where} is missing",
         f"What comes out of the {where} replaces the stream instead of being added to it.",
@@ -30,7 +30,7 @@ def no_residual(where: str) -> Mistake:
 
 
 def no_norm(where: str) -> Mistake:
-    """A branch without a norm."""
+    """Return the mistake that a branch has no norm."""
     return Mistake(
         f"the norm of the {where} is missing",
         f"Neither the input of the {where} nor the sum after it is normalised.",
@@ -76,7 +76,7 @@ UNKNOWN = Mistake(
 
 
 class Block(Heads):
-    """The block, with what was heard of its attention, feed-forward and norms."""
+    """The learner's block, with the recorded calls of its attention, feed-forward and norms."""
 
     def __init__(self, kind: Any) -> None:
         module = constructed(kind, D, HEADS, F)
@@ -86,11 +86,11 @@ class Block(Heads):
         self.structure = self._structure()
 
     def call(self, x: Tensor, mask: Tensor | None) -> Any:
-        """Run it."""
+        """Run the block."""
         return self.module(x) if mask is None else self.module(x, mask)
 
     def norm_count(self) -> int:
-        """Calls of norms in one forward."""
+        """Return how many times norms are called in one forward pass."""
         return sum(is_norm(each.module) for each in self.heard)
 
     def _structure(self) -> Structure | None:
@@ -102,7 +102,7 @@ class Block(Heads):
 
 
 def branches(heard: list[Heard]) -> tuple[Branch | None, Branch | None]:
-    """What goes into and comes out of attention and feed-forward; the latter's maps have the width d_ff."""
+    """Return the inputs and outputs of attention and feed-forward. The maps of the latter have the width d_ff."""
     maps = [(place, each) for place, each in enumerate(heard) if not is_norm(each.module)]
     feed = [each for each in maps if F in each[1].widths or 2 * F in each[1].widths]
     rest = [each for each in maps if each not in feed and {*each[1].widths} <= {D, 2 * D, 3 * D}]
@@ -116,7 +116,7 @@ def branches(heard: list[Heard]) -> tuple[Branch | None, Branch | None]:
 
 
 def structured(learner: Block) -> Structure:
-    """Errors: `NotTestedError` where the block's parts were not found or do not add up."""
+    """Return the block's structure. Errors: `NotTestedError` if its parts were not found or do not add up."""
     if learner.structure is None:
         raise NotTestedError("its attention and feed-forward were not told apart")
     if not learner.structure.ways:
@@ -125,7 +125,7 @@ def structured(learner: Block) -> Structure:
 
 
 def structure(learner: Block) -> Fault | None:
-    """Input, branches and norms add up to the output."""
+    """Check that input, branches and norms add up to the output."""
     if learner.structure is None:
         raise NotTestedError("its attention and feed-forward (nn.Linear to d_ff and back) were not told apart")
     if learner.structure.ways:
@@ -136,13 +136,13 @@ def structure(learner: Block) -> Fault | None:
 
 
 def order(learner: Block) -> Fault | None:
-    """Attention first."""
+    """Check that attention comes first."""
     found = structured(learner)
     return Fault(ORDER, "Call 1 of a linear map belongs to the feed-forward.") if found.feed_first else None
 
 
 def residual(learner: Block) -> Fault | None:
-    """Each branch is added to the stream."""
+    """Check that each branch is added to the stream."""
     for way, branch in structured(learner).pairs():
         if way.base == "nothing":
             size = branch.gave.abs().max().item()
@@ -156,7 +156,7 @@ def residual(learner: Block) -> Fault | None:
 
 
 def norms(learner: Block) -> Fault | None:
-    """Each branch has its norm, at one of the two places."""
+    """Check that each branch has a norm, and both at the same place: before it or after its sum."""
     places: list[str] = []
     for way, branch in structured(learner).pairs():
         if way.before is None and way.after is None:
@@ -175,7 +175,7 @@ def norms(learner: Block) -> Fault | None:
 
 
 def own_norms(learner: Block) -> Fault | None:
-    """No norm is used twice."""
+    """Check that no norm is used twice."""
     used = [name for way, _ in structured(learner).pairs() for name in way.norms()]
     twice = next((name for name in used if used.count(name) > 1), None)
     return (
@@ -184,7 +184,7 @@ def own_norms(learner: Block) -> Fault | None:
 
 
 def bends(learner: Block) -> Fault | None:
-    """Something that is not linear stands between the two maps."""
+    """Check that something nonlinear is between the two maps of the feed-forward."""
     feed = [each for each in learner.heard if isinstance(each.module, nn.Linear) and F in each.widths]
     if len(feed) != 2:
         raise NotTestedError("its feed-forward is not two linear maps")

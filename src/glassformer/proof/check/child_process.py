@@ -1,4 +1,4 @@
-"""`check`: a learner's file is run in a process of its own, within a time limit, and what is wrong in it is named."""
+"""Runs `check` on a learner's file in a separate process with a time limit, and reports what is wrong."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from glassformer.foundation.errors import DataError
 from glassformer.proof.check.file import names_in
 
 LIMIT = 60.0
-"""Seconds for all of a learner's code; starting Python and torch does not count."""
+"""Seconds for all of a learner's code. Starting Python and torch does not count."""
 START = 120.0
-"""Seconds for that start."""
+"""Seconds for starting Python and torch."""
 
 
 def check(path: Path, only: Sequence[str] = (), limit: float = LIMIT) -> dict[str, Any]:
-    """What was found, as JSON has it: `file`, `pieces` and `left_out`; see docs/check.md.
+    """Return the report for JSON: `file`, `pieces` and `left_out`; see docs/check.md.
 
-    The file's code runs with the rights of the user, but cannot hang or end this process. Errors: `DataError` for a
-    file that cannot be checked: none there, a syntax error, nothing known in it, an error on import, out of time.
+    The file's code runs with the user's rights, but cannot hang or end this process. Errors: `DataError` for a file
+    that cannot be checked: it is missing, has a syntax error, defines no known name, fails on import or runs out of
+    time.
     """
     names = names_in(path)
     with tempfile.TemporaryDirectory(prefix="glassformer-check-") as name:
@@ -50,7 +51,10 @@ def check(path: Path, only: Sequence[str] = (), limit: float = LIMIT) -> dict[st
 
 
 def run_child(words: list[str], limit: float) -> int | None:
-    """Exit code of the process that runs the learner's code; None: it had to be killed, with all it started."""
+    """Return the exit code of the process that runs the learner's code; None if it had to be killed.
+
+    All processes that it started are killed in any case.
+    """
     source = str(Path(__file__).parents[2])
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg"}
@@ -73,7 +77,7 @@ def run_child(words: list[str], limit: float) -> int | None:
 
 
 def hanging(stack: str, path: Path) -> str:
-    """Where in the learner's file the time ran out, from a dump of the stack; empty where nothing was dumped."""
+    """Say from a stack dump which line of the learner's file ran when the time was up. Empty without a dump."""
     if not stack:
         return ""
     found = re.search(rf'File "{re.escape(str(path))}", line (\d+)', stack)
@@ -85,7 +89,7 @@ def hanging(stack: str, path: Path) -> str:
 
 
 def exit_code(report: dict[str, Any]) -> int:
-    """0: all holds; 2: something could not be run; 3: a property fails."""
+    """Return 0 if all properties hold, 2 if a piece could not be run, 3 if a property fails."""
     if any(piece["problem"] for piece in report["pieces"]):
         return 2
     fails = any(each["state"] == "fails" for piece in report["pieces"] for each in piece["properties"])

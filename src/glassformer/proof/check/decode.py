@@ -1,4 +1,4 @@
-"""A learner's `greedy_decode(model, prompt, eos_id, max_new_tokens)`, probed with a model whose answers are known."""
+"""Tests a learner's `greedy_decode(model, prompt, eos_id, max_new_tokens)` on a model whose answers are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glassformer.proof.check.table import Fault, Mistake, Property, SignatureErr
 
 VOCAB, EOS, MOST = 12, 9, 20
 PROMPT = (4, 2)
-"""The model says the last id plus the number of ids read, minus 1: 4 2 | 3 5 8 0 5 ...; it needs the whole prefix."""
+"""The model predicts (last id + number of ids read - 1) modulo VOCAB: 4 2 | 3 5 8 0 5 ... It needs the whole prefix."""
 
 ENDLESS = Mistake(
     "it does not stop at the end token",
@@ -65,19 +65,19 @@ OTHER = Mistake(
 
 
 class Counting(nn.Module):
-    """A model that is known: the likeliest id, at each position, is (id + ids up to there - 1) modulo the vocabulary.
+    """A model with known answers: at each position it predicts (id + ids up to there - 1) modulo the vocabulary.
 
-    A module, so that a learner may put it in evaluation mode.
+    It is a module, so that a learner may put it into evaluation mode.
     """
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Logits [1, T, V]."""
+        """Return logits [1, T, V]."""
         following = (ids + torch.arange(ids.shape[1])) % VOCAB
         return nn.functional.one_hot(following, VOCAB).float()
 
 
 def greedy(limit: int, eos: int = EOS, how: str = "right", prompt: Sequence[int] = PROMPT) -> list[int]:
-    """The documented result, and those of the known mistakes."""
+    """Return the documented result, or that of a known mistake."""
     ids, new = [*prompt], 0
     most = {"one more": limit + 1, "one less": limit - 1, "total": limit - len(prompt)}.get(how, limit)
     while new < most:
@@ -103,11 +103,11 @@ LIMITS = {"one more": LIMIT, "one less": LIMIT, "total": TOTAL}
 
 
 Written = list[int] | str
-"""The ids that were written; where there are none, the type of what there is."""
+"""The ids that were written, or the type of a result that has none."""
 
 
 class Greedy:
-    """The function."""
+    """The learner's function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         if not accepts(function, "model", "prompt", "eos", "n"):
@@ -115,12 +115,12 @@ class Greedy:
         self.function = function
 
     def ids(self, limit: int, eos: int) -> Written:
-        """What it writes."""
+        """Return what the function writes."""
         return ids_of(ask(self.function, Counting(), torch.tensor([PROMPT]), eos, limit))
 
 
 def ids_of(answer: object) -> Written:
-    """The ids of a list or a tensor, in one row; of anything else, the name of its type."""
+    """Return the ids of a list or tensor as one list; for anything else, the name of its type."""
     try:
         return [int(each) for each in torch.as_tensor(answer).flatten()]
     except (TypeError, ValueError, RuntimeError):
@@ -128,21 +128,21 @@ def ids_of(answer: object) -> Written:
 
 
 END = greedy(6, eos=-1)[5]
-"""The fourth new token; no token before it is the same."""
+"""The fourth new token. It differs from all tokens before it."""
 
 
 def ends(learner: Greedy) -> Fault | None:
-    """It writes the greedy tokens up to the end token."""
+    """Check that it writes the greedy tokens up to the end token."""
     return compared(learner.ids(MOST, END), lambda how: greedy(MOST, END, how), MISTAKES)
 
 
 def limited(learner: Greedy) -> Fault | None:
-    """It writes no more than it may."""
+    """Check that it writes no more than it may."""
     return compared(learner.ids(4, -1), lambda how: greedy(4, -1, how), LIMITS)
 
 
 def compared(seen: Written, made: Callable[[str], list[int]], mistakes: dict[str, Mistake]) -> Fault | None:
-    """The first mistake that gives these tokens."""
+    """Compare the tokens with the documented ones, and return the first known mistake that gives them."""
     wanted = made("right")
     if seen == wanted:
         return None

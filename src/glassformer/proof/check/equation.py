@@ -1,4 +1,4 @@
-"""softmax(q kᵀ / √K) v, right and in the ways it is written wrong: scale, softmax axis, and which tensor is which."""
+"""softmax(q kᵀ / √K) v, right and with known mistakes: the scale, the softmax axis, and the roles of the tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.proof.check.reading import Choice
 from glassformer.proof.check.table import Mistake
 
 Masking = Callable[[Tensor, Tensor, Callable[[Tensor], Tensor]], Tensor]
-"""From scores, a boolean mask and the normalisation to weights."""
+"""Turns scores, a boolean mask and the normalisation into weights."""
 
 NO_SCALE = Mistake(
     "the scale is missing",
@@ -43,7 +43,10 @@ OTHER_SCALE = Mistake(
 
 
 def scales(K: int, others: dict[str, int], set_to: float | None = None) -> list[Choice]:
-    """What scores may be multiplied by, `others` being sizes that may be mistaken for K; 1/√K is right unless set."""
+    """Return the factors that scores may have.
+
+    `others` are sizes that may be mistaken for K; 1/√K is right unless set.
+    """
     usual = Choice(K**-0.5, f"scores times {K**-0.5:.4g} = 1/√{K}")
     right = usual if set_to is None else Choice(set_to, f"scores times {set_to:.4g}, as set")
     wrong = [
@@ -60,7 +63,7 @@ def scales(K: int, others: dict[str, int], set_to: float | None = None) -> list[
 
 
 def wrong_axis(over: str) -> Mistake:
-    """The softmax taken over another axis than that of the keys."""
+    """Return the mistake that the softmax runs over another axis than the keys."""
     return Mistake(
         f"the softmax runs over the {over}",
         f"The weights sum to 1 over the {over}, not over the keys that one query reads.",
@@ -114,11 +117,11 @@ PARTS = [
     Choice("qqv", "scores of queries with queries", NO_KEYS),
     Choice("kkv", "scores of keys with keys", NO_KEYS),
 ]
-"""Which tensors are compared, and which is averaged."""
+"""Which tensors are compared, and which one is averaged."""
 
 
 def normalise(scores: Tensor, how: int | str) -> Tensor:
-    """Weights from scores."""
+    """Turn scores into weights."""
     if how == "sigmoid":
         return scores.sigmoid()
     return scores if isinstance(how, str) else scores.softmax(how)
@@ -133,7 +136,7 @@ def mixed(
     mask: Tensor | None = None,
     masking: Masking | None = None,
 ) -> Tensor:
-    """What each query gets, [B, H, T, K], under a reading; as documented it is our own reference."""
+    """Return the output [B, H, T, K] under a reading. For the documented reading it uses our reference."""
     q, k, v = (qkv[each] for each in parts)
     if mask is None and softmax == -1:
         return attention_weights(q, k, Mask(), scale=scale) @ v
@@ -144,6 +147,6 @@ def mixed(
 
 
 def masked_weights(q: Tensor, k: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Our own reference under a boolean mask, as a bias of minus infinity where no row is empty."""
+    """Return our reference's weights under a boolean mask in which no row is empty, as a bias of minus infinity."""
     bias = torch.zeros(mask.shape, dtype=q.dtype).masked_fill(~mask, float("-inf"))
     return attention_weights(q, k, Mask(bias=bias.expand(q.shape[0], 1, *bias.shape[-2:])), scale=scale)

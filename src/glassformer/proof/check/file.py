@@ -1,4 +1,4 @@
-"""A learner's file before it is run: whether it can be read, and which of the documented names it defines."""
+"""Looks at a learner's file before it is run: whether it can be parsed, and which documented names it defines."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from glassformer.proof.check.signatures import DOCUMENTED, HOME
 
 
 def names_in(path: Path) -> list[str]:
-    """The documented names (or their aliases) that the file defines or imports, in the file's order.
+    """Return the documented names (or aliases) that the file defines or imports, in order of appearance.
 
-    Errors: `DataError` for no file, no text, a syntax error (with its line), or nothing to check.
+    Errors: `DataError` if it is no file, no text, has a syntax error (with its line), or defines nothing to check.
     """
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
@@ -36,7 +36,7 @@ def names_in(path: Path) -> list[str]:
 
 
 def bound(node: ast.stmt) -> list[str]:
-    """Names that a statement at the top of a file gives a value to."""
+    """Return the names that a top-level statement assigns."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.Assign):

@@ -1,4 +1,4 @@
-"""Multi-head attention inside a learner's module, read from what goes into and comes out of its linear maps."""
+"""Tests multi-head attention inside a learner's module, from the inputs and outputs of its linear maps."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ MIXED = Mistake(
 
 
 class Heads(Attending):
-    """A module that attends, with a fixed input; what is compared is what its output map is given."""
+    """A module that attends, with a fixed input. Comparisons use the input of its output map."""
 
     def __init__(self, module: nn.Module, call: Callable[..., Any], takes_mask: bool) -> None:
-        """`call(x, mask)` runs the module; mask None: without."""
+        """Run the module once by `call(x, mask)`, where mask None means no mask."""
         self.module, self.run, self.takes_mask = module, call, takes_mask
         draw = torch.Generator().manual_seed(3)
         self.x = torch.randn(BATCH, T, D, generator=draw, dtype=torch.float64)
@@ -83,7 +83,7 @@ class Heads(Attending):
         return read(seen, aspects, partial(self.context, self.maps))
 
     def context(self, maps: Maps | None, **chosen: Any) -> Tensor:
-        """What the output map is given, under a reading."""
+        """Return the input of the output map under a reading."""
         assert maps is not None
         layout, order, way, back = (chosen.pop(name) for name in ("layout", "order", "split", "merge"))
         given = [each.gave for each in maps.projections]
@@ -93,7 +93,7 @@ class Heads(Attending):
         return merge(mixed(qkv, **chosen), back, given[0].shape[1])
 
     def heard_with(self, x: Tensor, mask: Tensor | None) -> tuple[Any, Maps | None]:
-        """The output and the calls for an input; a mask is given in the first form that the module takes."""
+        """Return the output and the calls for an input. The mask is given in the first form that the module accepts."""
         if mask is None:
             return self._hear(x, None)
         if self.forms is not None:
@@ -116,19 +116,22 @@ class Heads(Attending):
         return output, maps_of(attention_calls(heard), D)
 
     def answer(self, mask: Tensor | None) -> Tensor:
-        """What the output map is given, for the fixed input."""
+        """Return the input of the output map, for the fixed input."""
         with torch.no_grad():
             output, maps = self.heard_with(self.x, mask)
         return output if maps is None or maps.output is None else maps.output.given
 
     def predicted(self, mask: Tensor, masking: Masking) -> Tensor:
-        """Under the reading."""
+        """Return what the reading predicts for `answer`."""
         assert self.reading is not None
         chosen = {name: each.value for name, each in self.reading.choices.items()}
         return self.context(self.maps, **chosen, mask=mask, masking=masking)
 
     def leak(self, level: float) -> float:
-        """With the maps' output put in their place: query 0 and hidden keys alike, the allowed key opposite."""
+        """Return the weight of query 0 on hidden keys, with the projections' outputs replaced by known vectors.
+
+        Query 0 is aligned with the hidden keys and opposed to the allowed key.
+        """
         if self.maps is None or self.maps.output is None:
             raise NotTestedError("its linear maps were not told apart")
         size = (level * WIDTH**-0.5) ** 0.5
@@ -142,14 +145,14 @@ class Heads(Attending):
         return (given[:, 0] / size + 1).abs().max().item() / 2
 
     def slopes(self, mask: Tensor) -> list[Tensor]:
-        """With respect to the input, by way of what the output map is given."""
+        """Return the gradient with respect to the input, through the input of the output map."""
         x = self.x.clone().requires_grad_()
         output, maps = self.heard_with(x, mask)
         seen = output if maps is None or maps.output is None else maps.output.given
         return [*torch.autograd.grad(seen.square().sum(), [x], materialize_grads=True)]
 
     def influence(self, mask: Tensor) -> Tensor:
-        """By moving one position at a time."""
+        """Move one position at a time, and return which outputs change."""
         moved = torch.zeros(T, T, dtype=torch.bool)
         with torch.no_grad():
             before = self.heard_with(self.x, mask)[0]
@@ -160,7 +163,7 @@ class Heads(Attending):
         return moved
 
     def in_half(self, mask: Tensor) -> Tensor:
-        """The module in float16, and back."""
+        """Run the module in float16, and restore it."""
         before = {name: each.clone() for name, each in self.module.state_dict().items()}
         self.module.half()
         try:
@@ -175,17 +178,17 @@ FORMS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda mask: mask.expand(BATCH, *mask.shape[-2:]) if mask.ndim == 2 else mask[:, 0],
     lambda mask: mask.expand(BATCH, 1, *mask.shape[-2:]),
 )
-"""A mask [T, T] or [B, 1, 1, T] as it is, as [B, T, T], as [B, 1, T, T]."""
+"""The forms in which a mask [T, T] or [B, 1, 1, T] is tried: as it is, as [B, T, T] and as [B, 1, T, T]."""
 
 
 def attention_calls(heard: list[Heard]) -> list[Heard]:
-    """The linear maps of width d_model on both sides; those of a feed-forward are left out."""
+    """Return the calls of linear maps from d_model to d_model or 3 d_model, which leaves out a feed-forward."""
     return [each for each in heard if isinstance(each.module, nn.Linear) and {*each.widths} <= {D, 3 * D}]
 
 
 @contextmanager
 def giving(heard: tuple[Heard, ...], number: Callable[[Tensor], Tensor]) -> Generator[None]:
-    """While the `with` lasts, these maps give what `number` makes of their own output, whatever their weights are."""
+    """While the context lasts, replace the output of these maps by what `number` returns for it."""
 
     def instead(module: nn.Module, given: Any, gave: Tensor) -> Tensor:
         del module, given
@@ -200,27 +203,27 @@ def giving(heard: tuple[Heard, ...], number: Callable[[Tensor], Tensor]) -> Gene
 
 
 def repeats(learner: Heads) -> bool:
-    """Whether five runs agree to the last bit."""
+    """Whether five runs give bitwise equal outputs."""
     with torch.no_grad():
         return all(torch.equal(first(ask(learner.run, learner.x, None)), learner.seen) for _ in range(4))
 
 
 def shape(learner: Heads) -> Fault | None:
-    """One vector for each position."""
+    """Check that there is one vector for each position."""
     wanted = tuple(learner.x.shape)
     got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
     return None if got == wanted else Fault(SHAPE, f"It is {got} and must be {wanted}, for an input of that shape.")
 
 
 def repeatable(learner: Heads) -> Fault | None:
-    """The same output for the same input, in evaluation mode."""
+    """Check that the same input gives the same output in evaluation mode."""
     with torch.no_grad():
         gap = max(distance(first(ask(learner.run, learner.x, None)), learner.seen) for _ in range(4))
     return Fault(RANDOM, f"Five calls in evaluation mode lie up to {gap:.2g} apart.") if gap > 0 else None
 
 
 def rows(learner: Heads) -> Fault | None:
-    """What row 0 gets does not depend on row 1."""
+    """Check that the output of row 0 does not depend on row 1."""
     other = learner.x.clone()
     other[1] += 1.0
     with torch.no_grad():
@@ -229,7 +232,7 @@ def rows(learner: Heads) -> Fault | None:
 
 
 def equation(learner: Heads) -> Fault | None:
-    """The heads do what the equation says, or a known mistake."""
+    """Check that the heads compute the equation, or a known mistake."""
     if learner.reading is not None:
         return None
     if learner.maps is None:
@@ -251,7 +254,7 @@ def equation(learner: Heads) -> Fault | None:
 
 
 def alike(learner: Heads) -> Fault | None:
-    """For code whose maps were not told apart: positions in another order give the same output in that order."""
+    """For code whose maps could not be identified, check that permuted positions give the same output, permuted."""
     order = torch.arange(T - 1, -1, -1)
     with torch.no_grad():
         gap = distance(first(ask(learner.run, learner.x[:, order], None))[:, order], learner.seen)
@@ -259,7 +262,10 @@ def alike(learner: Heads) -> Fault | None:
 
 
 def dropout_place(learner: Heads) -> Fault | None:
-    """Dropout drops weights, not scores: with all values 1, dropped weights show and dropped scores do not."""
+    """Check that dropout acts on weights and not on scores.
+
+    With all values 1, dropped weights change the output and dropped scores do not.
+    """
     drops = [each for each in learner.module.modules() if isinstance(each, nn.Dropout)]
     if not drops:
         raise NotTestedError("it has no nn.Dropout")
@@ -287,7 +293,7 @@ def dropout_place(learner: Heads) -> Fault | None:
 
 
 def trained(learner: Heads) -> Tensor:
-    """What the output map is given in training mode."""
+    """Return the input of the output map in training mode."""
     torch.manual_seed(0)
     with torch.no_grad():
         output, maps = learner.heard_with(learner.x, None)

@@ -1,4 +1,4 @@
-"""The process in which a learner's file is run: it imports the file, probes it, and writes what was found."""
+"""The process that runs a learner's file: it imports the file, tests it, and writes the report."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ENDED = "its code ends the program (SystemExit) while it is"
 
 
 def load(path: Path) -> ModuleType:
-    """The learner's file as a module. Errors: `DataError` with the learner's own line for whatever it raises."""
+    """Import the learner's file. Errors: `DataError` with the learner's own line for whatever it raises."""
     spec = importlib.util.spec_from_file_location("learner", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["learner"] = module  # dataclasses and the like look themselves up there
+    sys.modules["learner"] = module  # dataclasses and others look up their module there
     try:
         spec.loader.exec_module(module)
     except SystemExit:
@@ -43,7 +43,7 @@ def load(path: Path) -> ModuleType:
 
 
 def chosen(only: Sequence[str]) -> tuple[set[str], set[str]]:
-    """What `only` asks for: kinds of code, and properties. Errors: `DataError` for a name that is neither."""
+    """Split `only` into kinds of code and properties. Errors: `DataError` for a name that is neither."""
     known = {each.name for subject in SUBJECTS.values() for each in subject.properties}
     for name in only:
         if name not in known and name not in HOME:
@@ -52,7 +52,10 @@ def chosen(only: Sequence[str]) -> tuple[set[str], set[str]]:
 
 
 def report_on(path: Path, names: Sequence[str], only: Sequence[str] = ()) -> dict[str, Any]:
-    """`pieces` of the file that were checked, and what was `left_out` with the reason. Errors: `DataError`."""
+    """Return the `pieces` of the file that were checked, and what was `left_out` with the reason.
+
+    Errors: `DataError`.
+    """
     kinds, properties = chosen(only)
     module = load(path)
     pieces: list[dict[str, Any]] = []
@@ -74,7 +77,7 @@ def report_on(path: Path, names: Sequence[str], only: Sequence[str] = ()) -> dic
 
 
 def unfit(name: str, thing: Any) -> str | None:
-    """Why a thing of a known name is not the learner's own, or not of the kind that is known."""
+    """Return why an object with a known name is not the learner's own or not of the known kind; None if it is fine."""
     if not callable(thing):
         return "it is no function or class"
     if str(getattr(thing, "__module__", "")).split(".")[0] in ("torch", "glassformer"):
@@ -85,7 +88,7 @@ def unfit(name: str, thing: Any) -> str | None:
 
 
 def piece_of(name: str, thing: Any, properties: set[str]) -> dict[str, Any]:
-    """What became of each property; or the problem for which none could be probed."""
+    """Return the outcome of each property, or the problem that prevented all tests."""
     try:
         outcomes = examine(SUBJECTS[name], thing, properties)
     except SignatureError as found:
@@ -102,11 +105,11 @@ def piece_of(name: str, thing: Any, properties: set[str]) -> dict[str, Any]:
 
 
 def main(words: Sequence[str]) -> None:
-    """Words: file, folder for the answer, seconds, names in the file, names asked for."""
+    """Check a file. The words are: file, output folder, seconds, names in the file, names asked for."""
     path, out, limit, names, only = words
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    sys.path.append(str(Path(path).parent))  # for modules beside the file
+    sys.path.append(str(Path(path).parent))  # for imports of modules in the same folder
     with (Path(out) / "stack.txt").open("w") as stack:
         faulthandler.dump_traceback_later(float(limit), exit=True, file=stack)
         try:

@@ -1,4 +1,4 @@
-"""A learner's `cross_entropy`, `accuracy` and `mean_pool`, probed: what counts, and how much."""
+"""Tests a learner's `cross_entropy`, `accuracy` and `mean_pool`: what counts, and how much."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POOLED = torch.tensor([[True, True, True, True, False], [True, True, False, Fals
 
 
 def drawn(*shape: int) -> Tensor:
-    """Random numbers, the same each time."""
+    """Return random numbers that are the same each time."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
 
 
@@ -86,7 +86,7 @@ OVERFLOW = Mistake(
 
 
 def nll() -> Tensor:
-    """-log p of each target, by our own cross-entropy."""
+    """Return -log p of each target, from our own cross-entropy."""
     losses = [
         cross_entropy(each[None], target[None])[0]
         for each, target in zip(LOGITS.flatten(0, 1), TARGETS.flatten(), strict=True)
@@ -95,7 +95,7 @@ def nll() -> Tensor:
 
 
 def over(values: Tensor, keep: Tensor, how: str) -> Tensor:
-    """The mean over what is kept, right and wrong."""
+    """Return the mean over the kept values, right or with a known mistake."""
     kept = values * keep
     if how == "all":
         return values.mean()
@@ -119,7 +119,7 @@ MEANS = [
 
 
 def loss(mean: str, value: str) -> Tensor:
-    """The loss under a reading."""
+    """Return the loss under a reading."""
     if value == "shifted":
         logs = LOGITS[:, :-1].log_softmax(-1)
         values = -logs.gather(-1, TARGETS[:, 1:, None])[..., 0]
@@ -141,7 +141,7 @@ VALUES = [
 
 
 def pooled(over: str) -> Tensor:
-    """The mean vector under a reading."""
+    """Return the mean vector under a reading."""
     keep = POOLED[..., None]
     total = (VECTORS * keep).sum(1)
     return {
@@ -169,7 +169,7 @@ POOLS = [
 
 
 class Answered:
-    """A function, asked once."""
+    """A learner's function, called once."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Answered:
 
 
 def known(learner: Answered) -> Fault | None:
-    """The result is the documented one, or that of a known mistake."""
+    """Check that the result is the documented one, or that of a known mistake."""
     if learner.reading is not None:
         return None
     if not isinstance(learner.seen, Tensor):
@@ -202,7 +202,7 @@ def known(learner: Answered) -> Fault | None:
 
 
 def large(learner: Answered) -> Fault | None:
-    """Logits of 1,000 are as good as others."""
+    """Check that the loss is finite for large logits."""
     seen = ask(learner.function, LOGITS.float() * 1_000, TARGETS, PAD)
     return (
         None if math.isfinite(float(seen)) else Fault(OVERFLOW, f"With logits up to 3,000 the loss is {float(seen)}.")
@@ -210,7 +210,7 @@ def large(learner: Answered) -> Fault | None:
 
 
 def right(values: str) -> Tensor:
-    """Accuracy under a reading."""
+    """Return the accuracy under a reading."""
     return over((LOGITS_RIGHT.argmax(-1) == TARGETS).double(), KEEP, values)
 
 
@@ -219,7 +219,7 @@ LOGITS_RIGHT[0, :3] = 0
 LOGITS_RIGHT[0, :3].scatter_(-1, TARGETS[0, :3, None], 5.0)
 LOGITS_RIGHT[1, 1:4] = 0
 LOGITS_RIGHT[1, 1:4].scatter_(-1, TARGETS[1, 1:4, None], 5.0)
-"""Three of five right in row 0; one of two in row 1, and two of its three paddings."""
+"""Right: three of five targets in row 0, one of two in row 1, and two of row 1's three paddings."""
 
 KNOWN = Property("equation", "The result is the documented one.", known)
 LOSS = Subject(

@@ -1,4 +1,4 @@
-"""A learner's `LanguageModel(vocab_size, d_model, n_heads, n_layers, max_len)`, probed from outside."""
+"""Tests a learner's `LanguageModel(vocab_size, d_model, n_heads, n_layers, max_len)` by its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glassformer.proof.check.table import Fault, Mistake, Property, Subject, ask
 from glassformer.train.cross_entropy import cross_entropy
 
 FAR = 1.0
-"""Nats above ln V: torch's own starting numbers stay within half of one, N(0, 1) in a head is tens of them off."""
+"""Nats above ln V. torch's default initialisation stays within 0.5 of it; a head from N(0, 1) is off by tens."""
 
 SHAPE = Mistake(
     "the output has the wrong shape",
@@ -62,20 +62,20 @@ UNORDERED = Mistake(
 
 
 def shape(learner: Network) -> Fault | None:
-    """A logit for each id, at each position."""
+    """Check that there is a logit for each id at each position."""
     wanted = (B, T, VOCAB)
     got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
     return None if got == wanted else Fault(SHAPE, f"It is {got} and must be {wanted}, for {B} rows of {T} tokens.")
 
 
 def repeatable(learner: Network) -> Fault | None:
-    """The same output for the same input."""
+    """Check that the same input gives the same output."""
     gap = max(distance(learner.logits(TOKENS), learner.seen) for _ in range(4))
     return Fault(RANDOM, f"Five calls with one input lie up to {gap:.2g} apart.") if gap > 0 else None
 
 
 def rows(learner: Network) -> Fault | None:
-    """A row does not know its neighbours."""
+    """Check that a row does not depend on the other rows."""
     gap = distance(learner.logits(TOKENS[:1]), learner.seen[:1])
     return (
         Fault(ROWS, f"Alone, row 0 gets logits up to {gap:.2g} away from those in the batch.") if gap > SAME else None
@@ -83,7 +83,7 @@ def rows(learner: Network) -> Fault | None:
 
 
 def first_loss(learner: Network) -> Fault | None:
-    """A model that knows nothing gives every token the same chance."""
+    """Check that the untrained model gives all tokens about the same probability."""
     draw = torch.Generator().manual_seed(10)
     tokens, targets = (torch.randint(VOCAB, (16, MAX_LEN), generator=draw) for _ in range(2))
     with torch.no_grad():
@@ -99,7 +99,7 @@ def first_loss(learner: Network) -> Fault | None:
 
 
 def head_of(module: nn.Module) -> tuple[Tensor | None, bool]:
-    """The matrix that gives the logits, and whether it is the embedding's; None where no map has that shape."""
+    """Return the matrix that gives the logits (None if no map has that shape), and whether the embedding shares it."""
     maps = [each for each in module.modules() if isinstance(each, nn.Linear) and each.weight.shape[0] == VOCAB]
     tables = [each for each in module.modules() if isinstance(each, nn.Embedding) and each.weight.shape[0] == VOCAB]
     if maps:
@@ -108,12 +108,12 @@ def head_of(module: nn.Module) -> tuple[Tensor | None, bool]:
 
 
 def causal(learner: Network) -> Fault | None:
-    """A token changes no logit before it."""
+    """Check that no token changes a logit before it."""
     gaps = {place: reach(learner, learner.module, place, place) for place in range(1, T)}
     place = max(gaps, key=lambda each: gaps[each])
     if gaps[place] <= SAME:
         return None
-    # In one layer a mask that is one too open lets a token reach the position before it, and none further back.
+    # In one layer, a mask that is off by one lets a token reach the position before it and none further back.
     only_next = (
         reach(learner, learner.one_layer, T - 1, T - 2) <= SAME < reach(learner, learner.one_layer, T - 1, T - 1)
     )
@@ -122,13 +122,13 @@ def causal(learner: Network) -> Fault | None:
 
 
 def reach(learner: Network, module: nn.Module, place: int, before: int) -> float:
-    """How far another token at a place moves the logits of the positions before `before`."""
+    """Return how far changing the token at `place` moves the logits of the positions before `before`."""
     seen, other = (learner.logits(tokens, module)[:, :before] for tokens in (TOKENS, changed(TOKENS, place)))
     return distance(other, seen)
 
 
 def ordered(learner: Network) -> Fault | None:
-    """Two earlier tokens exchanged change the last logit, also in one layer."""
+    """Check that swapping two earlier tokens changes the last logit, even in one layer."""
     exchanged = TOKENS[:, [1, 0, *range(2, T)]]
     seen, other = (learner.logits(tokens, learner.one_layer)[:, -1] for tokens in (TOKENS, exchanged))
     gap = distance(other, seen)

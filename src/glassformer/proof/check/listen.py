@@ -1,4 +1,4 @@
-"""Listening to a learner's module: what its linear maps and norms are given and give, and which map is which."""
+"""Records what the linear maps and norms of a learner's module receive and return, and identifies the maps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer.foundation.shapes import Tensor
 
 
 class Heard(NamedTuple):
-    """One call of a module inside the learner's."""
+    """One call of a submodule of the learner's module."""
 
     name: str
     module: nn.Module
@@ -23,12 +23,12 @@ class Heard(NamedTuple):
 
     @property
     def widths(self) -> tuple[int, int]:
-        """In and out."""
+        """The widths of input and output."""
         return self.given.shape[-1], self.gave.shape[-1]
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Whether a module is a norm: torch's, or one whose class is called so."""
+    """Whether a module is a norm, judging by the name of its class."""
     return "norm" in type(module).__name__.lower() and not any(
         "norm" in type(m).__name__.lower() for m in module.children()
     )
@@ -36,7 +36,7 @@ def is_norm(module: nn.Module) -> bool:
 
 @contextmanager
 def listening(module: nn.Module) -> Generator[list[Heard]]:
-    """Every call of a linear map, of a norm or of torch's own attention while the `with` lasts, in order."""
+    """Record, while the context lasts, every call of a linear map, a norm or torch's own attention, in order."""
     heard: list[Heard] = []
     hooks: list[Any] = []
 
@@ -45,7 +45,7 @@ def listening(module: nn.Module) -> Generator[list[Heard]]:
             given = next((x for x in (*inputs, *named.values()) if isinstance(x, Tensor)), None)
             gave = answer[0] if isinstance(answer, tuple) else answer
             if given is not None and isinstance(gave, Tensor):
-                heard.append(Heard(name, part, given.clone(), gave.clone()))  # what follows may write in place
+                heard.append(Heard(name, part, given.clone(), gave.clone()))  # later code may write in place
 
         return note
 
@@ -69,22 +69,25 @@ ROLES = {
 
 
 def role_of(name: str) -> str | None:
-    """What a map is by its name: `W_q`, `query`, `q_proj` and `to_q` are q; None for a name that says nothing."""
+    """Return the role of a map by its name: `W_q`, `query`, `q_proj` and `to_q` are q.
+
+    None if the name says nothing.
+    """
     return ROLES.get(FILLER.sub("", name.rpartition(".")[2].lower()))
 
 
 class Maps(NamedTuple):
-    """The linear maps of one attention, as heard."""
+    """The recorded linear maps of one attention."""
 
     projections: tuple[Heard, ...]
-    """q, k and v; or one that gives all three."""
+    """The maps for q, k and v, or one map for all three."""
     output: Heard | None
     named: bool
-    """Whether names say which is q, k and v; otherwise it is the order of the calls, which need not be so."""
+    """Whether q, k and v are known from names, and not just guessed from the order of the calls."""
 
 
 def maps_of(heard: list[Heard], width: int) -> Maps | None:
-    """Which call is which; None where the calls are not those of one attention with q, k, v and output."""
+    """Identify the calls. None if they are not those of one attention with q, k, v and output."""
     linear = [each for each in heard if isinstance(each.module, nn.Linear) and each.widths[0] == width]
     fused = [each for each in linear if each.widths[1] == 3 * width]
     square = [each for each in linear if each.widths[1] == width]
@@ -99,13 +102,13 @@ def maps_of(heard: list[Heard], width: int) -> Maps | None:
 
 
 def rest(square: list[Heard], by_role: dict[str | None, Heard]) -> Heard | None:
-    """The one map that is not q, k or v."""
+    """Return the first map that is not q, k or v, if there is one."""
     others = [each for each in square if all(each is not by_role[role] for role in "qkv")]
     return others[0] if others else None
 
 
 def scramble(module: nn.Module) -> nn.Module:
-    """The module in float64 and evaluation mode with every parameter random: zeros and ones hide mistakes."""
+    """Return the module in float64 and evaluation mode with random parameters, as zeros and ones hide mistakes."""
     draw = torch.Generator().manual_seed(2)
     module = module.double().eval()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Whether a mask hides what it must: properties of anything that attends, asked through one small interface."""
+"""Tests that a mask hides what it must, for any code that attends, through one small interface."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from glassformer.proof.check.reading import Choice, Reading, read
 from glassformer.proof.check.table import CrashError, Fault, Mistake, NotTestedError, Property, crash_of
 
 T = 6
-"""Positions in every probe. Batch 2, heads 3, d_head 4, d_model 12, d_ff 20: no two sizes are equal, or 3 times."""
+"""Positions in every probe.
+
+Batch 2, heads 3, d_head 4, d_model 12, d_ff 20: no two sizes are equal, nor is one of them 3 times d_model.
+"""
 BATCH, HEADS, WIDTH = 2, 3, 4
 LEVELS = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
-"""Scores, as negative numbers, that a hidden key must stay below."""
+"""A hidden key must stay hidden even if the allowed scores are as low as minus these numbers."""
 
 UNREAD = "what is computed could not be told apart; see `equation`"
 
 
 class Attending(ABC):
-    """A learner's code that attends, seen as the output of its weights for fixed inputs."""
+    """A learner's code that attends, seen as the output of its attention weights for fixed inputs."""
 
     takes_mask = True
     reading: Reading | None
@@ -32,36 +35,36 @@ class Attending(ABC):
 
     @abstractmethod
     def answer(self, mask: Tensor | None) -> Tensor:
-        """What its queries get under a boolean mask [T, T] or [B, 1, 1, T]; the queries stand at axis -2."""
+        """Return the output under a boolean mask [T, T] or [B, 1, 1, T]; queries are at axis -2."""
 
     @abstractmethod
     def predicted(self, mask: Tensor, masking: Masking) -> Tensor:
-        """The same under the reading, with this way of masking."""
+        """Return the output that the reading predicts for this way of masking."""
 
     @abstractmethod
     def leak(self, level: float) -> float:
-        """The weight on hidden keys of a query whose allowed key has the score -level, its hidden one +level."""
+        """Return the weight on hidden keys of a query whose allowed key scores -level and whose hidden keys +level."""
 
     @abstractmethod
     def slopes(self, mask: Tensor) -> list[Tensor]:
-        """The gradient of the sum of squares of the answer with respect to its inputs."""
+        """Return the gradient of the sum of squares of the answer with respect to the inputs."""
 
     def influence(self, mask: Tensor) -> Tensor:
-        """[T, T], True where key s moves query t under the mask."""
+        """Return [T, T], True where key s changes query t under the mask."""
         del mask
         raise NotTestedError(UNREAD)
 
     @abstractmethod
     def in_half(self, mask: Tensor) -> Tensor:
-        """The answer in float16."""
+        """Return the answer in float16."""
 
 
 HIDING = ("110100", "011010", "101001", "110010", "001101", "010110")
 MASK = torch.tensor([[digit == "1" for digit in row] for row in HIDING])
-"""In every row and column something may be read and something not, and it is not symmetric."""
+"""An asymmetric mask that allows something and hides something in every row and column."""
 PADDING = torch.tensor([[True, True, True, False, True, False], [True, False, True, True, False, True]])[:, None, None]
 EMPTY = MASK & (torch.arange(T)[:, None] > 0)
-"""Query 0 may read nothing."""
+"""`MASK`, but query 0 may read nothing."""
 
 INVERTED = Mistake(
     "the mask is inverted",
@@ -141,7 +144,7 @@ HALF = Mistake(
 
 
 def filled(scores: Tensor, mask: Tensor, fill: float) -> Tensor:
-    """Scores with hidden ones replaced."""
+    """Return the scores with hidden ones replaced by `fill`."""
     return scores.masked_fill(~mask, fill)
 
 
@@ -150,12 +153,12 @@ RIGHT: Masking = lambda s, m, normal: normal(filled(s, m, INF))  # noqa: E731
 
 
 def way(masking: Masking, words: str, mistake: Mistake | None) -> Choice:
-    """A choice whose value is a way to mask."""
+    """Return a choice whose value is a way to mask."""
     return Choice(masking, words, mistake)
 
 
 def too_small(fill: float) -> Choice:
-    """Hidden scores replaced by a number of the size of a score."""
+    """Return the choice that replaces hidden scores by a number of the size of a score."""
     return way(lambda s, m, normal: normal(filled(s, m, fill)), f"hidden scores at {fill:g}", SMALL)
 
 
@@ -174,17 +177,17 @@ MASKINGS: list[Choice] = [
     *map(too_small, (-1.0, -10.0)),
     way(lambda s, m, normal: normal(s - 10.0 * ~m), "-10 added to hidden scores", SMALL),
 ]
-"""Ways to mask; `mixed` applies them."""
+"""Ways to mask, which `mixed` applies."""
 
 
 def needs_mask(learner: Attending) -> None:
-    """Errors: `NotTestedError` for code that takes no mask."""
+    """Raise `NotTestedError` for code that takes no mask."""
     if not learner.takes_mask:
         raise NotTestedError("it takes no mask")
 
 
 def polarity(learner: Attending) -> Fault | None:
-    """True = may be read, for a mask [T, S]."""
+    """Check that True means "may be read", for a mask [T, S]."""
     try:
         if learner.reading is None:
             return by_influence(learner)
@@ -198,10 +201,10 @@ def polarity(learner: Attending) -> Fault | None:
 
 
 def by_influence(learner: Attending) -> Fault | None:
-    """The same for code that could not be read: which keys move which queries."""
+    """Check the same for code without a reading, by which keys change which queries."""
     moves = learner.influence(MASK)
     patterns = {INVERTED: ~MASK, IGNORED: torch.ones_like(MASK), TRANSPOSED: MASK.mT}
-    own = torch.eye(T, dtype=torch.bool)  # a query moves itself, also where it may not read its own key
+    own = torch.eye(T, dtype=torch.bool)  # a query changes its own output even if it may not read its own key
     if torch.equal(moves | own, MASK | own):
         return None
     wrong = (moves & ~MASK & ~own).sum()
@@ -212,7 +215,7 @@ def by_influence(learner: Attending) -> Fault | None:
 
 
 def fill(learner: Attending) -> Fault | None:
-    """A hidden key stays hidden however low the allowed scores are."""
+    """Check that a hidden key stays hidden however low the allowed scores are."""
     for level in LEVELS:
         weight = learner.leak(float(level))
         if not weight < 1e-3:
@@ -222,7 +225,7 @@ def fill(learner: Attending) -> Fault | None:
 
 
 def padding(learner: Attending) -> Fault | None:
-    """A mask [B, 1, 1, S] hides each row's own padding."""
+    """Check that a mask [B, 1, 1, S] hides each row's own padding."""
     if learner.reading is None:
         raise NotTestedError(UNREAD)
     try:
@@ -235,7 +238,7 @@ def padding(learner: Attending) -> Fault | None:
 
 
 def empty_row(learner: Attending) -> Fault | None:
-    """A query that may read nothing gets zeros."""
+    """Check that a query that may read nothing gets zeros."""
     row = learner.answer(EMPTY).select(-2, 0)
     if row.isnan().any():
         return Fault(ROW_NAN, f"{int(row.isnan().sum())} of {row.numel()} numbers of that query are NaN.")
@@ -246,7 +249,7 @@ def empty_row(learner: Attending) -> Fault | None:
 
 
 def empty_slope(learner: Attending) -> Fault | None:
-    """The gradient is finite where a query may read nothing."""
+    """Check that the gradient is finite if a query may read nothing."""
     slopes = learner.slopes(EMPTY)
     broken = sum(int((~each.isfinite()).sum()) for each in slopes)
     total = sum(each.numel() for each in slopes)
@@ -254,7 +257,7 @@ def empty_slope(learner: Attending) -> Fault | None:
 
 
 def half(learner: Attending) -> Fault | None:
-    """The mask works in float16."""
+    """Check that the mask works in float16."""
     try:
         seen = learner.in_half(MASK)
     except CrashError as crash:
@@ -266,7 +269,7 @@ def half(learner: Attending) -> Fault | None:
 
 
 def masked(probe: Callable[[Any], Fault | None]) -> Callable[[Any], Fault | None]:
-    """A probe for code that takes a mask; of other code it says so."""
+    """Make a probe skip code that takes no mask."""
 
     def probed(learner: Attending) -> Fault | None:
         needs_mask(learner)
@@ -276,11 +279,11 @@ def masked(probe: Callable[[Any], Fault | None]) -> Callable[[Any], Fault | None
 
 
 BEFORE = ("repeatable", "rows", "equation", "parts", "order", "split", "softmax", "merge")
-"""What must not be wrong before masks can be probed; those of them that a kind of code has."""
+"""Properties that must hold before masks can be tested, as far as a kind of code has them."""
 
 
 def mask_properties() -> list[Property]:
-    """The properties of masking."""
+    """Return the properties of masking."""
     table: list[tuple[str, str, Any, tuple[str, ...]]] = [
         ("mask", "A key where the mask is False gets no weight, and the others share it.", polarity, BEFORE),
         ("fill", "A hidden key stays hidden however low the other scores are.", fill, ("mask",)),

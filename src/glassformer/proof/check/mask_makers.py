@@ -1,4 +1,4 @@
-"""A learner's `causal_mask(n)` and `padding_mask(lengths, n)`, probed."""
+"""Tests a learner's `causal_mask(n)` and `padding_mask(lengths, n)`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ UNKNOWN = Mistake(
 
 
 class Made:
-    """A mask that a learner's function made."""
+    """A mask made by a learner's function."""
 
     def __init__(
         self, function: Callable[..., Any], inputs: Sequence[Any], shape: tuple[int, ...], ways: list[Choice]
@@ -87,24 +87,24 @@ class Made:
 
 
 def itself(mask: Tensor) -> Tensor:
-    """A choice of mask is the mask."""
+    """Return the mask: a choice of mask predicts itself."""
     return mask
 
 
 def truth(mask: Tensor) -> Tensor:
-    """What is meant by a mask: numbers to add hide where they are very negative, others where they are 0."""
+    """Return a mask as booleans. If some numbers are very negative, those hide; otherwise zeros hide."""
     if mask.dtype == torch.bool:
         return mask
     return mask > -1e4 if bool((mask < -1e3).any()) else mask != 0
 
 
 def fits(made: Made) -> bool:
-    """Whether it is a tensor of the documented shape, but for axes of size 1."""
+    """Whether the result is a tensor of the documented shape, apart from axes of size 1."""
     return isinstance(made.made, Tensor) and made.made.squeeze().shape == torch.Size(made.shape)
 
 
 def shape(made: Made) -> Fault | None:
-    """Rows are queries, columns keys."""
+    """Check that rows are queries and columns keys."""
     if fits(made):
         return None
     got = tuple(made.made.shape) if isinstance(made.made, Tensor) else type(made.made).__name__
@@ -112,12 +112,12 @@ def shape(made: Made) -> Fault | None:
 
 
 def boolean(made: Made) -> Fault | None:
-    """True and False."""
+    """Check that the mask holds True and False."""
     return None if made.made.dtype == torch.bool else Fault(NUMBERS, f"It is {made.made.dtype}.")
 
 
 def known(made: Made) -> Fault | None:
-    """The documented one, or a known mistake."""
+    """Check that the mask is the documented one or a known mistake."""
     return (
         Fault(UNKNOWN, f"{int(made.truth.sum())} of {made.truth.numel()} entries are open.")
         if made.reading is None
@@ -126,7 +126,7 @@ def known(made: Made) -> Fault | None:
 
 
 def causal_ways() -> list[Choice]:
-    """Causal masks."""
+    """Return causal masks, right and wrong."""
     wanted = Mask(causal=True).allowed(N, N, torch.device("cpu"))
     assert wanted is not None
     right, ones = wanted[0, 0], torch.ones(N, N, dtype=torch.bool)
@@ -142,7 +142,7 @@ def causal_ways() -> list[Choice]:
 
 
 def padding_ways() -> list[Choice]:
-    """Padding masks."""
+    """Return padding masks, right and wrong."""
     place, lengths = torch.arange(N), LENGTHS[:, None]
     return [
         Choice(place < lengths),
@@ -155,7 +155,7 @@ def padding_ways() -> list[Choice]:
 
 
 def properties(law: str) -> tuple[Property, ...]:
-    """Of a mask whose law is this."""
+    """Return the properties of a mask with this law."""
     return (
         Property("shape", "It can be laid over the scores.", shape),
         Property("boolean", "It holds True and False.", boolean, ("shape",)),

@@ -1,4 +1,4 @@
-"""The cache of a learner's language model, probed: the same tokens through it and without it give the same logits."""
+"""Tests the cache of a learner's language model: the same tokens with and without it must give the same logits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from glassformer.proof.check.reading import distance
 from glassformer.proof.check.table import CrashError, Fault, Mistake, crash_of
 
 PLACE = 3
-"""The first token that is read by itself; those before it are read at once."""
+"""The first token that is read by itself. Those before it are read at once."""
 SINGLE, CHUNKS = (PLACE, 1, 1, 1, 1), (PLACE, 2, 2)
 
 UNREAD = Mistake(
@@ -37,7 +37,7 @@ OTHER = Mistake(
 
 
 def cached(learner: Network) -> Fault | None:
-    """Part by part through the cache, and whole."""
+    """Check that reading part by part through the cache gives the logits of one forward pass."""
     try:
         gap = distance(learner.in_parts(SINGLE), learner.seen)
         if gap > SAME:
@@ -50,7 +50,7 @@ def cached(learner: Network) -> Fault | None:
 
 
 def mistake_of(learner: Network) -> Mistake:
-    """Which one explains what a single step reads."""
+    """Return the mistake that explains what a single step reads."""
     step = learner.in_parts(SINGLE)[:, PLACE]
 
     def reads(*places: int) -> bool:
@@ -65,7 +65,10 @@ def mistake_of(learner: Network) -> Mistake:
 
 
 def skips_its_row(learner: Network, step: Tensor) -> bool:
-    """Whether a table of positions is read at another row: changed at the token's, it changes the whole alone."""
+    """Whether the cached step reads another row of a position table than the forward pass does.
+
+    If it does, changing the token's row of the table changes the forward pass but not the cached step.
+    """
     tables = [each for each in (*learner.module.parameters(), *learner.module.buffers()) if MAX_LEN in each.shape]
     for table in tables:
         row = table.data.select(list(table.shape).index(MAX_LEN), PLACE)

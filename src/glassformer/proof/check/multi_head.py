@@ -1,4 +1,4 @@
-"""A learner's `MultiHeadAttention(d_model, n_heads)`, probed."""
+"""Tests a learner's `MultiHeadAttention(d_model, n_heads)`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CROSS_LENGTH = Mistake(
 
 
 def constructed(kind: Any, *sizes: int) -> nn.Module:
-    """An instance with random parameters in float64 and evaluation mode. Errors: `SignatureError`."""
+    """Return an instance in float64 and evaluation mode, with random parameters. Errors: `SignatureError`."""
     if not accepts(kind, *map(str, sizes)):
         raise SignatureError(f"{inspect.signature(kind)}")
     module = ask(kind, *sizes)
@@ -64,7 +64,7 @@ def constructed(kind: Any, *sizes: int) -> nn.Module:
 
 
 class MultiHead(Heads):
-    """The module, called with one input or with three."""
+    """The learner's module, called with one input or with three."""
 
     def __init__(self, kind: Any) -> None:
         module = constructed(kind, D, HEADS)
@@ -81,13 +81,13 @@ class MultiHead(Heads):
         super().__init__(module, self.call, accepts(module.forward, *inputs, "mask"))
 
     def call(self, x: Tensor, mask: Tensor | None) -> Any:
-        """Self-attention of x."""
+        """Run self-attention on x."""
         inputs = [x, x, x] if self.three else [x]
         return self.module(*inputs, mask) if mask is not None else self.module(*inputs)
 
 
 def output_map(learner: MultiHead) -> Fault | None:
-    """What is given is what the output map gave."""
+    """Check that the module returns the output of its output map."""
     if learner.maps is None:
         raise NotTestedError("its linear maps (query, key, value, output) were not told apart")
     if learner.maps.output is None:
@@ -108,7 +108,7 @@ def output_map(learner: MultiHead) -> Fault | None:
 
 
 def cross(learner: MultiHead) -> Fault | None:
-    """Keys and values from another sequence, of another length."""
+    """Check that keys and values can come from another sequence, of another length."""
     if not learner.three:
         raise NotTestedError("it takes one input, x")
     draw = torch.Generator().manual_seed(4)
@@ -134,7 +134,7 @@ def cross(learner: MultiHead) -> Fault | None:
 
 
 def heads_properties() -> list[Property]:
-    """What holds for the heads, in a module of their own or in a block."""
+    """Return the properties of heads, in a module of their own or in a block."""
     return [
         Property("equation", "Each head gives softmax(q kᵀ / √d_head) v.", equation, ("shape", "repeatable")),
         Property("order", "Each projection is used as it is called.", aspect("order"), ("equation",)),

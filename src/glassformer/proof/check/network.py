@@ -1,4 +1,4 @@
-"""A learner's language model made and asked: logits of a whole sequence, and of its parts one after the other."""
+"""Builds a learner's language model, and asks it for logits of a whole sequence or part by part."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from glassformer.proof.check.table import NotTestedError, SignatureError, ask
 
 VOCAB, MAX_LEN, LAYERS = 90, 12, 2
 WIDE, NARROW = (64, 4), (8, 2)
-"""d_model and heads: wide where the size of the first logits counts, narrow where only who reads whom does."""
+"""d_model and heads: wide where the size of the first logits matters, narrow where only dependencies do."""
 NAMES = {
     "vocab_size": 0, "n_vocab": 0, "vocabulary_size": 0, "d_model": 1, "embed_dim": 1, "n_embd": 1, "dim": 1,
     "n_heads": 2, "num_heads": 2, "n_head": 2, "heads": 2, "n_layers": 3, "num_layers": 3, "n_layer": 3, "layers": 3,
     "max_len": 4, "max_length": 4, "block_size": 4, "context_length": 4,
 }  # fmt: skip
-"""The documented place of an argument, by the names that it commonly has."""
+"""The documented position of each argument, under its usual names."""
 B, T = 3, 7
 TOKENS = torch.randint(VOCAB, (B, T), generator=torch.Generator().manual_seed(9))
 SAME = 1e-8
-"""Rounding of float64; what a token does to a logit is far larger."""
+"""Rounding error of float64. The effect of a token on a logit is far larger."""
 
 
 class Network:
-    """The model as it starts, and a narrow one in float64 with random parameters."""
+    """The model as initialised, and narrow ones in float64 with random parameters."""
 
     def __init__(self, kind: Any) -> None:
         parameters = inspect.signature(kind).parameters
         self.names = [name for name, each in parameters.items() if each.default is each.empty]
         if sorted(NAMES.get(name, -1) for name in self.names) != [*range(5)]:
-            self.names = []  # they say nothing, so the documented order is taken
+            self.names = []  # the names say nothing, so the documented order is assumed
             if not accepts(kind, "vocab_size", "d_model", "n_heads", "n_layers", "max_len"):
                 raise SignatureError(f"{inspect.signature(kind)}")
         self.kind = kind
@@ -49,7 +49,7 @@ class Network:
         self.seen: Any = self.logits(TOKENS)
 
     def made(self, layers: int, size: tuple[int, int]) -> nn.Module:
-        """An instance; sizes are given by name where the names are known, else in the documented order."""
+        """Return an instance. Sizes are passed by name if all names are known, else in the documented order."""
         sizes = (VOCAB, *size, layers, MAX_LEN)
         if self.names:
             module = ask(lambda: self.kind(**{name: sizes[NAMES[name]] for name in self.names}))
@@ -60,12 +60,12 @@ class Network:
         return module
 
     def logits(self, tokens: Tensor, module: nn.Module | None = None) -> Any:
-        """Of tokens read at once."""
+        """Return the logits of tokens read at once."""
         with torch.no_grad():
             return first(ask(module or self.module, tokens))
 
     def in_parts(self, sizes: Sequence[int], tokens: Tensor = TOKENS) -> Tensor:
-        """Logits of the tokens read part by part through the cache.
+        """Return the logits of tokens read part by part through the cache.
 
         Errors: `NotTestedError` for a model without a cache, `CrashError`.
         """
@@ -83,7 +83,7 @@ class Network:
 
 
 def changed(tokens: Tensor, *places: int) -> Tensor:
-    """Other tokens at some places of every row."""
+    """Return the tokens with those at some places changed in every row."""
     tokens = tokens.clone()
     tokens[:, [*places]] = (tokens[:, [*places]] + 1) % VOCAB
     return tokens

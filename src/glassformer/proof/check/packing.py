@@ -1,4 +1,4 @@
-"""A learner's `position_ids(keep)` and `document_mask(documents)`, probed: rows that hold padding or several texts."""
+"""Tests a learner's `position_ids(keep)` and `document_mask(documents)`, on rows with padding or several texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glassformer.proof.check.table import Fault, Mistake, Property, Subject
 
 KEEP = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]).bool()
 DOCUMENTS = torch.tensor([[2, 2, 0, 0, 0, 1], [5, 3, 3, 3, 4, 4]])
-"""Their numbers neither rise nor fall along a row, so that an order is not taken for equality."""
+"""The numbers neither rise nor fall along a row, so that comparing by order differs from comparing for equality."""
 
 PADDING = Mistake(
     "padding is counted as positions",
@@ -67,7 +67,7 @@ ONE_ROW = Mistake(
 
 
 class Positions(Answered):
-    """`position_ids`, whose numbers at padding nobody reads."""
+    """The learner's `position_ids`. Its numbers at padding are ignored."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.whole: Any = None
@@ -90,7 +90,7 @@ COUNTS = [
 
 
 def counted(count: str) -> Tensor:
-    """Positions of the real tokens under a reading."""
+    """Return the positions of the real tokens under a reading."""
     found = {
         "tokens": KEEP.cumsum(1) - 1,
         "places": torch.arange(KEEP.shape[1]).expand(KEEP.shape),
@@ -102,7 +102,7 @@ def counted(count: str) -> Tensor:
 
 
 def in_table(learner: Positions) -> Fault | None:
-    """Positions of padding are some row of a table, too."""
+    """Check that padding, too, has a position that exists in a table."""
     low, high = int(learner.whole.min()), int(learner.whole.max())
     if low >= 0 and high < KEEP.shape[1]:
         return None
@@ -110,7 +110,7 @@ def in_table(learner: Positions) -> Fault | None:
 
 
 def document_ways() -> list[Choice]:
-    """Masks over packed documents."""
+    """Return masks over packed documents, right and wrong."""
     rows, T = DOCUMENTS.shape
     wanted = Mask(causal=True, documents=DOCUMENTS).allowed(T, T, torch.device("cpu"))
     assert wanted is not None

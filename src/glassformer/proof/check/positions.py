@@ -1,4 +1,4 @@
-"""A learner's `positional_encoding(length, d_model)` or `PositionalEncoding(d_model, max_len)`, probed."""
+"""Tests a learner's `positional_encoding(length, d_model)` or `PositionalEncoding(d_model, max_len)`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from glassformer.proof.check.table import (
 
 ODD, BATCH, MAX_LEN = 7, 3, 16
 TOLERANCE = 1e-4
-"""Tables are mostly made in float32; mistakes are far larger."""
+"""Tables are mostly made in float32. Mistakes are far larger than this."""
 
 SHAPE = Mistake(
     "the table has the wrong shape",
@@ -78,12 +78,12 @@ RANDOM = Mistake(
 
 
 def left_part(**chosen: Any) -> Tensor:
-    """The first 6 columns of the table under a reading."""
+    """Return the first 6 columns of the table under a reading."""
     return variant(**chosen)[:, :6]
 
 
 class Table:
-    """A function that gives the table."""
+    """A function that returns the table."""
 
     def __init__(self, function: Any) -> None:
         if not accepts(function, "length", "d_model"):
@@ -93,7 +93,7 @@ class Table:
         self.reading = self._read()
 
     def given(self, length: int, width: int) -> Any:
-        """The learner's table, without an axis of size 1 in front."""
+        """Return the learner's table, without a leading axis of size 1."""
         made = ask(self.function, length, width)
         if isinstance(made, Tensor) and made.ndim == 3 and made.shape[0] == 1:
             return made[0].detach().double()
@@ -105,7 +105,7 @@ class Table:
         whole = read(self.seen, ASPECTS, variant, TOLERANCE)
         if whole is not None or self.seen.shape != (LENGTH, WIDTH):
             return whole
-        # Angles that grow instead of falling are so large in the last columns that float32 rounds them differently.
+        # Angles that grow instead of falling get so large in the last columns that float32 rounds them differently.
         part = read(self.seen[:, :6], ASPECTS, left_part, TOLERANCE)
         return part if part is not None and part.fault("sign") is not None else None
 
@@ -126,38 +126,38 @@ class Encoding(Table):
         self.reading = self._read()
 
     def made(self, width: int, max_len: int) -> nn.Module:
-        """An instance in evaluation mode."""
+        """Return an instance in evaluation mode."""
         module = ask(self.kind, width, max_len)
         if not isinstance(module, nn.Module):
             raise SignatureError("a class that is no nn.Module")
         return module.eval()
 
     def run(self, module: nn.Module, x: Tensor) -> Any:
-        """Its output, without a gradient."""
+        """Return the module's output, without gradients."""
         with torch.no_grad():
             return ask(module, x)
 
     def given(self, length: int, width: int) -> Any:
-        """What it adds to zeros."""
+        """Return what the module adds to zeros."""
         return self.run(self.made(width, max(length, MAX_LEN)), torch.zeros(1, length, width))[0].double()
 
 
 def shape(learner: Table) -> Fault | None:
-    """One row for each position."""
+    """Check that there is one row for each position."""
     got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
     wanted = (LENGTH, WIDTH)
     return None if got == wanted else Fault(SHAPE, f"For {LENGTH} positions and width {WIDTH} it is {got}.")
 
 
 def equation(learner: Table) -> Fault | None:
-    """The table of the paper, or a known mistake."""
+    """Check that the table is the paper's, or that of a known mistake."""
     if learner.reading is not None:
         return None
     return Fault(UNKNOWN, f"The largest difference is {distance(learner.seen, table(LENGTH, WIDTH)):.2g}.")
 
 
 def odd(learner: Table) -> Fault | None:
-    """An odd width leaves the last cosine out."""
+    """Check that an odd width leaves out the last cosine."""
     try:
         seen = learner.given(LENGTH, ODD)
     except CrashError as crash:
@@ -167,10 +167,10 @@ def odd(learner: Table) -> Fault | None:
 
 
 def along(learner: Encoding) -> Fault | None:
-    """Position t goes to token t of every row."""
+    """Check that token t of every row gets position t."""
     added = learner.added
     if not isinstance(added, Tensor) or added.shape != learner.draw.shape:
-        return None  # `shape` says it
+        return None  # the property `shape` reports it
     within = distance(added[:, 0], added[:, 1])
     across = distance(added[0], added[1])
     if across <= TOLERANCE or within > TOLERANCE:
@@ -179,14 +179,14 @@ def along(learner: Encoding) -> Fault | None:
 
 
 def repeatable(learner: Encoding) -> Fault | None:
-    """The same output for the same input."""
+    """Check that the same input gives the same output."""
     runs = [learner.run(learner.module, learner.draw) for _ in range(5)]
     gap = max(distance(each, runs[0]) for each in runs)
     return Fault(RANDOM, f"Five calls in evaluation mode lie up to {gap:.2g} apart.") if gap > 0 else None
 
 
 def keeps(learner: Encoding) -> Fault | None:
-    """x itself comes out too, once."""
+    """Check that x is in the output, once."""
     rest = learner.run(learner.module, learner.draw) - learner.added
     factor = float((rest * learner.draw).sum() / learner.draw.square().sum())
     if abs(factor - 1) < 1e-3:
@@ -196,7 +196,7 @@ def keeps(learner: Encoding) -> Fault | None:
 
 
 def moves(learner: Encoding) -> Fault | None:
-    """The table goes where the module goes."""
+    """Check that the table moves with the module."""
     parts = learner.made(WIDTH, MAX_LEN).modules()
     left = [(name, x) for part in parts for name, x in vars(part).items() if isinstance(x, Tensor)]
     if not left:
@@ -208,7 +208,7 @@ def moves(learner: Encoding) -> Fault | None:
 
 
 def past(learner: Encoding) -> Fault | None:
-    """Past max_len it refuses in words of its own, or goes on rightly."""
+    """Check that past max_len the module raises an error of its own, or continues correctly."""
     length = MAX_LEN + 4
     try:
         seen = learner.run(learner.module, torch.zeros(1, length, WIDTH))
@@ -223,7 +223,7 @@ def past(learner: Encoding) -> Fault | None:
 
 
 def refuses(crash: CrashError) -> bool:
-    """Whether the learner's own line raised the error on purpose."""
+    """Whether a raise or assert in the learner's own code caused the error."""
     frames = traceback.extract_tb((crash.__cause__ or crash).__traceback__)
     return bool(frames) and not outside(frames[-1].filename) and (frames[-1].line or "").startswith(("raise", "assert"))
 

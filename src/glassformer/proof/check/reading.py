@@ -1,7 +1,7 @@
-"""Finding out which computation was written: the reading, of all known ones, that gives the learner's numbers.
+"""Finds out which computation the learner wrote: the known reading that gives the learner's numbers.
 
-A reading is one choice for each aspect (the scale, the axis of the softmax, ...); some choices are right, the others
-are named mistakes. Inputs are random numbers in float64, so two readings that differ never give the same numbers.
+A reading is one choice for each aspect (the scale, the axis of the softmax, ...). Some choices are right, the others
+are named mistakes. Inputs are random numbers in float64, so two different readings never give the same numbers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from glassformer.foundation.shapes import Tensor
 from glassformer.proof.check.table import Fault, Mistake, NotTestedError
 
 TOLERANCE = 1e-7
-"""Above the rounding of another order of float64 operations, and of a fill such as 1e-9; far below any mistake."""
+"""Above float64 rounding from another order of operations, and above a fill such as 1e-9; far below any mistake."""
 MOST_MISTAKES = 2
-"""Mistakes at once that are looked for."""
+"""The most mistakes that are looked for at once."""
 
 
 class Choice(NamedTuple):
-    """What an aspect may be. `words` describe it for the evidence; without a mistake it is right."""
+    """One option for an aspect. `words` describe it in the evidence; without a mistake it is right."""
 
     value: Any
     words: str = ""
@@ -30,20 +30,20 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """One choice for each aspect, which together give what was seen."""
+    """One choice for each aspect, which together reproduce the output."""
 
     choices: dict[str, Choice]
     distance: float
-    """Of what was seen from the nearest right reading."""
+    """Distance of the output from the nearest right reading."""
     residue: float
-    """Of what was seen from this reading."""
+    """Distance of the output from this reading."""
 
     def value(self, aspect: str) -> Any:
-        """What the aspect was found to be."""
+        """Return the choice found for the aspect."""
         return self.choices[aspect].value
 
     def fault(self, aspect: str) -> Fault | None:
-        """The mistake in one aspect, if it is one."""
+        """Return the mistake in one aspect, if there is one."""
         _, words, mistake = self.choices[aspect]
         if mistake is None:
             return None
@@ -63,9 +63,9 @@ def read(
     compute: Callable[..., Tensor],
     tolerance: float = TOLERANCE,
 ) -> Reading | None:
-    """The reading with the fewest mistakes that gives `seen`; None: it is no known one.
+    """Return the reading with the fewest mistakes that reproduces `seen`, or None if no known one does.
 
-    `compute` takes the value of each aspect by name; one that torch cannot compute (shapes) is passed over.
+    `compute` takes the value of each aspect by name. Combinations that torch cannot compute (shapes) are skipped.
     """
     combinations = sorted(product(*aspects.values()), key=mistakes)
     nearest = float("inf")
@@ -85,12 +85,12 @@ def read(
 
 
 def mistakes(choices: Sequence[Choice]) -> int:
-    """How many choices are wrong."""
+    """Return how many choices are wrong."""
     return sum(each.mistake is not None for each in choices)
 
 
 def distance(one: Tensor, other: Tensor) -> float:
-    """The largest difference; infinite for other shapes or where one is not a number."""
+    """Return the largest difference. Infinite for unequal shapes or a NaN."""
     if one.shape != other.shape:
         return float("inf")
     gap = (one.double() - other.double()).abs().max().item() if one.numel() else 0.0
@@ -98,7 +98,7 @@ def distance(one: Tensor, other: Tensor) -> float:
 
 
 def aspect(name: str) -> Callable[[Any], Fault | None]:
-    """The probe of one aspect of a learner's `reading`."""
+    """Return a probe for one aspect of a learner's `reading`."""
 
     def probe(learner: Any) -> Fault | None:
         if learner.reading is None:

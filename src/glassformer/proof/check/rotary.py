@@ -1,4 +1,4 @@
-"""A learner's `apply_rotary(x, positions)`, probed: which numbers are turned together, how far, and which way."""
+"""Tests a learner's `apply_rotary(x, positions)`: which numbers are rotated together, how far, and which way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ B, H, T, K = 2, 3, 5, 8
 POSITIONS = torch.tensor([3, 70, 0, 491, 5])
 X = torch.randn(B, H, T, K, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
 TOLERANCE = 1e-4
-"""Sines and cosines are mostly made in float32; mistakes are far larger."""
+"""Sines and cosines are mostly made in float32. Mistakes are far larger than this."""
 
 LAYOUTS = Mistake(
     "two layouts are mixed",
@@ -81,7 +81,7 @@ ASPECTS = {"pairs": PAIRS, "places": PLACES, "speeds": SPEEDS, "turn": TURNS}
 
 
 def turned(pairs: tuple[str, str], places: str, speeds: tuple[float, float], turn: str) -> Tensor:
-    """X under a reading: (a, b) becomes (a cos - b sin, b cos + a sin)."""
+    """Return X rotated under a reading: (a, b) becomes (a cos - b sin, b cos + a sin)."""
     positions = {"given": POSITIONS, "counted": torch.arange(T), "off": POSITIONS + 1}[places].double()
     factor, base = speeds
     angles = positions[:, None] * base ** (-factor * torch.arange(K // 2).double() / K)  # [T, K / 2]
@@ -94,14 +94,14 @@ def turned(pairs: tuple[str, str], places: str, speeds: tuple[float, float], tur
 
 
 def partner(numbers: str) -> Tensor:
-    """Beside each number of X the other one of its pair, negative beside the first."""
+    """Return for each number of X the other one of its pair, negated for the first of the pair."""
     if numbers == "neighbours":
         return torch.stack([-X[..., 1::2], X[..., 0::2]], -1).flatten(-2)
     return torch.cat([-X[..., K // 2 :], X[..., : K // 2]], -1)
 
 
 class Rotary(Answered):
-    """The function; sines in float32 are right, too."""
+    """The learner's function. Sines in float32 also count as right."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function, (X, POSITIONS), ASPECTS, turned)

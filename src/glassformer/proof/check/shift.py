@@ -1,4 +1,4 @@
-"""A learner's `shift_labels(tokens)` and `shift_right(labels, start_id)`, probed: what is read, what is asked for."""
+"""Tests a learner's `shift_labels(tokens)` and `shift_right(labels, start_id)`: what is read, and what is predicted."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ALONE = [
 
 
 class Shift(Answered):
-    """`shift_labels`: a pair is compared as one tensor of both."""
+    """The learner's `shift_labels`. A pair is compared as one tensor of both."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         pair = False
@@ -97,17 +97,17 @@ class Shift(Answered):
 
 
 def both_sides(shift: Any) -> Tensor:
-    """Inputs and labels, each the tokens at their own places."""
+    """Return inputs and labels, each a slice of the tokens."""
     return joined(TOKENS[:, shift[0]], TOKENS[:, shift[1]])
 
 
 def one_side(shift: Any) -> Tensor:
-    """Labels alone."""
+    """Return only the labels."""
     return TOKENS[:, shift]
 
 
 def joined(inputs: Tensor, labels: Tensor) -> Tensor:
-    """Both side by side, with -1 between them, so that neither can lend to the other."""
+    """Return both side by side, with -1 in between, so that a column missing in one cannot be made up by the other."""
     between = torch.full((inputs.shape[0], 1), -1, dtype=inputs.dtype)
     return torch.cat([inputs, between, labels.to(inputs.dtype)], 1)
 
@@ -130,7 +130,7 @@ RIGHT = [
 
 
 def moved(shift: str) -> Tensor:
-    """The decoder's input under a reading."""
+    """Return the decoder's input under a reading."""
     front, most = torch.full((len(TOKENS), 1), START), TOKENS[:, :-1]
     return {
         "right": torch.cat([front, most], 1),

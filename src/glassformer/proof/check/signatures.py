@@ -1,4 +1,4 @@
-"""What a learner's file may hold: the documented names and signatures. Without torch, as `--help` shows them."""
+"""The names and signatures that a learner's file may define. Imports no torch, because `--help` shows them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class Documented(NamedTuple):
-    """A function or class that is known."""
+    """A function or class that can be checked."""
 
     signature: str
     meaning: str
-    """What goes in and what comes out, with shapes."""
+    """Inputs and outputs, with shapes."""
     aliases: tuple[str, ...] = ()
     """Other names under which it is looked for."""
 
@@ -115,7 +115,7 @@ DOCUMENTED: dict[str, Documented] = {
         (),
     ),
 }
-"""By the name under which it is reported."""
+"""By the name used in reports."""
 
 HOME = {alias: name for name, each in DOCUMENTED.items() for alias in (name, *each.aliases)}
-"""From every name that is looked for to the one under which it is reported."""
+"""From every name that is looked for to the name used in reports."""

@@ -1,4 +1,4 @@
-"""The sinusoidal table of the paper's section 3.5, right and in the ways it is written wrong."""
+"""The sinusoidal table of the paper's section 3.5, right and with known mistakes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OFF = Mistake(
 
 
 def table(length: int, width: int) -> Tensor:
-    """Ours, the documented one."""
+    """Return our table, which is the documented one."""
     positions = torch.arange(length)
     made = Sinusoidal(Room(width, 1, width, None)).embedding(positions, torch.zeros((), dtype=torch.float64))
     assert made is not None
@@ -60,7 +60,7 @@ def table(length: int, width: int) -> Tensor:
 
 
 def exponents(pairs: Tensor, how: str) -> Tensor:
-    """The exponent of a pair's wavelength, by its number i."""
+    """Return the exponents of the wavelengths, by the number i of the pair."""
     ways = {
         "2i/D": 2 * pairs / WIDTH,
         "i/D": pairs / WIDTH,
@@ -73,7 +73,7 @@ def exponents(pairs: Tensor, how: str) -> Tensor:
 
 
 def variant(layout: str, exponent: str, base: float, sign: int, start: int) -> Tensor:
-    """The table under a reading."""
+    """Return the table under a reading."""
     if (layout, exponent, base, sign, start) == ("alternate", "2i/D", 10_000.0, 1, 0):
         return table(LENGTH, WIDTH)
     position = torch.arange(start, start + LENGTH, dtype=torch.float64)[:, None]

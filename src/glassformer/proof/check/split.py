@@ -1,4 +1,4 @@
-"""How one vector a position becomes one a head, and back: right, and in the ways that mix heads or positions."""
+"""Splitting vectors into heads and merging them back: right, and with mistakes that mix heads or positions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROLES = Mistake(
 
 
 def split(x: Tensor, how: str) -> Tensor:
-    """[B, T, D] to [B, H, T, K]."""
+    """Reshape [B, T, D] to [B, H, T, K]."""
     B, T, _ = x.shape
     if how == "reshaped":
         return x.reshape(B, HEADS, T, WIDTH)
@@ -44,7 +44,7 @@ def split(x: Tensor, how: str) -> Tensor:
 
 
 def merge(x: Tensor, how: str, T: int) -> Tensor:
-    """[B, H, T, K] to [B, T, D]."""
+    """Reshape [B, H, T, K] to [B, T, D]."""
     if how == "reshaped":
         return x.reshape(x.shape[0], T, HEADS * WIDTH)
     if how == "strided":
@@ -53,7 +53,7 @@ def merge(x: Tensor, how: str, T: int) -> Tensor:
 
 
 def unfuse(x: Tensor, layout: str) -> list[Tensor]:
-    """Query, key and value [B, T, D] each from what one map gives for all three; any layout is as good as another."""
+    """Split the output of a fused projection into query, key and value, each [B, T, D]. Any layout is right."""
     B, T, D = x.shape
     if layout == "by head":  # each head holds its query, key and value
         return [each.reshape(B, T, D // 3) for each in x.reshape(B, T, HEADS, 3 * WIDTH).chunk(3, -1)]
@@ -63,7 +63,10 @@ def unfuse(x: Tensor, layout: str) -> list[Tensor]:
 
 
 def split_choices() -> list[Choice]:
-    """Ways to split; "strided" takes every H-th number, a fixed reordering of the map's rows and as good as any."""
+    """Return ways to split heads.
+
+    "strided" takes every H-th number: a fixed reordering of the map's rows, so it is right too.
+    """
     return [
         Choice("right", "heads split as documented"),
         Choice("strided", "heads of every H-th number"),
@@ -73,7 +76,7 @@ def split_choices() -> list[Choice]:
 
 
 def merge_choices() -> list[Choice]:
-    """Ways to merge."""
+    """Return ways to merge."""
     return [
         Choice("right", "heads merged as documented"),
         Choice("strided", "heads of every H-th number"),
@@ -82,12 +85,12 @@ def merge_choices() -> list[Choice]:
 
 
 def order_choices(named: bool) -> list[Choice]:
-    """Which projection is q, k and v; where no name says it, any order is right."""
+    """Return which projection may be q, k and v. Any order is right if no names say otherwise."""
     orders = ["".join(each) for each in permutations("qkv")]
     wrong = ROLES if named else None
     return [Choice(each, f"the maps in the order {each}", None if each == "qkv" else wrong) for each in orders]
 
 
 def layout_choices(fused: bool) -> list[Choice]:
-    """How one map for all three is cut."""
+    """Return the ways to split a fused projection."""
     return [Choice(each) for each in (("thirds", "by head", "by number") if fused else ("none",))]

@@ -1,4 +1,4 @@
-"""A learner's `TransformerEncoder(n_layers, d_model, n_heads, d_ff)`, probed: whether its layers are layers."""
+"""Tests a learner's `TransformerEncoder(n_layers, d_model, n_heads, d_ff)`, above all its layers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ UNUSED = Mistake(
 
 
 class Stack(Heads):
-    """The stack, with its layers' parameters as they were at the start."""
+    """The learner's stack, with its initial parameters."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
@@ -54,7 +54,7 @@ class Stack(Heads):
         super().__init__(scramble(module), self.call, accepts(module.forward, "x", "mask"))
 
     def single(self) -> Heads:
-        """A stack of one layer: through several, what may not be read directly is read by way of others."""
+        """Return a stack of one layer. Through several layers, information flows indirectly past a mask."""
         module = scramble(self.made(1))
 
         def call(x: Tensor, mask: Tensor | None) -> Any:
@@ -63,7 +63,7 @@ class Stack(Heads):
         return Heads(module, call, self.takes_mask)
 
     def made(self, layers: int) -> nn.Module:
-        """An instance; sizes are given by name where the names are known, else in the documented order."""
+        """Return an instance. Sizes are passed by name if all names are known, else in the documented order."""
         parameters = inspect.signature(self.kind).parameters
         required = [name for name, each in parameters.items() if each.default is each.empty]
         if required and {*required} <= {*NAMES}:
@@ -84,17 +84,17 @@ class Stack(Heads):
         return made
 
     def call(self, x: Tensor, mask: Tensor | None) -> Any:
-        """Run it."""
+        """Run the stack."""
         return self.module(x) if mask is None else self.module(x, mask)
 
 
 def numbers(module: nn.Module) -> int:
-    """How many parameters a module has."""
+    """Return the number of parameters of a module."""
     return sum(each.numel() for each in module.parameters())
 
 
 def grows(learner: Stack) -> Fault | None:
-    """Each layer brings parameters of its own."""
+    """Check that each layer adds parameters of its own."""
     counts = [numbers(learner.made(layers)) for layers in (1, 2, LAYERS)]
     if all(more > fewer for fewer, more in pairwise(counts)):
         return None
@@ -102,7 +102,7 @@ def grows(learner: Stack) -> Fault | None:
 
 
 def differ(learner: Stack) -> Fault | None:
-    """No two matrices begin alike, but for those of one number, such as output maps that begin at 0."""
+    """Check that no two matrices are equal at the start, except constant ones, such as output maps that start at 0."""
     matrices = [(name, each) for name, each in learner.start.items() if each.ndim == 2 and (each != each[0, 0]).any()]
     for place, (name, one) in enumerate(matrices):
         for other, two in matrices[place + 1 :]:
@@ -112,7 +112,7 @@ def differ(learner: Stack) -> Fault | None:
 
 
 def used(learner: Stack) -> Fault | None:
-    """Every parameter touches the output."""
+    """Check that every parameter affects the output."""
     named = dict(learner.module.named_parameters())
     output = first(ask(learner.run, learner.x, None))
     if not output.requires_grad:
@@ -129,7 +129,7 @@ def used(learner: Stack) -> Fault | None:
 
 
 def one_mask(learner: Stack) -> Fault | None:
-    """The mask, in a stack of one layer."""
+    """Check the mask in a stack of one layer."""
     return masked(polarity)(learner.single())
 
 

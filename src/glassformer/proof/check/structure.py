@@ -1,4 +1,4 @@
-"""How a block is put together, found by trying every place for residuals and norms until the output comes out."""
+"""Finds out how a block is assembled, by trying every place for residuals and norms until the output matches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXACT = 1e-9
 
 
 class Branch(NamedTuple):
-    """Attention or feed-forward as heard: when, what it was given, what it gave."""
+    """A recorded attention or feed-forward: the index of its first call, its input and its output."""
 
     name: str
     place: int
@@ -34,25 +34,25 @@ class Way(NamedTuple):
     base: str
 
     def norms(self) -> list[str]:
-        """The norms in it."""
+        """Return the norms in it."""
         return [each for each in (self.before, self.output, self.after) if each is not None]
 
 
 @dataclass(frozen=True)
 class Structure:
-    """The branches in the order in which they run, and the way of each; no ways: the block does not add up."""
+    """The branches in the order in which they run, and the way of each. Without ways, the block does not add up."""
 
     branches: list[Branch]
     ways: list[Way]
     feed_first: bool
 
     def pairs(self) -> Iterator[tuple[Way, Branch]]:
-        """Each branch with its way."""
+        """Return each branch with its way."""
         return zip(self.ways, self.branches, strict=True)
 
 
 def structure_of(x: Tensor, seen: Tensor, parts: list[Branch], heard: list[Heard]) -> Structure:
-    """The structure that gives `seen` for the input x; norms are used as they are, as functions."""
+    """Return the structure that gives `seen` for the input x, using the learner's norms as functions."""
     first, second = ordered = sorted(parts, key=lambda each: each.place)
     apply = {each.name: each.module for each in heard}
     found = [
@@ -65,7 +65,7 @@ def structure_of(x: Tensor, seen: Tensor, parts: list[Branch], heard: list[Heard
 
 
 def oddity(ways: list[Way]) -> float:
-    """How many mistakes a block of these ways has: of two that give the same numbers, the plainer was meant."""
+    """Count the mistakes in these ways. Of two that give the same numbers, the one with fewer was probably meant."""
     mistakes = float(any(way.base == "normed" for way in ways))
     mistakes += sum(way.base == "nothing" for way in ways)
     mistakes += sum(way.before is None and way.after is None for way in ways)
@@ -74,7 +74,7 @@ def oddity(ways: list[Way]) -> float:
 
 
 def candidates(x: Tensor, branch: Branch, norms: dict[str, Callable[[Tensor], Tensor]]) -> Iterator[tuple[Way, Tensor]]:
-    """Every way in which the branch was given what it was, with the stream after it."""
+    """Yield every way that explains the branch's input, with the stream after it."""
     names = [None, *norms]
 
     def normed(name: str | None, value: Tensor) -> Tensor:

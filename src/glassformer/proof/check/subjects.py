@@ -1,4 +1,4 @@
-"""Every kind of code that can be checked, by the name under which it is reported."""
+"""Every kind of code that can be checked, by the name used in reports."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ SUBJECTS: dict[str, Subject] = {
     "greedy_decode": GREEDY,
     "greedy_translate": TRANSLATE,
 }
-"""A new kind is a line here and one in signatures.py; a new property is an entry of its `Subject`."""
+"""To add a kind, add a line here and one in signatures.py; to add a property, extend its `Subject`."""

@@ -1,4 +1,4 @@
-"""A property of a learner's code, the mistakes that break it, and the running of a list of them."""
+"""Properties of a learner's code, the mistakes that break them, and the loop that tests them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True)
 class Mistake:
-    """One way to break a property. `hint` says where to look and not what to write."""
+    """One way to break a property. `hint` says where to look, not what to write."""
 
     name: str
     cause: str
@@ -27,20 +27,23 @@ class Fault(NamedTuple):
 
 
 class NotTestedError(Exception):
-    """A property that this code gives no handle on; the message says why. It is no failure."""
+    """A property that cannot be tested on this code. The message says why. This is not a failure."""
 
 
 class SignatureError(Exception):
-    """A function or class that cannot be called as documented; the message is the signature that was found."""
+    """A function or class that cannot be called as documented. The message is its actual signature."""
 
 
 class CrashError(Exception):
-    """The learner's code raised an error; it is the `__cause__`."""
+    """The learner's code raised an error, which is the `__cause__`."""
 
 
 @dataclass(frozen=True)
 class Property:
-    """A law, and a probe that gives the fault found or None. `needs`: it means nothing where one of these fails."""
+    """A law, and a probe that returns a fault or None.
+
+    If one of `needs` fails, the probe is meaningless and is skipped.
+    """
 
     name: str
     law: str
@@ -50,7 +53,7 @@ class Property:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is made of the learner's function or class to probe it, and the properties it must have, in order."""
+    """A kind of code: how to prepare the learner's function or class for probes, and its properties in order."""
 
     prepare: Callable[[Any], Any]
     properties: Sequence[Property]
@@ -58,7 +61,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a property: `state` is "holds", "fails" or "not tested"."""
+    """The result for a property: `state` is "holds", "fails" or "not tested"."""
 
     property: str
     law: str
@@ -68,18 +71,18 @@ class Outcome:
     cause: str = ""
     hint: str = ""
     why: str = ""
-    """Of a property that was not tested."""
+    """Why the property was not tested."""
 
 
 def examine(subject: Subject, thing: object, only: Collection[str] = ()) -> list[Outcome]:
-    """Every property of the learner's `thing`, in order; `only`: these (and what they need is probed too, unsaid).
+    """Test every property of the learner's `thing`, in order. With `only`, return only those, though others run too.
 
-    Errors: `SignatureError`, and `CrashError` where the code raises an error on plain input.
+    Errors: `SignatureError`, and `CrashError` if the code raises an error on plain input.
     """
     probe = subject.prepare(thing)
     done: dict[str, Outcome] = {}
     blocked: dict[str, str] = {}
-    """Properties that failed, or need one that did: which one is to be mended."""
+    """Maps a property that failed, or that needs a failed one, to the property to mend first."""
     for each in subject.properties:
         root = next((blocked[name] for name in each.needs if name in blocked), None)
         if root is not None:
@@ -92,7 +95,7 @@ def examine(subject: Subject, thing: object, only: Collection[str] = ()) -> list
 
 
 def probed(each: Property, probe: Any) -> Outcome:
-    """One property, probed."""
+    """Test one property."""
     try:
         fault = each.probe(probe)
     except NotTestedError as reason:
@@ -104,7 +107,7 @@ def probed(each: Property, probe: Any) -> Outcome:
 
 
 def ask(function: Callable[..., Any], *inputs: Any) -> Any:
-    """Call the learner's code. Errors: `CrashError` for whatever it raises, from the original."""
+    """Call the learner's code. Errors: `CrashError`, raised from whatever the code raises."""
     try:
         return function(*inputs)
     except Exception as error:
@@ -116,7 +119,7 @@ LIBRARY = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), OURS)
 
 
 def told(error: BaseException) -> str:
-    """An error with the learner's own line: type, message, file, line number and the line."""
+    """Return an error as text, with the learner's own line: type, message, file, line number and line."""
     what = f"{type(error).__name__}: {first_line(error)}"
     frames = traceback.extract_tb(error.__traceback__)
     own = [each for each in frames if not outside(each.filename)]
@@ -127,15 +130,15 @@ def told(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says."""
+    """Return the first line of an error's message."""
     return (str(error).strip().splitlines() or ["(without a message)"])[0][:300]
 
 
 def outside(filename: str) -> bool:
-    """Whether a file is part of Python, of a library or of ours."""
+    """Whether a file is part of Python, of another library or of ours."""
     return filename.startswith(("<", *LIBRARY)) or "site-packages" in filename or "dist-packages" in filename
 
 
 def crash_of(error: CrashError) -> str:
-    """What the learner's code raised, with its line."""
+    """Return what the learner's code raised, with its line."""
     return told(error.__cause__ or error)

@@ -1,4 +1,4 @@
-"""A learner's `greedy_translate(model, source, bos_id, eos_id, max_new_tokens)`, probed with a model that is known."""
+"""Tests a learner's `greedy_translate(model, source, bos_id, eos_id, max_new_tokens)` on a model with known answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.proof.check.table import Fault, Mistake, Property, SignatureErr
 
 SOURCE, BOS = torch.tensor([[7, 5, 10]]), 3
 END = greedy(4, eos=-1, prompt=[BOS])[-1]
-"""The fourth token that the model says; it says none of those before it twice but the start, and needs all of them."""
+"""The fourth token that the model predicts. It differs from those before it, and depends on all of them."""
 
 NO_SOURCE = Mistake(
     "the source does not reach the model",
@@ -27,7 +27,7 @@ NO_SOURCE = Mistake(
 
 
 class Translating(nn.Module):
-    """A model that says what `Counting` does of the target, and keeps what it was asked."""
+    """A model that predicts what `Counting` does for the target, and records its inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,13 +35,13 @@ class Translating(nn.Module):
         self.asked: list[tuple[Tensor, Tensor]] = []
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Logits [1, T, V]."""
+        """Return logits [1, T, V]."""
         self.asked.append((source, target))
         return self.counting(target)
 
 
 class Translate:
-    """The function, asked once without a limit that matters, and everything that it gave to the model."""
+    """The learner's function, called once with a generous limit, and everything it passed to the model."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         if not accepts(function, "model", "source", "bos", "eos", "n"):
@@ -50,12 +50,12 @@ class Translate:
         self.ids = self.written(MOST, END)
 
     def written(self, limit: int, eos: int) -> Written:
-        """What it writes."""
+        """Return what the function writes."""
         return ids_of(ask(self.function, self.model, SOURCE, BOS, eos, limit))
 
 
 def reads_source(learner: Translate) -> Fault | None:
-    """The source goes to the model as it is."""
+    """Check that the source reaches the model unchanged."""
     other = [source for source, _ in learner.model.asked if not torch.equal(source, SOURCE)]
     if learner.model.asked and not other:
         return None
@@ -64,7 +64,7 @@ def reads_source(learner: Translate) -> Fault | None:
 
 
 def begins(learner: Translate) -> Fault | None:
-    """The first target that the model reads is bos_id alone."""
+    """Check that the first target that the model reads is bos_id alone."""
     first = learner.model.asked[0][1].flatten().tolist()
     if first == [BOS]:
         return None
@@ -78,12 +78,12 @@ def begins(learner: Translate) -> Fault | None:
 
 
 def ends(learner: Translate) -> Fault | None:
-    """It writes the greedy tokens up to the end token."""
+    """Check that it writes the greedy tokens up to the end token."""
     return compared(learner.ids, lambda how: greedy(MOST, END, how, [BOS]), MISTAKES)
 
 
 def limited(learner: Translate) -> Fault | None:
-    """It writes no more than it may."""
+    """Check that it writes no more than it may."""
     return compared(learner.written(3, -1), lambda how: greedy(3, -1, how, [BOS]), LIMITS)
 
 

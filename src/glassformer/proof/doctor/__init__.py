@@ -1,4 +1,4 @@
-"""What is wrong with a run: probes of its files, its data, its model as it begins and as it was trained."""
+"""Diagnoses a run: probes of its files, its data, and its model before and after training."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OF_THE_MODEL: tuple[Probe, ...] = (
     *heads.PROBES,
     *learning.PROBES,
 )
-"""In order: a probe comes after those that it needs."""
+"""Probes of the model, in order: each comes after the probes it needs."""
 PROBES = (*files.PROBES, *texts.PROBES, *OF_THE_MODEL)
-"""Of a run on pairs or labelled texts."""
+"""The probes of a run on pairs or labelled texts."""
 
 
 def probes_for(task: str) -> tuple[Probe, ...]:
-    """The probes of a run with this `data.task`."""
+    """Return the probes of a run with this `data.task`."""
     return (*files.PROBES, *running_text.PROBES, *OF_THE_MODEL) if task == TEXT else PROBES

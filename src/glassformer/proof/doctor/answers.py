@@ -1,4 +1,4 @@
-"""What may change an answer and what may not: the future, padding, neighbours, order, the source, the cache."""
+"""Probes what may change an answer and what may not: future tokens, padding, batch-mates, order, source and cache."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.proof.laws.law import apart
 
 EQUAL = 1e-9
-"""Two answers in float64 that lie no further apart are the same: rounding is a thousandth of it, a mistake a million
-times as much."""
+"""The largest difference between equal float64 answers.
+
+Rounding errors are a thousandth of it; the effect of a mistake is a million times as large.
+"""
 PADS = 3
 
 NOISY = Ailment(
@@ -71,9 +73,9 @@ STALE = Ailment(
 
 @torch.no_grad()
 def repeatable(case: Case) -> Seen:
-    """Two forwards in evaluation mode: the logits, and whether any random number was drawn.
+    """Run two forward passes in evaluation mode, and check that the logits agree and that no random numbers are drawn.
 
-    A rare coin may fall the same way in every place of a small batch, but it is tossed all the same.
+    The second check matters because a rare dropout may leave a small batch as it is, but it still draws random numbers.
     """
     batch = case.made([(5, 6), (3, 4)])
     case.model.eval()
@@ -86,7 +88,7 @@ def repeatable(case: Case) -> Seen:
 
 @torch.no_grad()
 def causality(case: Case) -> Seen:
-    """A token is changed; what was answered before it must stay."""
+    """Change a token; the logits before it must not change."""
     if not case.model.config.stack.causal:
         raise NotTestedError("this model reads both ways, as it should")
     batch = case.made([(5, 8)])
@@ -103,7 +105,7 @@ def causality(case: Case) -> Seen:
 
 
 def other_token(case: Case, tokens: Int[Tensor, "B T"], place: int) -> Int[Tensor, "B T"]:
-    """The tokens with another one at a place."""
+    """Return the tokens with the one at a given position changed."""
     changed = tokens.clone()
     _, ordinary = case.ids
     changed[:, place] = next(id for id in (*ordinary, PAD) if id != int(tokens[0, place]))
@@ -112,8 +114,8 @@ def other_token(case: Case, tokens: Int[Tensor, "B T"], place: int) -> Int[Tenso
 
 @torch.no_grad()
 def padding(case: Case) -> Seen:
-    """Pads behind a text; the vectors of its tokens must stay."""
-    batch = replace(case.made([(4, 5)]), labels=None, label_keep=None)  # which would have to grow with the tokens
+    """Append padding to a text; the vectors of its tokens must not change."""
+    batch = replace(case.made([(4, 5)]), labels=None, label_keep=None)  # labels would have to grow with the tokens
     before = hidden(case.model, batch)
     tokens, keep = with_pads(batch.tokens)
     gaps = {"text": apart(hidden(case.model, replace(batch, tokens=tokens, keep=keep))[:, : before.shape[1]], before)}
@@ -129,14 +131,14 @@ def padding(case: Case) -> Seen:
 
 
 def with_pads(tokens: Int[Tensor, "B T"]) -> tuple[Int[Tensor, "B U"], Bool[Tensor, "B U"]]:
-    """The tokens with padding behind them, and where they are real."""
+    """Return the tokens with padding appended, and a mask of the real ones."""
     longer = torch.nn.functional.pad(tokens, (0, PADS), value=PAD)
     return longer, torch.arange(longer.shape[1]).expand(longer.shape) < tokens.shape[1]
 
 
 @torch.no_grad()
 def pooling(case: Case) -> Seen:
-    """Random vectors behind those of a text; the head must not see them."""
+    """Append random vectors as padding; the output of the head must not change."""
     head = case.model.head
     if not isinstance(head, SequenceHead):
         raise NotTestedError("this model pools nothing")
@@ -148,7 +150,7 @@ def pooling(case: Case) -> Seen:
 
 @torch.no_grad()
 def neighbours(case: Case) -> Seen:
-    """Rows of one length, together and alone."""
+    """Run rows of one length together and alone; the logits must agree."""
     together = case.made([(4, 5)] * 3)
     rows = together.split(3)
     gap = apart(logits(case.model, together), torch.cat([logits(case.model, row) for row in rows]))
@@ -157,7 +159,7 @@ def neighbours(case: Case) -> Seen:
 
 @torch.no_grad()
 def source(case: Case) -> Seen:
-    """Another source; the answer must not stay."""
+    """Replace the source; the answer must change."""
     batch = case.made([(6, 5)])
     if batch.source is None:
         raise NotTestedError("this model has no encoder beside its decoder")
@@ -169,7 +171,7 @@ def source(case: Case) -> Seen:
 
 @torch.no_grad()
 def order(case: Case) -> Seen:
-    """The source backwards; the answer must not stay."""
+    """Reverse the source; the answer must change."""
     ordinary = case.ids[0]
     n = min(len(ordinary), case.room, 6)
     if n < 2:
@@ -186,7 +188,7 @@ def order(case: Case) -> Seen:
 
 
 def asked(case: Case, batch: Batch) -> Tensor:
-    """The logits where something is asked: not at the source itself, where it stands in the same sequence."""
+    """Return the logits of the answer only, leaving out those of a source that is in the same sequence."""
     found = logits(case.model, batch)
     if case.layout == "decoder":
         return found[:, -1]
@@ -195,7 +197,7 @@ def asked(case: Case, batch: Batch) -> Tensor:
 
 @torch.no_grad()
 def cache(case: Case) -> Seen:
-    """One forward, and token by token."""
+    """Compare one forward pass with token by token through each kind of cache."""
     model = case.model
     if not model.config.stack.causal:
         raise NotTestedError("this model writes nothing token by token")
@@ -209,11 +211,11 @@ def cache(case: Case) -> Seen:
 
 
 KINDS = {"growing": None, "fixed": 32}
-"""The two kinds of cache, by what `new_cache` takes."""
+"""The two kinds of cache, with the argument of `new_cache` for each."""
 
 
 def stepped(model: Transformer, tokens: Tensor, memory: dict[str, Tensor], capacity: int | None) -> Tensor:
-    """The logits, token by token."""
+    """Return the logits, computed token by token."""
     held = model.new_cache(capacity)
 
     def steps() -> Iterator[Tensor]:

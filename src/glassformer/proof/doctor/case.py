@@ -1,4 +1,4 @@
-"""The run that is looked at: its model as it was trained and as it began, its data, and small batches to probe with."""
+"""The run under examination: its trained model, its untrained model, its data, and small batches for probes."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ Pairs = list[tuple[list[int], list[int]]]
 """(source, target) as ids, without special tokens."""
 
 BLANKS = ("encoder", "masked")
-"""The layouts in which a stack that reads both ways fills places of its own row."""
+"""The layouts in which a bidirectional stack fills positions of its own input."""
 LONGEST = 12
-"""Tokens on each side of what is probed with; more would only take longer."""
+"""The most tokens on each side of a probing batch. More would only take longer."""
 
 
 class Case:
-    """One run. Everything is read when it is first asked for; what cannot be had raises `NotTestedError` with why.
+    """One run. Everything is loaded on first use; what cannot be loaded raises `NotTestedError` with the reason.
 
-    All of it is computed on the processor, and all but learning in float64, so that equal means equal.
+    Everything runs on the CPU and, except for learning, in float64, so that equal means equal.
     """
 
     called = "pairs"
-    """What the rows of a batch are."""
+    """What a row of a batch is called."""
 
     def __init__(self, run: Path, recipe: Recipe) -> None:
         self.run, self.recipe = run, recipe
@@ -51,7 +51,7 @@ class Case:
 
     @cached_property
     def loaded(self) -> Loaded | CheckpointError:
-        """The best checkpoint, or why there is none."""
+        """The best checkpoint, or the error if there is none."""
         try:
             return load(self.run)
         except CheckpointError as error:
@@ -59,7 +59,7 @@ class Case:
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
-        """Those of the checkpoint; without one, made of the training text as training makes them."""
+        """The tokenizers of the checkpoint; without a checkpoint, built from the training text as training does."""
         if isinstance(self.loaded, Loaded):
             return self.loaded.tokenizers
         self._refuse_missing("train")
@@ -68,9 +68,9 @@ class Case:
 
     @cached_property
     def model(self) -> Transformer:
-        """As it was trained, or where no checkpoint can be read as it begins; in evaluation mode.
+        """The trained model, or the untrained one if no checkpoint can be read; in evaluation mode.
 
-        Errors: `CheckpointError` where the recipe was changed and asks for another model.
+        Errors: `CheckpointError` if the recipe was changed and describes another model.
         """
         if isinstance(self.loaded, Loaded):
             refuse_changed(self.run, self.loaded, self.recipe)
@@ -79,22 +79,22 @@ class Case:
 
     @cached_property
     def fresh(self) -> Transformer:
-        """As it begins, before the first step; in evaluation mode."""
+        """The model before the first step, in evaluation mode."""
         return self.begin().double().eval()
 
     def begin(self) -> Transformer:
-        """A new model to do anything with, built as training builds it."""
+        """Return a new model that the caller may change, built as training builds it."""
         return new_model(self.recipe, self.tokenizers)
 
     @cached_property
     def objective(self) -> Objective:
-        """What the run is asked."""
+        """The objective of the run."""
         return objective_of(self.model, self.recipe)
 
     # --- the data
 
     def split(self, name: str) -> PairsSplit:
-        """One split, read and encoded. Errors: `NotTestedError` where its files are gone or cannot be read."""
+        """Return a split, read and encoded. Errors: `NotTestedError` if its files are missing or unreadable."""
         if name not in self._splits:
             self._splits[name] = self._read(name)
         found = self._splits[name]
@@ -117,7 +117,7 @@ class Case:
         if gone:
             raise NotTestedError(f"the data are gone: there is no {gone[0]}")
 
-    # --- what is probed with
+    # --- batches to probe with
 
     @property
     def ids(self) -> tuple[range, range]:
@@ -127,14 +127,14 @@ class Case:
 
     @property
     def room(self) -> int:
-        """The tokens that a side may have here, special ones not counted."""
+        """How many tokens a side of a probing batch may have, without special tokens."""
         limit = self.model.config.stack.max_len
         if limit is None:
             return LONGEST
         return max((n for n in range(1, LONGEST + 1) if max(places(self.layout, n, n)) <= limit), default=1)
 
     def made(self, lengths: Sequence[tuple[int, int]], seed: int = 0) -> Batch:
-        """A batch of random tokens, of these lengths or as long as the model takes."""
+        """Return a batch of random tokens with these lengths, shortened to what the model accepts."""
         draw = random.Random(seed)
         source, target = self.ids
         pairs: Pairs = []
@@ -145,12 +145,12 @@ class Case:
         return self.batch(pairs)
 
     def batch(self, pairs: Pairs) -> Batch:
-        """These pairs in the layout of the run."""
+        """Return a batch of these pairs in the layout of the run."""
         encoded = Encoded(Sequences([source for source, _ in pairs]), Sequences([target for _, target in pairs]))
         return collate(encoded, range(len(pairs)), self.layout)
 
     def real(self, n: int) -> Batch:
-        """The first `n` training pairs of different sources, cut where they are long; random ones without data."""
+        """Return the first `n` training pairs with distinct sources, truncated to `room`; random pairs without data."""
         try:
             encoded = self.split("train").encoded
         except NotTestedError:
@@ -166,22 +166,22 @@ class Case:
 
 
 def logits(model: Transformer, batch: Batch) -> Float[Tensor, "B *T V"]:
-    """What the model answers to all that is in the batch."""
+    """Return the model's output for everything in the batch."""
     return model(batch.tokens, keep=batch.keep, source=batch.source, source_keep=batch.source_keep)
 
 
 def hidden(model: Transformer, batch: Batch) -> Float[Tensor, "B T D"]:
-    """The vectors before the head."""
+    """Return the vectors before the head."""
     return model.hidden(batch.tokens, keep=batch.keep, source=batch.source, source_keep=batch.source_keep)
 
 
 def stack_of(model: Transformer, name: str) -> Stack:
-    """The stack that a module stands in, by the module's name."""
+    """Return the stack that contains the module of this name."""
     stack = model.get_submodule(name.partition(".")[0])
     assert isinstance(stack, Stack)
     return stack
 
 
 def answers_once(model: Transformer) -> bool:
-    """Whether the head gives one answer a sequence."""
+    """Whether the head gives one answer per sequence."""
     return isinstance(model.head, SequenceHead)

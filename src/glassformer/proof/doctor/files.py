@@ -1,4 +1,4 @@
-"""The checkpoints and the figures of the run, and whether each of them is whole."""
+"""Probes whether the checkpoints and the metrics files of a run are intact."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ GAP = Ailment(
 
 
 def whole(case: Case) -> Iterator[Seen]:
-    """Size and SHA-256 of every file of every checkpoint, beside its manifest."""
+    """Compare size and SHA-256 of every file of every checkpoint with its manifest."""
     found, intact = checkpoints(case.run), 0
     for folder in found.values():
         try:
             entries = check(folder)
         except CheckpointError as error:
-            if folder.exists():  # else a run in training has deleted it meanwhile
+            if folder.exists():  # if it is gone, a run in training has deleted it
                 yield Seen(str(error), DAMAGED)
             continue
         intact += 1
@@ -60,8 +60,8 @@ def whole(case: Case) -> Iterator[Seen]:
 
 
 def figures(case: Case) -> Iterator[Seen]:
-    """Whether each step up to the newest checkpoint has its line, in each file of figures."""
-    last = max(checkpoints(case.run), default=0)  # read first: figures are on the disk before their checkpoint is
+    """Check that each metrics file has a line for each step up to the newest checkpoint."""
+    last = max(checkpoints(case.run), default=0)  # read first, because metrics are written before their checkpoint
     paths = [path for path in (case.run / name for name in FIGURES) if path.is_file()]
     if not paths:
         raise NotTestedError(f"{case.run} has no {FIGURES[0]}")

@@ -1,4 +1,4 @@
-"""What the doctor says: a finding for each probe, and the running of a list of probes."""
+"""The doctor's findings, and the loop that runs a list of probes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ STATES = (OK, WARNING, FAILURE, NOT_PROBED)
 
 
 class Finding(NamedTuple):
-    """What one probe found. Cause and remedy are there for a warning and a failure."""
+    """What one probe found. A warning or failure has a cause and a remedy."""
 
     probe: str
     state: str
     what: str
-    """What is so, in words: the law that holds, or what is wrong."""
+    """The law that holds, or what is wrong."""
     evidence: str = ""
-    """The figures; of what was not probed, the reason."""
+    """The figures, or the reason why nothing was probed."""
     cause: str = ""
     remedy: str = ""
 
@@ -36,19 +36,19 @@ class Ailment(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The figures that a probe saw, and what they show to be wrong; none: nothing."""
+    """The figures of a probe, and the ailment they show; None if nothing is wrong."""
 
     evidence: str
     ailment: Ailment | None = None
     serious: bool = True
-    """Whether it is a failure, and not only a warning."""
+    """Whether an ailment is a failure rather than a warning."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A law, and a look at whether it holds; `needs`: the look means nothing where one of these fails.
+    """A law, and a function `look` that tests it. If one of `needs` fails, the test is meaningless and is skipped.
 
-    A look that has no handle on a run raises `NotTestedError`, which says why.
+    `look` raises `NotTestedError` with the reason if it does not apply to a run.
     """
 
     name: str
@@ -58,9 +58,9 @@ class Probe:
 
 
 def examine(case: Case, probes: Sequence[Probe]) -> Iterator[Finding]:
-    """The findings of each probe in order, as they come."""
+    """Yield the findings of the probes, in order, as they are made."""
     blocked: dict[str, str] = {}
-    """Probes that failed, or need one that did: which one is to be mended."""
+    """Maps a probe that failed, or that needs a failed one, to the probe to mend first."""
     for probe in probes:
         root = next((blocked[name] for name in probe.needs if name in blocked), None)
         if root is not None:
@@ -74,7 +74,7 @@ def examine(case: Case, probes: Sequence[Probe]) -> Iterator[Finding]:
 
 
 def looked(probe: Probe, case: Case) -> list[Finding]:
-    """What one probe found."""
+    """Return the findings of one probe."""
     try:
         seen = probe.look(case)
         found = [seen] if isinstance(seen, Seen) else list(seen)
@@ -84,7 +84,7 @@ def looked(probe: Probe, case: Case) -> list[Finding]:
 
 
 def finding_of(probe: Probe, seen: Seen) -> Finding:
-    """In the user's words."""
+    """Return the finding for what a probe saw."""
     if seen.ailment is None:
         return Finding(probe.name, OK, probe.law, seen.evidence)
     state = FAILURE if seen.serious else WARNING

@@ -1,4 +1,4 @@
-"""Attention in each layer: whether it computes its equation, its heads differ, and each of them does something."""
+"""Probes whether attention computes its equation, its heads differ, and each of them has an effect, layer by layer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 SPLITS = [Choice("right", "heads split as documented"), Choice("reshaped", "a reshape to [B, H, T, K]", SPLIT)]
 MERGES = [Choice("right", "heads merged as documented"), Choice("reshaped", "a reshape from [B, H, T, K]", MERGE)]
 SAME, ADDS_NOTHING, DECIDED, EVEN = 1e-6, 1e-3, 1e-12, 1e-4
-"""Heads whose outputs differ by so little are one; a head's share of its layer below which it does nothing; the weight
-of the second key below which no gradient reaches the scores; and how near to even are weights that tell nothing."""
+"""Thresholds. SAME: heads whose outputs differ by less are the same.
+
+ADDS_NOTHING: a head with a smaller share of its layer's output has no effect. DECIDED: if the second-largest weight is
+smaller, no gradient reaches the scores. EVEN: weights this close to uniform tell nothing.
+"""
 ROWS = 24
 EXACTLY = "donot_use_mm_for_euclid_dist"
 
@@ -58,22 +61,22 @@ UNDECIDED = Ailment(
 
 
 class Place(NamedTuple):
-    """One attention of the model."""
+    """One attention module of the model."""
 
     name: str
     module: Attention
     config: StackConfig
-    """Of its stack."""
+    """The config of its stack."""
 
 
 def places(model: Transformer) -> list[Place]:
-    """Every attention of the model, by a name such as "decoder.blocks.1.cross_attention"."""
+    """Return every attention of the model, with names such as "decoder.blocks.1.cross_attention"."""
     return [Place(name, module, stack_of(model, name).config) for name, module in attentions(model).items()]
 
 
 @torch.no_grad()
 def mixed(case: Case) -> Seen:
-    """Each module, for random vectors and without a mask, beside the equation for its own weights."""
+    """Compare each module with the equation for its own weights, on random vectors without a mask."""
     found = places(case.model)
     for place in found:
         reading, gap = reading_of(place)
@@ -86,7 +89,7 @@ def mixed(case: Case) -> Seen:
 
 @torch.no_grad()
 def scaled(case: Case) -> Seen:
-    """What each module multiplies its scores by, and how large they are as the run begins."""
+    """Check what each module multiplies its scores by, and report how large the scores are before training."""
     found = places(case.model)
     for place in found:
         reading, _ = reading_of(place)
@@ -101,7 +104,7 @@ def scaled(case: Case) -> Seen:
 
 
 def reading_of(place: Place) -> tuple[Reading | None, float]:
-    """The reading that gives the module's numbers, none if it is no known one, and how far it is from the right one."""
+    """Return the reading that reproduces the module's output, if any does, and its distance from the right reading."""
     module, D = place.module, place.module.query.in_features
     draw = torch.Generator().manual_seed(7)
     x, memory = (0.5 * torch.randn(2, n, D, generator=draw, dtype=torch.float64) for n in (6, 4))
@@ -117,18 +120,18 @@ def reading_of(place: Place) -> tuple[Reading | None, float]:
 
 
 def scale_of(place: Place) -> tuple[float, str]:
-    """What scores should be multiplied by, and in words: 1/√K, or as the recipe has set it."""
+    """Return the right factor of the scores, as a number and in words: 1/√K, or what the recipe sets."""
     K, set_to = place.module.d_head, place.config.attention_scale
     return (K**-0.5, f"1/√{K}") if set_to is None else (set_to, f"{set_to:.4g}, as set")
 
 
 def ailment_of(mistake: Mistake) -> Ailment:
-    """A mistake of a learner's, in a run."""
+    """Return the ailment for a mistake known from learners' code."""
     return Ailment(mistake.name, mistake.cause, f"Mend the attention and train again. {mistake.hint}")
 
 
 def attended(place: Place, x: Tensor, source: Tensor, *, split: str, merge: str, scale: float) -> Tensor:
-    """The module's output under a reading, from its own weights."""
+    """Compute the module's output under a reading, from its own weights."""
     _, module, config = place
     specified, _ = choose(config.attention_rule, "reference", cap=config.softcap)
     q = module.query_norm(divided(module.query(x), module.d_head, split))
@@ -141,18 +144,18 @@ def attended(place: Place, x: Tensor, source: Tensor, *, split: str, merge: str,
 
 
 def divided(x: Float[Tensor, "B T HK"], d_head: int, how: str) -> Float[Tensor, "B H T K"]:
-    """One vector a position cut into one a head, or into what a reshape makes of it."""
+    """Split one vector per position into one per head, correctly or by a plain reshape."""
     B, T, _ = x.shape
     return x.reshape(B, -1, T, d_head) if how == "reshaped" else x.reshape(B, T, -1, d_head).transpose(1, 2)
 
 
 class Work(NamedTuple):
-    """What the heads of one attention did in one forward."""
+    """What the heads of one attention computed in one forward pass."""
 
     q: Float[Tensor, "B H T K"]
     weights: Float[Tensor, "B H T S"]
     allowed: Bool[Tensor, "B H T S"]
-    """What each query may read: a weight may be 0 there all the same."""
+    """What each query may read. A weight may be 0 there all the same."""
     output: Float[Tensor, "B H T K"]
     size: float
     """Standard deviation of the scores."""
@@ -160,7 +163,7 @@ class Work(NamedTuple):
 
 @contextmanager
 def working(model: Transformer) -> Generator[dict[str, Work]]:
-    """The work of every attention while the `with` lasts, by name: `observe`, and each head's output besides."""
+    """While the context lasts, record the `Work` of every attention: what `observe` records, and the heads' outputs."""
     seen: dict[str, Work] = {}
 
     def note(call: Attended) -> None:
@@ -175,10 +178,10 @@ def working(model: Transformer) -> Generator[dict[str, Work]]:
 
 
 def alike(case: Case) -> Iterator[Seen]:
-    """Queries and outputs of the heads of a layer, as the run begins and as it was trained.
+    """Compare queries and outputs of the heads of each layer, before and after training.
 
-    Queries too, because heads that share their values give the same wherever each may read one key alone. Heads that
-    were pruned give nothing, which `idle` tells.
+    Outputs alone are not enough: heads that share their values give the same output wherever each may read only one
+    key. Pruned heads give nothing, which `idle` reports.
     """
     batch, pairs, models = case.real(ROWS), 0, {"as it begins": case.fresh, "as trained": case.model}
     for when, model in models.items():
@@ -198,7 +201,7 @@ def alike(case: Case) -> Iterator[Seen]:
 
 
 def gaps_of_heads(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "H H"]:
-    """How far the vectors of each head are from those of each other one, as a share of their size."""
+    """Return the distance between the vectors of each two heads, relative to the size of the vectors."""
     heads = x.transpose(0, 1).flatten(1)
     sizes = heads.norm(dim=1)
     gaps = torch.cdist(heads, heads, compute_mode=EXACTLY) / sizes.clamp(min=1e-300)
@@ -206,7 +209,7 @@ def gaps_of_heads(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "H H"]:
 
 
 def idle(case: Case) -> Iterator[Seen]:
-    """What each head of the trained model adds to its layer, and how its weights are spread."""
+    """Check how much each head of the trained model adds to its layer, and how its weights are distributed."""
     with working(case.model) as seen, torch.no_grad():
         logits(case.model, case.real(ROWS))
     found: dict[Ailment, list[str]] = {}
@@ -229,14 +232,14 @@ def idle(case: Case) -> Iterator[Seen]:
 
 @torch.no_grad()
 def shares_of(module: Attention, work: Work) -> list[float]:
-    """The size of what each head adds, as a share of what its layer adds."""
+    """Return the size of what each head adds, as a share of what the layer adds."""
     columns = module.output.weight.unflatten(1, (-1, module.d_head))  # [D, H, K]
     added = torch.einsum("bhtk,dhk->hbtd", work.output, columns).flatten(1)
     return (added.norm(dim=1) / added.sum(0).norm().clamp(min=1e-300)).tolist()
 
 
 def spread(work: Work) -> list[Ailment | None]:
-    """Of each head whether all its weight stands on one key, or is even, wherever it may read several."""
+    """For each head, say if all its weight is on one key, or uniform, wherever it may read several keys."""
     weights, readable = work.weights, work.allowed
     several = readable.sum(-1) > 1
     if not bool(several.any()):

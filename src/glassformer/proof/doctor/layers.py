@@ -1,4 +1,4 @@
-"""How the blocks are put together: residuals, layers that are one layer, and the scale of the embeddings."""
+"""Probes how the blocks are assembled: residuals, layers that are the same, and the scale of the embeddings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glassformer.proof.laws.law import apart
 
 EQUAL = 1e-9
 NUDGE = 0.1
-"""What is added to the first block's weights to see whether another one moves with it."""
+"""Added noise is this times N(0, 1), on the first block's weights, to see whether another block changes with it."""
 
 NO_RESIDUAL = Ailment(
     "the residual is missing",
@@ -57,7 +57,7 @@ UNSCALED = Ailment(
 
 
 class Called(NamedTuple):
-    """One call of a module in a forward."""
+    """One call of a module in a forward pass."""
 
     given: tuple[Any, ...]
     named: dict[str, Any]
@@ -66,7 +66,7 @@ class Called(NamedTuple):
 
 @contextmanager
 def listening(modules: dict[str, nn.Module]) -> Generator[dict[str, Called]]:
-    """The last call of each module while the `with` lasts, by name; what is never called is missing."""
+    """Record the last call of each module by name, while the context lasts. Modules that are not called are missing."""
     heard: dict[str, Called] = {}
 
     def hook(name: str) -> Any:
@@ -85,7 +85,7 @@ def listening(modules: dict[str, nn.Module]) -> Generator[dict[str, Called]]:
 
 @torch.no_grad()
 def residual(case: Case) -> Seen:
-    """What comes out of each residual, beside what went in and what its branch gave."""
+    """Compare the output of each residual with its input and the output of its branch."""
     model = case.model
     found = {name: module for name, module in model.named_modules() if isinstance(module, Residual)}
     branches = {f"{name}.branch": module.branch for name, module in found.items()}
@@ -108,8 +108,8 @@ def residual(case: Case) -> Seen:
 
 
 def layers(case: Case) -> Iterator[Seen]:
-    """Every block on the input of its stack's first one."""
-    fresh = case.begin().double().eval()  # of its own, as its weights are moved
+    """Run every block on the input of its stack's first block, and compare the outputs."""
+    fresh = case.begin().double().eval()  # a new one, because its weights are changed
     pairs = 0
     for name, module in fresh.named_children():
         if not isinstance(module, Stack):
@@ -132,14 +132,14 @@ def layers(case: Case) -> Iterator[Seen]:
 
 @torch.no_grad()
 def same_as_first(model: Transformer, name: str, case: Case) -> list[float]:
-    """How far the second block, the third and so on are from the first, on the first one's input."""
+    """Return how far the output of each further block is from that of the first, for the first block's input."""
     blocks = model.get_submodule(f"{name}.blocks")
     outputs = on_first_input(model, blocks, case)
     return [apart(each, outputs[0]) for each in outputs[1:]]
 
 
 def on_first_input(model: Transformer, blocks: nn.Module, case: Case) -> list[Tensor]:
-    """What each block makes of what the first one is given."""
+    """Return the output of each block for the input of the first."""
     first = blocks.get_submodule("0")
     with listening({"first": first}) as heard:
         logits(model, case.made([(5, 6)]))
@@ -149,7 +149,7 @@ def on_first_input(model: Transformer, blocks: nn.Module, case: Case) -> list[Te
 
 @torch.no_grad()
 def moves_together(model: Transformer, name: str, number: int, case: Case) -> bool:
-    """Whether a block changes when only the first one's weights do."""
+    """Whether changing the weights of the first block alone changes this block too."""
     blocks = model.get_submodule(f"{name}.blocks")
     before = on_first_input(model, blocks, case)[number]
     with listening({"first": blocks.get_submodule("0")}) as heard:
@@ -162,7 +162,7 @@ def moves_together(model: Transformer, name: str, number: int, case: Case) -> bo
 
 @torch.no_grad()
 def embedding(case: Case) -> Seen:
-    """The vectors that a stack begins with, beside the rows of its matrix."""
+    """Compare the vectors that enter each stack with the rows of its embedding matrix."""
     config, told = case.model.config, list[str]()
     wanted = math.sqrt(config.stack.d_model) if config.scale_embeddings else 1.0
     for name in ("encoder", "decoder"):

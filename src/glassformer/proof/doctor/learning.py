@@ -1,4 +1,4 @@
-"""How the run begins: its first loss, the gradient in each layer, and whether it can learn one batch by heart."""
+"""Probes the start of training: the first loss, the gradient of each layer, and whether one batch can be memorised."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from glassformer.train.optim.schedule import Schedule
 from glassformer.train.ranks.team import Team
 
 NEAR, FAR = 0.25, 0.4
-"""How far from guessing, in nats, a first loss may be, and from where on it is a failure."""
+"""In nats: a first loss further than NEAR from that of guessing is a warning, further than FAR a failure."""
 PAIRS = 64
 FEW, STEPS, WARMUP, RATE = 8, 150, 10, 3e-3
-"""One batch to be learned by heart: its rows, and the most steps that are given to it."""
+"""The batch to memorise: its rows, and the most steps, the warm-up and the learning rate for it."""
 WORK, LEAST = 1e12, 20
-"""Multiplications that may be spent on it, which takes a large model's steps away, and the steps it gets anyway."""
+"""A budget of multiplications, which gives a large model fewer steps, and the least number of steps."""
 LEARNED, HARDLY = 0.1, 0.7
-"""Shares of guessing's loss: below the first one batch counts as learned, above the second as not learned at all."""
+"""Shares of the loss of guessing: below the first the batch counts as learned, above the second as not learned."""
 VANISHES = 1e-4
 
 FIRST = Ailment(
@@ -39,7 +39,7 @@ FIRST = Ailment(
     "Initialise embedding and head as model/initialize.py does; the first loss should be ln V.",
 )
 WIDE_ENOUGH = 16
-"""A narrower model may be too small for a batch, with nothing wrong in it."""
+"""A narrower model may be too small for the batch, with nothing wrong."""
 NEVER_LEARNS = Ailment(
     "one batch cannot be learned by heart",
     "Something keeps the answer from the model: a source, an order, a gradient, or labels that contradict each other.",
@@ -63,13 +63,13 @@ FADES = Ailment(
 
 
 def guessing(model: Transformer) -> float:
-    """The loss of one who knows nothing: ln V, or the logarithm of the number of labels."""
+    """Return the loss of uniform guessing: ln V, or the logarithm of the number of labels."""
     return math.log(model.head.weight.shape[0])
 
 
 @torch.no_grad()
 def first_loss(case: Case) -> Seen:
-    """The loss of the model as it begins."""
+    """Compare the loss of the untrained model with that of guessing."""
     batch = case.real(PAIRS)
     loss = loss_of(case.fresh, batch, case.objective).nll.item() / case.objective(batch).n_targets
     wanted = guessing(case.fresh)
@@ -79,7 +79,7 @@ def first_loss(case: Case) -> Seen:
 
 
 def gradient(case: Case) -> Iterator[Seen]:
-    """The gradient of the first batch, block by block."""
+    """Check the gradient of the first batch, block by block."""
     model, batch = case.begin().double().eval(), case.real(PAIRS)
     (loss_of(model, batch, case.objective).objective / case.objective(batch).n_targets).backward()
     told: list[str] = []
@@ -101,13 +101,13 @@ def gradient(case: Case) -> Iterator[Seen]:
 
 
 def norm(module: torch.nn.Module) -> float:
-    """The size of the gradient of all of a module's weights."""
+    """Return the norm of the gradient over all of a module's weights."""
     found = [parameter.grad.norm() for parameter in module.parameters() if parameter.grad is not None]
     return torch.stack(found).norm().item() if found else 0.0
 
 
 def by_heart(case: Case) -> Seen:
-    """A few pairs again and again, without dropout, in the run's own numbers."""
+    """Train a new model on a few pairs again and again, without dropout, in float32."""
     model, batch = case.begin().eval(), case.real(FEW)
     if len(batch.tokens) < 2:
         raise NotTestedError("there is only one training pair")

@@ -1,4 +1,4 @@
-"""Running text: whether it can be read, comes back from ids, and repeats in what is held out."""
+"""Probes running text: whether it can be read, survives the tokenizer, and leaks into the held-out text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glassformer.proof.doctor.texts import CHANGED, LEAKS, NOT_BACK, OFTEN_UNKNO
 from glassformer.store.checkpoint import Loaded
 
 PIECES = 4
-"""Pieces of a text, about a million characters each, that are sent through the tokenizer and back."""
+"""How many pieces of a text, about a million characters each, are encoded and decoded."""
 
 LEAKED = Ailment(
     "held-out text stands in the training text",
@@ -26,7 +26,7 @@ LEAKED = Ailment(
 
 
 def readable(case: Case) -> Iterator[Seen]:
-    """The texts that the recipe names, and whether they are those of the training."""
+    """Read the texts that the recipe names, and check that they are those used in training."""
     told, missing, digests = list[str](), list[str](), dict[str, str]()
     for name in SPLITS:
         try:
@@ -54,7 +54,7 @@ def readable(case: Case) -> Iterator[Seen]:
 
 
 def round_trip(case: Case) -> Iterator[Seen]:
-    """Training and dev text to ids and back."""
+    """Encode and decode training and dev text."""
     tokenizer, told, unknown = case.tokenizers.target, list[str](), list[str]()
     for name in ("train", "dev"):
         n = lost = total = 0
@@ -77,7 +77,7 @@ def round_trip(case: Case) -> Iterator[Seen]:
 
 
 def leakage(case: Case) -> Iterator[Seen]:
-    """Stretches of dev and test that stand in the training text word for word."""
+    """Count the stretches of dev and test text that occur word for word in the training text."""
     train, told, worst = text_case(case).part("train"), list[str](), 0.0
     for name in ("dev", "test"):
         try:
@@ -93,7 +93,7 @@ def leakage(case: Case) -> Iterator[Seen]:
 
 
 def text_case(case: Case) -> TextCase:
-    """A case of which these probes are."""
+    """Return the case as a `TextCase`, which these probes need."""
     assert isinstance(case, TextCase)
     return case
 

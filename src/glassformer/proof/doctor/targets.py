@@ -1,4 +1,4 @@
-"""What is predicted from what: whether the label of position t is the token t + 1, and whether padding counts."""
+"""Probes the targets: whether the label of position t is the token t + 1, and whether padding counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.proof.doctor.case import BLANKS, Case, answers_once
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 
 COUNTING = [*range(11, 18)]
-"""Tokens that are told apart by their ids; an objective looks at no vocabulary."""
+"""Tokens whose ids are all different. An objective does not look at the vocabulary."""
 
 UNSHIFTED = Ailment(
     "labels are not shifted",
@@ -42,7 +42,7 @@ COUNTED = Ailment(
 
 
 def labels(case: Case) -> Seen:
-    """A row that counts, and which of its tokens each position is asked for."""
+    """Find out, on a row of counting ids, which of its tokens each position has to predict."""
     if answers_once(case.model):
         batch = Batch.labelled([[8], [9], [10]], [0, 2, 1])
         same = torch.equal(case.objective(batch).ids, torch.tensor([0, 2, 1]))
@@ -55,13 +55,13 @@ def labels(case: Case) -> Seen:
 
 
 def counting_batch(case: Case) -> Batch:
-    """One row of tokens that are all different."""
+    """Return a batch of one row of different tokens."""
     tokens = torch.tensor([[BOS, *COUNTING, EOS]])
     return Batch(tokens, source=tokens)
 
 
 def offset(case: Case, batch: Batch, asked_for: Tensor, right: int) -> Seen:
-    """How many places the label of each position stands behind it."""
+    """Check how many positions after each position its label is."""
     asked = case.objective(batch)
     keep = torch.ones_like(asked.ids, dtype=torch.bool) if asked.keep is None else asked.keep
     positions = keep[0].nonzero().flatten().tolist()
@@ -75,7 +75,7 @@ def offset(case: Case, batch: Batch, asked_for: Tensor, right: int) -> Seen:
 
 
 def padded(case: Case) -> Seen:
-    """The targets of rows in one batch, and of each alone."""
+    """Compare the number of targets of rows in one batch with that of each row alone."""
     together = case.made([(3, 3), (6, 7), (1, 2)])
     if together.pad_share == 0:
         raise NotTestedError("the model takes too few tokens for rows of unequal length")

@@ -1,4 +1,4 @@
-"""A run on running text, as it is looked at: the same probes, with windows where others have pairs."""
+"""A run on running text under examination, with windows in place of pairs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from glassformer.train.sources.text_data import TextSplit, text_split, text_toke
 
 
 def case_of(run: Path, recipe: Recipe) -> Case:
-    """A run, whatever it learns from."""
+    """Return the case of a run on any kind of data."""
     return (TextCase if recipe.data.task == TEXT else Case)(run, recipe)
 
 
@@ -34,7 +34,7 @@ class TextCase(Case):
     called = "windows"
 
     def part(self, name: str) -> Part:
-        """The text of a split. Errors: `NotTestedError` where it is gone or cannot be read."""
+        """Return the text of a split. Errors: `NotTestedError` if it is missing or unreadable."""
         for path in (each for split in ("train", name) for each in self.recipe.data.named_files(split)):
             if not Path(path).exists():
                 raise NotTestedError(f"the data are gone: there is no {path}")
@@ -47,7 +47,7 @@ class TextCase(Case):
         return parts[name]
 
     def text(self, name: str) -> TextSplit:
-        """The tokens of a split. Errors: as `part`."""
+        """Return the tokens of a split. Errors: as `part`."""
         part = self.part(name)
         try:
             return text_split(self.recipe, self.tokenizers.target, part)
@@ -56,31 +56,34 @@ class TextCase(Case):
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
-        """Those of the checkpoint; without one, made of the training text as training makes them."""
+        """The tokenizers of the checkpoint; without a checkpoint, built from the training text as training does."""
         if isinstance(self.loaded, Loaded):
             return self.loaded.tokenizers
         return text_tokenizers(self.recipe, self.part("train"))
 
     def split(self, name: str) -> PairsSplit:
-        """Errors: `NotTestedError`."""
+        """Raise `NotTestedError`: running text has no pairs."""
         raise NotTestedError("running text has no pairs")
 
     @property
     def room(self) -> int:
-        """Where one stack reads source, target and a mark in one row, that row is as long as the model takes."""
+        """How many tokens a side may have.
+
+        Source, target and a mark share the model's length if one stack reads them all.
+        """
         limit = self.model.config.stack.max_len
         sides = 1 if self.layout == "encoder-decoder" else 2
         return LONGEST if limit is None else max(1, min(LONGEST, (limit - 2) // sides))
 
     def batch(self, pairs: Pairs) -> Batch:
-        """Of a decoder <bos>, source and target in one row; else as pairs have it."""
+        """For a decoder, put <bos>, source and target in one row; otherwise batch them as for pairs."""
         if self.layout == "decoder":
             return Batch(*pad([[BOS, *source, *target] for source, target in pairs]))
         build = Batch.blanks if self.layout == "masked" else Batch.pairs
         return build([source for source, _ in pairs], [target for _, target in pairs])
 
     def real(self, n: int) -> Batch:
-        """The first `n` windows of the training text, cut where they are long; random ones without data."""
+        """Return the first `n` windows of the training text, shortened to fit; random rows without data."""
         try:
             tokens = self.text("train").tokens
         except NotTestedError:

@@ -1,4 +1,4 @@
-"""The data: whether they can be read, come back from ids, overlap between splits, or are too long."""
+"""Probes the data: whether they can be read, survive the tokenizer, overlap between splits, or are too long."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from glassformer.store.checkpoint import Loaded
 from glassformer.train.sources.pairs_data import PairsSplit
 
 SAMPLE = 1000
-"""Texts of a side that are sent through the tokenizer and back."""
+"""How many texts per side are encoded and decoded."""
 OFTEN_UNKNOWN, LEAKS, LONGER = 0.05, 0.1, 1.25
-"""Shares of unknown tokens and of known pairs from which on they are named or fail, and how much longer is too long."""
+"""Thresholds of the probes.
+
+OFTEN_UNKNOWN: share of unknown tokens for a warning. LEAKS: share of leaked pairs for a failure. LONGER: a sequence
+longer than the longest in training by this factor gets a warning.
+"""
 
 CHANGED = Ailment(
     "the data are not those of the training",
@@ -55,7 +59,7 @@ LONGER_THAN_EVER = Ailment(
 
 
 def readable(case: Case) -> Iterator[Seen]:
-    """The splits that the recipe names, and whether they are those of the training."""
+    """Read the splits that the recipe names, and check that they are those used in training."""
     told, missing = list[str](), list[str]()
     for name in SPLITS:
         try:
@@ -81,7 +85,7 @@ def readable(case: Case) -> Iterator[Seen]:
 
 
 def round_trip(case: Case) -> Iterator[Seen]:
-    """Training and dev texts to ids and back."""
+    """Encode and decode training and dev texts."""
     told, unknown = list[str](), list[str]()
     for name, split in known_splits(case, ("train", "dev")):
         for side, tokenizer in zip(("source", "target"), case.tokenizers, strict=True):
@@ -97,9 +101,9 @@ def round_trip(case: Case) -> Iterator[Seen]:
 
 
 def there_and_back(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[float, tuple[str, str] | None]:
-    """The share of unknown tokens, and the first text that comes back as another one.
+    """Return the share of unknown tokens, and the first text that is decoded to a different text.
 
-    White space may come back as single spaces; a text with unknown tokens cannot come back.
+    White space may come back as single spaces. A text with unknown tokens cannot come back, so it is not compared.
     """
     unknown = total = 0
     for text in texts:
@@ -112,7 +116,7 @@ def there_and_back(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[float, t
 
 
 def leakage(case: Case) -> Iterator[Seen]:
-    """Sources of dev and test that stand in the training text."""
+    """Count the dev and test sources that occur in the training data."""
     known = {" ".join(pair.source.split()) for pair in case.split("train").pairs}
     told, worst = list[str](), 0.0
     for name, split in known_splits(case, ("dev", "test")):
@@ -125,7 +129,7 @@ def leakage(case: Case) -> Iterator[Seen]:
 
 
 def lengths(case: Case) -> Seen:
-    """The longest sequence of each split, beside what the model takes and what it was trained on."""
+    """Compare the longest sequence of each split with what the model accepts and with the training data."""
     limit = case.model.config.stack.max_len
     longest = {
         name: max(int(side.max(initial=0)) for side in split.encoded.lengths(case.layout))
@@ -140,7 +144,7 @@ def lengths(case: Case) -> Seen:
 
 
 def known_splits(case: Case, names: Sequence[str]) -> Iterator[tuple[str, PairsSplit]]:
-    """The splits that can be read. Errors: `NotTestedError` where it is all of them that cannot."""
+    """Yield the splits that can be read. Errors: `NotTestedError` if none can."""
     found = 0
     reason = NotTestedError("there are no data")
     for name in names:

@@ -1,4 +1,4 @@
-"""The laws of `glassformer verify`, by group: each group is a file that lists its own."""
+"""The laws of `glassformer verify`. Each file holds one group of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `glassformer verify` is made of: a law, the cases it is tried on, and how far apart two answers are."""
+"""The parts of `glassformer verify`: a law, the setting it is tested in, its verdict, and distances between answers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from glassformer.foundation.errors import GlassformerError
 from glassformer.foundation.shapes import Float, Tensor
 
 EPSILONS = 8192
-"""Roundings of the arithmetic (torch.finfo.eps) that two ways to compute the same may lie apart: 1.8e-12 in float64."""
+"""How many machine epsilons (torch.finfo.eps) two computations of the same value may differ by: 1.8e-12 in float64."""
 
 
 class Setting(NamedTuple):
-    """Where and in which numbers a law is tried."""
+    """The device and dtype in which laws are tested."""
 
     device: torch.device
     dtype: torch.dtype
@@ -32,23 +32,23 @@ class Setting(NamedTuple):
 
 
 class NotHere(GlassformerError):
-    """A law cannot be tried on this machine; the message says what is missing."""
+    """Raised when a law cannot be tested on this machine. The message says what is missing."""
 
 
 class Law(NamedTuple):
-    """One claim. `errors` tries it and yields the error of each case; a NaN breaks it."""
+    """One claim. `errors` tests it and yields the error of each case; a NaN breaks the law."""
 
     group: str
     claim: str
     errors: Callable[[Setting], Iterator[float]]
     exact: bool = False
-    """Whether the answers must be the same to the bit."""
+    """Whether the answers must be bitwise equal."""
     narrow: bool = False
-    """Whether the other side computes in float32 whatever the setting: the bound is then that of float32."""
+    """Whether the other side always computes in float32. The bound is then that of float32."""
 
 
 class Verdict(NamedTuple):
-    """What came of one law."""
+    """The result of testing one law."""
 
     group: str
     claim: str
@@ -56,16 +56,16 @@ class Verdict(NamedTuple):
     worst: float
     bound: float
     missing: str | None = None
-    """Why it was not tried."""
+    """Why the law was not tested, if it was not."""
 
     @property
     def holds(self) -> bool:
-        """Whether every case stayed within the bound; a law that was not tried breaks nothing."""
+        """Whether every case stayed within the bound. A law that was not tested counts as holding."""
         return self.missing is not None or (self.cases > 0 and self.worst <= self.bound)
 
 
 def judge(law: Law, setting: Setting) -> Verdict:
-    """Tries a law on all its cases."""
+    """Test a law on all its cases."""
     wide = setting._replace(dtype=torch.float32) if law.narrow else setting
     bound = 0.0 if law.exact else max(setting.bound, wide.bound)
     torch.manual_seed(0)
@@ -78,7 +78,10 @@ def judge(law: Law, setting: Setting) -> Verdict:
 
 
 def apart(ours: Tensor, theirs: Tensor) -> float:
-    """The largest difference, relative to the larger of 1 and what is expected; infinite for unequal shapes."""
+    """Return the largest difference, relative to the larger of 1 and the expected value.
+
+    Infinite for unequal shapes.
+    """
     if ours.shape != theirs.shape:
         return math.inf
     if not ours.numel():
@@ -89,25 +92,25 @@ def apart(ours: Tensor, theirs: Tensor) -> float:
 
 
 def all_apart(ours: Iterable[Tensor], theirs: Iterable[Tensor]) -> float:
-    """The largest `apart` of two rows of tensors."""
+    """Return the largest `apart` over two sequences of tensors."""
     return max((apart(a, b) for a, b in zip(ours, theirs, strict=True)), default=0.0)
 
 
 def weighted(output: Float[Tensor, "..."]) -> Float[Tensor, ""]:
-    """A sum whose weights all differ, so that no gradient cancels; of the order of 1."""
+    """Return a sum with distinct weights, so that no gradient cancels. Its size is of the order of 1."""
     weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype, device=output.device).view_as(output)
     return (output * weights).sum() / output.numel() ** 0.5
 
 
 def gradients(output: Float[Tensor, "..."], module: nn.Module) -> dict[str, Tensor]:
-    """The gradient of `weighted(output)` by parameter name."""
+    """Return the gradient of `weighted(output)` by parameter name."""
     named = {name: each for name, each in module.named_parameters() if each.requires_grad}
     found = torch.autograd.grad(weighted(output), list(named.values()), retain_graph=True, materialize_grads=True)
     return dict(zip(named, found, strict=True))
 
 
 def same_gradients(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
-    """The largest difference over gradients by the same names; infinite where a name is missing."""
+    """Return the largest difference between gradients of the same names. Infinite if the names differ."""
     if ours.keys() != theirs.keys():
         return math.inf
     return all_apart(ours.values(), (theirs[name] for name in ours))

@@ -1,4 +1,4 @@
-"""Where a tutorial notebook has a flaw: both sides are run, theirs must show it and ours must be right."""
+"""Flaws of the tutorial notebooks: both sides run; the notebook must show the flaw and our code must be right."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from glassformer.proof.laws.specimens import VOCAB, model, normal, scramble, sta
 from glassformer.train.objective import loss_of, next_token
 
 LIMIT = 8
-"""max_len, one less than the length that is tried."""
+"""max_len, one less than the length of the tested sequence."""
 ODD = 7
-"""A width with one sine more than cosines."""
+"""An odd width, which has one more sine than cosines."""
 VISIBLE = 1e-5
-"""A difference far above any rounding."""
+"""A difference far larger than any rounding error."""
 
 
 def shows(flaw: bool) -> float:
-    """The error of a case about the notebook: 0 where the flaw is there, infinite where there is nothing to show."""
+    """Return the error of a case about a notebook: 0 if the flaw is there, infinite if it is not."""
     return 0.0 if flaw else math.inf
 
 
 def stops(call: Callable[[], object]) -> bool:
-    """Whether torch itself refuses it, in words about sizes."""
+    """Whether the call fails with a RuntimeError of torch."""
     try:
         call()
     except RuntimeError:
@@ -59,15 +59,15 @@ def stops(call: Callable[[], object]) -> bool:
 
 
 def nothing_to_read(setting: Setting) -> Iterator[float]:
-    """A sequence that is all padding: NaN in theirs, and in every gradient of the batch; ours gives zeros.
+    """A sequence of only padding: the notebooks give NaN, also in the other sequence's gradients; ours gives zeros.
 
-    What ours answers for the other sequence, and the gradients of that answer, are theirs for this sequence alone.
+    For the other sequence, our output and its gradients equal the notebook's for that sequence alone.
     """
     keep = torch.ones(B, T, dtype=torch.bool, device=setting.device)
     keep[1] = False
     for number, (_, names, fused) in ATTENTIONS.items():
         if number == "001":
-            continue  # its attention takes no mask
+            continue  # this attention takes no mask
         ours, theirs = pair(setting, number)
         x = normal(setting, B, T, D)
         expected, alone = read(number, theirs, x, keep[:, None, None]), read(number, theirs, x[:1])
@@ -79,7 +79,7 @@ def nothing_to_read(setting: Setting) -> Iterator[float]:
 
 
 def odd_width(setting: Setting) -> Iterator[float]:
-    """The table of an odd width: theirs stops in torch; ours is the paper's, number by number."""
+    """The sinusoidal table at an odd width: the notebooks fail in torch; ours equals the paper's entry by entry."""
     for number in NUMBERS:
         yield shows(stops(lambda number=number: notebook(setting, number)["PositionalEncoding"](ODD, LIMIT)))
     ours = sinusoidal(ODD, LIMIT, setting.dtype)
@@ -91,7 +91,7 @@ def odd_width(setting: Setting) -> Iterator[float]:
 
 
 def past_max_len(setting: Setting) -> Iterator[float]:
-    """A sequence longer than max_len: theirs stops in torch; ours goes on, or names the limit where one was set."""
+    """A sequence longer than max_len: the notebooks fail in torch; ours continues, or names the limit if one is set."""
     for number in NUMBERS:
         table = cast(Any, notebook(setting, number)["PositionalEncoding"])
         theirs, longer = table(D, LIMIT).eval(), table(D, LIMIT + 1)
@@ -113,9 +113,10 @@ def past_max_len(setting: Setting) -> Iterator[float]:
 
 
 def trained_on_padding(setting: Setting) -> Iterator[float]:
-    """004's loop hides no padding, so a pair's loss depends on its batch-mates. Ours is the sum of the pairs alone.
+    """004's training loop does not mask padding, so a pair's loss depends on its batch-mates; ours does not.
 
-    Alone, a pair has no padding, and 004 is right: ours on the batch equals that, in loss and gradients.
+    A pair alone has no padding, and 004 is right on it. Our loss on the batch equals the sum of these losses, and so do
+    its gradients.
     """
     own = {"head_bias": True, "tie_embeddings": False, "share_embeddings": False, "source_vocab_size": VOCAB + 2}
     ours = model(setting, "encoder-decoder", own=own, **POST)
@@ -137,14 +138,14 @@ def trained_on_padding(setting: Setting) -> Iterator[float]:
 
 
 def as_004_trains(setting: Setting, theirs: Callable[..., Tensor], batch: Batch) -> Tensor:
-    """The sum of the loss as 004's loop has it: source and causal target, no mask for padding, pads not counted."""
+    """Return 004's training loss, summed: source and causal target, no padding mask, pads not counted as targets."""
     readable = cast(Any, notebook(setting, "004")["create_causal_mask"])(batch.tokens.shape[1] - 1)
     logits = theirs(batch.source, batch.tokens[:, :-1], tgt_mask=readable.to(setting.device))
     return cross_entropy(logits.flatten(0, 1), batch.tokens[:, 1:].flatten(), ignore_index=PAD, reduction="sum")
 
 
 def sinusoidal(width: int, length: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Our table, in the notebooks' float32 unless another is asked for."""
+    """Return our table, in the notebooks' float32 unless another dtype is given."""
     scheme, like = POSITIONS["sinusoidal"](Room(width, 1, width, None)), torch.zeros((), dtype=dtype)
     table = scheme.embedding(torch.arange(length), like)
     assert table is not None

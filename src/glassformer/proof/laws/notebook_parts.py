@@ -1,4 +1,4 @@
-"""The smaller parts of the five tutorial notebooks, each by itself: attention and the feed-forward branch."""
+"""Tests parts of the five tutorial notebooks on their own: attention and the feed-forward branch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ATTENTIONS: dict[str, tuple[str, Table, str | None]] = {
     "003": ("MultiHeadSelfAttention", [("^output", "out_proj")], "qkv_proj."),
     "004": ("MultiHeadAttention", SPLIT, None),
 }
-"""Class, names, and what the three projections are joined as."""
+"""Class, parameter names, and the prefix of the fused projections (None if they are separate)."""
 LINEAR: Table = [("^up", "linear1"), ("^down", "linear2")]
 FEED_FORWARDS: dict[str, tuple[str, Table, str]] = {
     "000": ("PositionwiseFFN", [("^up", "fc1"), ("^down", "fc2")], "relu"),
@@ -34,11 +34,11 @@ FEED_FORWARDS: dict[str, tuple[str, Table, str]] = {
     "003": ("PositionwiseFeedForward", LINEAR, "relu"),
     "004": ("FeedForward", LINEAR, "relu"),
 }
-"""Class, names and activation."""
+"""Class, parameter names and activation."""
 
 
 def attentions(setting: Setting) -> Iterator[float]:
-    """Projections one by one and fused; without a mask, causal with padding, and over a memory; and 001's one head."""
+    """Separate and fused projections: unmasked, causal with padding, and reading a memory; also 001's single head."""
     x, memory = normal(setting, B, T, D), normal(setting, B, S, D)
     keep = torch.ones(B, T, dtype=torch.bool, device=setting.device)
     keep[1, 3:] = False
@@ -47,7 +47,7 @@ def attentions(setting: Setting) -> Iterator[float]:
         ours, theirs = pair(setting, number)
         yield compared(ours(x, mask=Mask()), ours, read(number, theirs, x), theirs, names, fused)
         if number == "001":
-            continue  # its attention takes no mask
+            continue  # this attention takes no mask
         answer = ours(x, mask=Mask(causal=True, keep=keep))
         yield compared(answer, ours, read(number, theirs, x, readable), theirs, names, fused)
     ours, theirs = pair(setting, "004")
@@ -58,7 +58,7 @@ def attentions(setting: Setting) -> Iterator[float]:
 
 
 def one_head(setting: Setting) -> Iterator[float]:
-    """001's equation as a function, and its attention of one head."""
+    """001's attention function, and its single-head attention."""
     q, k, v = (normal(setting, B, T, D) for _ in range(3))
     equation = cast(Any, notebook(setting, "001")["scaled_dot_product_attention"])
     answer = ATTEND["softmax"]["reference"](q[:, None], k[:, None], v[:, None], Mask(), scale=D**-0.5)
@@ -71,7 +71,7 @@ def one_head(setting: Setting) -> Iterator[float]:
 
 
 def pair(setting: Setting, number: str) -> tuple[Attention, nn.Module]:
-    """Our attention and a notebook's, with the same weights."""
+    """Return our attention and a notebook's, with the same weights."""
     kind, names, fused = ATTENTIONS[number]
     ours = scramble(Attention(D, H, ATTEND["softmax"]["auto"]), setting)
     theirs = notebook(setting, number)[kind](D, H)
@@ -82,7 +82,7 @@ def pair(setting: Setting, number: str) -> tuple[Attention, nn.Module]:
 def read(
     number: str, theirs: nn.Module, x: Float[Tensor, "B T D"], readable: Bool[Tensor, "B 1 #T T"] | None = None
 ) -> Float[Tensor, "B T D"]:
-    """What a notebook's attention makes of x; 004's is given x three times and gives its weights too."""
+    """Return the output of a notebook's attention for x. 004's takes x three times and also returns its weights."""
     if number == "004":
         return theirs(x, x, x, readable)[0]
     return theirs(x) if readable is None else theirs(x, readable)

@@ -1,7 +1,7 @@
-"""The five tutorial notebooks and ours, with weights carried over, agree in outputs and gradients.
+"""The five tutorial notebooks and our models, with the same weights, agree in outputs and gradients.
 
-Their code is executed from a folder that the user names; nothing of it stands here. The folder holds their exports and
-`extract.py`, whose `definitions(path)` gives the classes of one of them.
+The notebooks' code is run from a folder that the user names; none of it is copied here. The folder holds their exports
+and `extract.py`, whose `definitions(path)` returns the classes of one notebook.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NAMES["004 whole"] = [(r"encoder\.blocks", "encoder_layers"), (r"decoder\.blocks
 
 
 def tables(setting: Setting) -> Iterator[float]:
-    """The table of positions in float32, as the notebooks compute it."""
+    """The table of positions in float32, in which the notebooks compute it."""
     for number in NUMBERS:
         theirs = cast(Any, notebook(setting, number)["PositionalEncoding"](D, 200))
         ours = POSITIONS["sinusoidal"](Room(D, H, D // H, None)).embedding(torch.arange(200), torch.zeros(()))
@@ -61,9 +61,9 @@ def tables(setting: Setting) -> Iterator[float]:
 
 
 def encoders(setting: Setting) -> Iterator[float]:
-    """000, 001 and 002 from ids to vectors or logits: split and fused projections, post- and pre-norm.
+    """000, 001 and 002 from ids to vectors or logits: separate and fused projections, post- and pre-norm.
 
-    000 and 002 once more with padding, whose own vectors nobody reads; and 003's stack, over vectors.
+    000 and 002 are also tested with padding, leaving out the vectors at padding; 003's stack is tested on vectors.
     """
     keep = torch.ones(B, T, dtype=torch.bool, device=setting.device)
     keep[0, 4:] = False
@@ -82,7 +82,7 @@ def encoders(setting: Setting) -> Iterator[float]:
         carry_over(setting, ours, theirs, names, fused="qkv." if number == "001" else None)
         ids = tokens(setting, B, T)
         yield compared(ours(ids), ours, theirs(ids), theirs, names, "qkv." if number == "001" else None)
-        if number != "001":  # it takes no mask
+        if number != "001":  # 001 takes no mask
             expected = theirs(ids, keep[:, None, None, :])
             yield compared(ours(ids, keep=keep)[keep], ours, expected[keep], theirs, names)
     yield from stack_of_vectors(setting)
@@ -103,7 +103,7 @@ def stack_of_vectors(setting: Setting) -> Iterator[float]:
 
 
 def blocks(setting: Setting) -> Iterator[float]:
-    """Encoder blocks, without a mask and causal with padding; 001's takes no mask."""
+    """Encoder blocks, without a mask and causal with padding. 001's block takes no mask."""
     keep = torch.ones(B, T, dtype=torch.bool, device=setting.device)
     keep[0, 4:] = False
     readable = torch.ones(T, T, dtype=torch.bool, device=setting.device).tril() & keep[:, None, None, :]
@@ -128,9 +128,9 @@ def blocks(setting: Setting) -> Iterator[float]:
 
 
 def decoder_blocks(setting: Setting) -> Iterator[float]:
-    """003's decoder block (positions first, as it is written) and 004's, causal, over a memory with padding.
+    """003's decoder block (sequence-first, as written there) and 004's: causal, over a memory with padding.
 
-    A mask says what is hidden in 003's decoder, and what may be read everywhere else.
+    In 003's decoder, a mask says what is hidden; everywhere else, it says what may be read.
     """
     future = torch.ones(T, T, dtype=torch.bool, device=setting.device).triu(1)
     x, memory = normal(setting, B, T, D), normal(setting, B, S, D)
@@ -141,7 +141,7 @@ def decoder_blocks(setting: Setting) -> Iterator[float]:
     expected = theirs(x.transpose(0, 1), memory.transpose(0, 1), tgt_mask=future).transpose(0, 1)
     yield compared(ours(x, mask=Mask(causal=True), memory=memory), ours, expected, theirs, names, "in_proj_")
     keep = torch.ones(B, S, dtype=torch.bool, device=setting.device)
-    keep[:, 3:] = False  # it has one mask for all rows
+    keep[:, 3:] = False  # 003 has one mask for all rows
     hidden = (~keep[0]).expand(T, S)
     expected = theirs(x.transpose(0, 1), memory.transpose(0, 1), future, hidden).transpose(0, 1)
     answer = ours(x, mask=Mask(causal=True), memory=memory, memory_mask=Mask(keep=keep))
@@ -156,7 +156,7 @@ def decoder_blocks(setting: Setting) -> Iterator[float]:
 
 
 def whole(setting: Setting) -> Iterator[float]:
-    """004 from two rows of ids to logits, without masks in the source and with its padding hidden."""
+    """004 from source and target ids to logits, without a source mask and with its padding masked."""
     own = {"head_bias": True, "tie_embeddings": False, "share_embeddings": False, "source_vocab_size": VOCAB + 2}
     ours = model(setting, "encoder-decoder", own=own, **POST)
     theirs = notebook(setting, "004")["Transformer"](VOCAB + 2, VOCAB, D, H, 2, 2, F, dropout=0.0)
@@ -172,7 +172,7 @@ def whole(setting: Setting) -> Iterator[float]:
 
 
 def notebook(setting: Setting, number: str) -> dict[str, Callable[..., nn.Module]]:
-    """The classes of one notebook. Errors: `NotHere` without a folder that holds them."""
+    """Return the classes of one notebook. Errors: `NotHere` without a folder that holds them."""
     if setting.notebooks is None:
         raise NotHere("give --notebooks FOLDER, which holds the five notebooks and their extract.py")
     found, extract = sorted(setting.notebooks.glob(f"{number}_*.txt")), setting.notebooks / "extract.py"
@@ -182,7 +182,7 @@ def notebook(setting: Setting, number: str) -> dict[str, Callable[..., nn.Module
 
 
 def carry_over(setting: Setting, ours: nn.Module, theirs: nn.Module, names: Table, fused: str | None = None) -> None:
-    """Our weights into their module, which is put in evaluation mode; its float32 table of positions becomes ours."""
+    """Copy our weights and our table of positions (theirs is float32) into their module; set it to evaluation mode."""
     theirs.to(setting.device, setting.dtype).eval()
     left = theirs.load_state_dict(translated(dict(ours.named_parameters()), names, fused), strict=False)
     missing = [name for name in left.missing_keys if not name.endswith(".pe")]
@@ -196,14 +196,14 @@ def carry_over(setting: Setting, ours: nn.Module, theirs: nn.Module, names: Tabl
 
 
 def translated(tensors: dict[str, Tensor], names: Table, fused: str | None) -> dict[str, Tensor]:
-    """Our tensors by the notebook's names."""
+    """Return our tensors under the notebook's names."""
     return rename(join_projections(tensors, fused) if fused else tensors, names)
 
 
 def compared(
     answer: Tensor, ours: nn.Module, expected: Tensor, theirs: nn.Module, names: Table, fused: str | None = None
 ) -> float:
-    """The larger error of outputs and of gradients, by the notebook's names."""
+    """Return the larger of the errors of outputs and gradients, matched by the notebook's names."""
     mine = translated(gradients(answer, ours), names, fused)
     return max(apart(answer, expected), same_gradients(mine, gradients(expected, theirs)))
 

@@ -1,4 +1,4 @@
-"""Laws that need nobody else: backends, causality, padding, neighbours and the cache."""
+"""Laws that need no other library: backends, causality, padding, batch-mates and the cache."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ B, H, K, S = 3, 4, 5, 7
 def backends(setting: Setting) -> Iterator[float]:
     """Value and gradients of each backend against the equation written out, over masks and grouped heads."""
     keep = torch.rand(B, S) < 0.6
-    keep[-1] = False  # the last sequence is all padding: its queries read nothing
+    keep[-1] = False  # the last sequence is only padding: its queries read nothing
     rules = itertools.product((True, False), (None, 3), (None, keep.to(setting.device)), (4, 2, 1), (1, 4, S))
     for causal, window, kept, G, T in rules:
         q, k, v = normal(setting, B, H, T, K), normal(setting, B, G, S, K), normal(setting, B, G, S, K)
         mask = Mask(causal=causal, window=window, keep=kept)
         for rule, backend_of in ATTEND.items():
             if rule == "linear" and window is not None:
-                continue  # sums over keys cannot leave some out again
+                continue  # it keeps sums over keys, from which no key can be removed
             answers: list[list[Tensor]] = []
             for name, attend in backend_of.items():
                 if name == "flex":
-                    continue  # its own law, below: it has no gradient on a processor
+                    continue  # see the law below: flex has no gradients on a CPU
                 output = attend(q, k, v, mask, scale=K**-0.5)
                 answers.append([output, *torch.autograd.grad(weighted(output), [q, k, v])])
             specified = answers[list(backend_of).index("reference")]
@@ -40,7 +40,7 @@ def backends(setting: Setting) -> Iterator[float]:
 
 
 def flex(setting: Setting) -> Iterator[float]:
-    """FlexAttention against the equation: its value, and its gradients where torch has them."""
+    """FlexAttention against the equation: its value, and its gradients where torch supports them."""
     device, K = setting.device, NARROWEST
     here = setting if device.type == "cpu" else setting._replace(dtype=torch.float32)
     learns = obstacle(device.type, K, here.dtype, learns=True) is None
@@ -48,7 +48,7 @@ def flex(setting: Setting) -> Iterator[float]:
     keep[-1] = False
     documents = torch.randint(2, (B, S)).to(device)
     rules = itertools.product((True, False), (None, keep.to(device)), (None, documents), (1, S))
-    for causal, kept, owned, T in rules:  # few, as each kind of mask is a kernel to compile
+    for causal, kept, owned, T in rules:  # few, because each kind of mask compiles a kernel
         G, window = (4, 3) if causal else (2, None)
         q, k, v = normal(here, B, H, T, K), normal(here, B, G, S, K), normal(here, B, G, S, K)
         mask, answers = Mask(causal=causal, window=window, keep=kept, documents=owned), list[list[Tensor]]()
@@ -60,7 +60,7 @@ def flex(setting: Setting) -> Iterator[float]:
 
 
 def causality(setting: Setting) -> Iterator[float]:
-    """A changed token leaves the logits before it as they are, to the bit, and no gradient comes back from later."""
+    """Changing a token leaves all earlier logits bitwise the same."""
     for positions, shape in itertools.product(POSITIONS, ("decoder", "encoder-decoder")):
         network, ids = causal_model(setting, shape, positions), tokens(setting, 2, 8)
         source = {"source": tokens(setting, 2, 5)} if shape != "decoder" else {}
@@ -72,7 +72,7 @@ def causality(setting: Setting) -> Iterator[float]:
 
 
 def padding(setting: Setting) -> Iterator[float]:
-    """Each row of a padded batch gets what it gets alone."""
+    """Each row of a padded batch gets the same output as alone."""
     for positions, where in itertools.product(POSITIONS, PADDINGS):
         network = causal_model(setting, "encoder-decoder", positions)
         rows, sources = ([tokens(setting, n) for n in lengths] for lengths in ((6, 2, 4), (1, 5, 3)))
@@ -83,7 +83,7 @@ def padding(setting: Setting) -> Iterator[float]:
 
 
 def cache(setting: Setting) -> Iterator[float]:
-    """Token by token through either cache gives the logits of one forward."""
+    """Piece by piece through either kind of cache gives the logits of one forward pass."""
     for positions, shape in itertools.product(POSITIONS, ("decoder", "encoder-decoder")):
         network, ids = causal_model(setting, shape, positions), tokens(setting, 2, 8)
         source = {"memory": network.encode(tokens(setting, 2, 5))} if shape != "decoder" else {}
@@ -95,7 +95,7 @@ def cache(setting: Setting) -> Iterator[float]:
 
 
 def causal_model(setting: Setting, shape: str, positions: str) -> Transformer:
-    """A model that writes from left to right."""
+    """Return a model that generates from left to right."""
     return model(setting, shape, positions=positions)
 
 

@@ -1,4 +1,4 @@
-"""Small random models and padded rows to try laws on."""
+"""Small random models and padded batches to test laws on."""
 
 from __future__ import annotations
 
@@ -15,24 +15,30 @@ from glassformer.proof.laws.law import Setting
 
 VOCAB = 11
 PADDINGS = ("right", "left", "holes")
-"""Where the padding of a row may stand; in holes, between its tokens."""
+"""Where the padding of a row may be; "holes": between its tokens."""
 Module = TypeVar("Module", bound=nn.Module)
 
 
 def stack(**settings: Any) -> StackConfig:
-    """Two blocks, four heads of width four, no dropout; `settings` say what is different."""
+    """Return a config of two blocks with four heads of width four and no dropout, changed by `settings`."""
     small: dict[str, Any] = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24, "dropout": 0.0, "max_len": 24}
     return StackConfig(**(small | settings))
 
 
 def model(setting: Setting, shape: str, *, own: dict[str, Any] | None = None, **settings: Any) -> Transformer:
-    """A random model of a shape ("encoder", "decoder", "encoder-decoder"); `own` are settings of the whole model."""
+    """Return a random model of a shape ("encoder", "decoder", "encoder-decoder").
+
+    `own` are settings of the whole model.
+    """
     whole: dict[str, Any] = {"vocab_size": VOCAB} | {side: stack(**settings) for side in shape.split("-")}
     return scramble(Transformer(ModelConfig(**(whole | (own or {})))), setting).eval()
 
 
 def scramble(module: Module, setting: Setting) -> Module:
-    """The module in the setting's numbers, every parameter drawn from N(0, 0.4): zeros and ones hide mistakes."""
+    """Move the module to the setting's device and dtype, and draw every parameter from a normal distribution.
+
+    Its standard deviation is 0.4. Zeros and ones would hide mistakes.
+    """
     module = module.to(setting.device, setting.dtype)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -41,19 +47,22 @@ def scramble(module: Module, setting: Setting) -> Module:
 
 
 def normal(setting: Setting, *shape: int) -> Tensor:
-    """Random numbers that ask for a gradient."""
+    """Return normal random numbers that require a gradient."""
     return torch.randn(*shape, dtype=torch.float64).to(setting.device, setting.dtype).requires_grad_()
 
 
 def tokens(setting: Setting, *shape: int) -> Int[Tensor, "..."]:
-    """Random ids."""
+    """Return random ids."""
     return torch.randint(VOCAB, shape).to(setting.device)
 
 
 def padded(
     setting: Setting, rows: Sequence[Tensor], width: int, where: str
 ) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
-    """Rows of ids in one tensor, padding where one of `PADDINGS` says; it holds any ids, on which nothing may hang."""
+    """Put rows of ids into one tensor, padded as `where` says (see `PADDINGS`), and return it with its keep mask.
+
+    Padding holds random ids, since no result may depend on them.
+    """
     keep = torch.zeros(len(rows), width, dtype=torch.bool)
     for row, ids in zip(keep, rows, strict=True):
         n = len(ids)

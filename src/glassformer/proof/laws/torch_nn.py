@@ -22,25 +22,25 @@ CHOICES = list(itertools.product(("pre", "post"), ("relu", "gelu")))
 
 
 def attention(setting: Setting) -> Iterator[float]:
-    """Against nn.MultiheadAttention: self and cross, causal or not, with padding."""
-    backends = [each for name, each in ATTEND["softmax"].items() if name != "flex"]  # no gradients on a processor
+    """Against nn.MultiheadAttention: self- and cross-attention, causal or not, with padding."""
+    backends = [each for name, each in ATTEND["softmax"].items() if name != "flex"]  # it has no gradients on a CPU
     for backend, crossing, causal in itertools.product(backends, (False, True), (False, True)):
         if crossing and causal:
-            continue  # where there are fewer keys than queries, torch counts from the first key and we from the last
+            continue  # with fewer keys than queries, torch aligns to the first key and we to the last
         ours = scramble(Attention(D, H, backend), setting)
         theirs = nn.MultiheadAttention(D, H, batch_first=True, device=setting.device, dtype=setting.dtype)
         theirs.load_state_dict(as_torch(dict(ours.named_parameters())))
         x, source = normal(setting, B, T, D), normal(setting, B, S, D) if crossing else None
         read = x if source is None else source
         keep = torch.rand(B, read.shape[1], device=setting.device) < 0.7
-        keep[:, 0] = True  # torch divides by zero where a query reads nothing
+        keep[:, 0] = True  # torch divides by zero if a query reads nothing
         hidden = later(setting, T) if causal else None
         expected, _ = theirs(x, read, read, key_padding_mask=~keep, attn_mask=hidden, need_weights=False)
         yield compared((ours(x, mask=Mask(causal=causal, keep=keep), source=source), ours), (expected, theirs))
 
 
 def encoder_layer(setting: Setting) -> Iterator[float]:
-    """Against nn.TransformerEncoderLayer, both norm placements."""
+    """Against nn.TransformerEncoderLayer, with both norm placements."""
     for placement, activation in CHOICES:
         mine, torchs = settings(setting, placement, activation)
         ours = scramble(build_block(stack(**mine), reads_memory=False), setting)
@@ -65,7 +65,7 @@ def decoder_layer(setting: Setting) -> Iterator[float]:
 
 
 def transformer(setting: Setting) -> Iterator[float]:
-    """Against nn.Transformer between our embeddings and our head, with padding on both sides."""
+    """Against nn.Transformer, between our embeddings and our head, with padding on both sides."""
     for placement, activation in CHOICES:
         mine, torchs = settings(setting, placement, activation)
         own = {"tie_embeddings": False, "share_embeddings": False, "scale_embeddings": False}
@@ -88,12 +88,15 @@ def transformer(setting: Setting) -> Iterator[float]:
 
 
 def compared(ours: tuple[Tensor, nn.Module], theirs: tuple[Tensor, nn.Module]) -> float:
-    """The larger error of outputs and of gradients, by torch's names."""
+    """Return the larger of the errors of outputs and gradients, matched by torch's names."""
     return max(apart(ours[0], theirs[0]), same_gradients(as_torch(gradients(*ours)), gradients(*theirs)))
 
 
 def settings(setting: Setting, placement: str, activation: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """One choice in our words and in torch's; in training mode without dropout, so torch takes no shortcut."""
+    """Return our settings and torch's for one choice. No dropout, so the modules can stay in training mode.
+
+    In training mode, torch does not take its fused fast path.
+    """
     warnings.filterwarnings("ignore", message="enable_nested_tensor is True")
     theirs = {"d_model": D, "nhead": H, "dim_feedforward": F, "dropout": 0.0, "activation": activation}
     place = {"batch_first": True, "device": setting.device, "dtype": setting.dtype}
@@ -104,12 +107,12 @@ def settings(setting: Setting, placement: str, activation: str) -> tuple[dict[st
 
 
 def rows(setting: Setting, width: int) -> tuple[Tensor, Tensor]:
-    """Ids and which of them are real; padding on the right, as torch answers NaN to a query that reads nothing."""
+    """Return ids and their keep mask, padded on the right: torch gives NaN for a query that reads nothing."""
     return padded(setting, [tokens(setting, width - i) for i in range(B)], width, "right")
 
 
 def later(setting: Setting, width: int) -> Tensor:
-    """Torch's causal mask: True is hidden."""
+    """Return torch's causal mask, where True means hidden."""
     return torch.ones(width, width, dtype=torch.bool, device=setting.device).triu(1)
 
 

@@ -1,4 +1,4 @@
-"""An encoder: BERT, with its segments and its head for masked tokens."""
+"""Laws of an encoder: BERT, with segments and the head for masked tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ B, T = 3, 7
 
 
 def bert(setting: Setting) -> Iterator[float]:
-    """BertForMaskedLM, without padding and with it: logits and gradients over two segments, loss over one."""
+    """BertForMaskedLM with and without padding: logits and gradients over two segments, loss over one."""
     own = {"scale_embeddings": False, "head_bias": True, "head": Lm(transform="gelu")}
     settings = {"norm_placement": "post", "embedding_norm": True, "n_segments": 2, "norm_eps": 1e-12}
     ours = model(setting, "encoder", own=own, positions="learned", activation="gelu", **settings)

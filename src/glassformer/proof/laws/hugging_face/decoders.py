@@ -1,4 +1,4 @@
-"""Decoders: GPT-2 and Llama."""
+"""Laws of decoders: GPT-2 and Llama."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Pair = tuple[Transformer, nn.Module, str]
 
 
 def gpt2(setting: Setting) -> Pair:
-    """GPT2LMHeadModel."""
+    """Return our model and GPT2LMHeadModel."""
     ours = model(setting, "decoder", own={"scale_embeddings": False}, positions="learned", activation="gelu_tanh")
     sizes = {"n_embd": 16, "n_head": 4, "n_layer": 2, "n_inner": 24, "n_positions": 24, "n_ctx": 24}
     theirs = tiny(setting, "GPT2", "LMHeadModel", **sizes)
@@ -35,7 +35,7 @@ def gpt2(setting: Setting) -> Pair:
 
 
 def llama(setting: Setting, scaling: str, attention: str = "eager") -> Pair:
-    """LlamaForCausalLM with grouped heads, plain ("none") and with Llama 3's rotary scaling ("llama3")."""
+    """Return our model and LlamaForCausalLM with grouped heads, without rotary scaling ("none") or with Llama 3's."""
     bands = {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 2.0, "original_max_position_embeddings": 12}
     kind = {"rope_type": "default"} if scaling == "none" else {"rope_type": scaling} | bands
     rotary = RotaryConfig() if scaling == "none" else LLAMA3
@@ -51,7 +51,7 @@ def llama(setting: Setting, scaling: str, attention: str = "eager") -> Pair:
 
 
 def take_wide_angles(ours: Transformer, theirs: nn.Module) -> None:
-    """Our cosines and sines in the place of theirs, whose angles are in float32."""
+    """Replace their float32 cosines and sines by ours."""
     assert ours.decoder is not None
     positions = ours.decoder.positions
 
@@ -64,27 +64,27 @@ def take_wide_angles(ours: Transformer, theirs: nn.Module) -> None:
 
 
 def gpt2_values(setting: Setting) -> Iterator[float]:
-    """Logits and gradients."""
+    """GPT-2's logits and gradients."""
     yield from values(setting, *gpt2(setting))
 
 
 def llama_values(setting: Setting) -> Iterator[float]:
-    """Logits and gradients, their norms, angles and softmax taken in the setting's own numbers."""
+    """Llama's logits and gradients, with norms, angles and softmax computed in the setting's dtype."""
     for scaling in SCALINGS:
-        ours, theirs, family = llama(setting, scaling, "sdpa")  # the eager softmax is in float32, too
+        ours, theirs, family = llama(setting, scaling, "sdpa")  # the eager softmax would also be in float32
         take_wide_norms(theirs)
         take_wide_angles(ours, theirs)
         yield from values(setting, ours, theirs, family)
 
 
 def llama_as_it_is(setting: Setting) -> Iterator[float]:
-    """Logits and gradients."""
+    """Llama's logits and gradients, with its own float32 operations."""
     for scaling in SCALINGS:
         yield from values(setting, *llama(setting, scaling))
 
 
 def losses(setting: Setting) -> Iterator[float]:
-    """The loss, which theirs take of logits in float32."""
+    """The loss, which theirs computes from float32 logits."""
     for ours, theirs, _ in (gpt2(setting), *(llama(setting, scaling) for scaling in SCALINGS)):
         for ids, keep, real in rows(setting):
             expected = theirs(input_ids=ids, attention_mask=real.long(), labels=blanked(ids, real)).loss
@@ -93,14 +93,14 @@ def losses(setting: Setting) -> Iterator[float]:
 
 
 def values(setting: Setting, ours: Transformer, theirs: nn.Module, family: str) -> Iterator[float]:
-    """Logits and gradients of a decoder, over whole rows and over rows of unequal length."""
+    """Logits and gradients of a decoder, on full rows and on rows of unequal length."""
     for ids, keep, real in rows(setting):
         expected = theirs(input_ids=ids, attention_mask=real.long()).logits
         yield compared(ours(ids, keep=keep)[real], ours, expected[real], theirs, family)
 
 
 def rows(setting: Setting) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
-    """Ids, what to keep of them, and which are real."""
+    """Yield ids, their keep mask or None, and which ids are real."""
     whole = (tokens(setting, B, T), None)
     for ids, keep in (whole, padded(setting, [tokens(setting, n) for n in (7, 2, 5)], T, "right")):
         yield ids, keep, keep if keep is not None else ids >= 0

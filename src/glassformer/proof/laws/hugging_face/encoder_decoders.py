@@ -1,4 +1,4 @@
-"""Encoder-decoders: T5, BART and Marian."""
+"""Laws of encoder-decoders: T5, BART and Marian."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ BUCKETS = RelativeConfig(n_buckets=8, max_distance=10)
 SIDES = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in
          (("layers", 2), ("ffn_dim", 24), ("attention_heads", 4))}  # fmt: skip
 Rows = tuple[Tensor, Tensor | None]
-"""Ids, and which of them are real; None: all."""
+"""Ids, and which of them are real; None if all are."""
 Pair = tuple[Transformer, nn.Module, str]
 """Our model, theirs with our weights, and the family."""
 POST = {"norm_placement": "post", "activation": "gelu"}
 
 
 def t5(setting: Setting, gated: bool) -> Pair:
-    """T5ForConditionalGeneration: 1.0 (relu, tied) or 1.1 (gated gelu, a head of its own)."""
+    """Return our model and T5ForConditionalGeneration: 1.0 (relu, tied) or 1.1 (gated gelu, untied head)."""
     kind = {"feed_forward": "gated", "activation": "gelu_tanh"} if gated else {}
     own = {"scale_embeddings": False, "tie_embeddings": not gated, "scale_head": not gated}
     settings = {"norm": "rms", "norm_eps": 1e-6, "bias": False, "positions": "t5", "attention_scale": 1.0}
@@ -37,7 +37,7 @@ def t5(setting: Setting, gated: bool) -> Pair:
     buckets = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}
     projection = {"feed_forward_proj": "gated-gelu" if gated else "relu", "tie_word_embeddings": not gated}
     theirs = tiny(setting, "T5", "ForConditionalGeneration", **sizes, **buckets, **projection)
-    if gated:  # transformers 5 ties the head of every T5, whatever its config says
+    if gated:  # transformers 5 ties the head of every T5, whatever the config says
         head = cast(Any, theirs).lm_head
         head.weight = nn.Parameter(head.weight.detach().clone())
     family = "t5_gated" if gated else "t5"
@@ -46,13 +46,13 @@ def t5(setting: Setting, gated: bool) -> Pair:
 
 
 def t5_as_it_is(setting: Setting) -> Iterator[float]:
-    """Both, with norms that take their mean square in float32 whatever the numbers."""
+    """Both versions, with norms that compute their mean square in float32 whatever the dtype."""
     for gated in (False, True):
         yield from translation(setting, *t5(setting, gated), ("right", "left"))
 
 
 def t5_wide(setting: Setting) -> Iterator[float]:
-    """Both, with torch's own RMSNorm in the place of each norm."""
+    """Both versions, with each norm replaced by torch's RMSNorm."""
     for gated in (False, True):
         ours, theirs, family = t5(setting, gated)
         take_wide_norms(theirs)
@@ -60,12 +60,12 @@ def t5_wide(setting: Setting) -> Iterator[float]:
 
 
 def bart(setting: Setting) -> Iterator[float]:
-    """BartForConditionalGeneration; the first two rows of its tables of positions are read by no token."""
+    """BartForConditionalGeneration. No token reads the first two rows of its tables of positions."""
     yield from translation(setting, *bart_pair(setting), "bart")
 
 
 def bart_pair(setting: Setting) -> tuple[Transformer, nn.Module]:
-    """Ours, and theirs with our weights."""
+    """Return our model, and theirs with our weights."""
     settings = {**POST, "positions": "learned", "embedding_norm": True}
     ours = model(setting, "encoder-decoder", own={"scale_embeddings": False}, **settings)
     theirs = tiny(setting, "Bart", "ForConditionalGeneration", d_model=16, max_position_embeddings=24, **SIDES)
@@ -74,7 +74,7 @@ def bart_pair(setting: Setting) -> tuple[Transformer, nn.Module]:
 
 
 def marian(setting: Setting) -> Iterator[float]:
-    """MarianMTModel, its table of sinusoids, which is in float32, replaced by ours."""
+    """MarianMTModel, with its float32 table of sinusoids replaced by ours."""
     ours, theirs = marian_pair(setting)
     for exact, table in tables(setting, ours, theirs):
         with torch.no_grad():
@@ -89,7 +89,7 @@ def marian_tables(setting: Setting) -> Iterator[float]:
 
 
 def marian_pair(setting: Setting) -> tuple[Transformer, nn.Module]:
-    """Ours, and theirs with our weights."""
+    """Return our model, and theirs with our weights."""
     settings: dict[str, Any] = {**POST, "activation": "silu", "positions": "sinusoidal_halves"}
     ours = model(setting, "encoder-decoder", **settings)
     sizes = {"d_model": 16, "max_position_embeddings": 24, "activation_function": "swish", "scale_embedding": True}
@@ -99,7 +99,7 @@ def marian_pair(setting: Setting) -> tuple[Transformer, nn.Module]:
 
 
 def tables(setting: Setting, ours: Transformer, theirs: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Our sinusoids and theirs, of the encoder and of the decoder."""
+    """Yield our sinusoids and theirs, for the encoder and for the decoder."""
     for side in ("encoder", "decoder"):
         table = cast(Tensor, theirs.get_submodule(f"model.{side}.embed_positions").weight)
         scheme = cast(Any, ours.get_submodule(f"{side}.positions"))
@@ -109,9 +109,9 @@ def tables(setting: Setting, ours: Transformer, theirs: nn.Module) -> Iterator[t
 def translation(
     setting: Setting, ours: Transformer, theirs: nn.Module, family: str, paddings: tuple[str, ...] = ("right",)
 ) -> Iterator[float]:
-    """Logits, gradients and loss over whole rows and over rows and sources of unequal length.
+    """Logits, gradients and loss, on full rows and on rows and sources of unequal length.
 
-    `paddings` are those of the source; that of a decoder stands on the right, where its labels are read.
+    `paddings` says where the sources are padded. The decoder is padded on the right, where its labels are read.
     """
     cases: list[tuple[Rows, Rows]] = [((tokens(setting, B, T), None), (tokens(setting, B, S), None))]
     for where in paddings:
@@ -130,7 +130,7 @@ def translation(
         asked = real[:, 1:]
         answer = ours(ids[:, :-1], source=source, source_keep=source_keep)
         yield compared(answer[asked], ours, expected.logits[asked], theirs, family)
-        if source_keep is None or source_keep[:, 0].all():  # a batch has its padding on the right
+        if source_keep is None or source_keep[:, 0].all():  # a `Batch` has its padding on the right
             loss = loss_of(ours, Batch(ids, keep, source, source_keep), objective_for(ours)).nll / asked.sum()
             yield apart(loss, expected.loss)
 

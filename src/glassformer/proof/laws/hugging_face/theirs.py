@@ -1,4 +1,4 @@
-"""What the laws of all families share: a model of theirs with our weights, and answers side by side."""
+"""Helpers for all Hugging Face families: a model of theirs with our weights, and the comparison of answers."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from glassformer.proof.laws.specimens import VOCAB
 from glassformer.store.families import FAMILIES
 
 SIZES = {"vocab_size": VOCAB, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
-"""Without an id of padding: theirs would keep the gradient of its embedding at zero."""
+"""No padding id, because theirs would keep the gradient of its embedding at zero."""
 
 
 def tiny(setting: Setting, family: str, task: str, **sizes: Any) -> nn.Module:
-    """A small model of theirs without dropout; eager, unless the sizes name another attention.
+    """Return a small model of theirs without dropout. It uses eager attention unless the sizes name another.
 
-    Errors: `NotHere` where transformers is not installed.
+    Errors: `NotHere` if transformers is not installed.
     """
     try:
         library: Any = importlib.import_module("transformers")
     except ImportError:
         raise NotHere("transformers is not installed; pip install transformers") from None
-    library.logging.set_verbosity_error()  # it advises on every model that is made
+    library.logging.set_verbosity_error()  # it prints advice for every new model
     config = getattr(library, f"{family}Config")(**(SIZES | {"attn_implementation": "eager"} | sizes))
     return getattr(library, f"{family}{task}")(config).to(setting.device, setting.dtype).eval()
 
 
 def carry_over(ours: Transformer, theirs: nn.Module, family: str) -> None:
-    """Our weights into their model, all that can be learned and no others."""
+    """Copy our weights into their model, which must have exactly the same learnable parameters."""
     weights: dict[str, Tensor] = FAMILIES[family].export(dict(ours.named_parameters()))
     wanted = {name: each for name, each in theirs.named_parameters() if each.requires_grad}
     assert weights.keys() == wanted.keys(), weights.keys() ^ wanted.keys()
@@ -42,13 +42,13 @@ def carry_over(ours: Transformer, theirs: nn.Module, family: str) -> None:
 
 
 def compared(answer: Tensor, ours: Transformer, expected: Tensor, theirs: nn.Module, family: str) -> float:
-    """The larger error of logits and of gradients, by their names."""
+    """Return the larger of the errors of logits and gradients, matched by their names."""
     mine = FAMILIES[family].export(gradients(answer, ours))
     return max(apart(answer, expected), same_gradients(mine, gradients(expected, theirs)))
 
 
 def take_wide_norms(theirs: nn.Module) -> None:
-    """torch.nn.RMSNorm, with the same weight, in the place of each norm that takes its mean square in float32."""
+    """Replace each norm that computes its mean square in float32 by torch.nn.RMSNorm with the same weight."""
     for name, norm in [*theirs.named_modules()]:
         if hasattr(norm, "variance_epsilon"):
             weight = cast(nn.Parameter, norm.weight)
@@ -59,5 +59,5 @@ def take_wide_norms(theirs: nn.Module) -> None:
 
 
 def blanked(labels: Tensor, counted: Tensor) -> Tensor:
-    """Labels as theirs want them: -100 where none counts."""
+    """Return labels in their convention: -100 where a label does not count."""
     return labels.masked_fill(~counted, -100)
