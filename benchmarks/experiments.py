@@ -1,4 +1,4 @@
-"""The experiments behind the table of expected results: one per row, run for one seed by the command line."""
+"""Run one row of the table of expected results for one seed, by the command line."""
 
 from __future__ import annotations
 
@@ -6,176 +6,18 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from files import FILES
+from rows import ROWS, Experiment
 
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.verbs import VERBS
 from glassformer.study.result import training_seconds
 from glassformer.study.table import spread
 from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, override
-
-MIXED = ("--data.min-length", "2", "--data.max-length", "16", "--training.steps", "1200")
-SCAN = (
-    *("--tokenizer.kind", "word", "--decode.max-new-tokens", "64"),  # commands of nine words: up to 48 actions
-    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "5000"),
-    *("--model.dropout", "0"),  # the task counts to 48, and each dropped number makes it miscount
-    *("--model.positions", "rotary"),
-)
-INFLECTION = (
-    *("--tokenizer.kind", "word", "--tokenizer.shared", "true", "--decode.max-new-tokens", "64"),
-    *("--model.n-layers", "3", "--model.dropout", "0.2", "--training.label-smoothing", "0.1"),
-    *("--model.positions", "rotary"),  # a form depends on how a word ends, wherever that is
-    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "3000"),
-)
-SOUNDS = (
-    *("--tokenizer.kind", "word", "--decode.max-new-tokens", "64"),
-    *("--model.d-model", "192", "--model.d-ff", "768", "--model.n-layers", "3", "--model.positions", "rotary"),
-    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "5000"),
-    *("--training.batch-tokens", "4096"),  # a step of Muon costs as much as a batch of 2,048 tokens
-)
-TUNED = (
-    *("--optimizer.weight-decay", "2", "--model.pooling", "mean"),
-    *("--training.steps", "600", "--training.evaluate-every", "0"),  # use the last weights, whatever their score
-)
-SST2 = ("--tokenizer.kind", "bpe", "--tokenizer.vocab-size", "6000", "--tokenizer.min-count", "1", *TUNED)
-MASKED = (
-    *("--tokenizer.vocab-size", "12000", "--data.window", "64", "--data.mask-share", "0.3"),
-    *("--model.n-layers", "1", "--model.d-ff", "256", "--model.activation", "relu", "--model.init", "normal"),
-    *("--model.norm", "layer", "--model.qk-norm", "none"),  # the shape of the recipe classify
-    *("--training.steps", "1500", "--training.warmup", "60"),
-    *("--training.evaluate-every", "0", "--training.samples", "0"),
-)
-ARTICLES = (
-    *("--model.dropout", "0.1", "--training.learning-rate", "6e-3", "--training.warmup", "100"),
-    *("--training.evaluate-every", "0", "--training.samples", "0"),  # scoring takes a minute for 200,000 words
-)
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """One row of the table."""
-
-    name: str
-    recipe: str
-    measures: str
-    metric: str = "exact_match"
-    scale: float = 100.0
-    unit: str = " %"
-    settings: tuple[str, ...] = ()
-    data: str | None = None
-    """The public data set that it reads, by its name in `FILES`; None if the task makes its own data."""
-    after: str | None = None
-    """The name of the row whose run of the same seed this one starts from (`training.start_from`); None if none."""
-    members: int = 1
-    """Runs that answer together as a committee. Their training seeds are `seeds_of`."""
-
-
-EXPERIMENTS = (
-    Experiment("copy", "copy", "whole answers right; length 8"),
-    Experiment("reverse", "reverse", "whole answers right; length 8"),
-    Experiment("copy 2-16", "copy", "whole answers right; lengths 2 to 16", settings=MIXED),
-    Experiment("reverse 2-16", "reverse", "whole answers right; lengths 2 to 16", settings=MIXED),
-    Experiment("sort", "sort", "whole answers right; length 8"),
-    Experiment("numbers", "numbers", "whole answers right"),
-    Experiment("spell", "spell", "whole answers right; numbers held out of training"),
-    Experiment(
-        "multi30k",
-        "multi30k",
-        "BLEU of greedy translations, English to German, test_2016_flickr",
-        metric="bleu",
-        scale=1.0,
-        unit="",
-        data="multi30k",
-    ),
-    Experiment("sst2", "classify", "labels right; SST-2, its dev split", metric="accuracy", settings=SST2, data="sst2"),
-    Experiment(
-        "sst2 committee",
-        "classify",
-        "labels right; SST-2, its dev split, by nine runs as a committee",
-        metric="accuracy",
-        settings=SST2,
-        data="sst2",
-        members=9,
-    ),
-    Experiment("trec", "classify", "labels right; TREC, six kinds of questions", metric="accuracy", data="trec"),
-    Experiment("scan", "seq2seq", "whole answers right; SCAN, simple split", settings=SCAN, data="scan"),
-)
-"""README's table."""
-FURTHER = (
-    Experiment(
-        "scan length", "seq2seq", "whole answers right; SCAN, longer than any", settings=SCAN, data="scan length"
-    ),
-    Experiment("scan jump", "seq2seq", "whole answers right; SCAN, a new verb", settings=SCAN, data="scan jump"),
-    *(
-        Experiment(each, "seq2seq", f"forms right; {each.title()}, SIGMORPHON 2017", settings=INFLECTION, data=each)
-        for each in ("german", "turkish", "finnish")
-    ),
-    Experiment(
-        "german committee",
-        "seq2seq",
-        "forms right; German, SIGMORPHON 2017, by four runs as a committee",
-        settings=INFLECTION,
-        data="german",
-        members=4,
-    ),
-    *(
-        Experiment(
-            name,
-            "seq2seq",
-            f"words said in one of their ways; CMUdict{by}",
-            metric="any_match",
-            settings=SOUNDS,
-            data="cmudict",
-            members=members,
-        )
-        for name, by, members in (("cmudict", "", 1), ("cmudict committee", ", by two runs as a committee", 2))
-    ),
-    Experiment(
-        "wikitext-2 words",
-        "lm",
-        "perplexity of a word; WikiText-2, word by word",
-        metric="word_perplexity",
-        scale=1.0,
-        unit="",
-        settings=(*ARTICLES, "--tokenizer.kind", "word", "--training.steps", "1500"),
-        data="wikitext-2 lines",
-    ),
-    Experiment(
-        "wikitext-2 bpe",
-        "lm",
-        "perplexity of a word; WikiText-2, in 4,096 subwords",
-        metric="word_perplexity",
-        scale=1.0,
-        unit="",
-        settings=(*ARTICLES, "--tokenizer.kind", "bpe", "--tokenizer.vocab-size", "4096", "--training.steps", "2500"),
-        data="wikitext-2 lines",
-    ),
-    Experiment(
-        "wikitext-2 masked",
-        "mlm",
-        "nats a hidden token; WikiText-2 in lower case",
-        metric="loss",
-        scale=1.0,
-        unit="",
-        settings=MASKED,
-        data="wikitext-2 reviews",
-    ),
-    Experiment(
-        "sst2 tuned",
-        "classify",
-        "labels right; SST-2, its dev split, after `wikitext-2 masked`",
-        metric="accuracy",
-        settings=TUNED,
-        data="sst2",
-        after="wikitext-2 masked",
-    ),
-)
-"""Rows that run only if named with `--only`."""
-ROWS = {each.name: each for each in (*EXPERIMENTS, *FURTHER)}
 
 
 class Result(NamedTuple):

@@ -18,10 +18,10 @@ Rewrite = Callable[[Iterable[str]], Iterator[str]]
 """Turns the lines of a file into the lines to use."""
 
 
-def multi30k(data: Path, written: Path) -> list[str]:
-    """English and German captions (Elliott et al. 2016), two parallel files per split."""
+def multi30k(data: Path, written: Path, target: str = "de") -> list[str]:
+    """English captions and their translation (Elliott et al. 2016, 2017), two parallel files per split."""
     names = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
-    sides = {"source": "en", "target": "de"}
+    sides = {"source": "en", "target": target}
     return [
         f"--data.{split}-{side}={there(data / f'{name}.{language}')}"
         for split, name in names.items()
@@ -157,6 +157,7 @@ def write(path: Path, lines: Iterable[str]) -> Path:
 
 FILES: dict[str, tuple[str, Files]] = {
     "multi30k": ("multi30k", multi30k),
+    "multi30k french": ("multi30k", partial(multi30k, target="fr")),
     "sst2": ("sst2", sst2),
     "wikitext-2 reviews": ("wikitext-2", partial(wikitext2, rewrite=as_reviews)),
     "wikitext-2 lines": ("wikitext-2", partial(wikitext2, rewrite=as_counted)),

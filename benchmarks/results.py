@@ -17,7 +17,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from common import fail, machine
-from experiments import EXPERIMENTS, ROWS, Experiment, Failure, Result, run_experiment
+from experiments import Failure, Result, run_experiment
+from rows import EXPERIMENTS, ROWS, Experiment
 
 from glassformer.foundation.errors import GlassformerError
 from glassformer.foundation.runtime import choose_threads
