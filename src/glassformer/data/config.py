@@ -14,7 +14,7 @@ from glassformer.foundation.typed import check_types
 PAIRS = "pairs"
 LABELLED = "labelled"
 FILES = (PAIRS, LABELLED)
-"""The tasks that read pairs from files of the user."""
+"""The tasks that read pairs from the user's files."""
 NO_ANSWERS = {LABELLED: "gives labels", TEXT: "predicts running text"}  # tasks, and what they do in their place
 EQUAL_LENGTHS = ("copy", "reverse", "sort")
 """The tasks whose answers have as many tokens as their sources."""
@@ -23,11 +23,11 @@ LABEL = "label"
 LAYOUTS = ("encoder-decoder", "encoder", LABEL, *TEXT_LAYOUTS)
 BYTES_AND_SPECIALS = 256 + 6  # the smallest byte-level vocabulary: every byte, and the six special tokens
 MOST_ENTRIES = 2**20
-"""Of a vocabulary, and of the symbols that a task writes with: no model here has a wider head."""
+"""Most entries of a vocabulary, and most symbols of a task: no model here has a wider head."""
 MOST_PAIRS = {"train_size": 10_000_000, "dev_size": 1_000_000, "test_size": 1_000_000}
-"""That a task makes: a few minutes of work each."""
+"""Most pairs that a task makes: a few minutes of work each."""
 MOST_SYMBOLS = 100_000_000
-"""That a task writes in the sources of one split, pairs times the longest length: about a minute and 1 GB."""
+"""Most symbols that a task writes in one split's sources, pairs times the longest length: about a minute and 1 GB."""
 MOST_COUNT = 2**31 - 1
 
 USES: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
@@ -41,11 +41,11 @@ USES: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
     (("skip_empty",), "the tasks that read files", lambda task: task in (*FILES, TEXT)),
     (TEXT_SETTINGS, f"data.task={TEXT!r}", lambda task: task == TEXT),
 )
-"""Settings that not every task reads: their names, whose they are, and whether a task is one of those."""
+"""Settings that only some tasks read: their names, a phrase for those tasks, and a test for one of them."""
 
 
 def unused(task: str) -> list[str]:
-    """The settings that a task has no use for."""
+    """The settings that a task does not read."""
     return [name for names, _, reads in USES if not reads(task) for name in names]
 
 
