@@ -51,7 +51,7 @@ def unused(task: str) -> list[str]:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What is learned from: pairs of texts, of files of the user or of a task that makes them; or running text."""
+    """The data to learn from: pairs of texts, from the user's files or made by a task; or running text."""
 
     task: str = PAIRS
     """"pairs" and "labelled" read the files below, "text" running text; any other task generates its own pairs."""
@@ -158,9 +158,9 @@ class DataConfig:
         return getattr(self, lookup(TEXTS, split, "split"))
 
     def named_files(self, split: str) -> list[str]:
-        """The files that a split is read from, one or two; none where the task makes its pairs or has text at hand.
+        """The one or two files that a split is read from; none if the task makes its pairs, or if no text is named.
 
-        Errors: `ConfigError` where the task reads files, and none is named.
+        Errors: `ConfigError` if the task reads pairs from files, and none is named.
         """
         if self.task == TEXT:
             path = self.text_file(split)
@@ -178,7 +178,7 @@ class DataConfig:
         )
 
     def _check_use(self) -> None:
-        """A setting that the task does not read would be ignored in silence; a switch that is off asks for nothing."""
+        """Refuse a setting that the task would silently ignore; a switch that is off asks for nothing."""
         values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
         given = [name for name, (value, default) in values.items() if value != default and value is not False]
         for name in sorted({*unused(self.task)} & {*given}):
@@ -189,7 +189,7 @@ class DataConfig:
             )
 
     def _check_names(self) -> None:
-        """An empty path is the folder that one is in, and no column has an empty name."""
+        """Refuse empty names: an empty path is the current folder, and no column has an empty name."""
         files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
         whats = dict.fromkeys(files, "file") | {"text_column": "column", "label_column": "column", "field": "field"}
         for name in [name for name in whats if getattr(self, name) == ""]:
@@ -241,7 +241,7 @@ class DataConfig:
             self._check_symbols()
 
     def _check_symbols(self) -> None:
-        """Many long sources are each within bounds, and together more than a machine holds."""
+        """Refuse sources that are together more than a machine holds, though number and length are within bounds."""
         for name in MOST_PAIRS:
             size = getattr(self, name)
             if size * self.max_length > MOST_SYMBOLS:

@@ -50,7 +50,7 @@ class BatchSampler:
         self.pool = len(self.source) if pool is None else pool
         self._check(place or by_number)
         self._lengths_differ = any(side.min() < side.max() for side in (self.source, self.target))
-        self._last: tuple[int, list[Indices]] = (-1, [])  # the epoch made last, as it is asked for step by step
+        self._last: tuple[int, list[Indices]] = (-1, [])  # the last epoch made: steps ask for it one by one
         self._starts = [0]  # the first step of each epoch, as far as known
 
     def epoch(self, epoch: int) -> list[Indices]:

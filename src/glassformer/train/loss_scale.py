@@ -10,7 +10,7 @@ from torch import Tensor
 from glassformer.foundation.errors import DivergedError
 
 MOST_SKIPPED = 20
-"""Skipped updates in a row after which the scale cannot be to blame, because it was halved as often."""
+"""Skipped updates in a row after which the scale cannot be to blame, because it has been halved that often."""
 
 
 class LossScale:

@@ -53,7 +53,7 @@ NAMED = Path(__file__).parents[1] / "recipes"
 
 @dataclass(frozen=True)
 class Recipe:
-    """A whole run: data, tokenizer, model, training, optimizer, checkpoints, decoding, sharing out."""
+    """A whole run: data, tokenizer, model, training, optimizer, checkpoints, decoding, several processes."""
 
     name: str
     """What the run is called; runs/NAME is its folder unless --out says otherwise."""

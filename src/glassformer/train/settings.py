@@ -184,7 +184,7 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class DecodeConfig(BeamSettings, Sampling):
-    """Settings of `[decode]`: how answers are written. Those of `Sampling` and `BeamSettings` are among them."""
+    """Settings of `[decode]`: how answers are written, including those of `Sampling` and `BeamSettings`."""
 
     section: ClassVar[str] = "decode"
 

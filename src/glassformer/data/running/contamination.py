@@ -1,7 +1,7 @@
-"""Measure how much of a held-out text occurs word for word in the training text: a score on memorised text is none.
+"""Measure how much of a held-out text occurs word for word in the training text, so that it may be memorised.
 
 Compares windows of 13 words, as Brown et al. 2020 (GPT-3, appendix C) do, but without removing punctuation or case. If
-a text has fewer than one word, by white space, for 20 characters, it compares windows of 50 characters.
+white space separates fewer than one word per 20 characters, it compares windows of 50 characters.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ def measure(path: str | None, field: str | None = None, *, skip_empty: bool = Fa
 def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, Part]:
     """The parts of those of these splits that exist: test only if it is named.
 
-    Errors: `DataError` from reading, and for a text too short to hold anything out; `ConfigError` for a field that no
-    file has.
+    Errors: `DataError` from reading, and for a text too short to hold anything out; `ConfigError` for a field where no
+    file is .jsonl.
     """
     found: dict[str, Part] = {}
     named = {split: config.text_file(split) for split in SPLITS}

@@ -31,7 +31,7 @@ class Subword(Tokenizer):
     def __init__(self, text: str) -> None:
         """`text` is the JSON of the `tokenizers` library. DataError for one that this class would not have written."""
         from glassformer.data.tokens import (
-            byte_level,  # here, as it loads the library, which `--help` need not wait for
+            byte_level,  # here: it loads the library, for which `--help` need not wait
         )
 
         self._library = byte_level.read(text, self.untrained(), self.kind)

@@ -16,7 +16,7 @@ NO_WORD = -1
 
 def words_of(pieces: Sequence[bytes], ids: Iterable[int]) -> list[int]:
     """The number of each id's word, as in `Tokenizer.words_of`; `pieces` are indexed by id."""
-    import numpy as np  # here, as `--help` need not wait for it
+    import numpy as np  # here, so that `--help` does not wait for it
 
     known = check_ids_known(ids, len(pieces))
     special = {id: b" " for id in range(len(SPECIALS)) if id != UNK}

@@ -133,7 +133,7 @@ class CharacterTokenizer(_Listed):
 
     @cached_property
     def _points(self) -> CodePoints:
-        from glassformer.data.tokens.code_points import CodePoints  # here, as `--help` need not wait for numpy
+        from glassformer.data.tokens.code_points import CodePoints  # here, so that `--help` does not wait for numpy
 
         return CodePoints(self.entries)
 

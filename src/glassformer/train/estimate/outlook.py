@@ -82,8 +82,9 @@ class Outlook:
 def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     """Estimate what a run of the recipe in the folder `out` will need. Errors: those of reading data and recipe.
 
-    Makes a few real updates, on the run's first batches and with its own settings, and throws them away; the optimizer
-    then has its state, which is measured. The rest of the memory is estimated, see `train.estimate.memory`.
+    Makes a few real updates, with the run's own settings and on its first batches after a warm-up of batch or length,
+    and throws them away; the optimizer then has its state, which is measured. The rest of the memory is estimated, see
+    `train.estimate.memory`.
     """
     device, why = choose_device(recipe.training.device)
     _, threads = choose_threads(recipe.training.threads)

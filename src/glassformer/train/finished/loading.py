@@ -16,7 +16,7 @@ from glassformer.train.sources.run_data import Split
 
 
 def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
-    """Load the best checkpoint of a run, or the mean of its `average` newest, as its recipe says where."""
+    """Load the best checkpoint of a run, or the mean of its `average` newest, on the recipe's device."""
     device, _ = choose_device(recipe.training.device)
     choose_threads(from_environment()[0] or recipe.training.threads)  # only training must have as many as before
     loaded = told(load(run, device=device) if average is None else load_mean(run, average, device=device))

@@ -24,7 +24,7 @@ def whole(tensor: Tensor) -> Tensor:
 
 def put_back(model: nn.Module) -> None:
     """Drop the gathered weights after a forward pass without a backward, as in an evaluation."""
-    from torch.distributed.fsdp import FSDPModule  # here, as a run that is not cut needs none of it
+    from torch.distributed.fsdp import FSDPModule  # here: only sharded runs need it
 
     for module in model.modules():
         if isinstance(module, FSDPModule):

@@ -1,4 +1,4 @@
-"""Several processes that train one run, as `torchrun` starts them: which they are, and how they communicate.
+"""Several processes that train one run, as `torchrun` starts them: who they are, and how they communicate.
 
 The first process writes and speaks for all. They agree on each decision (to stop, to save, which is best), so that all
 do the same after the same step. Numbers that they agree on are sent over gloo, even if gradients are sent by NCCL.

@@ -45,7 +45,7 @@ def cut(model: Transformer, ranks: Ranks, precision: str) -> Transformer:
     With bfloat16 on CUDA the blocks' weights are sent as bfloat16, and gradients are summed in float32; embedding, head
     and last norm stay float32, and so does the residual stream.
     """
-    from torch.distributed.device_mesh import init_device_mesh  # here, as a run that is not cut needs none of it
+    from torch.distributed.device_mesh import init_device_mesh  # here: only sharded runs need it
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
     device = next(model.parameters()).device.type
@@ -155,12 +155,11 @@ def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> N
             write_tensors(path, tensors)
         return
     parts, one_file = path.with_suffix(".parts"), dict.fromkeys(sorted(tensors), 1)
-    # Given the names, torch lays the tensors out in this order; otherwise the order differs between a run and its
-    # resume.
+    # Given the names, torch lays the tensors out in this order; otherwise it differs between a run and its resume.
     writer = HuggingFaceStorageWriter(str(parts), one_file, save_distributed=True, enable_consolidation=True)
     try:
         save(dict(tensors), storage_writer=writer, process_group=ranks.group)
-    except CheckpointException as error:  # this is no Exception, and holds each process's own
+    except CheckpointException as error:  # a BaseException, which holds each process's own
         met = [each for each, _ in error.failures.values()]
         raise next((each for each in met if isinstance(each, OSError)), met[0]) from error
     if ranks.first:

@@ -70,7 +70,7 @@ class Team:
         return loss_of(self.model, batch, self.objective, label_smoothing=self.label_smoothing)
 
     def rehearse(self, batch: Batch, arithmetic: contextlib.AbstractContextManager[object]) -> None:
-        """Called once per batch, before its first piece, with the arithmetic of its forward pass."""
+        """Prepare the exchange, before the first piece of each batch; `arithmetic` is that of its forward pass."""
 
     def exchanging(self, last: bool) -> contextlib.AbstractContextManager[object]:
         """A context around forward and backward of a piece; after the last piece all processes have the sums."""

@@ -22,7 +22,7 @@ def new_model(recipe: Recipe, tokenizers: Tokenizers) -> Transformer:
     torch.manual_seed(recipe.training.seed)
     model = Transformer(model_config(recipe, tokenizers))
     if names := break_names(recipe.training.broken):
-        from glassformer.train.breaks.surgery import WEIGHTS  # here, as a run without mistakes needs none of it
+        from glassformer.train.breaks.surgery import WEIGHTS  # here: only runs with mistakes need it
 
         for name in names:
             if name in WEIGHTS:

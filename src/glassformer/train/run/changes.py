@@ -62,8 +62,8 @@ def changes(before: Mapping[str, Any], recipe: Recipe) -> list[Change]:
 def refuse_other_recipe(recipe: Recipe, ranks: Ranks) -> None:
     """Refuse processes of one run that were given different settings, naming the section.
 
-    Call it before anything that depends on the recipe, because the processes' messages to each other are matched by the
-    evaluations and saves that it prescribes.
+    Call it before anything that depends on the recipe: the processes match their messages to each other by order, which
+    follows from its evaluations and saves.
     """
     sections: dict[str, list[str]] = {}
     for name in settings_of(recipe):

@@ -221,7 +221,7 @@ class Session:
             all_used = f" All {self.skipped} of training.skip_nonfinite are used up." if self.skipped else ""
             raise DivergedError(f"{error} {self.prepared.named_batch(self.step + 1)}{all_used}") from None
         except Exception as error:
-            self.saver.close()  # so that the newest checkpoint is complete
+            self.saver.close()  # so that the last checkpoint is on disk
             raise memory_ran_out(error, self.run, self.step, self.model, self.optimizer, self.prepared) from None
 
     def _skip(self, report: StepReport) -> Skipped:

@@ -209,7 +209,7 @@ def bleu_and_chrf(outputs: Sequence[str], targets: Sequence[str]) -> dict[str, M
 
     `bleu_lowercase` ignores case, as papers on Multi30k do, whose text is lower-cased.
     """
-    from sacrebleu.metrics.bleu import BLEU  # here, as importing it costs a command that needs it not
+    from sacrebleu.metrics.bleu import BLEU  # here, because importing it takes time
     from sacrebleu.metrics.chrf import CHRF
 
     scores: dict[str, Metric] = {}
