@@ -114,7 +114,7 @@ def refuse_one_class(path: str | Path, pairs: Sequence[Pair]) -> None:
 
 
 def from_tsv(path: str | Path, columns: Columns) -> Iterator[Row]:
-    """Yield the rows of a TSV file. Errors: `DataError` for a missing column, and for another number of columns."""
+    """Yield the rows of a TSV file. Errors: `DataError` for a missing column or a line with another number of them."""
     lines = read_lines(path)
     named = bool(columns.header) or by_name(columns.text) or by_name(columns.label)
     asked = named or columns.text is not None or columns.label is not None

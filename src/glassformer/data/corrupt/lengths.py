@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 RARE = math.log(1e-12)
-"""Log of the probability that a row is longer after all, where no number of spans is impossible."""
+"""Log of the probability that a row is longer after all: the number of spans that are drawn has no upper bound."""
 
 
 def n_hidden(n: int, share: float) -> int:
