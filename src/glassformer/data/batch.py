@@ -53,8 +53,7 @@ class Batch:
     source_keep: Bool[Tensor, "B S"] | None = None
     """True at real source tokens."""
     labels: Int[Tensor, "B T"] | Int[Tensor, " B"] | Float[Tensor, "B N"] | None = None
-    """What to predict: an id in each place, or a label or N numbers per row. None: the next token; the objective
-    shifts."""
+    """What to predict: an id per place, a label or N numbers per row. None: the next token; the objective shifts."""
     label_keep: Bool[Tensor, "B T"] | None = None
     """True where `labels` counts."""
     documents: Int[Tensor, "B T"] | None = None

@@ -98,8 +98,7 @@ def stamp_of(path: Path, found: os.stat_result) -> Stamp:
 def opened(path: Path) -> Generator[BufferedReader, None, None]:
     """Open a file for its bytes, unpacked if it is a gzip file, whatever its name.
 
-    Errors: `DataError` for a file that cannot be read, a damaged gzip file, and a file that changed before the block
-    ended.
+    Errors: `DataError` for a file that cannot be read, a damaged gzip file, or one that changed before the block ended.
     """
     checked(path)
     try:

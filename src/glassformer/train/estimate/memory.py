@@ -112,8 +112,7 @@ def estimate(
 def compiled_products(model: Transformer) -> int:
     """Bytes of the products that a processor's library compiles: three per shape of a matrix, and attention's six.
 
-    A matrix is multiplied in the forward pass and for two gradients; scores and their weighted sum are products of two
-    inputs.
+    A matrix is multiplied in the forward pass and for two gradients; scores and weighted sums multiply two inputs.
     """
     if next(model.parameters()).device.type != "cpu":
         return 0

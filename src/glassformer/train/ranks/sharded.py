@@ -106,8 +106,7 @@ def take_parts(
 def write_parts(folder: Path, snapshot: Snapshot, ranks: Ranks) -> None:
     """Like `store.snapshot.write_snapshot`, but of each process's parts. All call it together.
 
-    Errors, in all processes or in none: `ResourceError` for a full disk, `CheckpointError` for a folder that cannot be
-    written.
+    Errors, in all or in none: `ResourceError` for a full disk, `CheckpointError` for a folder that cannot be written.
     """
     needed = 2 * snapshot.needed  # the parts and, beside them, the whole
     with agreed(ranks), explained(folder, needed), ExitStack() as stack:
