@@ -42,7 +42,7 @@ from glassformer.foundation.typed import came, expect
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of ids, and which of them are real. A `keep` of None says that all are, which keeps the fast kernels."""
+    """Rows of ids, and which of them are real tokens. A `keep` of None means all, which keeps the fast kernels."""
 
     tokens: Int[Tensor, "B T"] | Float[Tensor, "B T I"]
     """What the model reads: <bos> y1 ... yn <eos> for a decoder, or the encoder's sequence; or features, not ids."""
@@ -53,13 +53,13 @@ class Batch:
     source_keep: Bool[Tensor, "B S"] | None = None
     """True at real source tokens."""
     labels: Int[Tensor, "B T"] | Int[Tensor, " B"] | Float[Tensor, "B N"] | None = None
-    """What to predict: an id in each place, a label or N numbers a row. None: the next token; the objective shifts."""
+    """What to predict: an id per place, a label or N numbers per row. None: the next token; the objective shifts."""
     label_keep: Bool[Tensor, "B T"] | None = None
     """True where `labels` counts."""
     documents: Int[Tensor, "B T"] | None = None
-    """To which document each token belongs, where a row holds several that must not read each other."""
+    """The document that each token belongs to, if a row holds several that must not read each other."""
     prefix: Int[Tensor, " B"] | None = None
-    """How many tokens at the start of a row all others may read, also those before them: a prefix LM."""
+    """How many tokens at the start of each row every token of the row may read, earlier ones too: a prefix LM."""
 
     def __post_init__(self) -> None:
         check_read("tokens", self.tokens)
@@ -112,7 +112,7 @@ class Batch:
     def labelled(
         cls, texts: Sequence[Sequence[int]], labels: Sequence[int] | Sequence[float] | Sequence[Sequence[float]]
     ) -> Batch:
-        """For a head that answers once a sequence: <bos> and the text, and its label, its number or its numbers."""
+        """For a head that answers once per sequence: <bos> and the text, with its label, its number or its numbers."""
         check_lists(texts, "texts")
         _check_same_number(texts, labels, "text", "label")
         tokens, keep = pad([[BOS, *ids] for ids in texts])
@@ -120,7 +120,7 @@ class Batch:
 
     @classmethod
     def tagged(cls, rows: Sequence[Sequence[int]], tags: Sequence[Sequence[int]]) -> Batch:
-        """For a head that answers in each place: the tokens alone, and a tag for each of them."""
+        """For a head that answers at each token: the tokens alone, with a tag for each of them."""
         check_lists(rows, "rows")
         check_lists(tags, "tags")
         _check_same_number(rows, tags, "row", "list of tags")
@@ -145,13 +145,13 @@ class Batch:
 
     @property
     def pad_share(self) -> float:
-        """The share of places that hold padding, 0 to 1."""
+        """The share of padding, 0 to 1."""
         return 1 - self.n_tokens / sum(places(ids) for ids, _ in self._sides())
 
     def split(self, n: int) -> list[Batch]:
-        """At most `n` micro-batches of nearly equal numbers of rows, in order; fewer when there are fewer rows.
+        """Split into at most `n` micro-batches with nearly equal numbers of rows, in order, or fewer for fewer rows.
 
-        Padding that a part no longer needs is cut off.
+        Padding that a part no longer needs is removed.
         """
         if n < 1:
             raise DataError(f"A batch is split into at least one part, but {n} were asked for.")
@@ -181,7 +181,7 @@ class Batch:
 
 
 def check_marks(name: str, keep: Tensor | None, marked: str, values: Tensor | None) -> None:
-    """Refuse what does not say True or False of each place of `values`, or marks what is not there."""
+    """Refuse a mask that is not True or False for each place of `values`, or that marks what is missing."""
     check_keep(keep, name)
     if keep is not None and values is None:
         raise DataError(f"{name} marks places of {marked}; this batch has none. Give {marked} too, or leave it out.")
@@ -190,12 +190,12 @@ def check_marks(name: str, keep: Tensor | None, marked: str, values: Tensor | No
 
 
 def in_place(labels: Tensor) -> bool:
-    """Whether these are labels of tokens, one in each place."""
+    """Whether these are labels of tokens, one per token."""
     return labels.ndim == 2 and not labels.is_floating_point()
 
 
 def answers(labels: object) -> Int[Tensor, " B"] | Float[Tensor, "B N"]:
-    """Labels, whole numbers from 0; or numbers, one a text or as many for each. Errors: `DataError` for all else."""
+    """Convert labels (whole numbers from 0), or numbers (one or more per text). Errors: `DataError` for all else."""
     try:
         found = torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -218,10 +218,10 @@ def answers(labels: object) -> Int[Tensor, " B"] | Float[Tensor, "B N"]:
 
 
 def check_right(name: str, keep: Tensor | None) -> None:
-    """Raises `DataError` for padding before a real token, and for a row of padding alone, naming the row.
+    """Refuse padding before a real token, and a row of padding only. Errors: `DataError` naming the row.
 
-    The next token of a pad would be predicted, and `split` would cut real tokens. On an accelerator there is no look,
-    which would cost a wait: batches are made on the CPU.
+    The token after a pad would be a target, and `split` would remove real tokens. On an accelerator nothing is checked,
+    because that would cost a wait: batches are made on the CPU.
     """
     if keep is None or keep.device.type != "cpu" or keep.numel() == 0:
         return
@@ -235,12 +235,12 @@ def check_right(name: str, keep: Tensor | None) -> None:
 
 
 def places(ids: Tensor) -> int:
-    """How many places a tensor [B, T] or [B, T, I] has."""
+    """The number of places in a tensor [B, T] or [B, T, I]."""
     return ids.shape[0] * ids.shape[1]
 
 
 def _still_padded(keep: Tensor | None, rows: slice) -> tuple[Tensor | None, slice]:
-    """What these rows need of `keep`: None without padding, and the places up to their longest."""
+    """These rows' `keep`, cut to their longest and None without padding; and the slice of places that is left."""
     if keep is None:
         return None, slice(None)
     width = int(keep[rows].sum(1).max())

@@ -14,7 +14,7 @@ from glassformer.foundation.typed import check_types
 PAIRS = "pairs"
 LABELLED = "labelled"
 FILES = (PAIRS, LABELLED)
-"""The tasks that read pairs from files of the user."""
+"""The tasks that read pairs from the user's files."""
 NO_ANSWERS = {LABELLED: "gives labels", TEXT: "predicts running text"}  # tasks, and what they do in their place
 EQUAL_LENGTHS = ("copy", "reverse", "sort")
 """The tasks whose answers have as many tokens as their sources."""
@@ -23,11 +23,11 @@ LABEL = "label"
 LAYOUTS = ("encoder-decoder", "encoder", LABEL, *TEXT_LAYOUTS)
 BYTES_AND_SPECIALS = 256 + 6  # the smallest byte-level vocabulary: every byte, and the six special tokens
 MOST_ENTRIES = 2**20
-"""Of a vocabulary, and of the symbols that a task writes with: no model here has a wider head."""
+"""Most entries of a vocabulary, and most symbols of a task: no model here has a wider head."""
 MOST_PAIRS = {"train_size": 10_000_000, "dev_size": 1_000_000, "test_size": 1_000_000}
-"""That a task makes: a few minutes of work each."""
+"""Most pairs that a task makes: a few minutes of work each."""
 MOST_SYMBOLS = 100_000_000
-"""That a task writes in the sources of one split, pairs times the longest length: about a minute and 1 GB."""
+"""Most symbols that a task writes in one split's sources, pairs times the longest length: about a minute and 1 GB."""
 MOST_COUNT = 2**31 - 1
 
 USES: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
@@ -41,17 +41,17 @@ USES: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
     (("skip_empty",), "the tasks that read files", lambda task: task in (*FILES, TEXT)),
     (TEXT_SETTINGS, f"data.task={TEXT!r}", lambda task: task == TEXT),
 )
-"""Settings that not every task reads: their names, whose they are, and whether a task is one of those."""
+"""Settings that only some tasks read: their names, a phrase for those tasks, and a test for one of them."""
 
 
 def unused(task: str) -> list[str]:
-    """The settings that a task has no use for."""
+    """The settings that a task does not read."""
     return [name for names, _, reads in USES if not reads(task) for name in names]
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What is learned from: pairs of texts, of files of the user or of a task that makes them; or running text."""
+    """The data to learn from: pairs of texts, from the user's files or made by a task; or running text."""
 
     task: str = PAIRS
     """"pairs" and "labelled" read the files below, "text" running text; any other task generates its own pairs."""
@@ -158,9 +158,9 @@ class DataConfig:
         return getattr(self, lookup(TEXTS, split, "split"))
 
     def named_files(self, split: str) -> list[str]:
-        """The files that a split is read from, one or two; none where the task makes its pairs or has text at hand.
+        """The one or two files that a split is read from; none if the task makes its pairs, or if no text is named.
 
-        Errors: `ConfigError` where the task reads files, and none is named.
+        Errors: `ConfigError` if the task reads pairs from files, and none is named.
         """
         if self.task == TEXT:
             path = self.text_file(split)
@@ -178,7 +178,7 @@ class DataConfig:
         )
 
     def _check_use(self) -> None:
-        """A setting that the task does not read would be ignored in silence; a switch that is off asks for nothing."""
+        """Refuse a setting that the task would silently ignore; a switch that is off asks for nothing."""
         values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
         given = [name for name, (value, default) in values.items() if value != default and value is not False]
         for name in sorted({*unused(self.task)} & {*given}):
@@ -189,7 +189,7 @@ class DataConfig:
             )
 
     def _check_names(self) -> None:
-        """An empty path is the folder that one is in, and no column has an empty name."""
+        """Refuse empty names: an empty path is the current folder, and no column has an empty name."""
         files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
         whats = dict.fromkeys(files, "file") | {"text_column": "column", "label_column": "column", "field": "field"}
         for name in [name for name in whats if getattr(self, name) == ""]:
@@ -241,7 +241,7 @@ class DataConfig:
             self._check_symbols()
 
     def _check_symbols(self) -> None:
-        """Many long sources are each within bounds, and together more than a machine holds."""
+        """Refuse sources that are together more than a machine holds, though number and length are within bounds."""
         for name in MOST_PAIRS:
             size = getattr(self, name)
             if size * self.max_length > MOST_SYMBOLS:

@@ -1,4 +1,4 @@
-"""From a config to encoded pairs: load the text, train the tokenizers on it, turn it into ids."""
+"""Load the text that a config names, train the tokenizers on it, and encode it as pairs of ids."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from glassformer.foundation.registry import lookup
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of the two sides; one and the same object when they share a vocabulary."""
+    """The tokenizers of the two sides; the same object if they share a vocabulary."""
 
     source: Tokenizer
     target: Tokenizer
 
     @property
     def labels(self) -> list[str]:
-        """Of a classifier: its labels, in the order of its probabilities."""
+        """A classifier's labels, in the order of its probabilities."""
         return self.target.tokens(range(FIRST_LABEL, self.target.vocab_size))
 
 
@@ -39,10 +39,9 @@ Count = TypeVar("Count", int, NDArray[np.int64])
 
 
 def places(layout: str, source: Count, target: Count) -> tuple[Count, Count]:
-    """How many places so many ids take on the source side and in `tokens` of a `Batch`, special tokens counted.
+    """How many places these numbers of ids take on the source side and in `tokens` of a `Batch`, with special tokens.
 
-    x <eos> and <bos> y <eos>; or in one sequence, without a source side, x <sep> y, or <bos> x where a label is asked
-    for.
+    x <eos> and <bos> y <eos>; or, in one sequence without a source side, x <sep> y, or <bos> x for a label.
     """
     sides = {
         "encoder-decoder": (source + 1, target + 2),
@@ -65,15 +64,15 @@ class Encoded:
     def lengths(self, layout: str = LAYOUTS[0]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many places each sample takes in a batch of this layout, on the source side and in `tokens`.
 
-        Special tokens are counted, as `places` says.
+        Special tokens count, see `places`.
         """
         return places(layout, self.source.lengths, self.target.lengths)
 
 
 def load_pairs(config: DataConfig, split: str, seed: int = 0, labels: Labels | None = None) -> Loaded:
-    """The pairs of "train", "dev" or "test". `seed` chooses those of a synthetic task; files are what they are.
+    """Load the pairs of "train", "dev" or "test". `seed` determines those of a synthetic task, not those of files.
 
-    Of labelled text a pair is (text, label); where `labels` are given, no other is taken.
+    A pair of labelled text is (text, label); if `labels` are given, any other label is refused.
     """
     files = config.named_files(split)
     if config.task == LABELLED:
@@ -88,9 +87,9 @@ def load_pairs(config: DataConfig, split: str, seed: int = 0, labels: Labels | N
 
 
 def refuse_missing_files(config: DataConfig, splits: Sequence[str]) -> None:
-    """Refuse splits that have no file, or one that is not there, before the first of them is read.
+    """Refuse splits without a file, or with one that does not exist, before any of them is read.
 
-    Errors: `ConfigError` and `DataError`, as reading gives them.
+    Errors: `ConfigError` and `DataError`, as reading raises them.
     """
     for path in [path for split in splits for path in config.named_files(split)]:
         if not Path(path).exists():
@@ -98,9 +97,9 @@ def refuse_missing_files(config: DataConfig, splits: Sequence[str]) -> None:
 
 
 def build_tokenizers(config: TokenizerConfig, pairs: Sequence[Pair], *, labelled: bool = False) -> Tokenizers:
-    """Tokenizers trained on `pairs`: one on both sides' texts when shared, else one on each side's.
+    """Train tokenizers on `pairs`: one on the texts of both sides if shared, else one for each side.
 
-    The target side of labelled text is its label set.
+    The target tokenizer of labelled text is its label set.
     """
     if not pairs:
         raise DataError("A vocabulary is made from training text, but there are no pairs. Give at least one pair.")
@@ -115,7 +114,7 @@ def build_tokenizers(config: TokenizerConfig, pairs: Sequence[Pair], *, labelled
 
 
 def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers) -> Encoded:
-    """The ids of each side, by that side's tokenizer."""
+    """Encode each side with its own tokenizer."""
     return Encoded(
         Sequences(tokenizers.source.encode_all([pair.source for pair in pairs])),
         Sequences(tokenizers.target.encode_all([pair.target for pair in pairs])),

@@ -1,4 +1,4 @@
-"""Rows of feature vectors of unequal length as one padded tensor, for a model that reads features."""
+"""Pad rows of feature vectors of different lengths into one tensor, for a model that reads features."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Vectors = Sequence[Sequence[float]] | NDArray[np.floating]
 
 
 def pad_features(rows: Sequence[Vectors]) -> tuple[Float[Tensor, "B T I"], Bool[Tensor, "B T"] | None]:
-    """`tokens` and `keep` of a `Batch`: zeros on the right, and where a row is real; None when it all is.
+    """Return `tokens` and `keep` of a `Batch`: rows padded with zeros on the right; `keep` is None without padding.
 
-    Errors: `DataError` naming the row and the place of vectors of unequal width, and of a value that is not finite.
+    Errors: `DataError` naming row and place of a vector of another width, or of a value that is not finite.
     """
     width = next((len(vector) for row in rows for vector in row), 0)
     if width == 0:

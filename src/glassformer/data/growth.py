@@ -6,17 +6,17 @@ import math
 from dataclasses import dataclass
 
 EIGHT = 8
-"""Lengths grow by a multiple of so many, as in Li et al.: each new length is a new shape, which costs time once."""
+"""Lengths grow in multiples of this, as in Li et al.: each new length is a new shape, which costs time once."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Linear warm-ups of the batch and of the sequence length; both 0 steps long, all is at its full size at once.
+    """Linear warm-ups of the batch and of the sequence length; with 0 steps each has its full size at once.
 
-    Small batches and short sequences at the beginning keep the gradient's variance, and with it the risk of divergence,
-    low (Li, Zhang and He 2022, "The Stability-Efficiency Dilemma", section 4, for the length; Smith et al. 2018, "Don't
-    Decay the Learning Rate, Increase the Batch Size", for the batch). Nothing has to be saved: a resume asks the same
-    functions.
+    Small batches and short sequences at the start keep the variance of the gradient low, and with it the risk of
+    divergence (Li, Zhang and He 2022, "The Stability-Efficiency Dilemma", section 4, for the length; Smith et al. 2018,
+    "Don't Decay the Learning Rate, Increase the Batch Size", for the batch). Nothing has to be saved: a resumed run
+    calls the same functions.
     """
 
     batch_steps: int = 0
@@ -28,7 +28,7 @@ class Growth:
 
     @property
     def steps(self) -> int:
-        """The last step at which either holds something back."""
+        """The last step at which either warm-up limits something."""
         return max(self.batch_steps, self.length_steps)
 
     def share(self, step: int) -> float:
@@ -38,7 +38,7 @@ class Growth:
         return self.batch_start + (1.0 - self.batch_start) * (step - 1) / self.batch_steps
 
     def parts(self, step: int) -> int:
-        """Into how many equal parts a full batch is cut so that none is more than `share(step)` of it."""
+        """The number of equal parts to cut a full batch into, so that none is more than `share(step)` of it."""
         return math.ceil(1.0 / self.share(step) - 1e-9)
 
     def length(self, step: int, longest: int) -> int:

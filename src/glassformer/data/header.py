@@ -1,4 +1,4 @@
-"""A first line that names the columns, where nobody said so: it would be learned as a text, with a label of its own."""
+"""Detect a first line that names the columns although nobody said so: it would be learned as a text with a label."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from glassformer.foundation.errors import DataError
 
 TEXTS = ("text", "texts", "sentence", "sentences", "document", "content", "review", "comment", "message", "question")
 LABELS = ("label", "labels", "class", "category", "target", "tag", "sentiment", "intent", "topic")
-"""What columns are mostly called."""
+"""Usual names of the columns."""
 OFTEN = 5
-"""Texts of every other label that there are beside a label which the first line alone has, where that is a name."""
+"""If each other label has this many texts, a label that only the first line has is probably the name of a column."""
 UNSAID = "If line 1 names the columns, set data.header = true."
 
 
 def refuse_unsaid_header(path: str | Path, pairs: Sequence[Pair]) -> None:
-    """Refuse training text whose first line seems to name the columns; `pairs` begin with it.
+    """Refuse training text whose first line, the first of `pairs`, seems to name the columns.
 
-    It seems so where no other line has its label, and it has the usual names, or every other label is met often. A text
-    can look like that, so it is the user who says which it is. Errors: `DataError`.
+    It does if no other line has its label and, besides, it has a usual name or every other label is frequent. A text
+    can look like that, so the user must say which it is. Errors: `DataError`.
     """
     text, label = pairs[0]
     counts = Counter(pair.target for pair in pairs)

@@ -1,6 +1,6 @@
-r"""Texts with a label each, from a file: TSV or JSONL, plain or gzip. Nothing is dropped, cut or mended in silence.
+r"""Read texts with a label each from a file: TSV or JSONL, plain or gzip. Nothing is silently dropped, cut or repaired.
 
-TSV (any name)                a good film\t1         columns by number, or by name where the first line names them
+TSV (any name)                a good film\t1         columns by number, or by name if the first line names them
 JSONL (.jsonl, .ndjson; .gz)  {"text": "a good film", "label": 1}
 """
 
@@ -23,16 +23,16 @@ from glassformer.foundation.registry import suggestion
 
 
 class Columns(NamedTuple):
-    """Where text and label stand: names, or numbers from 1; None: the first and the second (JSONL: text and label)."""
+    """The columns of text and label: names, or numbers from 1; None: first and second (JSONL: text and label)."""
 
     text: str | None = None
     label: str | None = None
     header: bool | None = None
-    """Whether the first line names the columns; it does anyway where a column is given by name. None: nobody said."""
+    """Whether the first line names the columns; implied if a column is given by name. None: nobody said."""
 
 
 class Row(NamedTuple):
-    """One line of a file, and which."""
+    """One line of a file, with its number."""
 
     number: int
     text: str
@@ -46,10 +46,10 @@ BREAKS = ("Cc", "Zl", "Zp")
 def read_labelled(
     path: str | Path, columns: Columns | None = None, skip_empty: bool = False, known: Collection[str] | None = None
 ) -> Loaded:
-    """The texts and labels of a file as pairs. `known`: the labels that there are; None: any.
+    """Read the texts and labels of a file as pairs. `known`: the labels that are allowed; None: any.
 
     Errors: `DataError` naming file and line, for a missing column, a line of another shape, an empty text or label
-    (counted and left out with `skip_empty`), a label outside the set, text that is no UTF-8, or no JSON.
+    (skipped and counted with `skip_empty`), a label outside the set, and text that is not UTF-8 or not JSON.
     """
     columns = columns or Columns()
     is_json = in_json(path)
@@ -81,8 +81,8 @@ def read_labelled(
 def check_label(path: str | Path, row: Row, known: Collection[str] | None, unsaid: bool = False) -> None:
     """Refuse a label with white space around it, which looks like another one, and a label outside the set.
 
-    And one of several lines, or with a TAB: labels are written one a line, and with their probabilities in columns.
-    `unsaid`: nobody said whether the first line names the columns.
+    Also refuse a label with a line end or a TAB: labels are written one per line, and with their probabilities in
+    columns. `unsaid`: nobody said whether the first line names the columns.
     """
     if row.label != row.label.strip():
         raise DataError(
@@ -104,7 +104,7 @@ def check_label(path: str | Path, row: Row, known: Collection[str] | None, unsai
 
 
 def refuse_one_class(path: str | Path, pairs: Sequence[Pair]) -> None:
-    """Refuse training text in which all labels are one: there is nothing to learn."""
+    """Refuse training text with only one label: there is nothing to learn."""
     first = pairs[0].target
     if all(pair.target == first for pair in pairs):
         raise DataError(
@@ -114,7 +114,7 @@ def refuse_one_class(path: str | Path, pairs: Sequence[Pair]) -> None:
 
 
 def from_tsv(path: str | Path, columns: Columns) -> Iterator[Row]:
-    """The rows of a TSV file. Errors: `DataError` for a missing column, and for a line with more or fewer than it."""
+    """Yield the rows of a TSV file. Errors: `DataError` for a missing column or a line with another number of them."""
     lines = read_lines(path)
     named = bool(columns.header) or by_name(columns.text) or by_name(columns.label)
     asked = named or columns.text is not None or columns.label is not None
@@ -144,9 +144,9 @@ def by_name(column: str | None) -> bool:
 
 
 def place_of(column: str | None, what: str, usual: int, path: str | Path, first: Sequence[str], *, named: bool) -> int:
-    """The place of a column, counted from 0, in a file that begins with the cells `first`, which name them or not.
+    """The index of a column, from 0, in a file whose first line has the cells `first`, which may be column names.
 
-    Errors: `DataError` naming the columns that there are.
+    Errors: `DataError` naming the existing columns.
     """
     shown = ", ".join(repr(each[:40]) for each in first[:20])
     if by_name(column):
@@ -164,7 +164,7 @@ def place_of(column: str | None, what: str, usual: int, path: str | Path, first:
 
 
 def from_json(path: str | Path, columns: Columns) -> Iterator[Row]:
-    """The rows of a JSONL file. Errors: `DataError` for a line that is no JSON object, and for a missing field."""
+    """Yield the rows of a JSONL file. Errors: `DataError` for a line that is not a JSON object or lacks a field."""
     if columns.header:
         raise ConfigError(
             f"{path}: a .jsonl file names its fields in each line and has no header line; got data.header=True. "
@@ -186,7 +186,7 @@ def from_json(path: str | Path, columns: Columns) -> Iterator[Row]:
 
 
 def object_in(line: str, place: str) -> dict[str, object]:
-    """The JSON object in a line. Errors: `DataError` for anything else, and for a field that stands there twice."""
+    """The JSON object in a line. Errors: `DataError` for anything else, and for a field that is there twice."""
     try:
         value: object = json.loads(line, object_pairs_hook=refuse_repeated_keys)
     except (ValueError, RecursionError) as error:
@@ -201,7 +201,7 @@ def object_in(line: str, place: str) -> dict[str, object]:
 
 
 def field_of(record: dict[str, object], name: str, path: str | Path, number: int) -> str:
-    """A field as text; a whole number is written out, as labels often are numbers."""
+    """A field as text; a whole number is converted, because labels often are numbers."""
     if name not in record:
         raise DataError(
             f"{path}:{number}: the object has no field {name!r}. {suggestion(name, list(record)[:20])[:200]} "

@@ -1,7 +1,7 @@
-"""The lines of a text file, plain or gzip, or of a stream: UTF-8, and never more at once than memory should hold.
+"""Read the lines of a UTF-8 text file, plain or gzip, or of a stream, with limits on the memory that they take.
 
-Lines end with LF or CRLF and with nothing else, so that two files cannot drift apart at an odd white space such as
-U+2028. A byte order mark at the head of a file is taken off.
+Lines end with LF or CRLF and with nothing else, so that parallel files cannot get out of step at unusual white space
+such as U+2028. A byte order mark at the start of a file is removed.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from typing import BinaryIO, Protocol, runtime_checkable
 from glassformer.foundation.errors import DataError
 
 LONGEST_LINE = 2**24
-"""Bytes: 16 MiB, a book. A device as /dev/zero is one line without end."""
+"""Bytes: 16 MiB, a book. A device such as /dev/zero is one endless line."""
 MOST_UNSEEN = 2**32
-"""Bytes that may come from what does not say how much it holds (a pipe, a device, a gzip file): 4 GiB."""
+"""Most bytes from a source that does not say how much it holds (a pipe, a device, a gzip file): 4 GiB."""
 OF_A_LINE = 64
-"""Bytes that a line takes in memory beside its text; they count as well, or a stream of short lines has no bound."""
+"""Bytes that a line takes in memory besides its text; they count, too, or a stream of short lines has no limit."""
 MARK = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"  # how every gzip file begins, whatever its name
 
 
 @runtime_checkable
 class HasLines(Protocol):
-    """What lines are read from."""
+    """Anything that lines can be read from."""
 
     def readline(self, size: int = -1, /) -> bytes:
-        """The next line with its end, or as many bytes of it; b"" behind the last."""
+        """The next line with its end, or its first `size` bytes; b"" after the last line."""
         ...
 
 
 class Again(io.RawIOBase):
-    """A file whose first bytes were read to see what it is, and come again: a pipe cannot go back."""
+    """A file whose first bytes were read to detect its type, and are returned again: a pipe cannot go back."""
 
     def __init__(self, head: bytes, file: BinaryIO) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Again(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Fill a buffer from the front, first with the head; how many bytes were there."""
+        """Fill a buffer, first from the head. Returns the number of bytes."""
         piece = self.head or self.file.read(len(buffer))
         self.head = piece[len(buffer) :]
         buffer[: len(piece)] = piece[: len(buffer)]
@@ -57,7 +57,7 @@ class Again(io.RawIOBase):
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 text file, plain or gzip. DataError naming file, line and byte of what is no text."""
+    """Read the lines of a UTF-8 text file, plain or gzip. DataError naming file, line and byte of what is not text."""
     try:
         with Path(path).open("rb") as file:
             lines = _all_lines(file, str(path))
@@ -73,7 +73,7 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 def no_such_file(path: str | Path) -> DataError:
-    """What is said of a file that is not there."""
+    """The error for a file that does not exist."""
     return DataError(f"{path}: there is no such file. Check the path; it counts from {Path.cwd()}.")
 
 
@@ -97,12 +97,12 @@ def _all_lines(file: BinaryIO, path: str) -> list[str]:
 
 
 def in_json(path: str | Path) -> bool:
-    """Whether each line of a file is a JSON object, by its name: .jsonl or .ndjson, also packed (.gz), in any case."""
+    """Whether each line of a file is a JSON object, by its name: .jsonl or .ndjson, also with .gz, in any case."""
     return str(path).lower().removesuffix(".gz").endswith((".jsonl", ".ndjson"))
 
 
 def bounded_lines(file: HasLines, where: str) -> Iterator[bytes]:
-    """The lines of a file without their ends, one after the other; `where` with a line's number is where it stands.
+    """Yield the lines of a file without their ends; `where` and a line's number tell its place in an error.
 
     Errors: `DataError` for a line longer than any text.
     """
@@ -111,7 +111,7 @@ def bounded_lines(file: HasLines, where: str) -> Iterator[bytes]:
         number += 1
         if number == 1:
             line = line.removeprefix(MARK)
-            if not line:  # a file that holds the mark and nothing else has no line
+            if not line:  # a file with nothing but the mark has no line
                 return
         bare = line.removesuffix(b"\n").removesuffix(b"\r")
         if len(bare) > LONGEST_LINE:
@@ -124,7 +124,7 @@ def bounded_lines(file: HasLines, where: str) -> Iterator[bytes]:
 
 
 def decoded(line: bytes, place: str) -> str:
-    """A line as text; `place` is where it stands. DataError for a NUL, and for what is no UTF-8, naming the byte."""
+    """Decode a line; `place` says where it is. DataError for a NUL, and for invalid UTF-8, naming the byte."""
     _refuse_nul(line, place)
     try:
         return line.decode("utf-8")

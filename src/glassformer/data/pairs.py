@@ -1,4 +1,4 @@
-"""Pairs of texts from files: two parallel files, or one with TABs; plain or gzip. Nothing is dropped in silence."""
+"""Read pairs of texts from files: two parallel ones, or one with TABs; plain or gzip. Nothing is silently dropped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.foundation.errors import DataError
 
 
 class Pair(NamedTuple):
-    """A source text and the target text that belongs to it."""
+    """A source text and its target text."""
 
     source: str
     target: str
@@ -21,7 +21,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where pairs stand: the files of source and target (one and the same for a TSV), and the line of each pair."""
+    """Where pairs come from: the files of source and target (the same one for a TSV), and the line of each pair."""
 
     paths: tuple[str | Path, str | Path]
     lines: Sequence[int]
@@ -33,16 +33,16 @@ class Origin:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The pairs, and how many were left out because a side was empty."""
+    """The pairs, and how many were skipped because a side was empty."""
 
     pairs: list[Pair]
     skipped: int
     origin: Origin | None = field(default=None, compare=False)
-    """None of pairs that a task has made."""
+    """None for pairs that a task has made."""
 
 
 def read_parallel(source_path: str | Path, target_path: str | Path, skip_empty: bool = False) -> Loaded:
-    """Line i of one file with line i of the other. DataError for unequal line counts and for an empty line."""
+    """Pair line i of one file with line i of the other. DataError for unequal line counts and for an empty line."""
     sources, targets = read_lines(source_path), read_lines(target_path)
     if len(sources) != len(targets):
         raise DataError(
@@ -53,7 +53,7 @@ def read_parallel(source_path: str | Path, target_path: str | Path, skip_empty: 
 
 
 def read_tsv(path: str | Path, skip_empty: bool = False) -> Loaded:
-    """Lines of source, TAB, target. DataError for a line without exactly one TAB and for an empty side."""
+    """Read lines of source, TAB, target. DataError for a line without exactly one TAB and for an empty side."""
     rows: list[tuple[str, str]] = []
     for number, line in enumerate(read_lines(path), start=1):
         cells = line.split("\t") if line.strip() else ["", ""]

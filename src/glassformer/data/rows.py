@@ -1,4 +1,4 @@
-"""Rows of token ids as a user gives them: whether they are rows of ids, and as one tensor, padded on the right."""
+"""Check the rows of token ids that a user gives, and pad them on the right into one tensor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.foundation.typed import came
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]:
-    """Rows of different length as one tensor, <pad> on the right, and where it is real; None when it all is."""
+    """Pad rows of different lengths with <pad> on the right; also return which ids are real, None without padding."""
     lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
     width = int(lengths.max(initial=0))
     if width == 0:
@@ -32,7 +32,7 @@ def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Te
 
 
 def flat(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """All ids, row after row. Errors: `DataError` naming row and place of what is no whole number."""
+    """All ids, row after row. Errors: `DataError` naming row and place of a value that is not a whole number."""
     try:
         return np.frombuffer(array("q", chain.from_iterable(rows)), np.int64)
     except (TypeError, OverflowError):
@@ -41,7 +41,7 @@ def flat(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
 
 
 def check_lists(rows: Sequence[Sequence[object]], name: str) -> None:
-    """DataError unless `rows` is a list of lists: text is no list of ids yet, and a number alone is no row."""
+    """DataError unless `rows` is a list of lists: text must be encoded first, and a number alone is not a row."""
     for number, row in [(None, rows), *(enumerate(rows) if is_list(rows) else ())]:
         if not is_list(row):
             where = "they are" if number is None else f"row {number} (counted from 0) is"
@@ -52,7 +52,7 @@ def check_lists(rows: Sequence[Sequence[object]], name: str) -> None:
 
 
 def is_list(value: object) -> bool:
-    """Whether a value has a length and items, and is no text; so has a tensor with a dimension."""
+    """Whether a value has a length and items, and is not text; a tensor with a dimension counts, too."""
     try:
         return not isinstance(value, str | bytes) and len(value) >= 0  # pyright: ignore[reportArgumentType]
     except TypeError:
@@ -60,7 +60,7 @@ def is_list(value: object) -> bool:
 
 
 def check_rows(rows: Sequence[Sequence[int]], name: str) -> None:
-    """`check_lists`, and a DataError for what is no whole number in one of them, naming row and place."""
+    """`check_lists`, and a DataError for a value that is not a whole number, naming row and place."""
     check_lists(rows, name)
     for number, row in enumerate(rows):
         if are_ids(row):
@@ -73,7 +73,7 @@ def check_rows(rows: Sequence[Sequence[int]], name: str) -> None:
 
 
 def are_ids(row: Iterable[int]) -> bool:
-    """Whether all of these are whole numbers of 64 bits; an array knows at once."""
+    """Whether all of these are whole numbers of 64 bits; an array is a fast test."""
     try:
         array("q", row)
     except (TypeError, OverflowError):
@@ -82,9 +82,9 @@ def are_ids(row: Iterable[int]) -> bool:
 
 
 def check_ids(rows: Sequence[Sequence[int]], vocab_size: int, name: str) -> None:
-    """DataError for an id outside the vocabulary, naming row and place as the caller has them, before any padding.
+    """DataError for an id outside the vocabulary, naming row and place in the caller's rows, before any padding.
 
-    And for rows that are none, such as text.
+    Also for rows that are not lists of ids, such as text.
     """
     check_rows(rows, name)
     for row, ids in enumerate(rows):

@@ -1,8 +1,9 @@
-"""Which samples stand in which batch: little padding, every sample once an epoch, and a new order each time.
+"""Divide samples into batches: little padding, every sample once per epoch, and a new order each time.
 
-An epoch is a function of (seed, epoch) alone, so a run that resumes at step n goes on with the batches it would have
-had. Samples are sorted by the longer of their two lengths and then by how the lengths differ, so that neighbours need
-little padding on either side; equal ones stand in random order. Cut by a budget of tokens, the batches are shuffled.
+An epoch depends only on (seed, epoch), so a run that resumes at step n gets the batches that it would have had. Samples
+are sorted by the longer of their two lengths and then by the difference of the lengths, so that neighbours need little
+padding on either side; samples of equal lengths are in random order. They are cut into batches by a budget of tokens,
+and the batches are shuffled.
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ Lengths = NDArray[np.int64] | Sequence[int]
 
 
 ROWS = 8
-"""Batches of different lengths have a multiple of so many rows: the fewer shapes there are, the less often a
+"""Batches of different lengths have a multiple of this many rows: the fewer shapes there are, the less often a
 processor's library has to compile a matrix product for a new one, which for bfloat16 takes longer than the product."""
 
 
 class BatchSampler:
-    """Batches of sample indices that hold at most `batch_tokens` places, padding and both sides included.
+    """Batches of sample indices with at most `batch_tokens` tokens, padding and both sides included.
 
-    Multi30k English-German (29,000 pairs, shared bpe of 8,000, 4,096 places): 2 % of the places are padding, of 55 %
-    in random order. `pool` samples, drawn at random, are sorted together; a small pool mixes the batches more and pads
-    more (12,000: 4 %). None sorts all together: all batches of an epoch differ then by chance among equals only.
-    `place` says where a user finds one side of a sample, for the error of one that no batch holds.
+    Multi30k English-German (29,000 pairs, shared bpe of 8,000, 4,096 tokens): 2 % of the batches is padding, instead of
+    55 % in random order. `pool` samples, drawn at random, are sorted together; a small pool mixes the batches more and
+    pads more (12,000: 4 %). None sorts all together: the batches of two epochs then differ only by chance among samples
+    of equal lengths. `place` says where a user finds one side of a sample, for the error about one that no batch can
+    hold.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class BatchSampler:
         self.pool = len(self.source) if pool is None else pool
         self._check(place or by_number)
         self._lengths_differ = any(side.min() < side.max() for side in (self.source, self.target))
-        self._last: tuple[int, list[Indices]] = (-1, [])  # the epoch made last, as it is asked for step by step
+        self._last: tuple[int, list[Indices]] = (-1, [])  # the last epoch made: steps ask for it one by one
         self._starts = [0]  # the first step of each epoch, as far as known
 
     def epoch(self, epoch: int) -> list[Indices]:
@@ -71,7 +73,7 @@ class BatchSampler:
             step += 1
 
     def padding_share(self, epoch: int = 0) -> float:
-        """The share of places in this epoch's batches that hold padding, 0 to 1."""
+        """The share of padding in this epoch's batches, 0 to 1."""
         widths = ((len(rows), self.source[rows].max() + self.target[rows].max()) for rows in self._batches(epoch))
         return 1 - float((self.source + self.target).sum() / sum(rows * width for rows, width in widths))
 
@@ -89,13 +91,13 @@ class BatchSampler:
         return [batches[place] for place in np.argsort(random.random_raw(len(batches)), kind="stable")]
 
     def _sorted(self, pool: Indices) -> Indices:
-        """By the longer side; among those by the difference, up and down in turns, so that every border is smooth."""
+        """Sort by the longer side, then by the difference, alternately up and down, so that neighbours stay similar."""
         longer = np.maximum(self.source[pool], self.target[pool])
         difference = self.target[pool] - self.source[pool]
         return pool[np.lexsort((np.where(longer % 2 == 0, difference, -difference), longer))]
 
     def _cut(self, order: Indices) -> list[Indices]:
-        """Batches from the front, each as long as the budget allows, but of whole `ROWS` where lengths differ."""
+        """Cut batches from the front, each as long as the budget allows, in multiples of `ROWS` if lengths differ."""
         sides = list(zip(self.source[order].tolist(), self.target[order].tolist(), strict=True))
         batches: list[Indices] = []
         first = 0
@@ -108,7 +110,7 @@ class BatchSampler:
         return batches
 
     def _fitting(self, sides: Sequence[tuple[int, int]], first: int) -> int:
-        """How many samples from `first` on the budget holds."""
+        """How many samples from `first` on fit into the budget."""
         source = target = 0
         for place in range(first, len(sides)):
             source, target = max(source, sides[place][0]), max(target, sides[place][1])
@@ -117,7 +119,7 @@ class BatchSampler:
         return len(sides) - first
 
     def _count(self, epoch: int) -> int:
-        """How many batches this epoch has. In one pool all epochs sort the same lengths, so all are cut alike."""
+        """How many batches this epoch has. With one pool all epochs sort the same lengths, so all are cut alike."""
         if epoch and self.pool >= len(self.source):
             return self._starts[1]
         return len(self._batches(epoch))
@@ -143,5 +145,5 @@ class BatchSampler:
 
 
 def by_number(row: int, side: str) -> str:
-    """One side of a sample, where nobody knows more of it."""
+    """Name one side of a sample by its number, if nothing more is known of it."""
     return f"The {side} of sample {row} (counted from 0)"

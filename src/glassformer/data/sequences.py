@@ -1,4 +1,4 @@
-"""Many id sequences of different length in two flat arrays: a tenth of the memory of lists, and lengths for free."""
+"""Many id sequences of different lengths in flat arrays: a tenth of the memory of lists, with the lengths at hand."""
 
 from __future__ import annotations
 

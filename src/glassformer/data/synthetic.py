@@ -1,9 +1,9 @@
-"""Tasks that make their own pairs, so that a model can be tried in a minute and its answers are known exactly.
+"""Tasks that generate their own pairs, so that a model can be tried in a minute and its answers are known exactly.
 
-Two laws hold for every task. A pair is a function of (seed, split, index) alone: no global random state, and the same
-pairs wherever they are asked for. And a source belongs to one split for ever, by a hash of its text (90 % train, 5 %
-dev, 5 % test, whatever the seed): no model is asked in dev or test what it saw in training, nor twice the same. Train
-may repeat itself, as it is drawn from the task at random.
+Two rules hold for every task. A pair depends only on (seed, split, index): there is no global random state, and the
+pairs are the same wherever they are asked for. And a source always belongs to one split, by a hash of its text (90 %
+train, 5 % dev, 5 % test, whatever the seed): dev and test never ask for what was seen in training, nor for the same
+source twice. Train may repeat itself, because it is drawn from the task at random.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TRIES = 20_000  # draws without a new source after which a split counts as exhau
 
 
 def none_is_basic(source: str) -> bool:
-    """For most tasks no source is so basic that every model must have seen it."""
+    """False: most tasks have no source so basic that every model must have seen it."""
     return False
 
 
 @dataclass(frozen=True)
 class Task:
-    """One way to make sources, and the one right target of each."""
+    """How a task makes sources, and the only right target of each."""
 
     source: Callable[[Random, DataConfig], str]
     target: Callable[[str], str]
@@ -37,17 +37,17 @@ class Task:
     """True for sources that are never held out."""
 
     def split_of(self, source: str) -> str:
-        """The only split in which `source` can stand."""
+        """The only split that `source` can be in."""
         if self.basic(source):
             return "train"
         share = _hash(source) % 100
         return "train" if share < 90 else "dev" if share < 95 else "test"
 
     def pairs(self, config: DataConfig, split: str, size: int, seed: int) -> list[Pair]:
-        """The first `size` pairs of a split: the same beginning whatever `size` is.
+        """The first `size` pairs of a split; a larger `size` only adds pairs after them.
 
-        Pair i has random numbers of its own; dev and test also look back, so as to repeat no source.
-        ConfigError when the task has fewer different sources than asked for.
+        Each pair has its own random numbers; dev and test also look back, to repeat no source. ConfigError if the task
+        has fewer different sources than asked for.
         """
         seen: set[str] = set()
         found: list[Pair] = []
@@ -70,7 +70,7 @@ class Task:
 
 
 def make_pairs(config: DataConfig, split: str, seed: int) -> list[Pair]:
-    """The pairs of the synthetic task that `config` names, as many as it says for this split."""
+    """Make the pairs of the synthetic task that `config` names, as many as it says for this split."""
     task = lookup(TASKS, config.task, "data.task")
     sizes: dict[str, int] = {"train": config.train_size, "dev": config.dev_size, "test": config.test_size}
     return task.pairs(config, split, lookup(sizes, split, "split"), seed)
@@ -86,7 +86,7 @@ def _below(random: Random, limit: int) -> int:
 
 
 def _symbol(number: int, symbols: int) -> str:
-    """a, b, c, ...; with more than 26 symbols s0, s1, s2, ... written with equal length so that they also sort."""
+    """a, b, c, ...; with more than 26 symbols s0, s1, s2, ..., padded to equal length so that they also sort."""
     return chr(ord("a") + number) if symbols <= 26 else f"s{number:0{len(str(symbols - 1))}d}"
 
 
@@ -100,7 +100,7 @@ def _some_numbers(random: Random, config: DataConfig) -> str:
 
 
 def _some_digits(random: Random, config: DataConfig) -> str:
-    """A number of 1 to 6 digits, each length equally often: few of all numbers are short, yet those teach the words."""
+    """A number of 1 to 6 digits, each length equally often: few numbers are short, but those teach the words."""
     digits = 1 + _below(random, 6)
     first = 10 ** (digits - 1) if digits > 1 else 0
     return str(first + _below(random, 10**digits - first))
@@ -123,7 +123,7 @@ def _spelled(source: str) -> str:
 
 
 def _below_a_hundred(source: str) -> bool:
-    """0 to 99 are the words of which all longer numbers are made, so a model may always see them."""
+    """0 to 99 have the words that all longer numbers are made of, so a model may always see them."""
     return int(source) < 100
 
 

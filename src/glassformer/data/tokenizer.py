@@ -1,4 +1,4 @@
-"""The index of tokenizers: one line here makes a new kind known to configs, checkpoints and contract tests."""
+"""The registry of tokenizers: one line here makes a new kind known to configs, checkpoints and contract tests."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 }
 
 _STORED: dict[str, type[Tokenizer]] = {**TOKENIZERS, Labels.kind: Labels}
-"""What a file may hold: a label set too, which is made from labels and chosen by nobody."""
+"""What a file may hold: also a label set, which is made from labels and cannot be chosen."""
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:
-    """The tokenizer that any `to_json` wrote. A file of the `tokenizers` library tells its kind by its model."""
+    """Read the tokenizer that any `to_json` wrote. A file of the `tokenizers` library tells its kind by its model."""
     record = read_json(text)
     kind = record.get("kind", _kind_of(record["model"]) if "model" in record else None)
     if not isinstance(kind, str) or kind not in _STORED:
@@ -58,7 +58,7 @@ def tokenizer_from_json(text: str) -> Tokenizer:
 
 
 def _kind_of(model: object) -> str:
-    """Our name for a model of the library; bpe for what has none, as the library itself takes it."""
+    """Our name for a model of the library; bpe if it names none, as the library itself assumes."""
     name = cast("dict[str, object]", model).get("type") if isinstance(model, dict) else None
     kinds = {cls.model: kind for kind, cls in TOKENIZERS.items() if issubclass(cls, Subword)}
     if name is None:

@@ -1,9 +1,9 @@
-"""Batches that begin small or short and grow: each sample is still in one batch an epoch, and none is cut or dropped.
+"""Batches that start small or short and grow: each sample is still in one batch per epoch, and none is cut or dropped.
 
-What a pair says would be another thing if it were cut, so under a length warm-up the long ones wait: a step takes the
-first batch of its epoch's order that is short enough for it. Where none is left in the epoch, it takes the shortest
-that is: later epochs begin when all samples were seen, never before. Under a batch warm-up the full batch is taken in
-equal parts over consecutive steps. Both are functions of (seed, step), as the full batches are of (seed, epoch).
+A pair that is cut would say something else, so under a length warm-up the long ones wait: a step takes the first batch
+in its epoch's order that is short enough for it. If none is left in the epoch, it takes the shortest that is: a later
+epoch starts when all samples were seen, never before. Under a batch warm-up the full batch is taken in equal parts over
+consecutive steps. Both depend only on (seed, step), as the full batches depend only on (seed, epoch).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Turn(NamedTuple):
 
     epoch: int
     batch: int
-    """By its place in the epoch's order."""
+    """The batch's place in the epoch's order."""
     part: int
     parts: int
     too_long: bool
-    """Whether the batch is longer than the step allows, as no shorter one was left in its epoch."""
+    """Whether the batch is longer than the step allows, because its epoch had no shorter one left."""
 
 
 class WarmingSampler(BatchSampler):
-    """A `BatchSampler` whose first steps take what a `Growth` allows; without a warm-up it is that sampler."""
+    """A `BatchSampler` whose first steps are limited by a `Growth`; without a warm-up it is that sampler."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class WarmingSampler(BatchSampler):
         self.growth = growth or Growth()
         self.longest = int(max(self.source.max(), self.target.max()))
         self.turns: list[Turn] = []
-        """Of each step up to the end of the epoch in which the warm-up ends."""
+        """The turn of each step up to the end of the epoch in which the warm-up ends."""
         epoch = 0
         while len(self.turns) < self.growth.steps:
             self.turns += self._turns(epoch, len(self.turns) + 1)
@@ -62,12 +62,12 @@ class WarmingSampler(BatchSampler):
         return turn.epoch, np.array_split(self._batches(turn.epoch)[turn.batch], turn.parts)[turn.part]
 
     def epochs(self, steps: int) -> float:
-        """How often so many steps see each sample."""
+        """How often this many steps see each sample."""
         whole = sum(1 / turn.parts for turn in self.turns[:steps]) + max(0, steps - len(self.turns))
         return whole / len(self._batches(0))
 
     def notes(self) -> list[str]:
-        """Lines for the user: what is held back, how long, and where that cannot be kept."""
+        """Lines for the user: what the warm-ups limit, for how long, and where that was impossible."""
         growth, lines = self.growth, list[str]()
         if growth.batch_steps:
             lines.append(

@@ -1,4 +1,4 @@
-"""What a mixture of experts adds to the loss: a penalty where its router overloads some experts, or its logits grow."""
+"""The loss terms of a mixture of experts: penalties for overloaded experts and for large router logits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glassformer.parts.experts import Experts, Routing
 
 
 class Routed(NamedTuple):
-    """What one router did in one forward."""
+    """What one router decided in one forward pass."""
 
     side: str
     """"encoder" or "decoder"."""
@@ -25,10 +25,10 @@ class Routed(NamedTuple):
 
 @contextmanager
 def watch_routers(model: Transformer) -> Generator[list[Routed]]:
-    """Collects what every router of the model decides while the `with` lasts, with its gradient.
+    """Collect what every router of the model decides inside the `with`; gradients flow through the records.
 
-    As `observe` does for attention: the seam is swapped, and afterwards the model is exactly as before. A model
-    without experts is not even looked through.
+    Like `observe` for attention, this replaces a function of each module and afterwards puts it back, so that the model
+    is exactly as before. A model without experts is not searched.
     """
     seen: list[Routed] = []
     watched: list[tuple[Experts, Callable[[Tensor, int], Routing]]] = []
@@ -59,7 +59,7 @@ def _recording(
 
 
 def routing_loss(seen: list[Routed], keeps: Mapping[str, Bool[Tensor, "B T"] | None]) -> Float[Tensor, ""] | None:
-    """The weighted penalties of all routers, added up; `keeps` says for each side where it is real. None: no router."""
+    """The sum of all routers' weighted penalties, or None without a router; `keeps`: each side's real positions."""
     total = None
     for side, config, routing in seen:
         keep = keeps[side]
@@ -72,10 +72,10 @@ def routing_loss(seen: list[Routed], keeps: Mapping[str, Bool[Tensor, "B T"] | N
 
 
 def balance_loss(routing: Routing, real: Bool[Tensor, " N"] | None = None) -> Float[Tensor, ""]:
-    """E * sum over experts e of f_e P_e (Fedus et al. 2022, equations 4 to 6, without alpha); 1 where all is even.
+    """The load-balancing loss, E * sum over experts e of f_e P_e; it is 1 if all experts have an equal load.
 
-    f_e is the share of all choices that fell on e, P_e the mean chance that the router gave it, both over the real
-    positions alone. f has no gradient.
+    Fedus et al. 2022, equations 4 to 6, without alpha. f_e is the share of all choices that fell on e, and P_e the mean
+    probability that the router gave it, both over the real positions only. f has no gradient.
     """
     n_experts = routing.chances.shape[-1]
     counted = _real_weights(routing, real)
@@ -89,7 +89,7 @@ def z_loss(routing: Routing, real: Bool[Tensor, " N"] | None = None) -> Float[Te
 
 
 def _real_weights(routing: Routing, real: Tensor | None) -> Tensor:
-    """What makes a sum over positions a mean over the real ones: 1/n at those, 0 elsewhere."""
+    """Weights that turn a sum over positions into the mean over the real ones: 1/n for those, 0 elsewhere."""
     if real is None:
         real = routing.chances.new_ones(len(routing.chances), dtype=torch.bool)
     return real.to(routing.chances.dtype) / real.sum().clamp(min=1)

@@ -1,6 +1,7 @@
-"""Label-smoothed cross-entropy with a backward of its own: neither log-probabilities nor float32 logits exist whole.
+"""Label-smoothed cross-entropy with its own backward pass, which saves memory.
 
-From vectors and a vocabulary's matrix not even the logits do.
+Neither log-probabilities nor float32 logits ever exist as a whole. Computed from vectors and the matrix of a
+vocabulary, not even the logits do.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from torch.autograd.function import once_differentiable
 from glassformer.foundation.shapes import Float, Int, Tensor
 
 NUMBERS = 1 << 20
-"""Logits handled at a time, so that their float32 copy stays in the processor's cache."""
+"""Logits processed at a time, so that their float32 copy stays in the processor's cache."""
 CHUNK = 1 << 24
-"""Logits that exist at a time where they do not exist whole."""
+"""Logits that `cross_entropy_of_vectors` holds at a time."""
 
 
 def cross_entropy(
     logits: Float[Tensor, "M V"], ids: Int[Tensor, " N"], label_smoothing: float = 0.0
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Two sums over N: of (1 - e) * -log p(id) + e * mean_v -log p(v), and of -log p(id) without gradient.
+    """Return two sums over N: of (1 - e) * -log p(id) + e * mean_v -log p(v), and of -log p(id) without gradient.
 
-    Szegedy et al. 2016, section 7, with e = `label_smoothing`. In float32 at least, whatever the logits' dtype. Rows of
-    logits behind the first N ask for nothing and take no part.
+    See Szegedy et al. 2016, section 7, with e = `label_smoothing`. Computed in float32 or wider, whatever the logits'
+    dtype. Rows of logits after the first N have no target and are ignored.
     """
     objective, nll = _CrossEntropy.apply(logits, ids, label_smoothing)
     return objective, nll
@@ -38,10 +39,10 @@ def cross_entropy_of_vectors(
     ids: Int[Tensor, " N"],
     label_smoothing: float = 0.0,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """`cross_entropy` of the logits x W^T + b, of which no more than `CHUNK` exist at a time.
+    """`cross_entropy` of the logits x W^T + b, of which at most `CHUNK` exist at a time.
 
-    Each chunk's share of the gradients is computed while its logits are there, so nothing is computed twice; autocast
-    narrows the products as it narrows those of a linear map.
+    A chunk's gradients are computed while its logits exist, so nothing is computed twice; autocast narrows the products
+    as it narrows those of a linear map.
     """
     given = (x, weight) if bias is None else (x, weight, bias)
     learns = torch.is_grad_enabled() and any(each.requires_grad for each in given)
@@ -54,7 +55,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, ids: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
-        """The sums; only the log-sums are kept."""
+        """Compute the two sums; apart from the inputs, only the log-sums are saved."""
         objective, nll, log_sum = _sums(logits, ids, label_smoothing)
         ctx.save_for_backward(logits, ids, log_sum)
         ctx.label_smoothing = label_smoothing
@@ -73,13 +74,13 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 class _OfVectors(torch.autograd.Function):
-    """The same of x W^T + b, with d/dx = slopes W, d/dW = slopes^T x and d/db = the sum of the slopes."""
+    """`_CrossEntropy` of x W^T + b. With s = d/dlogits: d/dx = s W, d/dW = s^T x, d/db = the sum of s over rows."""
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, ids: Tensor, label_smoothing: float, learns: bool
     ) -> tuple[Tensor, Tensor]:
-        """The sums; the gradients for an upstream of 1 are kept, where anything learns."""
+        """Compute the two sums and, if anything learns, save the gradients for an upstream gradient of 1."""
         narrow = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
         with torch.autocast(x.device.type, enabled=False):
             own, matrix = x.to(narrow), weight.to(narrow)
@@ -108,13 +109,13 @@ class _OfVectors(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The gradients of the first sum."""
+        """Multiply the saved gradients of the first sum by the upstream gradient."""
         own = (None if each is None else each * grads[0].to(each.dtype) for each in ctx.saved_tensors)
         return (*own, None, None, None)
 
 
 def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
-    """Adds one other to a total; without a second matrix of its size, where autocast has not narrowed the two."""
+    """Add one @ other to `total`, without a second matrix of its size unless autocast has narrowed the factors."""
     if total.dtype == one.dtype:
         total.addmm_(one, other)
     else:
@@ -122,7 +123,7 @@ def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
 
 
 def _sums(logits: Tensor, ids: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The two sums, and log sum exp of each row."""
+    """Return the two sums, and log sum exp of each row."""
     logits = logits[: len(ids)]
     wide = torch.promote_types(logits.dtype, torch.float32)
     log_sums: list[Tensor] = []
@@ -139,7 +140,7 @@ def _sums(logits: Tensor, ids: Tensor, label_smoothing: float) -> tuple[Tensor, 
 
 
 def _slopes(logits: Tensor, ids: Tensor, log_sum: Tensor, e: float, scale: Tensor, gradient: Tensor) -> None:
-    """Writes scale * d/dlogits of the first sum into `gradient`, which may be the logits themselves."""
+    """Write scale * d/dlogits of the first sum into `gradient`, which may be `logits` itself."""
     gradient[len(ids) :] = 0
     asked = logits[: len(ids)], gradient[: len(ids)], ids, log_sum
     pieces = (each.split(_rows(logits)) for each in asked)
@@ -152,5 +153,5 @@ def _slopes(logits: Tensor, ids: Tensor, log_sum: Tensor, e: float, scale: Tenso
 
 
 def _rows(logits: Tensor) -> int:
-    """How many rows make up NUMBERS."""
+    """How many rows of logits make up `NUMBERS`."""
     return max(1, NUMBERS // max(1, logits.shape[-1]))

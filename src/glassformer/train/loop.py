@@ -1,4 +1,4 @@
-"""The training loop as a generator: one report a step; logging, evaluating, saving and stopping are the caller's."""
+"""The training loop: a generator of one report per step. Its caller logs, evaluates, saves and stops."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.team import Team, pieces_of, team_of
 
 ARITHMETIC = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": None}
-"""What a forward can be computed in, and what autocast then narrows to; see `compute_in`."""
+"""The arithmetics of a forward pass, and the dtype to which autocast narrows for each; see `compute_in`."""
 
 
 class StepReport(NamedTuple):
     """What one update did."""
 
     number: int
-    """Of the update, counted from 1."""
+    """The number of the update, counted from 1."""
     loss: float
-    """Negative log-likelihood a target token, in nats, before the update."""
+    """Negative log-likelihood per target token, in nats, before the update."""
     learning_rate: float
     grad_norm: float
-    """Before clipping."""
+    """The norm of the gradient before clipping."""
     tokens: int
     """Real tokens read, source and target."""
     pad_share: float
     seconds: float
     skipped: str = ""
-    """Why this update was left out, as it was not finite; then loss and norm are NaN."""
+    """Why this update was skipped: its loss or gradient was not finite; both are then reported as NaN."""
     overflowed: bool = False
-    """Whether it was left out as its gradient overflowed float16; see `LossScale`."""
+    """Whether it was skipped because its gradient overflowed float16; see `LossScale`."""
 
 
 @dataclass(frozen=True)
 class Update:
-    """How the weights are moved by one batch; see `train_steps`, whose settings these are."""
+    """Updates the weights from one batch; its settings are those of `train_steps`."""
 
     team: Team
     seed: int
@@ -71,7 +71,7 @@ class Update:
     def __call__(
         self, model: Transformer, batch: Batch, optimizer: torch.optim.Optimizer, number: int
     ) -> tuple[float, float]:
-        """Update number `number`: gradients piece by piece, clipping, a step. The loss before it, and the norm."""
+        """Make update `number`: gradients piece by piece, clipping, a step. Returns the loss before it and the norm."""
         device, team = next(model.parameters()).device, self.team
         n_targets, nll = count_targets(batch, team.objective, number), 0.0
         optimizer.zero_grad(set_to_none=True)
@@ -123,16 +123,17 @@ def train_steps(
     loss_scale: LossScale | None = None,
     ranks: Ranks = ALONE,
 ) -> Iterator[StepReport]:
-    """One update for each batch, from update `start` + 1 to `schedule.steps`, as far as the batches reach.
+    """Make one update per batch, from update `start` + 1 to `schedule.steps` or until the batches run out.
 
-    A batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout is a
-    function of (seed, update, piece), so that with it another `accumulate` is another run. Several processes (`ranks`)
-    are given the same batches and share out the pieces of each; see `train.team`. Up to `skip_nonfinite` updates are
-    left out, and say so, where loss or gradient is not finite but the weights are. In float16 the loss is scaled, by a
-    `loss_scale` of its own unless one is given; what overflows is left out besides. `recompute` saves memory and
-    changes no bit; see `model.recompute`. Errors: `ConfigError` before the first batch is read; `DivergedError` before
-    one more update that is not finite, or the twentieth in a row that overflows; `DataError` for a batch that has no
-    targets.
+    Each batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout
+    depends only on (seed, update, piece), so with dropout another `accumulate` gives another run. Several processes
+    (`ranks`) receive the same batches and share the pieces of each; see `train.ranks.team`. Up to `skip_nonfinite`
+    updates are skipped, and reported as skipped, if loss or gradient is not finite but the weights are. In float16 the
+    loss is scaled by `loss_scale`, or by a new one if none is given; updates that overflow are skipped in addition.
+    `recompute` saves memory and changes no bit; see `model.recompute`.
+
+    Errors: `ConfigError` before the first batch is read; `DivergedError` at the first update that is not finite and may
+    not be skipped, or at the twentieth overflow in a row; `DataError` for a batch without targets.
     """
     team = team_of(model, objective or objective_for(model), label_smoothing, ranks)
     if precision == "float16" and loss_scale is None:
@@ -149,19 +150,19 @@ def train_steps(
         try:
             loss, norm = update(model, batch, optimizer, number)
         except DivergedError as error:
-            # in float16 it is the last of a row; and weights that are not finite never give a finite loss
+            # float16 raises only after a row of overflows; weights that are not finite never give a finite loss again
             if skip_nonfinite == 0 or loss_scale or team.is_spoiled():
                 raise
             skip_nonfinite -= 1
             loss, norm, skipped = math.nan, math.nan, str(error)
         seconds, overflowed = time.perf_counter() - began, bool(loss_scale and loss_scale.in_a_row)
         yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, seconds, skipped, overflowed)
-        if not model.training:  # whoever evaluated in between left it so
+        if not model.training:  # an evaluation between two steps may leave it so
             model.train()
 
 
 def count_targets(batch: Batch, objective: Objective, step: int) -> int:
-    """How many tokens the batch asks for. Errors: `DataError` for none, of which there is no mean."""
+    """Count the batch's targets. Errors: `DataError` if there are none, because they would have no mean."""
     n_targets = objective(batch).n_targets
     if n_targets == 0:
         raise DataError(
@@ -172,14 +173,14 @@ def count_targets(batch: Batch, objective: Objective, step: int) -> int:
 
 
 def compute_in(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """The arithmetic of a forward: narrow where that is asked for (weights stay float32), else the weights' own."""
+    """The context of a forward pass: autocast for a narrow precision (weights stay float32), otherwise no change."""
     narrow = ARITHMETIC[precision]
     return contextlib.nullcontext() if narrow is None else torch.autocast(device.type, dtype=narrow)
 
 
 @contextlib.contextmanager
 def seeded(*parts: int, device: torch.device) -> Generator[None]:
-    """torch's random numbers as a function of `parts`, and afterwards as if nothing had been drawn."""
+    """Within the `with`, make torch's random numbers a function of `parts`; afterwards restore the random state."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(stream_of(*parts))
@@ -187,6 +188,6 @@ def seeded(*parts: int, device: torch.device) -> Generator[None]:
 
 
 def stream_of(*parts: int) -> int:
-    """The seed of the random numbers that belong to `parts`, which no others share."""
+    """The random seed that belongs to `parts` and to no other parts."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

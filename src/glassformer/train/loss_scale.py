@@ -1,4 +1,4 @@
-"""Scaling the loss, so that float16 can hold small gradients; an update that overflows is skipped, not a divergence."""
+"""Loss scaling, so that float16 can hold small gradients; an update that overflows is skipped, not a divergence."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 from glassformer.foundation.errors import DivergedError
 
 MOST_SKIPPED = 20
-"""Updates skipped in a row from which on the scale is not to blame: by then it was halved so often."""
+"""Skipped updates in a row after which the scale cannot be to blame, because it has been halved that often."""
 
 
 class LossScale:
-    """Gradients of `scale` times the loss, divided by it again (Micikevicius et al. 2018, section 3.2).
+    """Multiplies the loss by `scale` and divides the gradients by it (Micikevicius et al. 2018, section 3.2).
 
-    `torch.amp.GradScaler` keeps the scale: halved after an update that overflows, doubled after 2,000 in a row that do
-    not. Besides, the updates that were skipped are counted.
+    `torch.amp.GradScaler` adjusts the scale: it halves it after an update that overflows and doubles it after 2,000 in
+    a row that do not. This class also counts the skipped updates.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -25,25 +25,25 @@ class LossScale:
         self.skipped = 0
         """Updates skipped so far."""
         self.in_a_row = 0
-        """Updates skipped since the last that was not."""
+        """Updates skipped since the last one that was made."""
 
     @property
     def scale(self) -> float:
-        """What the next loss is multiplied by."""
+        """The factor of the next loss."""
         return self.scaler.get_scale()
 
     def scaled(self, loss: Tensor) -> Tensor:
-        """The loss to call `backward` of."""
+        """Return the scaled loss, to call `backward` on."""
         return self.scaler.scale(loss)
 
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
-        """Makes the optimizer's gradients those of the loss itself. Once, after the last backward of an update."""
+        """Turn the optimizer's gradients into those of the loss itself. Call once, after an update's last backward."""
         self.scaler.unscale_(optimizer)
 
     def after(self, number: int, *, finite: bool) -> None:
-        """Moves the scale after update `number`, which is made if the gradients are finite and skipped if not.
+        """Adjust the scale after update `number`, which is made if the gradients are finite and skipped if not.
 
-        Errors: `DivergedError` for the twentieth that is skipped in a row.
+        Errors: `DivergedError` for the twentieth update in a row that is skipped.
         """
         self.scaler.update()
         self.skipped += not finite
@@ -56,11 +56,11 @@ class LossScale:
             )
 
     def state(self) -> dict[str, float]:
-        """Plain numbers, for `save`."""
+        """The state as plain numbers, for `save`."""
         return {**self.scaler.state_dict(), "skipped": self.skipped, "in_a_row": self.in_a_row}
 
     def load(self, state: Mapping[str, float]) -> None:
-        """The inverse of `state`."""
+        """Restore what `state` returned."""
         numbers = dict(state)
         self.skipped, self.in_a_row = int(numbers.pop("skipped")), int(numbers.pop("in_a_row"))
         self.scaler.load_state_dict(numbers)

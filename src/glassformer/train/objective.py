@@ -1,4 +1,7 @@
-"""What is minimised: cross-entropy of the right tokens or labels, or a squared error. Labels are shifted here alone."""
+"""Turn a batch into targets and compute the loss: cross-entropy of tokens or labels, or a squared error.
+
+Labels are shifted here and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +23,29 @@ from glassformer.train.balance import routing_loss, watch_routers
 from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
 
 ROWS = 64
-"""Where there is padding the head reads a multiple of so many vectors. In bfloat16 a processor's library compiles a
-product for each new shape, which takes longer than the product (1,024 x 4,000 times 4,000 x 256 on Intel AMX: 19 ms
-beside 0.9)."""
+"""Where a batch has padding, the number of vectors that the head reads is rounded up to a multiple of this. In bfloat16
+the processor's library compiles a product for each new shape, which takes longer than the product itself (1,024 x 4,000
+times 4,000 x 256 on Intel AMX: 19 ms against 0.9)."""
 WHOLE = 1 << 25
-"""Logits up to which they exist whole: beyond, chunks are as fast and hold a fraction (`make bench
-ARGS=cross_entropy`)."""
+"""Largest number of logits that are computed in one piece; above it, chunks are as fast and need a fraction of the
+memory (`make bench ARGS=cross_entropy`)."""
 
 
 class Loss(NamedTuple):
     """Sums over the targets of a batch, so that sums over batches are exact however they were split."""
 
     objective: Float[Tensor, ""]
-    """What is minimised: label-smoothed cross-entropy, in nats; of numbers the squared error; and, for each target, the
-    loss of the routers."""
+    """What is minimised: label-smoothed cross-entropy in nats, or the squared error for numbers; plus the loss of the
+    routers, once per target."""
     nll: Float[Tensor, ""]
-    """What is reported: negative log-likelihood of the targets, in nats; of numbers the squared error. No gradient."""
+    """What is reported, without gradient: the negative log-likelihood of the targets in nats, or the squared error for
+    numbers."""
 
 
 class Targets(NamedTuple):
-    """What a batch asks for: read `inputs`, predict `ids` where `keep` is True (None: everywhere).
+    """What the model reads and must predict: `inputs`, and the `ids` at the places where `keep` is True (None: all).
 
-    A head that answers once a sequence is asked for one label a row, or for N numbers.
+    For a head that answers once per sequence, the targets are one label per row, or N numbers per row.
     """
 
     inputs: Int[Tensor, "B T"] | Float[Tensor, "B T I"]
@@ -49,24 +53,24 @@ class Targets(NamedTuple):
     ids: Int[Tensor, "B T"] | Int[Tensor, " B"] | Float[Tensor, "B N"]
     keep: Bool[Tensor, "B T"] | None
     counted: Bool[Tensor, "B T"] | None = None
-    """Inputs that count in a mean over tokens, as that of a router's balance; None: all. Whether the last token of a
-    row is among the inputs depends on its neighbours' lengths, so a token that predicts no token does not count."""
+    """Inputs that count in a mean over tokens, such as that of a router's balance; None: all. Whether the last token of
+    a row is among the inputs depends on its neighbours' lengths, so an input without a next token does not count."""
     documents: Int[Tensor, "B T"] | None = None
-    """To which document each input belongs."""
+    """The document that each input belongs to."""
     prefix: Int[Tensor, " B"] | None = None
-    """How many inputs at the start of a row all others may read."""
+    """How many inputs at the start of each row every input of the row may read."""
 
     @property
     def n_targets(self) -> int:
-        """How many targets there are."""
+        """The number of targets."""
         return self.ids.numel() if self.keep is None else int(self.keep.sum())
 
 
 def next_token(batch: Batch) -> Targets:
-    """Each position predicts the token after it (teacher forcing): language models and sequence to sequence.
+    """Each position predicts the next token (teacher forcing): language models and sequence-to-sequence models.
 
-    The first token of a document follows none of its own, and a token of a prefix could be read by what predicts it:
-    both are read and not asked for.
+    Some tokens are inputs but never targets: the first token of a document, which has no predecessor in it, and the
+    tokens of a prefix, which the positions that would predict them can already read.
     """
     tokens, keep, documents, prefix = batch.tokens, batch.keep, batch.documents, batch.prefix
     asked = None if keep is None else keep[:, 1:]
@@ -83,7 +87,7 @@ def next_token(batch: Batch) -> Targets:
 
 
 def both(one: Bool[Tensor, "B T"] | None, other: Bool[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
-    """Where both are True; None is True everywhere."""
+    """The positions where both are True; None means True everywhere."""
     return other if one is None else one & other
 
 
@@ -114,7 +118,7 @@ def regress(batch: Batch) -> Targets:
 
 
 def labels_of(batch: Batch, objective: str, maker: str) -> Tensor:
-    """The labels of a batch. Errors: `DataError` for one without."""
+    """Return the labels of a batch. Errors: `DataError` if it has none."""
     if batch.labels is None:
         raise DataError(f"The {objective} objective needs a batch with labels; this one has none. See {maker}.")
     return batch.labels
@@ -131,7 +135,10 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def objective_for(model: Transformer) -> Objective:
-    """What the head is for. Of one over tokens: a causal model predicts the next, one that reads both ways fills in."""
+    """The objective that fits the model's head.
+
+    A head over tokens predicts the next token if the model is causal, and fills in masked tokens if it reads both ways.
+    """
     head = model.config.head
     if not isinstance(head, Lm):
         return OBJECTIVES[head.kind]
@@ -139,10 +146,10 @@ def objective_for(model: Transformer) -> Objective:
 
 
 def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smoothing: float = 0.0) -> Loss:
-    """The loss over the batch's targets; padding takes no part in it, not even through label smoothing.
+    """The loss over the batch's targets; padding has no influence on it, not even through label smoothing.
 
-    Experts add their routers' penalty, a mean over the tokens of this batch; it is counted once for each target, so
-    that it keeps its weight beside a loss that is divided by the number of targets.
+    Mixtures of experts add their routers' penalty, a mean over the tokens of this batch. It is counted once per target,
+    so that it keeps its weight when the loss is divided by the number of targets.
     """
     asked = objective(batch)
     with watch_routers(model) as seen:
@@ -161,7 +168,7 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
 def hidden(
     model: Transformer, batch: Batch, asked: Targets, memory: Float[Tensor, "B S D"] | None = None
 ) -> Float[Tensor, "B T D"]:
-    """The vectors before the head; `memory`: what an encoder has made of the source already."""
+    """The vectors that the head reads; `memory` is the encoder's output, if it is computed already."""
     return model.hidden(
         asked.inputs,
         keep=asked.inputs_keep,
@@ -174,9 +181,9 @@ def hidden(
 
 
 def asked_for(x: Float[Tensor, "B T D"], asked: Targets) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"]]:
-    """The vectors that the head reads, and what it should say of the first N; padding is never asked for.
+    """The vectors that the head reads, and the targets of the first N of them; padding is never a target.
 
-    Up to `ROWS` - 1 more vectors stand behind those, so that the widest product of the model has few shapes.
+    Up to `ROWS` - 1 more vectors follow, so that the widest matrix product of the model has few shapes.
     """
     vectors, ids = x.flatten(0, 1), asked.ids.flatten()
     if asked.keep is None:
@@ -188,7 +195,7 @@ def asked_for(x: Float[Tensor, "B T D"], asked: Targets) -> tuple[Float[Tensor, 
 def loss_in_places(
     head: Head | PlaceHead | MeanHead, x: Float[Tensor, "M D"], ids: Int[Tensor, " N"], label_smoothing: float
 ) -> Loss:
-    """What the head's scores of M vectors cost; the logits of a large vocabulary never exist whole."""
+    """The loss of the head's scores for M vectors; the logits of a large vocabulary never exist all at once."""
     if isinstance(head, MeanHead):
         rows = rows_at_once(head)
         parts = [
@@ -203,17 +210,17 @@ def loss_in_places(
 
 
 def likeliest(head: Head | PlaceHead | MeanHead, x: Float[Tensor, "M D"]) -> Int[Tensor, " M"]:
-    """The id with the highest score for each vector; the logits of a large vocabulary never exist whole."""
+    """Return the id with the highest score for each vector; a large vocabulary's logits never exist all at once."""
     return torch.cat([head(part).argmax(-1) for part in x.split(rows_at_once(head))])
 
 
 def rows_at_once(head: Head | PlaceHead | MeanHead) -> int:
-    """For how many vectors the logits may exist."""
+    """The number of vectors whose logits may exist at a time."""
     return max(1, WHOLE // (head.n_tokens if isinstance(head, MeanHead) else len(head.weight)))
 
 
 def token_or_number_loss(outputs: Tensor, ids: Tensor, label_smoothing: float) -> Loss:
-    """Cross-entropy where ids are asked for, squared error where numbers are."""
+    """Cross-entropy if the targets are ids, squared error if they are numbers."""
     if ids.is_floating_point():
         return squared_error(outputs, ids)
     check_labels(ids, outputs.shape[-1])
@@ -221,7 +228,7 @@ def token_or_number_loss(outputs: Tensor, ids: Tensor, label_smoothing: float) -
 
 
 def squared_error(outputs: Float[Tensor, "B M"], numbers: Float[Tensor, "B N"]) -> Loss:
-    """The sum of (output - number)^2, in float32 at least. Errors: `DataError` for another count of numbers a row."""
+    """The sum of (output - number)^2, in float32 or wider. Errors: `DataError` if a row has too many or few numbers."""
     if outputs.shape != numbers.shape:
         raise DataError(
             f"The model answers {outputs.shape[-1]} numbers a row, but the batch has {numbers.shape[-1]}. "
@@ -233,8 +240,8 @@ def squared_error(outputs: Float[Tensor, "B M"], numbers: Float[Tensor, "B N"]) 
 
 
 def check_labels(ids: Int[Tensor, " N"], n_labels: int) -> None:
-    """Refuse a label that the head has no score for, by its place among the targets."""
-    if ids.device.type != "cpu" or torch.compiler.is_compiling():  # elsewhere the look would cost a wait
+    """Refuse a label that the head has no score for, naming its place among the targets."""
+    if ids.device.type != "cpu" or torch.compiler.is_compiling():  # on other devices the check would cost a wait
         return
     wrong = ((ids < 0) | (ids >= n_labels)).nonzero()
     if len(wrong):

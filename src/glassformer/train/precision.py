@@ -1,4 +1,4 @@
-"""float32 or bfloat16: whichever is faster for this model on this machine, measured."""
+"""Choose float32 or bfloat16 by measuring which is faster for this model on this machine."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from glassformer.train.objective import loss_of, objective_for
 
 ROUNDS = 4
 WORTH_IT = 1.15
-"""bfloat16 must be this much faster: at equal speed, or within the noise of it, the more exact arithmetic is better."""
+"""How many times as fast bfloat16 must be: at equal speed, or within the noise, the more exact arithmetic is better."""
 BOTH = ("float32", "bfloat16")
 
 
 def choose_precision(asked: str, model: Transformer, batches: Sequence[Batch]) -> tuple[str, str]:
-    """The arithmetic for training and why.
+    """Return the arithmetic for training, and the reason.
 
-    "auto" times a forward and backward of each on the same batch, one right after the other, `ROUNDS` times a batch and
-    with the first place in turn; the median of the ratios decides. A burst of other work then hits both, or falls out.
-    Weights stay put.
+    "auto" times a forward and backward pass in both, one right after the other on the same batch, `ROUNDS` times per
+    batch; they take turns at being first. The median of the ratios decides, so that a burst of other work slows both or
+    is an outlier. The weights are not changed.
     """
     device = next(model.parameters()).device
     if asked != "auto":
@@ -35,7 +35,7 @@ def choose_precision(asked: str, model: Transformer, batches: Sequence[Batch]) -
     batches = list({shapes(batch): batch for batch in batches}.values())
     for batch in batches:
         for precision in BOTH:
-            _seconds(model, batch, precision)  # the first time of a shape pays for set-up
+            _seconds(model, batch, precision)  # the first run of each shape includes set-up
     ratios: list[float] = []
     for number, batch in enumerate(batches * ROUNDS):
         order = BOTH if number // len(batches) % 2 == 0 else BOTH[::-1]
@@ -48,12 +48,12 @@ def choose_precision(asked: str, model: Transformer, batches: Sequence[Batch]) -
 
 
 def shapes(batch: Batch) -> tuple[torch.Size, ...]:
-    """Of what the model reads."""
+    """The shapes of what the model reads."""
     return tuple(read.shape for read in (batch.tokens, batch.source) if read is not None)
 
 
 def _seconds(model: Transformer, batch: Batch, precision: str) -> float:
-    """How long one forward and backward takes. The gradients are thrown away."""
+    """Time one forward and backward pass; the gradients are thrown away."""
     device = next(model.parameters()).device
     batch = batch.to(device)
     model.train()

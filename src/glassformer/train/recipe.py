@@ -1,7 +1,7 @@
-"""A recipe: everything needed to repeat a run, as frozen values, read from TOML and written back equal.
+"""A recipe: all that is needed to repeat a run, as frozen dataclasses, read from TOML and written back equal.
 
-Defaults live in the dataclasses and nowhere else; a TOML file and the command line say only what differs. Nothing here
-imports torch, so that `--help` and a mistake in a file answer at once.
+Defaults live in the dataclasses and nowhere else; a TOML file and the command line name only what differs. Nothing here
+imports torch, so that `--help` and the errors of a file appear at once.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from glassformer.train.text_settings import check_text
 Section = TypeVar("Section")
 
 LARGEST = 2**20
-"""Bytes of a recipe; a device such as /dev/zero has no end."""
+"""Largest size of a recipe in bytes; a device such as /dev/zero has no end."""
 NAMED = Path(__file__).parents[1] / "recipes"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A whole run: data, tokenizer, model, training, optimizer, checkpoints, decoding, sharing out."""
+    """A whole run: data, tokenizer, model, training, optimizer, checkpoints, decoding, several processes."""
 
     name: str
     """What the run is called; runs/NAME is its folder unless --out says otherwise."""
@@ -76,7 +76,7 @@ class Recipe:
                 'Try name = "my-run".'
             )
         labels = 2 if self.data.layout == LABEL else None
-        config = self.model.build(self.data.layout, vocab_size=1, n_labels=labels)  # what cannot be is refused at once
+        config = self.model.build(self.data.layout, vocab_size=1, n_labels=labels)  # refuse the impossible at once
         check_possible(break_names(self.training.broken), config)
         self._check_metric(self.training.metric)
         if self.distributed.shard and self.optimizer.name != "adamw":
@@ -95,7 +95,10 @@ class Recipe:
             check_text(self.data, self.tokenizer, self.model, self.training)
 
     def _check_blanks(self) -> None:
-        """One stack reads source and blanks by one embedding, and is told how many blanks by the source alone."""
+        """Check that one vocabulary serves both sides and that answers are as long as their sources.
+
+        One stack reads source and blanks through one embedding, and only the source says how many blanks there are.
+        """
         if self.data.task not in EQUAL_LENGTHS:
             raise ConfigError(
                 "data.layout='encoder' fills one blank for each token of the source, so answers must be as long as "
@@ -109,7 +112,7 @@ class Recipe:
             )
 
     def _check_metric(self, metric: str) -> None:
-        if self.data.task == TEXT:  # which `check_text` looks at
+        if self.data.task == TEXT:  # `check_text` checks it
             return
         tells_labels = self.data.layout == LABEL
         if metric in (ANSWER_METRICS if tells_labels else LABEL_METRICS):
@@ -131,7 +134,7 @@ def known_recipes() -> dict[str, Path]:
 
 
 def load_recipe(target: str | Path) -> Recipe:
-    """The recipe of a known name, or of a TOML file. Errors: `ConfigError` naming file, key and nearest match."""
+    """Read a recipe by its name or from a TOML file. Errors: `ConfigError` naming file, key and nearest match."""
     named = known_recipes()
     if str(target) in named:
         return read_recipe(named[str(target)])
@@ -144,7 +147,7 @@ def load_recipe(target: str | Path) -> Recipe:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in a TOML file; what it leaves out has its default, and its name is the file's."""
+    """Read the recipe in a TOML file; a missing setting has its default, and a missing name is the file's."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
@@ -159,13 +162,13 @@ def read_recipe(path: Path) -> Recipe:
         table = tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
-    except (ValueError, RecursionError) as error:  # of TOML, or of Python for a number of 4,301 digits
+    except (ValueError, RecursionError) as error:  # from TOML, or from Python for a number of 4,301 digits
         raise ConfigError(f"{path} is not valid TOML: {error}. Each line is `key = value` or `[section]`.") from None
     return read_table(Recipe, {"name": path.stem, **table}, str(path))
 
 
 def read_table(kind: type[Section], table: Mapping[str, Any], file: str, section: str = "") -> Section:
-    """`kind(**table)`, strictly: an unknown key and a wrong type are refused, naming the file and the key."""
+    """Build `kind(**table)` strictly: unknown keys and wrong types are refused, naming the file and the key."""
     known = annotations_of(kind)
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -186,7 +189,7 @@ def read_table(kind: type[Section], table: Mapping[str, Any], file: str, section
 
 
 def read_value(kind: Any, value: object, place: str) -> object:
-    """`value` if it is of the type that the setting has; a whole number is good enough for a float."""
+    """Return `value` if it has the setting's type; a whole number is accepted for a float and converted."""
     allowed = types_in(kind)
     as_float = type(value) is int and int not in allowed
     if not is_of(value, allowed) or (as_float and abs(cast("int", value)) > sys.float_info.max):
@@ -197,11 +200,12 @@ def read_value(kind: Any, value: object, place: str) -> object:
 
 
 def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
-    """The recipe with some settings changed, named as in `model.n_layers`. Errors: `ConfigError`, as in a file.
+    """Return the recipe with some settings changed, named as in `model.n_layers`. Errors: `ConfigError`, as in a file.
 
     The two ways to name the files of a split replace each other: a new `data.test` unsets the old `data.test_source`. A
-    new `data.task`, `data.layout`, `model.attention_rule`, `training.schedule` or `optimizer.name` unsets what it does
-    not read. A new `model.n_layers` unsets the recipe's `encoder_layers` and `decoder_layers`, which would hide it.
+    new `data.task`, `data.layout`, `model.attention_rule`, `training.schedule` or `optimizer.name` unsets the settings
+    that it does not read. A new `model.n_layers` unsets the recipe's `encoder_layers` and `decoder_layers`, which would
+    override it.
     """
     sections: dict[str, dict[str, object]] = {}
     known = settings_of(recipe)
@@ -223,7 +227,7 @@ def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
 
 
 def _left_behind(sections: Mapping[str, Mapping[str, object]]) -> dict[str, list[str]]:
-    """By section, the settings that what is chosen anew has no use for, or that would hide it."""
+    """For each section, the settings that the new choices do not use, or that would override them."""
     chosen = {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
     model = unread(str(chosen["data.layout"])) if "data.layout" in chosen else []
     model += ["encoder_layers", "decoder_layers"] if "model.n_layers" in chosen else []
@@ -239,13 +243,13 @@ def _left_behind(sections: Mapping[str, Mapping[str, object]]) -> dict[str, list
 
 
 def settings_of(recipe: Recipe) -> list[str]:
-    """Every setting of a recipe, as in `model.n_layers`."""
+    """The names of all settings of a recipe, as in `model.n_layers`."""
     parts = {name: type(getattr(recipe, name)) for name in annotations_of(Recipe)}
     return [f"{name}.{key}" for name, part in parts.items() if is_dataclass(part) for key in annotations_of(part)]
 
 
 def anchored(recipe: Recipe) -> Recipe:
-    """The recipe with all paths absolute, of data files and of a run it starts from: it is resumed from any folder."""
+    """Make all paths of data files and of `start_from` absolute, so that the run can be resumed from any folder."""
     files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
     named = {name: getattr(recipe.data, name) for name in files}
     found = {name: str(Path(path).expanduser().absolute()) for name, path in named.items() if path is not None}

@@ -19,18 +19,18 @@ from glassformer.train.optim.schedule import SCHEDULES, USES, Schedule
 PRECISIONS = ("auto", "bfloat16", "float16", "float32")
 DECODE_CACHES = ("exact", "int8")
 DECODE_PRECISIONS = ("auto", "bfloat16", "float32", "int8")
-"""Those of decode/prepare.py, which imports torch."""
+"""The precisions of decode/prepare.py, repeated here because that module imports torch."""
 TRACKERS = ("tensorboard",)
 TEXT_METRICS = ("bleu", "chrf")
 LABEL_METRICS = ("accuracy", "macro_f1")
 ANSWER_METRICS = (*TEXT_METRICS, "exact_match", "token_accuracy")
 METRICS = (*ANSWER_METRICS, *LABEL_METRICS, "loss")
-"""What a checkpoint may be called best by; the loss is better when it is smaller, the others when larger."""
+"""The metrics that can choose the best checkpoint; a smaller loss is better, for the others a larger value."""
 
 MOST = 2**31 - 1
-"""Of whatever is counted: beyond it no run ends, and no list is as long."""
+"""The upper bound of all counts: no run lasts longer, and no list is as long."""
 MOST_WARMUP = 1_000_000
-"""Steps of a batch or length warm-up, each of which is planned ahead: seconds, and some 100 MB."""
+"""Most steps of a batch or length warm-up. Each step is planned ahead: that takes seconds, and some 100 MB."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class TrainingConfig:
             )
         lookup(SCHEDULES, self.schedule, "training.schedule")
         self._check_use()
-        _ = self.rates  # a cooldown that the schedule does not read, or has no room for, is refused
+        _ = self.rates  # refuses a cooldown that the schedule does not read or has no room for
         if self.track is not None:
             one_of(TRACKERS, self.track, "training.track")
         one_of(PRECISIONS, self.precision, "training.precision")
@@ -136,7 +136,7 @@ class TrainingConfig:
             raise ConfigError("training.start_from names the folder of a run; got ''. Name one, or leave it out.")
 
     def _check_use(self) -> None:
-        """A beginning of no warm-up, and an end that the schedule does not come to, would be ignored in silence."""
+        """Refuse settings that would be ignored: the start of a warm-up that is off, or a final rate never reached."""
         for name, warmup in (("batch_start", "batch_warmup"), ("length_start", "length_warmup")):
             if getattr(self, name) != getattr(type(self), name) and not getattr(self, warmup):
                 raise ConfigError(
@@ -184,7 +184,7 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class DecodeConfig(BeamSettings, Sampling):
-    """Settings of `[decode]`: how answers are written. Those of `Sampling` and `BeamSettings` are among them."""
+    """Settings of `[decode]`: how answers are written, including those of `Sampling` and `BeamSettings`."""
 
     section: ClassVar[str] = "decode"
 
@@ -222,5 +222,5 @@ class DecodeConfig(BeamSettings, Sampling):
 
 
 def one_of(known: tuple[str, ...], value: str, what: str) -> None:
-    """Refuse a name that is not known, with the nearest one that is."""
+    """Refuse an unknown name, suggesting the nearest known one."""
     lookup(dict.fromkeys(known), value, what)

@@ -1,4 +1,4 @@
-"""Settings of a run on running text that cannot be together. Imports no torch."""
+"""Checks which settings cannot be combined in a run on running text. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.train.settings import TrainingConfig
 
 
 def check_text(data: DataConfig, tokenizer: TokenizerConfig, model: ModelRecipe, training: TrainingConfig) -> None:
-    """Refuse what does not fit running text. Errors: `ConfigError` naming the setting and the way out."""
+    """Refuse settings that do not fit running text. Errors: `ConfigError` naming the setting and the way out."""
     metrics = ("loss", "token_accuracy") if data.objective == "masked" else ("loss",)
     if training.metric not in metrics:
         raise ConfigError(
@@ -48,7 +48,7 @@ def check_text(data: DataConfig, tokenizer: TokenizerConfig, model: ModelRecipe,
 
 
 def check_length(data: DataConfig, model: ModelRecipe, specials: int = 0) -> None:
-    """Refuse a model that takes less than the longest window, of whose tokens up to so many are special."""
+    """Refuse a model whose `max_len` is below the longest window, of whose tokens up to `specials` are special."""
     most = longest(data.objective, data.window, data.mask_share, data.mean_span, specials)
     if model.max_len is not None and model.max_len < most:
         makes = f", of which data.objective={data.objective!r} makes up to {most}" if most > data.window else ""
@@ -59,7 +59,7 @@ def check_length(data: DataConfig, model: ModelRecipe, specials: int = 0) -> Non
 
 
 def places(data: DataConfig) -> int:
-    """About how many places a window takes in a batch, source and target together."""
+    """About how many tokens a window takes up in a batch, source and target together."""
     if data.layout != "encoder-decoder":
         return data.window
     spans = math.ceil(data.mask_share * data.window / data.mean_span)

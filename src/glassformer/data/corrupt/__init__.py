@@ -1,1 +1,1 @@
-"""What is asked of running text, one idea a file: masked tokens, hidden spans, noise; and batches made of windows."""
+"""The objectives of running text, one per file: masked tokens, hidden spans, noise; and batches of windows."""

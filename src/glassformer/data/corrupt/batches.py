@@ -1,6 +1,6 @@
-"""From windows of running text to batches, by the name of the objective.
+"""Turn windows of running text into batches, by the name of the objective.
 
-Of the text a b c d e f, and in brackets what is asked for; _ is <blank>, and x any token:
+For the text a b c d e f, with the targets in brackets; _ is <blank>, and x any token:
 
 next_token   a b c d e f     [b c d e f]
 prefix       a b c d e f     [d e f], where all may read a b c
@@ -35,19 +35,19 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Corruption:
-    """What an objective can be told; what it does not read changes nothing."""
+    """Settings of the objectives; each objective ignores those of the others."""
 
     vocab_size: int
     mask_share: float = 0.15
-    """Of the tokens, how many are hidden: masked, spans and noise."""
+    """Fraction of the tokens that are hidden: masked, spans and noise."""
     mean_span: float = 3.0
-    """Tokens of a hidden span, on average: spans and noise."""
+    """Mean tokens of a hidden span: spans and noise."""
     words_of: Callable[[Iterable[int]], list[int]] | None = None
-    """That of the tokenizer, by which masked hides words as wholes; None: tokens."""
+    """The tokenizer's `words_of`, with which masked hides whole words; None: tokens."""
     sentences: NDArray[np.bool_] | None = None
-    """The table of `sentence_ends`, by which noise shuffles the sentences of its source; None: as they are."""
+    """The table of `sentence_ends`, with which noise shuffles the sentences of its source; None: it does not."""
     document_mask: bool = False
-    """A token reads none of another document, each of which begins with <bos>: next_token, prefix and masked."""
+    """A token does not read other documents, each of which starts with <bos>: next_token, prefix and masked."""
 
 
 def batch_of_windows(
@@ -59,11 +59,11 @@ def batch_of_windows(
     step: int,
     rows: Sequence[int] | None = None,
 ) -> Batch:
-    """The batch that an objective makes of windows of ids, one a row.
+    """Make the batch of an objective from windows of ids, one per row.
 
-    next_token and prefix ask for all but the first token, so their windows have one more than the model reads. What is
-    drawn for a row is a function of (seed, step, row); `rows` are their numbers in the whole batch, for a process that
-    has a part of it (None: from 0 on). Errors: `ConfigError` for a name that is not known, `DataError` for no tokens.
+    next_token and prefix predict all tokens but the first, so their windows have one more than the model reads. What is
+    drawn for a row depends only on (seed, step, row); `rows` are the row numbers in the whole batch, for a process that
+    has a part of it (None: from 0 on). Errors: `ConfigError` for an unknown name, `DataError` for no tokens.
     """
     build = lookup(BATCHES, objective, "data.objective")
     numbers = range(len(windows)) if rows is None else rows
@@ -71,7 +71,7 @@ def batch_of_windows(
 
 
 def prefix_length(n: int, coins: Coins) -> int:
-    """Of n tokens, how many are given: any number that leaves one to ask for (Raffel et al. 2020, section 3.2.3)."""
+    """How many of n tokens are given: any number that leaves one to predict (Raffel et al. 2020, section 3.2.3)."""
     return 1 + int(coins.below(n - 1, 1)[0]) if n > 1 else n
 
 
@@ -113,14 +113,14 @@ def _pairs(made: Iterable[tuple[Ids, Ids]]) -> Batch:
 
 
 def _stacked(rows: list[Ids]) -> tuple[Tensor, Bool[Tensor, "B T"] | None]:
-    """As `pad`; rows of one length, which windows mostly are, need no look at each id."""
+    """Like `pad`, but without a look at each id for rows of one length, which windows mostly have."""
     if len({len(row) for row in rows}) == 1 and len(rows[0]):
         return torch.from_numpy(np.stack(rows)), None
     return pad([row.tolist() for row in rows])
 
 
 def _documents(windows: list[Ids], how: Corruption) -> dict[str, Any]:
-    """The number of each token's document in its window."""
+    """The number of each token's document within its window."""
     return {"documents": _stacked([(ids == BOS).cumsum() for ids in windows])[0]} if how.document_mask else {}
 
 
@@ -131,4 +131,4 @@ BATCHES: dict[str, Callable[[list[Ids], Corruption, Iterable[Coins]], Batch]] = 
     "spans": _spans,
     "noise": _noise,
 }
-"""From windows of ids and the random numbers of each row to a batch."""
+"""The functions that make a batch from windows of ids and the random numbers of each row."""

@@ -1,6 +1,6 @@
-"""How long the source and the target of a window may become. Imports neither torch nor numpy, for a look at settings.
+"""How long the source and the target of a window may become. Imports neither torch nor numpy, to check settings fast.
 
-What is drawn and what is promised of it follow from the same counts, `n_hidden` and `n_spans`.
+What is drawn and the bounds on it follow from the same counts, `n_hidden` and `n_spans`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 RARE = math.log(1e-12)
-"""Log of the chance with which a row may be longer after all, where no number of spans is impossible."""
+"""Log of the probability that a row is longer after all: the number of spans that are drawn has no upper bound."""
 
 
 def n_hidden(n: int, share: float) -> int:
@@ -17,13 +17,13 @@ def n_hidden(n: int, share: float) -> int:
 
 
 def n_spans(n: int, hidden: int, mean: float) -> int:
-    """In how many spans the hidden ones of n tokens stand, where their number is not drawn."""
+    """The number of spans for the hidden ones of n tokens, if it is not drawn."""
     return min(max(1, round(hidden / mean)), n - hidden + 1)
 
 
 def most_noise_spans(hidden: int, mean: float) -> int:
-    """Spans of Poisson lengths, empty ones among them, that a row of noise has at most (but for 1e-12 of all rows)."""
-    # k spans do not hold `hidden` tokens yet with the chance that Poisson(k * mean) is below it: Chernoff's bound
+    """The most spans of Poisson lengths, empty ones included, in a row of noise (except for 1e-12 of all rows)."""
+    # k spans hold fewer than `hidden` tokens with the probability that Poisson(k * mean) is below it: Chernoff's bound
     below, most = hidden - 1, max(1, int(hidden / mean))
     while (sum_of := most * mean) <= below or below - sum_of + below * math.log(sum_of / max(below, 1)) > RARE:
         most += 1
@@ -31,9 +31,9 @@ def most_noise_spans(hidden: int, mean: float) -> int:
 
 
 def longest(objective: str, window: int, share: float, mean: float, specials: int = 0) -> int:
-    """The most tokens that a stack reads of a window, with its <bos> or <eos>; of the text up to so many are special.
+    """The most tokens that a stack reads of a window, with <bos> or <eos>; up to `specials` of its tokens are special.
 
-    A special token is never hidden and cuts a span in two, so that there may be one <blank> more for each.
+    A special token is never hidden and splits a span in two, so that there may be one <blank> more for each.
     """
     if objective not in ("spans", "noise"):
         return window

@@ -1,4 +1,4 @@
-"""Masked tokens: some are hidden, and the model says in place what stood there."""
+"""Masked tokens: some are hidden, and the model predicts them in place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from glassformer.data.tokens.vocabulary import BLANK, SPECIALS
 from glassformer.data.tokens.whole_words import NO_WORD
 
 HIDDEN, REPLACED = 0.8, 0.1
-"""Of the chosen tokens, the share that becomes <blank> and the share that becomes any token; the rest stays."""
+"""Of the chosen tokens, the fraction that becomes <blank> and the fraction that becomes any token; the rest stays."""
 
 
 def masked(
@@ -20,12 +20,12 @@ def masked(
     share: float = 0.15,
     words: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The tokens to read, and True where the model is asked for what `ids` had (Devlin et al. 2019, section 3.1).
+    """The tokens to read, and True where the model must predict the token of `ids` (Devlin et al. 2019, section 3.1).
 
-    Each token is chosen with chance `share`; where none is, one of them. Of those 80 % become <blank>, 10 % a token
-    drawn from the whole vocabulary, which may be the right one, and 10 % stay. Special tokens are never chosen and
-    never drawn. With `words`, the number of each token's word, words are chosen in place of tokens, each as a whole
-    (the authors' later "whole word masking"), and what becomes of its tokens is drawn for each; none of `NO_WORD`.
+    Each token is chosen with probability `share`; if none is, one of them is. Of the chosen ones 80 % become <blank>,
+    10 % a token drawn from the whole vocabulary, possibly the right one, and 10 % stay. Special tokens are never chosen
+    and never drawn. With `words`, the number of each token's word, whole words are chosen instead of tokens (the
+    authors' later "whole word masking"), but never `NO_WORD`; what becomes of their tokens is drawn for each token.
     """
     unit = np.arange(len(ids)) if words is None else words
     text = (ids >= len(SPECIALS)) & (unit != NO_WORD)

@@ -1,4 +1,4 @@
-"""Noise that is taken away again: the source has holes of unknown length, and the target is the whole text."""
+"""Noise that the model removes: the source has gaps of unknown length, and the target is the whole text."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def noise(ids: Ids, coins: Coins, share: float = 0.15, mean: float = 3.0) -> tup
         target   thank you for inviting me to your party last week
 
     `share` of the tokens is hidden (0.3 in the paper), in spans whose lengths are drawn from a Poisson distribution
-    with that `mean`; an empty span is a <blank> where nothing is missing. Special tokens stay, and cut a span in two.
-    A kept token stands between any two spans: where too few are kept for that, spans are given up, see `fitting`.
+    with that `mean`; an empty span is a <blank> where nothing is missing. Special tokens stay, and split a span in two.
+    There is a kept token between any two spans: if too few are kept for that, spans are given up, see `fitting`.
     """
     text = np.flatnonzero(ids >= len(SPECIALS))
     n = len(text)
@@ -43,17 +43,17 @@ def noise(ids: Ids, coins: Coins, share: float = 0.15, mean: float = 3.0) -> tup
 
 
 def fitting(lengths: Ids, places: int, coins: Coins) -> Ids:
-    """As many lengths as there are places, of the same sum: empty spans go first, then neighbours become one span."""
+    """At most `places` lengths with the same sum: empty spans are dropped first, then neighbours become one span."""
     if len(lengths) <= places:
         return lengths
     full, empty = np.flatnonzero(lengths), np.flatnonzero(lengths == 0)
-    if len(full) <= places:  # which empty ones stay is drawn, as the first would all stand near the begin of the text
+    if len(full) <= places:  # the empty ones to keep are drawn, as the first would all be near the start of the text
         return lengths[np.sort(np.append(full, empty[coins.some_of(len(empty), places - len(full))]))]
     return np.add.reduceat(lengths[full], np.arange(places) * len(full) // places)
 
 
 def poisson_lengths(total: int, mean: float, coins: Coins) -> Ids:
-    """Lengths from a Poisson distribution up to that sum; the last one is cut to it."""
+    """Draw lengths from a Poisson distribution until they reach `total`; the last one is shortened to it."""
     most = math.ceil(mean + 10 * math.sqrt(mean) + 10)  # beyond it lies less than 1e-12
     chances = np.exp([k * math.log(mean) - mean - math.lgamma(k + 1) for k in range(most)]).cumsum()
     drawn = np.zeros(0, np.int64)

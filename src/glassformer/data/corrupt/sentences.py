@@ -1,4 +1,4 @@
-"""Sentences in another order, as BART has them: found by the marks that end one, in what the tokenizer writes."""
+"""Shuffle sentences, as BART does: they are found by the marks that end them, in the tokenizer's output."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from glassformer.foundation.errors import DataError
 
 Ids = NDArray[np.int64]
 ENDS = (".", "!", "?", "\u2026", "\u3002", "\uff01", "\uff1f", "\u0964", "\u061f")
-"""Full stop, exclamation and question mark, and the like of Chinese, Hindi and Arabic."""
+"""Full stop, exclamation mark and question mark, and those of Chinese, Hindi and Arabic."""
 
 
 def sentence_ends(tokenizer: Tokenizer) -> NDArray[np.bool_]:
-    """[V]: True for tokens whose text ends with a mark that ends a sentence. Errors: `DataError` where none does."""
+    """[V]: True for tokens whose text ends with a mark that ends a sentence. Errors: `DataError` if there are none."""
     ids = range(len(SPECIALS), tokenizer.vocab_size)
     ends = np.zeros(tokenizer.vocab_size, np.bool_)
     ends[len(SPECIALS) :] = [tokenizer.decode([id]).rstrip().endswith(ENDS) for id in ids]
@@ -28,9 +28,9 @@ def sentence_ends(tokenizer: Tokenizer) -> NDArray[np.bool_]:
 
 
 def permuted(ids: Ids, ends: NDArray[np.bool_], coins: Coins) -> Ids:
-    """The sentences of each document in random order, each order as likely (Lewis et al. 2020, section 2.2).
+    """Put the sentences of each document in random order, all orders equally likely (Lewis et al. 2020, section 2.2).
 
-    A sentence goes up to the last of the marks in a row that end it. Special tokens stay in their places.
+    A sentence ends with the last of consecutive marks. Special tokens stay in their places.
 
         text       We met. It rained! So we left.
         permuted   It rained! We met. So we left.

@@ -1,4 +1,4 @@
-"""Hidden spans: one <blank> stands in the source for each, and the target is what they held."""
+"""Hidden spans: the source has one <blank> for each, and the target is what they held."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def spans(ids: Ids, coins: Coins, share: float = 0.15, mean: float = 3.0) -> tup
         source   thank you <blank> me to your party <blank> week
         target   for inviting <sep> last
 
-    `share` of the tokens is hidden in spans of `mean` tokens on average; all ways to cut them and to place them are
-    equally likely, but that a kept token stands between any two. T5 numbers its sentinels and writes one before each
-    span of the target; here the order says which span belongs to which <blank>, so that every vocabulary will do as it
-    is. T5 also hides the end of each text, as its kept and hidden parts take turns from the first token to the last.
-    Special tokens stay, and cut a span in two.
+    `share` of the tokens is hidden in spans of `mean` tokens on average; all ways to cut and to place them are equally
+    likely, provided that there is a kept token between any two. T5 numbers its sentinels and writes one before each
+    span of the target; here the order says which span belongs to which <blank>, so that any vocabulary will do as it
+    is. T5 also hides the end of each text, because its kept and hidden parts alternate from the first token to the
+    last. Special tokens stay, and split a span in two.
     """
     text = ids >= len(SPECIALS)
     n = int(text.sum())
@@ -39,7 +39,7 @@ def spans(ids: Ids, coins: Coins, share: float = 0.15, mean: float = 3.0) -> tup
 
 
 def begins_of(lengths: Ids, n: int, coins: Coins) -> Ids:
-    """[spans]: where spans of these lengths begin among n tokens, with a kept token between any two."""
+    """[spans]: where spans of these lengths start among n tokens, with a kept token between any two."""
     kept = n - int(lengths.sum())
     return coins.some_of(kept + 1, len(lengths)) + lengths.cumsum() - lengths
 

@@ -1,1 +1,1 @@
-"""Public data sets by name, and how one is fetched."""
+"""Public data sets by name, and how to fetch them."""

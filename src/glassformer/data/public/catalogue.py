@@ -1,4 +1,4 @@
-"""Public data sets by name: addresses, sizes, hashes, licences and citations, from `catalogue.toml`; what is there."""
+"""Public data sets, from `catalogue.toml`: addresses, sizes, hashes, licences, citations; and which files are here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from glassformer.foundation.registry import lookup
 HOST = "https://raw.githubusercontent.com"
 BLOCK = 2**16
 HERE, MISSING, DIFFERENT = "here", "missing", "different"
-"""States of a file: as the catalogue says, not there, or there with other bytes (or as a folder)."""
+"""States of a file: as the catalogue says, missing, or there with other bytes (or as a folder)."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class DataFile:
             )
 
     def state(self, folder: Path) -> str:
-        """Of the file in a folder, plain or packed as NAME.gz: one of `HERE`, `MISSING`, `DIFFERENT`."""
+        """The state of the file in a folder, plain or packed as NAME.gz: `HERE`, `MISSING` or `DIFFERENT`."""
         found = MISSING
         ways: tuple[tuple[str, Callable[[Path], BufferedIOBase]], ...] = (("", _plain), (".gz", _unpacked))
         for ending, opened in ways:
@@ -54,7 +54,7 @@ class DataFile:
         return found
 
     def agrees(self, path: Path, opened: Callable[[Path], BufferedIOBase]) -> bool:
-        """Whether size and hash of what a file holds are those of the catalogue; of more bytes none are read."""
+        """Whether a file's size and hash are those of the catalogue; reading stops once there are too many bytes."""
         seen, digest = 0, hashlib.sha256()
         try:
             with opened(path) as file:
@@ -68,7 +68,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A public data set: what it is, whose, and how to train with it."""
+    """A public data set: what it is, whose it is, and how to train with it."""
 
     name: str
     title: str
@@ -76,7 +76,7 @@ class DataSet:
     """As its source states it."""
     citation: str
     steps: tuple[str, ...]
-    """Lines for a shell, from its files to a run; `{folder}` is where the files lie."""
+    """Shell commands that lead from its files to a run; `{folder}` is where the files are."""
     files: tuple[DataFile, ...]
 
     @property
@@ -85,11 +85,11 @@ class DataSet:
         return sum(file.size for file in self.files)
 
     def folder(self, data: Path) -> Path:
-        """Where its files lie in a folder of data sets."""
+        """Where its files are, within a folder of data sets."""
         return data / self.name
 
     def states(self, data: Path) -> list[str]:
-        """What is there of each file, in order."""
+        """The state of each file, in order."""
         return [file.state(self.folder(data)) for file in self.files]
 
 
@@ -101,12 +101,12 @@ def catalogue() -> dict[str, DataSet]:
 
 
 def data_set(name: str) -> DataSet:
-    """The data set of a name. Errors: `ConfigError` with the nearest for one that there is not."""
+    """The data set of this name. Errors: `ConfigError` with the nearest, for an unknown name."""
     return lookup(catalogue(), name, "NAME")
 
 
 def data_folder(asked: str | None) -> Path:
-    """Where data sets lie: as asked, else GLASSFORMER_DATA, else glassformer/data in the user's folder for data.
+    """The folder of data sets: as asked, else GLASSFORMER_DATA, else glassformer/data in the user's data folder.
 
     Errors: `ConfigError` for an empty name.
     """

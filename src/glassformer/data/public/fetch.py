@@ -1,7 +1,7 @@
-"""Fetching a file: https alone, of a known size and hash, taken up again where it stopped. Nothing is unpacked.
+"""Fetch a file of known size and hash, over https only, resuming where it stopped. Nothing is unpacked.
 
-Bytes go to NAME.part, which keeps what came when the connection ends; with the right size and SHA-256 it is renamed to
-NAME. A part with other bytes is deleted, since going on from it can never end well.
+Bytes go to NAME.part, which keeps what has come if the connection ends; with the right size and SHA-256 it is renamed
+to NAME. A part with wrong bytes is deleted, because to resume from it can never succeed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from glassformer.data.public.catalogue import BLOCK, HERE, DataFile
 from glassformer.foundation.errors import ConfigError, DataError, ResourceError
 
 SECONDS = 30
-"""That a server may be silent."""
+"""Seconds that a server may be silent."""
 TRIES = 3
-"""Connections in a row that bring nothing new before the fetching is given up."""
+"""Connections in a row that bring nothing new, before giving up."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def fetch(file: DataFile, folder: Path) -> Iterator[int]:
-    """Put a file into a folder, which is made; yields how many bytes are there.
+    """Fetch a file into a folder, which is created; yields how many bytes are there.
 
-    Errors: `DataError` for a server that cannot be reached or that sends something else, `ResourceError` for a full
-    disk, `ConfigError` for a name that something else than a file has.
+    Errors: `DataError` for a server that cannot be reached or sends something else, `ResourceError` for a full disk,
+    `ConfigError` if something other than a file has the name.
     """
     check_address(file.address)
     _refuse_no_file(folder / file.name)
@@ -60,7 +60,7 @@ def fetch(file: DataFile, folder: Path) -> Iterator[int]:
 
 
 def check_address(address: str) -> None:
-    """Refuse an address that is not https; plain http is for this machine itself, where tests have a server."""
+    """Refuse an address that is not https; plain http is only for this machine itself, where tests have a server."""
     parts = urlsplit(address)
     if parts.scheme == "https" or (parts.scheme == "http" and _is_this_machine(parts.hostname or "")):
         return
@@ -71,7 +71,7 @@ def check_address(address: str) -> None:
 
 
 class Careful(HTTPRedirectHandler):
-    """Follows a server that sends one elsewhere only to where one would have gone by oneself."""
+    """Follows a redirect only to an address that could have been asked for directly."""
 
     def redirect_request(  # pyright: ignore[reportIncompatibleMethodOverride] - what comes is such an answer
         self, req: Request, fp: HTTPResponse, code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -86,7 +86,7 @@ class Careful(HTTPRedirectHandler):
 
 
 def _filled(file: DataFile, out: BinaryIO) -> Iterator[int]:
-    """Append to a part until it has all bytes, with a new connection where one ends early."""
+    """Append to a part until it has all bytes, with a new connection if one ends early."""
     have, idle, reason = out.seek(0, os.SEEK_END), 0, ""
     if have > file.size:
         have = _emptied(out)
@@ -108,7 +108,7 @@ def _filled(file: DataFile, out: BinaryIO) -> Iterator[int]:
 
 
 def _received(file: DataFile, out: BinaryIO, have: int) -> Iterator[int]:
-    """What one connection brings, from byte `have` on or, where the server cannot, from the first."""
+    """Receive from one connection, from byte `have` on or, if the server cannot do that, from the first."""
     headers = {"User-Agent": "glassformer", "Accept-Encoding": "identity"}
     headers |= {"Range": f"bytes={have}-"} if have else {}
     with _network(file):
@@ -132,12 +132,12 @@ def _received(file: DataFile, out: BinaryIO, have: int) -> Iterator[int]:
 
 
 class NetworkError(Exception):
-    """A connection that cannot be made, or that ended; with it what came before is kept, and another may go on."""
+    """A connection that cannot be made, or that ended; what came before is kept, and another one may continue."""
 
 
 @contextmanager
 def _network(file: DataFile) -> Generator[None, None, None]:
-    """Around what asks the network and writes nothing, so that a full disk is told from a lost connection.
+    """Wrap what uses the network and writes nothing, so that a full disk is not taken for a lost connection.
 
     The network has many names for being away (ssl.SSLError, "no route to host", "network is down"): all are OSErrors.
     Errors: `NetworkError`; `DataError` for an answer that refuses.
@@ -152,13 +152,13 @@ def _network(file: DataFile) -> Generator[None, None, None]:
 
 
 def _block(file: DataFile, response: HTTPResponse) -> bytes:
-    """The next bytes; none at the end."""
+    """The next bytes; empty at the end."""
     with _network(file):
         return response.read(BLOCK)
 
 
 def _goes_on(response: HTTPResponse, file: DataFile, have: int) -> bool:
-    """Whether an answer begins at the byte that was asked for. Errors: `DataError` for one that begins elsewhere."""
+    """Whether an answer continues at byte `have`. Errors: `DataError` for one that starts elsewhere."""
     if response.status != 206:
         return False
     given = response.headers.get("Content-Range", "")
@@ -168,7 +168,7 @@ def _goes_on(response: HTTPResponse, file: DataFile, have: int) -> bool:
 
 
 def _check(file: DataFile, out: BinaryIO, part: Path) -> None:
-    """Compare what is on disk with the hash of the catalogue; a part that differs is deleted."""
+    """Compare the part on disk with the catalogue's hash; a part that differs is deleted."""
     out.seek(0)
     found = hashlib.sha256()
     while block := out.read(BLOCK):
@@ -183,7 +183,7 @@ def _check(file: DataFile, out: BinaryIO, part: Path) -> None:
 
 
 def _refuse_no_file(path: Path) -> None:
-    """Refuse a folder, or a device, where the file is to lie: at the start, as it could not be renamed at the end."""
+    """Refuse a folder or device with the file's name at the start, because renaming would fail at the end."""
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path} is no ordinary file, so the file cannot lie there. Move it away, and fetch again.")
 
@@ -201,7 +201,7 @@ def _renamed(part: Path, file: DataFile, folder: Path) -> None:
 
 
 def _opened(part: Path) -> BinaryIO:
-    """The part to go on with, or a new one. Errors: `ConfigError` where its name is taken by something else."""
+    """Open the part to continue, or a new one. Errors: `ConfigError` if its name is taken by something else."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     if os.path.lexists(part) and (part.is_symlink() or not part.is_file()):
         raise ConfigError(f"{part} is no ordinary file, so nothing is written there. Delete it.")
@@ -215,7 +215,7 @@ def _emptied(out: BinaryIO) -> int:
 
 
 def _sync(folder: Path) -> None:
-    """Make the new name last: it is the folder that holds it."""
+    """Make the new name durable, by syncing the folder that holds it."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

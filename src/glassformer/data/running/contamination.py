@@ -1,7 +1,7 @@
-"""How much of a held-out text stands in the training text word for word: a score on what was learned by heart is none.
+"""Measure how much of a held-out text occurs word for word in the training text, so that it may be memorised.
 
-Measured by windows of 13 words, as Brown et al. 2020 (GPT-3, appendix C) do, here without taking out punctuation or
-case; of text that is not written in words apart (fewer than one in 20 characters), by windows of 50 characters.
+Compares windows of 13 words, as Brown et al. 2020 (GPT-3, appendix C) do, but without removing punctuation or case. If
+white space separates fewer than one word per 20 characters, it compares windows of 50 characters.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from glassformer.data.tokens.code_points import codes_of
 
 WORDS, CHARACTERS = 13, 50
 LONG_WORDS = 20
-"""Characters a word, from which on white space does not part words."""
+"""Characters per word; if there are more, white space does not separate words."""
 MOST = 2**20
-"""Windows of the held-out text that are looked at, spread evenly; more would fill memory."""
+"""Most windows of the held-out text to look for, evenly spread; more would fill memory."""
 ODD = np.uint64(0x9E3779B97F4A7C15)
 
 Hashes = NDArray[np.uint64]
 
 
 class Overlap(NamedTuple):
-    """Windows of a held-out text, and how many of them stand in the training text."""
+    """The number of windows of a held-out text, and of those among them that occur in the training text."""
 
     unit: str
     """"words" or "characters"."""
     size: int
-    """Of these in a window."""
+    """How many words or characters a window has."""
     n: int
-    """Windows that were looked for; 0 where the held-out text is shorter than one."""
+    """Windows that were looked for; 0 if the held-out text is shorter than one."""
     found: int
 
     @property
     def share(self) -> float:
-        """0 to 1."""
+        """The share of windows that were found, 0 to 1."""
         return self.found / self.n if self.n else 0.0
 
 
 def overlap(train: Part, held_out: Part) -> Overlap:
-    """Look for windows of the held-out text in the training text; none lies across two documents.
+    """Look for windows of the held-out text in the training text; none crosses from one document to the next.
 
-    They are compared by hashes of 64 bits. Errors: `DataError` of reading.
+    They are compared by hashes of 64 bits. Errors: `DataError` from reading.
     """
     n_words = sum(len(text.split()) for text in held_out.texts(anywhere=True))
     unit = "words" if n_words * LONG_WORDS >= held_out.n_characters else "characters"
@@ -67,7 +67,7 @@ def overlap(train: Part, held_out: Part) -> Overlap:
 
 
 def hashes(part: Part, unit: str, size: int) -> Iterator[Hashes]:
-    """A number for each window of a text, piece by piece; the end of a piece begins the next one's first windows."""
+    """A hash for each window of a text, piece by piece; the next piece's first windows start at the end of this one."""
     before = np.zeros(0, np.uint64)
     for piece in part.pieces(anywhere=True):
         here = word_hashes(piece.text) if unit == "words" else character_hashes(piece.text)
@@ -88,7 +88,7 @@ def character_hashes(text: str) -> Hashes:
 
 
 def rolled(values: Hashes, size: int) -> Hashes:
-    """A number for each window of so many values, which hangs on their order: a polynomial modulo 2^64."""
+    """A hash for each window of `size` values that depends on their order: a polynomial modulo 2^64."""
     count = max(0, len(values) - size + 1)
     total = np.zeros(count, np.uint64)
     for place in range(size):

@@ -1,8 +1,9 @@
 """The parts of running text: what is trained on, what is held out, and how large each is.
 
-Where no dev text is named, dev is the end of the training text. The place is `dev_share` of the characters before the
-end; of several documents it is the edge between two of them that is nearest to it, unless that would change dev by more
-than half of its size (few documents, or one very long): then the document is cut there, and is one in either part.
+If no dev text is named, dev is the end of the training text. It starts `dev_share` of the characters before the end or,
+with several documents, at the boundary between two of them that is nearest to that, unless this would change dev by
+more than half of its size (few documents, or one very long): then the document is cut, and counts as one in either
+part.
 """
 
 from __future__ import annotations
@@ -23,37 +24,37 @@ from glassformer.data.tokens.cuts import shares
 from glassformer.foundation.errors import ConfigError, DataError
 
 END = b"\0"
-"""What stands for the end of a document where text is hashed; no text holds it."""
+"""Marks the end of a document when text is hashed; no text contains it."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A whole text, measured: what one reading of it has found."""
+    """A whole text with its measurements, from one reading of it."""
 
     path: str | None
     field: str | None
     skip_empty: bool
     sha256: str
-    """Of its documents in UTF-8."""
+    """SHA-256 of its documents in UTF-8."""
     ends: NDArray[np.int64]
     """Characters up to the end of each document."""
     skips: NDArray[np.int64]
-    """Characters before each empty document that was left out."""
+    """Characters before each empty document that was skipped."""
     stamps: tuple[Stamp, ...]
 
     @property
     def name(self) -> str:
-        """What it is called in a message."""
+        """What messages call it."""
         return TOPICS if self.path is None else self.path
 
     def part(self, first: int = 0, last: int | None = None) -> Part:
-        """The stretch of these characters; as it is, the whole."""
+        """The part between these characters; by default the whole text."""
         return Part(self, first, int(self.ends[-1]) if last is None else last)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of a text: what one split reads."""
+    """A stretch of a text, which one split reads."""
 
     corpus: Corpus
     first: int
@@ -68,21 +69,21 @@ class Part:
 
     @property
     def n_documents(self) -> int:
-        """Documents of which it has at least one character."""
+        """Documents that have at least one character in it."""
         first, last = np.searchsorted(self.corpus.ends, [self.first + 1, self.last])
         return int(last - first) + 1
 
     @property
     def n_skipped(self) -> int:
-        """Empty documents that were left out of it. One at the edge of two parts counts for the second alone."""
+        """Empty documents that were skipped in it. One at the border of two parts counts for the second only."""
         after = "right" if self.last == self.corpus.ends[-1] else "left"
         first = np.searchsorted(self.corpus.skips, self.first)
         return int(np.searchsorted(self.corpus.skips, self.last, after) - first)
 
     def pieces(self, anywhere: bool = False) -> Iterator[DocumentPiece]:
-        """Its text, piece by piece; a document ends where it does, or with the part.
+        """Its text, piece by piece; a document ends where it really ends, or with the part.
 
-        Errors: `DataError` of reading, and for a text that is no longer as it was measured.
+        Errors: `DataError` from reading, and for a text that has changed since it was measured.
         """
         corpus = self.corpus
         self._refuse_changed()
@@ -99,7 +100,7 @@ class Part:
             raise changed_while_read(corpus.name)
 
     def texts(self, anywhere: bool = False) -> Iterator[str]:
-        """Its text in shares, for what learns from it once, as a tokenizer does."""
+        """Its text in shares, for a single pass such as the training of a tokenizer."""
         return (share for piece in self.pieces(anywhere) for share in shares(piece.text))
 
     def _refuse_changed(self) -> None:
@@ -110,7 +111,7 @@ class Part:
 
 
 def measure(path: str | None, field: str | None = None, *, skip_empty: bool = False) -> Corpus:
-    """Read a text once, to know its size, its documents and its hash. Errors: `DataError`, as reading gives them."""
+    """Read a text once, to find its size, its documents and its hash. Errors: `DataError`, as reading raises it."""
     before = stamps(path)
     digest, ends, skips, length = hashlib.sha256(), array("q"), array("q"), 0
     for piece in pieces(path, field, skip_empty=skip_empty, anywhere=True):
@@ -129,9 +130,10 @@ def measure(path: str | None, field: str | None = None, *, skip_empty: bool = Fa
 
 
 def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, Part]:
-    """The part of each of these splits that there is: test only where it is named.
+    """The parts of those of these splits that exist: test only if it is named.
 
-    Errors: `DataError` of reading, and for a text too short to hold anything out; `ConfigError` for a field of nothing.
+    Errors: `DataError` from reading, and for a text too short to hold anything out; `ConfigError` for a field where no
+    file is .jsonl.
     """
     found: dict[str, Part] = {}
     named = {split: config.text_file(split) for split in SPLITS}
@@ -157,7 +159,7 @@ def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, 
 
 
 def held_out_from(corpus: Corpus, share: float) -> int:
-    """Characters of a text before its dev part. Errors: `DataError` where one of the two would have none."""
+    """Characters of a text before its dev part. Errors: `DataError` if one of the two would be empty."""
     total = int(corpus.ends[-1])
     at = int(total * (1 - share))
     edges = corpus.ends[:-1]
@@ -174,5 +176,5 @@ def held_out_from(corpus: Corpus, share: float) -> int:
 
 
 def has_documents(config: DataConfig, train: Part) -> bool:
-    """Whether documents stand between <bos> and <eos>: as set, else where the training text has more than one."""
+    """Whether documents are put between <bos> and <eos>: as set, or else if the training text has more than one."""
     return len(train.corpus.ends) > 1 if config.documents is None else config.documents

@@ -1,9 +1,9 @@
-r"""Running text of any size in pieces that memory holds: of files, of folders, or of what ships with Python.
+r"""Read running text of any size in pieces that fit in memory: from files, folders, or what ships with Python.
 
-A text file is one document, in a .jsonl or .ndjson file each line is one, and the files of a folder follow each other.
-UTF-8; a byte order mark at the head of a file is taken off and "\r\n" becomes "\n"; nothing else is changed.
+A text file is one document, each line of a .jsonl or .ndjson file is one, and the files of a folder follow each other.
+UTF-8; a byte order mark at the start of a file is removed and "\r\n" becomes "\n"; nothing else is changed.
 
-A document longer than a piece is cut where no token is (`data/tokens/cuts.py`): its parts give the tokens of the whole.
+A document longer than a piece is cut where no token crosses (`data/tokens/cuts.py`), so the parts give its tokens.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import suggestion
 
 PIECE = 2**20
-"""Characters that a piece has about, and bytes that are read at once."""
+"""The approximate length of a piece in characters, and the number of bytes read at once."""
 LONGEST_RUN = 2**24
-"""Characters without a place to cut: 16 million, a book without a space."""
+"""Most characters without a place to cut: 16 million, a book without a space."""
 TOPICS = "pydoc_data.topics"
 
 
 class DocumentPiece(NamedTuple):
-    """A stretch of a document. An empty one that ends nothing stands for an empty document that was left out."""
+    """A stretch of a document. An empty one that ends no document stands for an empty document that was skipped."""
 
     text: str
     ends: bool
@@ -43,8 +43,8 @@ def pieces(
 ) -> Iterator[DocumentPiece]:
     """All documents of a file or folder, piece by piece; without a path, the topics of Python's documentation.
 
-    `anywhere` says that a tokenizer has no token of two characters, so that text without white space may be cut too.
-    Errors: `DataError` naming file and byte (or line) of what is no text, and for an empty document unless skipped.
+    `anywhere`: the tokenizer has no token of two characters, so that text without white space may be cut, too. Errors:
+    `DataError` naming file and byte (or line) of what is not text, and for an empty document unless skipped.
     """
     if path is None:
         yield from topics(anywhere)
@@ -55,14 +55,14 @@ def pieces(
                 place = None
                 for place, text in json_texts(stream, file, field or "text"):
                     yield from document([text], place, skip_empty, anywhere)
-                if place is None:  # a file without a line is told like any other without text
+                if place is None:  # a file without lines is refused like any other without text
                     yield from document([""], str(file), skip_empty, anywhere)
             else:
                 yield from document(decoded_chunks(stream, file), str(file), skip_empty, anywhere)
 
 
 def topics(anywhere: bool = True) -> Iterator[DocumentPiece]:
-    """The topics of Python's documentation, which ship with it: a document each, in the order of their names."""
+    """The topics of Python's documentation, which ship with it: one document each, sorted by name."""
     from pydoc_data.topics import topics as texts
 
     for name in sorted(texts):
@@ -70,7 +70,7 @@ def topics(anywhere: bool = True) -> Iterator[DocumentPiece]:
 
 
 def document(texts: Iterable[str], place: str, skip_empty: bool, anywhere: bool) -> Iterator[DocumentPiece]:
-    """One document as pieces. Errors: `DataError` for one of white space alone, unless those are left out."""
+    """Cut one document into pieces. Errors: `DataError` for one of white space only, unless those are skipped."""
     for number, piece in enumerate(cut(texts, place, anywhere)):
         if number == 0 and piece.ends and not piece.text.strip():
             if not skip_empty:
@@ -84,7 +84,7 @@ def document(texts: Iterable[str], place: str, skip_empty: bool, anywhere: bool)
 
 
 def cut(texts: Iterable[str], place: str, anywhere: bool) -> Iterator[DocumentPiece]:
-    """Text that comes in chunks, as pieces that end where no token does not."""
+    """Turn chunks of text into pieces, which end where no token crosses."""
     rest = ""
     for text in texts:
         for first in range(0, len(text), PIECE):
@@ -102,7 +102,7 @@ def cut(texts: Iterable[str], place: str, anywhere: bool) -> Iterator[DocumentPi
 
 
 def decoded_chunks(stream: BufferedReader, path: Path) -> Iterator[str]:
-    """The text of a file, chunk by chunk. Errors: `DataError` naming the byte that is no text."""
+    """Decode a file, chunk by chunk. Errors: `DataError` naming the byte that is not text."""
     rest, offset = b"", 0
     while True:
         chunk = stream.read(PIECE)
@@ -113,14 +113,14 @@ def decoded_chunks(stream: BufferedReader, path: Path) -> Iterator[str]:
             whole = rest + chunk
         ready = whole[: whole_characters(whole)] if chunk else whole
         text = text_of(ready, path, offset)
-        yield text.replace("\r\n", "\n") if "\r" in text else text  # to look for one character is quicker
+        yield text.replace("\r\n", "\n") if "\r" in text else text  # searching for one character is quicker
         rest, offset = whole[len(ready) :], offset + len(ready)
         if not chunk:
             return
 
 
 def whole_characters(data: bytes) -> int:
-    """How many bytes to decode now: not those of a character that goes on, nor a CR that an LF may follow."""
+    """How many bytes to decode now: not those of an incomplete character, nor a CR that an LF may follow."""
     end = len(data)
     for back in range(1, min(4, end) + 1):
         byte = data[end - back]
@@ -132,7 +132,7 @@ def whole_characters(data: bytes) -> int:
 
 
 def text_of(data: bytes, path: Path, offset: int) -> str:
-    """Bytes as text; `offset` is how many stand before them. Errors: `DataError` naming the byte."""
+    """Decode bytes; `offset` is the number of bytes before them. Errors: `DataError` naming the byte."""
     nul = data.find(b"\0")
     if nul >= 0:
         raise DataError(
@@ -149,7 +149,7 @@ def text_of(data: bytes, path: Path, offset: int) -> str:
 
 
 def json_texts(stream: BufferedReader, path: Path, field: str) -> Iterator[tuple[str, str]]:
-    """(place, text) of each line of a .jsonl file. Errors: `DataError` naming the line without such a field."""
+    """(place, text) for each line of a .jsonl file. Errors: `DataError` naming a line without the field."""
     for number, line in enumerate(bounded_lines(stream, f"{path}:"), start=1):
         place = f"{path}:{number}"
         record = object_in(decoded(line, place), place)

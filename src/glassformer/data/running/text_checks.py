@@ -1,4 +1,4 @@
-"""Settings of running text that cannot be, or not together."""
+"""Check the settings of running text, each by itself and together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.foundation.registry import lookup
 
 
 def check_text(config: DataConfig) -> None:
-    """Refuse what cannot be. Errors: `ConfigError` naming the setting and the way out."""
+    """Refuse impossible settings. Errors: `ConfigError` naming the setting and the way out."""
     if config.task != TEXT:
         if config.layout in TEXT_LAYOUTS:
             raise ConfigError(
@@ -45,7 +45,7 @@ def check_numbers(config: DataConfig) -> None:
     for name in ("dev_share", "mask_share"):
         if not 0 < (share := getattr(config, name)) < 1:
             raise ConfigError(f"data.{name} is a share above 0 and below 1; got {share}. Try {name}=0.1.")
-    has_spans = config.objective in CORRUPTIONS["mean_span"]  # elsewhere its default may be longer than a window
+    has_spans = config.objective in CORRUPTIONS["mean_span"]  # otherwise its default may exceed a window
     if has_spans and not (1 <= config.mean_span <= config.window and math.isfinite(config.mean_span)):
         raise ConfigError(
             f"data.mean_span is from 1 token to a whole window ({config.window}); got {config.mean_span}. "
@@ -54,7 +54,7 @@ def check_numbers(config: DataConfig) -> None:
 
 
 def check_documents(config: DataConfig) -> None:
-    """Refuse a mask of documents that the text or the layout does not have."""
+    """Refuse a document mask if the text or the layout has none."""
     if not config.document_mask:
         return
     if config.documents is False:
@@ -70,7 +70,7 @@ def check_documents(config: DataConfig) -> None:
 
 
 def check_corruption(config: DataConfig) -> None:
-    """Refuse a setting of another objective, which would be ignored in silence."""
+    """Refuse a setting of another objective, which would be silently ignored."""
     for name, readers in CORRUPTIONS.items():
         value = getattr(config, name)
         if config.objective not in readers and value != getattr(type(config), name):

@@ -1,7 +1,7 @@
-"""Files of running text: which a folder holds, and one of them open, plain or gzip, watched for changes.
+"""The files of running text: list those of a folder, and open one, plain or gzip, watching for changes.
 
 A text is read more than once (to measure it, to train a tokenizer, to make its tokens), so it must be a file that can
-be read again, and the same each time.
+be read again, with the same content each time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from glassformer.foundation.errors import DataError
 
 
 class Stamp(NamedTuple):
-    """What a file's state is known by: another size or time of its last change is another state."""
+    """The state of a file: another size or another time of the last change is another state."""
 
     path: str
     size: int
@@ -30,10 +30,10 @@ class Stamp(NamedTuple):
 
 
 def text_files(path: str | Path) -> list[Path]:
-    """The file, or all files of the folder and of those in it, sorted by name; hidden ones (".name") are no part of it.
+    """The file, or all files of the folder and its subfolders, sorted by name, except hidden ones (".name").
 
-    A file or folder to which several ways lead, as links make them, is read once, where the first way comes to it.
-    Errors: `DataError` for what is neither file nor folder, for a folder without a file, and for links without end.
+    A file or folder that links make reachable in several ways is read once, where it is reached first. Errors:
+    `DataError` for a folder that cannot be read or has no file, and for links without end.
     """
     path = Path(path)
     if not path.is_dir():
@@ -45,9 +45,9 @@ def text_files(path: str | Path) -> list[Path]:
 
 
 def files_below(folder: Path, way: tuple[Path, ...], seen: set[Path]) -> Iterator[Path]:
-    """The files of a folder in sorted order, those of its folders in their place, but of those `seen` already.
+    """Yield the files of a folder in sorted order, those of its subfolders in their place, except those in `seen`.
 
-    `way`: the folders through which one came here, with itself; all without links, as `seen`, to which more are added.
+    `way`: the folders that led here, including this one; they and `seen`, to which more are added, have no links.
     """
     try:
         inside = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
@@ -55,7 +55,7 @@ def files_below(folder: Path, way: tuple[Path, ...], seen: set[Path]) -> Iterato
         raise DataError(f"{folder}: the folder cannot be read ({error.strerror}). Give a readable one.") from None
     for each in inside:
         is_folder = each.is_dir()
-        # What is no link has its real name by its folder's; `Path.resolve` raises for a link to itself.
+        # What is not a link has its real name from its folder's; `Path.resolve` raises for a link to itself.
         there = Path(os.path.realpath(each)) if each.is_symlink() else way[-1] / each.name
         if is_folder and any(passed.is_relative_to(there) for passed in way):
             raise DataError(f"{each} leads back to a folder that it lies in, without end. Take this link out.")
@@ -69,12 +69,12 @@ def files_below(folder: Path, way: tuple[Path, ...], seen: set[Path]) -> Iterato
 
 
 def stamps(path: str | Path | None) -> tuple[Stamp, ...]:
-    """The state of each file of a text; none of the text that ships with Python. Errors: `DataError`."""
+    """The state of each file of a text; empty for the text that ships with Python. Errors: `DataError`."""
     return () if path is None else tuple(stamp_of(each, checked(each)) for each in text_files(path))
 
 
 def checked(path: Path) -> os.stat_result:
-    """What the system says of a file. Errors: `DataError` where there is none that can be read again."""
+    """The system's information about a file. Errors: `DataError` unless it is a file that can be read again."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -90,15 +90,15 @@ def checked(path: Path) -> os.stat_result:
 
 
 def stamp_of(path: Path, found: os.stat_result) -> Stamp:
-    """The state of a file as the system has told it."""
+    """The state of a file, from the system's information about it."""
     return Stamp(str(path), found.st_size, found.st_mtime_ns)
 
 
 @contextmanager
 def opened(path: Path) -> Generator[BufferedReader, None, None]:
-    """The bytes of a file, unpacked if it is a gzip file, whatever its name.
+    """Open a file for its bytes, unpacked if it is a gzip file, whatever its name.
 
-    Errors: `DataError` for a file that cannot be read, a damaged gzip file, and one that changed until the block ends.
+    Errors: `DataError` for a file that cannot be read, a damaged gzip file, or one that changed before the block ended.
     """
     checked(path)
     try:
@@ -117,7 +117,7 @@ def opened(path: Path) -> Generator[BufferedReader, None, None]:
 
 
 def changed_while_read(path: str | Path) -> DataError:
-    """What is said of a text that is another one than a moment ago."""
+    """The error for a text that has changed since it was last looked at."""
     return DataError(
         f"{path} changed while it was read, so what was learned from it would be of no state that it ever had. Wait "
         "until it is written, or take a copy of it."

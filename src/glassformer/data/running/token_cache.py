@@ -1,11 +1,11 @@
-"""Token files made once and found again: KEY, below, is a hash of the text, its part, the tokenizer and the marks.
+"""Cache token files: KEY, below, is a hash of the text, its part, the tokenizer and whether documents are marked.
 
     $GLASSFORMER_CACHE, else $XDG_CACHE_HOME/glassformer, else ~/.cache/glassformer
-        tokens/KEY/    a token file; written under another name, which is its own once it is whole
+        tokens/KEY/    a token file; written under another name, and renamed once it is complete
 
-A file that is damaged or half written, as its hashes tell at each opening, is made anew, and that is said. So nothing
-here waits for the disk, and deleting the folder costs time only. Two processes that make the same one at once each
-write their own; the first to end gives it its name, the other takes that.
+A damaged or incomplete file, which its hashes reveal whenever it is opened, is made anew, and the user is told. So
+nothing here waits for the disk, and deleting the folder costs only time. Two processes that make the same file at once
+each write their own; the first to finish gives it its name, and the other uses that.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ FORMAT = 1
 VARIABLE = "GLASSFORMER_CACHE"
 BUILDING = ".building-"
 ABANDONED = 24 * 3600.0
-"""Seconds after which a file that nobody finished is removed: its process is gone."""
+"""Seconds after which an unfinished folder is removed: its process is gone."""
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept."""
+    """The folder for files that can be made again."""
     if own := os.environ.get(VARIABLE):
         return Path(own).expanduser()
     shared = os.environ.get("XDG_CACHE_HOME")
@@ -46,8 +46,8 @@ def tokens_of(
 ) -> TokenFile:
     """The tokens of this part of a text: those in the cache, or new ones put there.
 
-    `documents`: each stands between <bos> and <eos>. `note` gets a sentence where those in the cache were damaged.
-    Errors: `DataError` of reading; `ResourceError` where the cache cannot be written.
+    `documents`: put each between <bos> and <eos>. `note` gets a sentence if those in the cache were damaged. Errors:
+    `DataError` from reading; `ResourceError` if the cache cannot be written.
     """
     folder = cache_folder() / "tokens" / key_of(part, tokenizer, documents=documents)
     wrong = ""
@@ -71,7 +71,7 @@ def tokens_of(
 
 
 def key_of(part: Part, tokenizer: Tokenizer, *, documents: bool) -> str:
-    """The name under which the tokens of this part lie: another text, part or tokenizer gives another one."""
+    """The name of this part's tokens in the cache; another text, part or tokenizer gives another name."""
     told = [FORMAT, part.corpus.sha256, part.first, part.last, digest_of(tokenizer), documents]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
 
@@ -86,7 +86,7 @@ def found_in(folder: Path) -> tuple[TokenFile | None, str]:
 
 @contextmanager
 def building(beside: Path) -> Generator[Path, None, None]:
-    """A new folder of one's own to fill, gone in the end unless it was renamed; removes what others abandoned."""
+    """A new folder to fill, removed at the end unless it was renamed; also removes what others abandoned."""
     beside.mkdir(parents=True, exist_ok=True)
     for each in beside.glob(f"{BUILDING}*"):
         with suppress(OSError):
@@ -101,7 +101,7 @@ def building(beside: Path) -> Generator[Path, None, None]:
 
 
 def put_in_place(new: Path, folder: Path) -> None:
-    """Give the finished folder its name, unless a good one has it by now; a damaged one goes."""
+    """Give the finished folder its name, unless a good one has it by now; a damaged one is removed."""
     if folder.is_dir() and found_in(folder)[0] is None:
         aside = new.with_name(f"{new.name}-damaged")
         with suppress(OSError):  # another process may be faster

@@ -1,6 +1,6 @@
-"""The tokens of a text in a folder of their own, written as a stream and read through a memory map.
+"""The tokens of a text in their own folder, written as a stream and read through a memory map.
 
-tokens.bin       ids, 2 bytes each where the vocabulary has at most 65,536, else 4; little-endian
+tokens.bin       ids, 2 bytes each if the vocabulary has at most 65,536, else 4; little-endian
 documents.bin    the place of the first token of each document, 8 bytes each
 MANIFEST.json    `TokenCounts`, the SHA-256 of both files, and that of the manifest's own content
 """
@@ -24,13 +24,13 @@ from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK, Tokenize
 
 TOKENS, DOCUMENTS, MANIFEST = "tokens.bin", "documents.bin", "MANIFEST.json"
 SMALL = 2**16
-"""Entries of a vocabulary whose ids fit into two bytes."""
+"""The largest vocabulary whose ids fit into two bytes."""
 
 LARGE = 2**26
-"""Bytes of a file whose pages are not held."""
+"""Pages of a file with more bytes are not held in memory."""
 
 BLOCK = 2**20
-"""Tokens that are looked through at once."""
+"""Tokens that are examined at once."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +38,19 @@ class TokenCounts:
     """What was counted while the tokens were made."""
 
     sha256: str
-    """Of the text, in UTF-8."""
+    """SHA-256 of the text in UTF-8, with the ends of its documents."""
     tokenizer: str
     """SHA-256 of the tokenizer's JSON text."""
     vocab_size: int
     documents: bool
-    """Whether each document stands between <bos> and <eos>."""
+    """Whether each document is between <bos> and <eos>."""
     n_tokens: int
-    """With <bos> and <eos>."""
+    """Including <bos> and <eos>."""
     n_unknown: int
     """Tokens that are <unk>."""
     n_documents: int
     n_bytes: int
-    """Of the text in UTF-8, as `n_characters` and `n_words` are of the text: without <bos> and <eos>."""
+    """Bytes of the text in UTF-8. Like `n_characters` and `n_words` this does not count <bos> and <eos>."""
     n_characters: int
     n_words: int
     """Stretches between white space."""
@@ -58,7 +58,7 @@ class TokenCounts:
 
 @dataclass(frozen=True)
 class TokenFile:
-    """The tokens of a text, and where its documents begin; both stay on disk until they are read."""
+    """The tokens of a text, and where its documents start; both stay on disk until they are read."""
 
     path: Path
     tokens: NDArray[Any]
@@ -67,23 +67,23 @@ class TokenFile:
     """[n_documents]: the place of the first token of each."""
     counts: TokenCounts
     new: bool = False
-    """Whether it was written just now, in place of found."""
+    """Whether it was written just now, instead of found."""
 
     def __len__(self) -> int:
         return self.counts.n_tokens
 
     def take(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """[rows, length]: the tokens from each start on. No start may be further than n_tokens - length."""
+        """[rows, length]: the tokens from each start on. No start may be larger than n_tokens - length."""
         taken = self.tokens[self._places(starts, length)].astype(np.int64)
         let_go(self.tokens)
         return taken
 
     def documents_of(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """[rows, length]: which document of the file each of those tokens belongs to, counted from 0."""
+        """[rows, length]: the document in the file, counted from 0, that each of those tokens belongs to."""
         return np.searchsorted(self.documents, self._places(starts, length), side="right").astype(np.int64) - 1
 
     def most_special(self, length: int) -> int:
-        """The most special tokens, as <bos> and <unk>, in a window of this length. Reads all where there are any."""
+        """The most special tokens (<bos>, <unk> and so on) in a window of this length. Reads the file if it has any."""
         if not (self.counts.documents or self.counts.n_unknown):
             return 0
         most = 0
@@ -101,7 +101,7 @@ class TokenFile:
 
 
 def write_tokens(folder: Path, part: Part, tokenizer: Tokenizer, *, documents: bool) -> None:
-    """Fill an empty folder with the tokens of a text, piece by piece. Errors: `DataError` of reading; `OSError`."""
+    """Write the tokens of a text into an empty folder, piece by piece. Errors: `DataError` from reading; `OSError`."""
     encode, kind = encoder(tokenizer), token_type(tokenizer.vocab_size)
     text_hash, token_hash, firsts = hashlib.sha256(), hashlib.sha256(), array("q")
     n_tokens = n_unknown = n_bytes = n_characters = n_words = 0
@@ -133,7 +133,7 @@ def write_tokens(folder: Path, part: Part, tokenizer: Tokenizer, *, documents: b
 
 
 def open_tokens(folder: Path) -> TokenFile:
-    """The tokens in a folder, after a comparison with its hashes. Errors: `ValueError`, `OSError`: what is wrong."""
+    """Open the tokens in a folder and check its hashes. Errors: `ValueError`, `OSError`: what is wrong."""
     text = (folder / MANIFEST).read_text("utf-8")
     record = json.loads(text)
     counts, files = TokenCounts(**record["counts"]), record["files"]
@@ -147,28 +147,28 @@ def open_tokens(folder: Path) -> TokenFile:
 
 
 def mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
-    """The numbers in a file, on disk until they are read; no system maps an empty one."""
+    """The numbers in a file, on disk until they are read; an empty file cannot be mapped."""
     return np.memmap(path, kind, "r") if path.stat().st_size else np.zeros(0, kind)
 
 
 def manifest_text(counts: TokenCounts, files: dict[str, str]) -> str:
-    """The one way to write these, so that a manifest with any byte changed is no manifest."""
+    """The only way to write a manifest, so that one with any byte changed is invalid."""
     content = {"counts": asdict(counts), "files": files}
     own = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return json.dumps({**content, "content": own}, indent=2) + "\n"
 
 
 def let_go(numbers: NDArray[Any]) -> None:
-    """Give the pages of a large file that were read back to the system, which keeps them at hand or not as it likes.
+    """Give pages that were read from a large file back to the system, which may keep them cached or not.
 
-    Held, they would count as this process's memory, in the end all of the file.
+    If held, they would count as this process's memory, in the end the whole file.
     """
     if numbers.nbytes > LARGE and isinstance(numbers.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         numbers.base.madvise(mmap.MADV_DONTNEED)
 
 
 def token_type(vocab_size: int) -> np.dtype[Any]:
-    """The type of the ids on disk."""
+    """The integer type of the ids on disk."""
     return np.dtype("<u2" if vocab_size <= SMALL else "<u4")
 
 

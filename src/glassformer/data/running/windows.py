@@ -1,11 +1,11 @@
-"""Which stretches of a token file a step trains on, and which ones an evaluation reads: functions of numbers alone.
+"""Which windows of tokens a step trains on, and which ones an evaluation reads, as functions of numbers alone.
 
-Training: window `row` of step `step` follows from (seed, step, row), so that a run that resumes, or that is shared out
-to another number of processes, reads what it would have read.
+Training: window `row` of step `step` depends only on (seed, step, row), so that a run that resumes, or is shared by
+another number of processes, reads what it would have read.
 
-Evaluation: every token but the first, which nothing precedes, is scored exactly once. The first window scores all that
-it predicts; each later one begins `stride` tokens further on and scores the tokens behind those scored before, each of
-which it predicts from more than `window - stride` tokens.
+Evaluation: every token except the first, which nothing precedes, is scored exactly once. The first window scores all
+tokens that it predicts; each later one starts `stride` tokens further on and scores the tokens after those scored
+before, each of which it predicts from more than `window - stride` tokens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Places = NDArray[np.int64]
 
 
 class Windows:
-    """The training windows of `n_tokens` tokens: `window` to read, and one more, as each token predicts the next."""
+    """The training windows of `n_tokens` tokens: `window` to read and one more, because each predicts the next."""
 
     def __init__(self, n_tokens: int, window: int, order: str = "random", seed: int = 0) -> None:
         if n_tokens <= window:
@@ -34,19 +34,19 @@ class Windows:
             raise ConfigError(f"seed must be at least 0; got {seed}. Try seed=0.")
         self.n_tokens, self.window, self.order, self.seed = n_tokens, window, order, seed
         self.whole = (n_tokens - 1) // window
-        """Windows that stand one after the other, without a gap."""
+        """The number of windows one after the other, without a gap."""
 
     def starts(self, step: int, rows: int, again: int = 0) -> Places:
         """[rows]: the first token of each window of this step (counted from 0).
 
-        `again`: others, drawn at random for the same step, where those before are of no use.
+        `again`: draw other windows at random for the same step, because the earlier ones are of no use.
         """
         assert min(step, rows - 1, again) >= 0, (step, rows, again)
         if self.order == "random" or again:
             return self._random(step, rows, (2, again) if again else ())  # (1,) is the key of what is hidden
         number = np.arange(rows, dtype=np.int64) + step * rows
         epoch, place = np.divmod(number, self.whole)
-        # each time around begins one token later, so that those behind the last whole window have their turn
+        # each epoch starts one token later, so that the tokens after the last whole window are read, too
         return place * self.window + epoch % (self.n_tokens - self.whole * self.window)
 
     def _random(self, step: int, rows: int, key: tuple[int, ...]) -> Places:
@@ -56,18 +56,18 @@ class Windows:
 
 
 class EvaluationWindow(NamedTuple):
-    """Tokens `start` to `stop` (not included) are read; of what follows each, tokens `scored` to `stop` count."""
+    """Reads the tokens `start` to `stop` (not included); of the tokens that these predict, `scored` to `stop` count."""
 
     start: int
     stop: int
     scored: int
-    """The first token that is scored here; the last one is that at `stop`."""
+    """The first token that is scored here; the last one is the token at `stop`."""
 
 
 def evaluation_windows(n_tokens: int, window: int, stride: int | None = None) -> Iterator[EvaluationWindow]:
-    """The windows in which each of the tokens 1 to n_tokens - 1 is scored once; a text shorter than a window is one.
+    """The windows in which each of the tokens 1 to n_tokens - 1 is scored once; one window for a shorter text.
 
-    `stride` is at most `window` and, where none, equal to it. Errors: `DataError` for fewer than two tokens.
+    `stride` is at most `window`; None: equal to it. Errors: `DataError` for fewer than two tokens.
     """
     if n_tokens < 2:
         raise DataError(
@@ -85,5 +85,5 @@ def evaluation_windows(n_tokens: int, window: int, stride: int | None = None) ->
 
 
 def count_evaluation_windows(n_tokens: int, window: int, stride: int | None = None) -> int:
-    """How many `evaluation_windows` has."""
+    """The number of windows that `evaluation_windows` yields."""
     return 1 + -(-max(0, n_tokens - 1 - window) // (stride or window))

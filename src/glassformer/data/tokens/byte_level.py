@@ -1,8 +1,8 @@
-"""The `tokenizers` library for subwords over bytes: learn, read its file, know its bytes, survive its panics.
+"""Byte-level subwords with the `tokenizers` library: learn, read its file, know its bytes, survive its panics.
 
-Text becomes UTF-8, and each byte one of 256 letters that print, as GPT-2 spells them; the library's models then cut
-rows of these letters. So no text is outside a vocabulary that has the letters, and no letter is a mark of white space.
-`subword`, `wordpiece` and `unigram` ask for this module when one of theirs is made: it loads the library.
+Text becomes UTF-8, and each byte one of 256 printable letters, as in GPT-2; the library's models then cut sequences of
+these letters. So no text is outside a vocabulary that has the letters, and no letter is a mark of white space.
+`subword`, `wordpiece` and `unigram` import this module only when they make a tokenizer, because it loads the library.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from glassformer.foundation.errors import DataError
 _PRINTING = (*range(33, 127), *range(161, 173), *range(174, 256))
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTING]
 BYTES = {chr(byte): byte for byte in _PRINTING} | {chr(256 + i): byte for i, byte in enumerate(_OTHERS)}
-"""The byte that each letter stands for. One that does not print is spelled by a letter from U+0100 on."""
+"""The byte that each letter stands for. A byte that is not printable has a letter from U+0100 on."""
 LETTERS = tuple(sorted(BYTES))
 
 
 def cut_to_bytes() -> pre_tokenizers.PreTokenizer:
-    """GPT-2's cut into words with the white space before them, spelled in letters for bytes; it loses nothing."""
+    """GPT-2's split into words with the white space before them, in letters that stand for bytes; it loses nothing."""
     return pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 
@@ -41,7 +41,7 @@ def untrained(model: models.Model, cut: pre_tokenizers.PreTokenizer) -> Tokenize
 
 
 def learn(library: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -> Mapping[str, object]:
-    """The model that the library's trainer makes of texts, as JSON. Texts may be a stream: distinct words are kept."""
+    """Train the library's model on texts; returns it as JSON. Texts may be a stream: only distinct words are kept."""
     with panics_are_errors():
         library.train_from_iterator((part for text in texts if utf8(text) for part in shares(text)), trainer)
     record = cast("dict[str, object]", json.loads(library.to_str()))
@@ -49,10 +49,11 @@ def learn(library: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -
 
 
 def read(text: str, ours: Tokenizer, kind: str) -> Tokenizer:
-    """The library's tokenizer, if all but its vocabulary is as in `ours`, an untrained one.
+    """Read the library's tokenizer from `text`, if all but its vocabulary is as in `ours`, an untrained one.
 
-    So a file can bring neither a regular expression of its own nor a normaliser that loses text. What it asks for is
-    compared before the library sees it, as an expression may be made to take for ever; and after, with all defaults.
+    So a file can bring neither its own regular expression nor a normaliser that loses text. Its settings are compared
+    before the library sees them, because an expression can be made to take forever; and again afterwards, with all
+    defaults.
     """
     record, settings = read_json(text), _settings(ours.to_str())
     for name, value in record.items():
@@ -71,7 +72,7 @@ def read(text: str, ours: Tokenizer, kind: str) -> Tokenizer:
 
 
 def pieces(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str], mark: str = "") -> list[bytes]:
-    """The bytes of each id, of a vocabulary that must hold the alphabet; `mark` before a token stands for nothing."""
+    """The bytes of each id, of a vocabulary that must contain `alphabet`; `mark` before a token stands for no bytes."""
     by_id = sorted((id, token) for token, id in vocabulary.items())
     if len(by_id) > MOST_ENTRIES:
         raise DataError(f"A vocabulary has at most {MOST_ENTRIES:,} entries, but this {kind} one has {len(by_id):,}.")
@@ -93,7 +94,7 @@ def pieces(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str], ma
 
 @contextmanager
 def panics_are_errors() -> Generator[None, None, None]:
-    """A panic of the library's Rust code is a BaseException, which no `except Exception` of a caller would stop."""
+    """Turn a panic of the library's Rust code into DataError: no `except Exception` would stop its BaseException."""
     try:
         yield
     except BaseException as error:
@@ -106,14 +107,14 @@ def panics_are_errors() -> Generator[None, None, None]:
 
 
 def _settings(text: str) -> dict[str, object]:
-    """All of the library's record but vocabulary and merges."""
+    """All of the library's record except vocabulary and merges."""
     record = cast("dict[str, object]", json.loads(text))
     model = cast("dict[str, object]", record.pop("model"))
     return record | {f"model.{name}": value for name, value in model.items() if name not in ("vocab", "merges")}
 
 
 def _agrees(theirs: object, ours: object) -> bool:
-    """Whether what a file says is what ours says; it may leave out what an older library did not write."""
+    """Whether a setting of a file is the same as ours; a file may leave out what an older library did not write."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         mine = cast("dict[str, object]", ours)
         return all(name in mine and _agrees(it, mine[name]) for name, it in cast("dict[str, object]", theirs).items())

@@ -1,4 +1,4 @@
-"""Bytes as tokens: 256 ids that spell every text, and the joining of byte pieces that subwords share."""
+"""Bytes as tokens: 256 ids that spell every text; and functions to join the byte pieces of subwords."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.foundation.errors import DataError
 
 
 def join_pieces(pieces: Sequence[bytes], ids: Iterable[int]) -> str:
-    """The text spelled by the bytes of each id; bytes that are no UTF-8, as a model may write them, become U+FFFD."""
+    """The text spelled by the bytes of each id; bytes that are not UTF-8, as a model may write them, become U+FFFD."""
     known = check_ids_known(ids, len(pieces))
     spelled = (pieces[id] for id in known if id >= len(SPECIALS) or id == UNK)
     return b"".join(spelled).decode("utf-8", errors="replace")
@@ -25,13 +25,13 @@ def piece_of(pieces: Sequence[bytes], id: int) -> bytes:
 
 
 def show_pieces(pieces: Sequence[bytes], ids: Iterable[int]) -> list[str]:
-    r"""Each id's bytes as text, with \\xNN for bytes that are part of a character only."""
+    r"""Each id's bytes as text, with \\xNN for bytes that are only part of a character."""
     known = check_ids_known(ids, len(pieces))
     return [pieces[id].decode("utf-8", errors="backslashreplace") for id in known]
 
 
 class ByteTokenizer(Tokenizer):
-    """One id a byte of UTF-8: byte b is id 6 + b. Every text has ids, and they give the same text back."""
+    """One id per byte of UTF-8: byte b is id 6 + b. Every text has ids, and they give the same text back."""
 
     kind = "byte"
     cut_anywhere = True

@@ -1,4 +1,4 @@
-"""Characters to ids and back by one look-up in a table for a whole text, a hundred times as fast as one by one."""
+"""Characters to ids and back by one table look-up for a whole text, a hundred times as fast as one by one."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def codes_of(text: str) -> NDArray[np.uint32]:
 
 
 def counted(text: str) -> dict[str, int]:
-    """How often each character stands in a text."""
+    """How often each character occurs in a text."""
     counts = np.bincount(codes_of(text))
     return {chr(code): int(counts[code]) for code in counts.nonzero()[0]}
 
 
 class CodePoints:
-    """The tables of a list of characters, which have the ids from 6 on."""
+    """The look-up tables of a list of characters, which have the ids from 6 on."""
 
     def __init__(self, characters: Sequence[str]) -> None:
         codes = np.array([ord(each) for each in characters], CODES)
-        self._past = np.uint32(codes.max(initial=0) + 1)  # stands for all that lie behind the last known one
+        self._past = np.uint32(codes.max(initial=0) + 1)  # stands for all code points beyond the last known one
         self._ids = np.full(int(self._past) + 1, UNK, np.int32)
         self._ids[codes] = np.arange(len(codes)) + len(SPECIALS)
         self._codes = np.concatenate([np.zeros(len(SPECIALS), CODES), codes])
@@ -39,7 +39,7 @@ class CodePoints:
         return self._ids[np.minimum(codes_of(text), self._past)]
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, as `array` has them."""
+        """The ids of each text, as `array` gives them."""
         flat: list[int] = self.array("".join(texts)).tolist()
         if len(texts) == 1:
             return [flat]
@@ -51,7 +51,7 @@ class CodePoints:
         return rows
 
     def text(self, ids: Sequence[int]) -> str | None:
-        """The text of known ids, none of them special; None where one is."""
+        """The text of known ids, none of them special; None if one is."""
         array = np.asarray(ids, np.int64)
         if array.size and array.min() < len(SPECIALS):
             return None

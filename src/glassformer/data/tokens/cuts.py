@@ -1,7 +1,7 @@
 r"""Where text may be cut, so that the tokens of its parts are those of the whole.
 
-A place is behind a character that is no white space and before a space, "\n" or "\t": no tokenizer here has a token
-across it. Between any two characters may be cut for a tokenizer that says so (`Tokenizer.cut_anywhere`).
+A place to cut is after a character that is not white space and before a space, "\n" or "\t": no tokenizer here has a
+token across it. If a tokenizer says so (`Tokenizer.cut_anywhere`), text may be cut between any two characters.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 SPACES = " \n\t"
 PLACE = re.compile(rf"\S(?=[{SPACES}])")
 SHARE = 2**14
-"""Characters that a library for subwords gets as one text: it encodes many together, on all cores, takes 256 texts at
-once to train, and has a thousand bytes in use for each token of a text."""
+"""Characters that a library for subwords gets as one text: it encodes many texts together, on all cores, takes 256 at
+once to train, and uses a thousand bytes for each token of a text."""
 
 
 def shares(text: str) -> Iterator[str]:
-    """Text in shares of at most `SHARE` characters; one without a place goes on to the first place behind it."""
+    """Cut text into shares of at most `SHARE` characters; one without a place to cut extends to the next place."""
     first = 0
     while len(text) - first > SHARE and (last := end_of_share(text, first)):
         yield text[first:last]
@@ -26,7 +26,7 @@ def shares(text: str) -> Iterator[str]:
 
 
 def end_of_share(text: str, first: int) -> int:
-    """The place where the share that begins at `first` ends; 0 where no place is left."""
+    """The place where the share that starts at `first` ends; 0 if no place is left."""
     if size := last_place(text[first : first + SHARE]):
         return first + size
     behind = PLACE.search(text, first + SHARE - 1)
@@ -34,7 +34,7 @@ def end_of_share(text: str, first: int) -> int:
 
 
 def last_place(text: str) -> int:
-    """The last place of a text, counted in the characters before it; 0 where there is none."""
+    """The last place to cut a text, counted in the characters before it; 0 if there is none."""
     at = len(text)
     while (at := max(text.rfind(space, 0, at) for space in SPACES)) > 0:
         if not text[at - 1].isspace():

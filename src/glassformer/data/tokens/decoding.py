@@ -1,4 +1,4 @@
-"""Ids that become text one by one: each is decoded once, and what is told is never taken back."""
+"""Turn ids into text one by one: each is decoded once, and text that was returned is never taken back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from glassformer.data.tokens.vocabulary import Tokenizer
 
 
 class Decoding:
-    """The text of ids as they come: joined, the pieces are `decode` of all of them.
+    """The text of ids as they come; joined, the pieces are `decode` of all of them.
 
-    Ids add bytes to a text. The first bytes of a character wait for its others, as far as there can be any; bytes that
-    are no character are U+FFFD, as there. Where they go on from a text (`behind` one), the first word has its
-    blank before it, too.
+    Ids add bytes to a text. The first bytes of a character wait for its others, as long as there can be any; bytes that
+    form no character become U+FFFD, as in `decode`. If the ids continue a text (`behind`), the first word has its space
+    before it, too.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, behind: bool = False) -> None:
@@ -22,17 +22,17 @@ class Decoding:
         self._begun = behind
 
     def add(self, id: int) -> str:
-        """The text that is sure since the last id came. Errors: `DataError` for an unknown id."""
+        """Add an id. Returns the text that has become certain by it. Errors: `DataError` for an unknown id."""
         added = self.tokenizer.adds(id, first=not self._begun)
         self._begun = self._begun or bool(added)
         return self._tell(self._decoder.decode(added))
 
     def end(self) -> str:
-        """What was held back, where no more ids come."""
+        """Return what was held back, when no more ids come."""
         return self._tell(self._decoder.decode(b"", final=True))
 
     def __len__(self) -> int:
-        """Characters of the text so far, what is held back included."""
+        """Characters of the text so far, including what is held back."""
         held, _ = self._decoder.getstate()
         return self._told + len(held.decode("utf-8", errors="replace"))
 

@@ -1,4 +1,4 @@
-"""Text to an array of ids: those of `Tokenizer.encode`, without a Python number for each where the kind lets it."""
+"""Text to an array of ids: those of `Tokenizer.encode`, if possible without a Python number for each."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from glassformer.data.tokens.vocabulary import SPECIALS, Tokenizer, utf8
 from glassformer.data.tokens.words import CharacterTokenizer
 
 Ids = NDArray[Any]
-"""[n] of some type of whole numbers that holds every id."""
+"""[n], of an integer type that holds every id."""
 Encode = Callable[[str], Ids]
 
 
 def encoder(tokenizer: Tokenizer) -> Encode:
-    """A function from text to its ids, as `tokenizer` has them."""
+    """A function from text to its ids, the same as those of `tokenizer`."""
     if isinstance(tokenizer, CharacterTokenizer):
         return by_table(tokenizer)
     if isinstance(tokenizer, ByteTokenizer):
@@ -29,7 +29,7 @@ def encoder(tokenizer: Tokenizer) -> Encode:
 
 
 def by_table(tokenizer: CharacterTokenizer) -> Encode:
-    """Code points looked up in a table of ids."""
+    """Look code points up in a table of ids."""
     points = CodePoints(tokenizer.entries)
 
     def encode(text: str) -> Ids:
@@ -40,5 +40,5 @@ def by_table(tokenizer: CharacterTokenizer) -> Encode:
 
 
 def joined(tokenizer: Tokenizer, text: str) -> Ids:
-    """The ids of text in shares, one behind the other."""
+    """Encode the text in shares, and join their ids."""
     return np.concatenate([np.array(row, np.uint32) for row in tokenizer.encode_all(list(shares(text)))])

@@ -1,6 +1,6 @@
 """Subwords over bytes: what the kinds bpe, wordpiece and unigram share, and byte-pair encoding itself.
 
-The learning and the fast encoding are those of the `tokenizers` library, and `to_json` is its file format.
+Learning and fast encoding come from the `tokenizers` library, and `to_json` is its file format.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Subword(Tokenizer):
     """Frequent byte sequences as tokens. Every text has ids, and they give the same text back."""
 
     model: ClassVar[str]
-    """The library's name for the kind, by which its files tell it."""
+    """The library's name for the kind, by which its files are recognised."""
     mark: ClassVar[str] = ""
-    """Stands before a token that continues a word, in a kind that tells these apart."""
+    """Prefix of a token that continues a word, in a kind that has separate tokens for that."""
 
     def __init__(self, text: str) -> None:
         """`text` is the JSON of the `tokenizers` library. DataError for one that this class would not have written."""
         from glassformer.data.tokens import (
-            byte_level,  # here, as it loads the library, which `--help` need not wait for
+            byte_level,  # here: it loads the library, for which `--help` need not wait
         )
 
         self._library = byte_level.read(text, self.untrained(), self.kind)
@@ -58,7 +58,7 @@ class Subword(Tokenizer):
         return list(chain.from_iterable(self.encode_all(list(shares(text)))))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """As `encode`, faster for many: the library takes them together, on all cores."""
+        """Like `encode`, but faster for many texts: the library takes them together, on all cores."""
         for text in texts:
             utf8(text)
         with self._panics_are_errors():
@@ -81,7 +81,7 @@ class Subword(Tokenizer):
 
 
 class BytePairTokenizer(Subword):
-    """Byte-pair encoding (Sennrich et al. 2016) over bytes, as GPT-2 cuts text: the most frequent pair is merged."""
+    """Byte-pair encoding (Sennrich et al. 2016) over bytes, on GPT-2's words: the most frequent pair is merged."""
 
     kind = "bpe"
     model = "BPE"
@@ -101,7 +101,7 @@ class BytePairTokenizer(Subword):
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> BytePairTokenizer:
-        """As many merges as fill `vocab_size`, or fewer if no pair is left that repeats."""
+        """Learn as many merges as fill `vocab_size`, or fewer if no pair repeats any more."""
         from tokenizers import trainers
 
         from glassformer.data.tokens import byte_level

@@ -1,8 +1,8 @@
 """The unigram language model (Kudo 2018): of all ways to cut a word into known pieces, the most probable one.
 
-A piece has a probability of its own, and a cut the product of its pieces'. Learning begins with every frequent
-substring and drops those whose loss costs least likelihood (EM between). The pieces are of bytes, and all single
-bytes stay, so every text has ids.
+Each piece has its own probability, and a way to cut has the product of its pieces' probabilities. Learning starts with
+every frequent substring and drops those whose loss costs the least likelihood (with EM in between). The pieces consist
+of bytes, and all single bytes stay, so every text has ids.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     import tokenizers
 
 DECIMALS = 6
-"""Of a log probability: the library adds in an order of its own each time, and the last digits differ."""
+"""Decimals of a log probability: the library adds in another order each time, and the last digits differ."""
 AMONG_RARE = 256 * 1e-4
 """The library gives bytes that it did not keep the lowest score and a ten-thousandth more each, by a random hash."""
 
 
 class UnigramTokenizer(Subword):
-    """Pieces with probabilities. Every text comes back from its ids."""
+    """Pieces with probabilities. Every text can be recovered from its ids."""
 
     kind = "unigram"
     model = "Unigram"
@@ -48,7 +48,7 @@ class UnigramTokenizer(Subword):
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> UnigramTokenizer:
-        """The most probable pieces that fill `vocab_size`, or fewer; in order of their probability."""
+        """Learn the most probable pieces that fill `vocab_size`, or fewer, in order of their probability."""
         from tokenizers import trainers
 
         from glassformer.data.tokens import byte_level
@@ -66,9 +66,9 @@ class UnigramTokenizer(Subword):
 
 
 def _scored(learned: dict[str, float | None], alphabet: Sequence[str]) -> list[tuple[str, float]]:
-    """The vocabulary with log probabilities: special tokens, bytes, then what was learned, the probable first.
+    """The vocabulary with log probabilities: special tokens, bytes, then what was learned, most probable first.
 
-    A byte that was not kept of itself, as it is rare or was never met, is as probable as the rarest piece.
+    A byte that was not kept, because it is rare or never occurred, is as probable as the rarest piece.
     """
     scores = {token: round(score, DECIMALS) for token, score in learned.items() if score is not None}
     lowest = min(scores.values(), default=0.0)

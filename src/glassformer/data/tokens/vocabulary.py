@@ -27,7 +27,7 @@ class Tokenizer(ABC):
     cut_anywhere: ClassVar[bool] = False
     """Whether no token has more than one character, so that text may be cut between any two."""
     least_vocab_size: ClassVar[int] = 0
-    """The smallest `vocab_size` that it can be trained to; 0 where the texts alone say how many there are."""
+    """The smallest `vocab_size` that it can be trained to; 0 if the texts alone determine the size."""
 
     @property
     @abstractmethod
@@ -36,9 +36,9 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The ids of `text`, without special ones, but for <unk> where the vocabulary lacks a word or character.
+        """The ids of `text`, without special ones except <unk>, for a word or character that the vocabulary lacks.
 
-        Raises DataError for a lone surrogate, which is half of a character and has no UTF-8 form.
+        Raises DataError for a lone surrogate, which is half a character and has no UTF-8 form.
         """
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
@@ -47,29 +47,29 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`. Special ids are left out, except <unk>, which shows. DataError for an unknown id."""
+        """The text of `ids`. Special ids are left out, except <unk>. DataError for an unknown id."""
 
     @abstractmethod
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        r"""One string for each id, for pictures: special tokens by name, bytes that are no text as \\xNN."""
+        r"""One string per id, for display: special tokens by name, bytes that are not text as \\xNN."""
 
     @abstractmethod
     def adds(self, id: int, *, first: bool = False) -> bytes:
-        """The bytes that an id adds to a text, or begins it with; all together are `decode` in UTF-8.
+        """The bytes that an id adds to a text, or starts it with if `first`; joined, they are `decode` in UTF-8.
 
         So special ids add none, except <unk>. DataError for an unknown id.
         """
 
     def spelling(self) -> list[bytes]:
-        """The bytes that each id adds to a text, by id; none for a special one."""
+        """The bytes that each id adds to a text, by id; empty for a special one."""
         return [b"" if id < len(SPECIALS) else self.adds(id) for id in range(self.vocab_size)]
 
     @abstractmethod
     def words_of(self, ids: Iterable[int]) -> list[int]:
-        """For each id the number of its word; words stand between white space, and special ids (but <unk>) part them.
+        """The number of each id's word; words are separated by white space and by special ids (except <unk>).
 
-        White space that has an id of its own goes with the word before. -1 where there is none: at the first id and
-        behind a special one; and for a special id itself. DataError for an unknown id.
+        White space with its own id belongs to the word before it, or to none, -1, as the first id and after a special
+        one. Special ids have -1, too. DataError for an unknown id.
         """
 
     @abstractmethod
@@ -79,12 +79,12 @@ class Tokenizer(ABC):
     @classmethod
     @abstractmethod
     def from_json(cls, text: str) -> Tokenizer:
-        """The tokenizer that `to_json` wrote. DataError for anything else."""
+        """Read the tokenizer that `to_json` wrote. DataError for anything else."""
 
     @classmethod
     @abstractmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-        """The tokenizer whose vocabulary covers `texts`; the same texts give the same tokenizer."""
+        """Train a tokenizer whose vocabulary covers `texts`; the same texts give the same tokenizer."""
 
 
 def utf8(text: str) -> bytes:
@@ -111,7 +111,7 @@ def check_ids_known(ids: Iterable[int], vocab_size: int) -> list[int]:
 
 
 def read_json(text: str) -> Mapping[str, object]:
-    """The JSON object in `text`. DataError for text that is none."""
+    """The JSON object in `text`. DataError if there is none."""
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:

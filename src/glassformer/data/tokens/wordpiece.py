@@ -1,7 +1,8 @@
-"""WordPiece (Schuster & Nakajima 2012), cut as BERT's (Devlin et al. 2019): longest piece first, ## within a word.
+"""WordPiece (Schuster & Nakajima 2012), cut as in BERT (Devlin et al. 2019): longest piece first, ## within a word.
 
-Two things differ from BERT's, so that every text comes back: the pieces are of bytes and carry the white space before
-a word, and nothing becomes <unk>. The pieces are learned by the library, which merges the most frequent pair, as bpe.
+Two things differ from BERT, so that every text can be recovered: the pieces consist of bytes and include the white
+space before a word, and nothing becomes <unk>. The library learns the pieces by merging the most frequent pair, as in
+bpe.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     import tokenizers
 
 LONGEST_WORD = 32
-"""Letters, which are bytes: a longer word is cut there, as the time to find its pieces grows with the square."""
+"""Letters, which are bytes: a longer word is cut there, because the time to find its pieces grows with the square."""
 
 
 class WordPieceTokenizer(Subword):
-    """Pieces that begin a word and pieces that continue one, told apart. Every text comes back from its ids."""
+    """Different pieces start a word and continue one. Every text can be recovered from its ids."""
 
     kind = "wordpiece"
     model = "WordPiece"
@@ -30,7 +31,7 @@ class WordPieceTokenizer(Subword):
 
     @classmethod
     def alphabet(cls) -> Sequence[str]:
-        """Each byte at the head of a word, and each within one, but for '#', which is a word by itself."""
+        """Each byte at the start of a word, and each within one, except '#', which is a word by itself."""
         letters = super().alphabet()
         return [*letters, *(cls.mark + letter for letter in letters if letter != "#")]
 
@@ -46,7 +47,7 @@ class WordPieceTokenizer(Subword):
 
         cut = pre_tokenizers.Sequence(
             [
-                pre_tokenizers.Split("#", "isolated"),  # or "###" in a text would be the piece that continues by "#"
+                pre_tokenizers.Split("#", "isolated"),  # or "###" in a text would be read as a continuing "#"
                 byte_level.cut_to_bytes(),
                 pre_tokenizers.FixedLength(LONGEST_WORD),
             ]
@@ -60,14 +61,14 @@ class WordPieceTokenizer(Subword):
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> WordPieceTokenizer:
-        """As many pieces as fill `vocab_size`, or fewer if no pair is left that repeats."""
+        """Learn as many pieces as fill `vocab_size`, or fewer if no pair repeats any more."""
         from tokenizers import trainers
 
         from glassformer.data.tokens import byte_level
 
         trainer = trainers.WordPieceTrainer(
             vocab_size=config.vocab_size,
-            # the alphabet too: of itself the library numbers it in the order of a random hash, by which it settles ties
+            # the alphabet too: otherwise the library numbers it in the order of a random hash, by which it breaks ties
             special_tokens=[*SPECIALS, *cls.alphabet()],
             show_progress=False,
         )

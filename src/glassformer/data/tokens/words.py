@@ -1,4 +1,4 @@
-"""Tokenizers whose vocabulary is a list of strings: the words, or the characters, of the training text; or labels."""
+"""Tokenizers whose vocabulary is a list of strings: the words or characters of the training text, or labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Listed(Tokenizer):
-    """Ids 6, 7, ... stand for the strings of `entries`, in order. What is not listed is <unk>."""
+    """Ids 6, 7, ... stand for the strings of `entries`, in order. Any other string is <unk>."""
 
     joint: ClassVar[str]
 
@@ -35,7 +35,7 @@ class _Listed(Tokenizer):
 
     @classmethod
     def counted(cls, text: str) -> Mapping[str, int]:
-        """How often each piece stands in `text`."""
+        """How often each piece occurs in `text`."""
         return Counter(cls.cut(text))
 
     @property
@@ -54,7 +54,7 @@ class _Listed(Tokenizer):
         return [self._names[id] for id in check_ids_known(ids, self.vocab_size)]
 
     def adds(self, id: int, *, first: bool = False) -> bytes:
-        """A word adds the space before it, too, unless it is the first."""
+        """A word also adds the space before it, unless it is the first."""
         [token] = self.tokens([id])
         if id < len(SPECIALS) and id != UNK:
             return b""
@@ -104,7 +104,7 @@ class _Listed(Tokenizer):
 
 
 class WordTokenizer(_Listed):
-    """One id a word. Words end at white space; `decode` puts one space between them."""
+    """One id per word. Words end at white space; `decode` puts one space between them."""
 
     kind = "word"
     joint = " "
@@ -115,7 +115,7 @@ class WordTokenizer(_Listed):
 
 
 class CharacterTokenizer(_Listed):
-    """One id a character (a Unicode code point); `decode` puts nothing between them."""
+    """One id per character (a Unicode code point); `decode` puts nothing between them."""
 
     kind = "character"
     cut_anywhere = True
@@ -133,7 +133,7 @@ class CharacterTokenizer(_Listed):
 
     @cached_property
     def _points(self) -> CodePoints:
-        from glassformer.data.tokens.code_points import CodePoints  # here, as `--help` need not wait for numpy
+        from glassformer.data.tokens.code_points import CodePoints  # here, so that `--help` does not wait for numpy
 
         return CodePoints(self.entries)
 
@@ -159,7 +159,7 @@ class CharacterTokenizer(_Listed):
 
 
 class Labels(_Listed):
-    """The label set of a classifier: the whole text is one entry. Label k of the model has id FIRST_LABEL + k."""
+    """The label set of a classifier: a whole text is one entry. Label k of the model has id FIRST_LABEL + k."""
 
     kind = "label"
     joint = "\n"

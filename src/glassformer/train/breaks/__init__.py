@@ -1,1 +1,1 @@
-"""Classic mistakes, made on purpose: their names and symptoms, and the surgery that makes them."""
+"""Classic mistakes, made on purpose: their names and symptoms, and the changes that make them."""

@@ -1,4 +1,4 @@
-"""The mistakes about what is predicted from what: an objective around the right one."""
+"""Mistakes about which token is predicted from which: wrappers around the right objective."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glassformer.train.objective import Objective, Targets
 
 
 def shifted_labels(objective: Objective) -> Objective:
-    """Each place is asked for the label of the place after it."""
+    """Ask each position for the label of the next position."""
 
     def twice(batch: Batch) -> Targets:
         asked = objective(batch)
@@ -27,7 +27,7 @@ def shifted_labels(objective: Objective) -> Objective:
 
 
 def unshifted_labels(objective: Objective) -> Objective:
-    """Each place is asked for what it reads."""
+    """Ask each position for the token that it reads."""
 
     def never(batch: Batch) -> Targets:
         asked = objective(batch)
@@ -37,7 +37,7 @@ def unshifted_labels(objective: Objective) -> Objective:
 
 
 def pads_in_loss(objective: Objective) -> Objective:
-    """Every place of padding is asked for <pad>."""
+    """Ask every padding position for <pad>."""
 
     def counted(batch: Batch) -> Targets:
         asked = objective(batch)

@@ -1,7 +1,7 @@
-"""The mistakes, made in a model that was built right: an attribute or a method of one of its modules is replaced.
+"""Make the mistakes in a model that was built right, by replacing an attribute or method of one of its modules.
 
-Names and shapes of the weights stay as they are, so that a broken run is saved, loaded and resumed like any other. To
-that end a weight that is no longer used still gets a gradient, of zero: the optimizer keeps a state for every weight.
+Names and shapes of the weights do not change, so that a broken run is saved, loaded and resumed like any other. For the
+same reason a weight that is no longer used still gets a gradient of zero: the optimizer keeps a state for every weight.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Surgery = Callable[[Transformer], None]
 
 
 def rewire(module: object, name: str, method: Callable[..., Any]) -> None:
-    """Put a function in the place of one method of one object."""
+    """Replace one method of one object by a function."""
     setattr(module, name, method)
 
 
 def stacks(model: Transformer) -> list[Stack]:
-    """The one or two that there are."""
+    """The model's one or two stacks."""
     return [each for each in (model.encoder, model.decoder) if each is not None]
 
 
@@ -39,30 +39,30 @@ def blocks(stack: Stack) -> list[Block]:
 
 
 def unused(output: Tensor, tensors: Iterable[Tensor | None]) -> Tensor:
-    """The output as it is, with a gradient of zero for tensors that have no part in it."""
+    """The output unchanged, with a gradient of zero for tensors that do not contribute to it."""
     return output + 0.0 * sum(each.sum() for each in tensors if each is not None)
 
 
 def no_scale(model: Transformer) -> None:
-    """Scores as they are."""
+    """Leave the scores unscaled."""
     for attention in attentions(model).values():
         attention.scale = 1.0
 
 
 def wrong_scale(model: Transformer) -> None:
-    """Scores over the root of the whole width."""
+    """Divide the scores by the square root of the whole width."""
     for attention in attentions(model).values():
         attention.scale = attention.query.in_features**-0.5
 
 
 def swapped_heads(model: Transformer) -> None:
-    """[B, H, T, K] is taken for [B, T, H K] as it lies in memory."""
+    """Read the memory of [B, H, T, K] as if it were [B, T, H K]."""
 
     def mixing(attend: Attend) -> Attend:
         def mixed(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
             output = attend(q, k, v, mask, scale=scale, dropout=dropout)
             B, H, T, K = output.shape
-            return output.reshape(B, T, H, K).transpose(1, 2)  # which the attention's own transpose takes back
+            return output.reshape(B, T, H, K).transpose(1, 2)  # the attention's own transpose reverts this one
 
         return mixed
 
@@ -71,7 +71,7 @@ def swapped_heads(model: Transformer) -> None:
 
 
 def leaky_mask(model: Transformer) -> None:
-    """Self-attention of a causal stack reads both ways."""
+    """Let self-attention of a causal stack read both ways."""
 
     def leaking(attend: Attend) -> Attend:
         def leaked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
@@ -80,11 +80,11 @@ def leaky_mask(model: Transformer) -> None:
         return leaked
 
     for attention in attentions(model).values():
-        attention.attend = leaking(attention.attend)  # the masks of the others are not causal anyway
+        attention.attend = leaking(attention.attend)  # the other attentions' masks are not causal anyway
 
 
 def no_padding_mask(model: Transformer) -> None:
-    """No stack is told where padding stands."""
+    """Tell no stack where padding is."""
 
     def untold(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def told(
@@ -100,7 +100,7 @@ def no_padding_mask(model: Transformer) -> None:
 
 
 def no_positions(model: Transformer) -> None:
-    """Nothing of order is added, turned or biased."""
+    """Add, rotate and bias nothing by position."""
 
     def nothing(method: Callable[..., Tensor | None]) -> Callable[..., Tensor | None]:
         def zeros(*inputs: Any) -> Tensor | None:
@@ -130,14 +130,14 @@ def no_positions(model: Transformer) -> None:
 
 
 def no_residual(model: Transformer) -> None:
-    """What goes around the branch is multiplied by 0."""
+    """Multiply the input that bypasses a branch by 0."""
     for module in model.modules():
         if isinstance(module, Residual):
             module.scale = 0.0
 
 
 def no_cross_attention(model: Transformer) -> None:
-    """The branch is passed by."""
+    """Skip the cross-attention branch."""
 
     def passing(branch: Residual) -> Callable[..., Tensor]:
         def passed(x: Tensor, *, source: Tensor | None = None, **rest: Any) -> Tensor:
@@ -152,7 +152,7 @@ def no_cross_attention(model: Transformer) -> None:
 
 
 def shared_layers(model: Transformer) -> None:
-    """Every block of a stack computes what its first one does."""
+    """Let every block of a stack compute what its first one does."""
 
     def again(first: Callable[..., Tensor], block: Block) -> Callable[..., Tensor]:
         def forward(x: Tensor, **inputs: Any) -> Tensor:
@@ -167,20 +167,20 @@ def shared_layers(model: Transformer) -> None:
 
 
 def no_embedding_scale(model: Transformer) -> None:
-    """The vectors as they are."""
+    """Leave the embedding vectors unscaled."""
     for stack in stacks(model):
         if isinstance(stack.embedding, Embedding):
             stack.embedding.scale = 1.0
 
 
 def dropout_in_evaluation(model: Transformer) -> None:
-    """What drops something takes no notice of eval()."""
+    """Let dropout ignore eval()."""
 
     def stuck(module: nn.Module) -> Callable[..., nn.Module]:
         train = module.train
 
         def always(mode: bool = True) -> nn.Module:
-            train(mode)  # the modules inside it hear of it
+            train(mode)  # the modules inside still follow it
             module.training = True
             return module
 
@@ -193,7 +193,7 @@ def dropout_in_evaluation(model: Transformer) -> None:
 
 
 def pads_in_pooling(model: Transformer) -> None:
-    """The pooling is not told where padding stands."""
+    """Do not tell the pooling where padding is."""
     assert isinstance(model.head, SequenceHead)
     forward = model.head.pooling.forward
 
@@ -205,7 +205,7 @@ def pads_in_pooling(model: Transformer) -> None:
 
 
 def cache_off_by_one(model: Transformer) -> None:
-    """Of what comes through a cache all but the first tokens stand one place too early."""
+    """Shift the positions of all tokens of a cache but the first ones by one."""
 
     def late(new_cache: Callable[..., Cache]) -> Callable[..., Cache]:
         def made(capacity: int | None = None, *, whole: bool = False) -> Cache:
@@ -226,7 +226,7 @@ def cache_off_by_one(model: Transformer) -> None:
 
 @torch.no_grad()
 def alike_heads(model: Transformer) -> None:
-    """Every head gets the first one's rows of the projections, and its columns of the output."""
+    """Give every head the first head's rows of the projections and columns of the output."""
     for attention in attentions(model).values():
         for linear in (attention.query, attention.key, attention.value):
             rows = linear.weight.unflatten(0, (-1, attention.d_head))
@@ -236,7 +236,7 @@ def alike_heads(model: Transformer) -> None:
 
 
 def identical_layers(model: Transformer) -> None:
-    """Every block gets the weights of its stack's first one."""
+    """Give every block the weights of its stack's first block."""
     for stack in stacks(model):
         for block in blocks(stack)[1:]:
             block.load_state_dict(blocks(stack)[0].state_dict())
@@ -244,7 +244,7 @@ def identical_layers(model: Transformer) -> None:
 
 @torch.no_grad()
 def unscaled_init(model: Transformer) -> None:
-    """What torch's own embedding and norm begin with."""
+    """Initialise like torch's own embedding and norm."""
     for weight in {
         id(each): each for each in (*(s.embedding.weight for s in stacks(model)), model.head.weight)
     }.values():
@@ -259,7 +259,7 @@ WEIGHTS: dict[str, Surgery] = {
     "identical-layers": identical_layers,
     "unscaled-init": unscaled_init,
 }
-"""Done once, to the weights of a new model."""
+"""Applied once, to the weights of a new model."""
 
 SURGERY: dict[str, Surgery] = {
     "no-scale": no_scale,
@@ -276,4 +276,4 @@ SURGERY: dict[str, Surgery] = {
     "pads-in-pooling": pads_in_pooling,
     "cache-off-by-one": cache_off_by_one,
 }
-"""Done each time that the model is built, new or from a checkpoint."""
+"""Applied each time the model is built, new or from a checkpoint."""

@@ -1,4 +1,4 @@
-"""The classic mistakes that a run can be trained with: what is broken, and what symptom to watch. Imports no torch."""
+"""The classic mistakes that a run can be trained with: what is broken, and the symptom to watch. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from glassformer.model.outputs import Lm
 
 
 def anywhere(config: ModelConfig) -> str | None:
-    """No reason against it."""
+    """No reason: any model can have the mistake."""
     return None
 
 
 class Break(NamedTuple):
-    """One mistake. Why it cannot be made in a model stands in words; none: it can."""
+    """One mistake. `against` returns why a model cannot have it, in words; None: it can."""
 
     what: str
     symptom: str
@@ -25,34 +25,34 @@ class Break(NamedTuple):
 
 
 def stacks(config: ModelConfig) -> list[StackConfig]:
-    """The one or two that there are."""
+    """The model's one or two stacks."""
     return [each for each in (config.encoder, config.decoder) if each is not None]
 
 
 def one_head(config: ModelConfig) -> str | None:
-    """A mistake among heads takes two of them."""
+    """A mistake among heads needs at least two of them."""
     return "it takes two heads" if all(each.n_heads == 1 for each in stacks(config)) else None
 
 
 def one_layer(config: ModelConfig) -> str | None:
-    """A mistake among layers takes two of them in one stack."""
+    """A mistake among layers needs at least two in one stack."""
     return "it takes a stack of two layers" if all(each.n_layers == 1 for each in stacks(config)) else None
 
 
 def scale_of(stack: StackConfig) -> float:
-    """What multiplies q k^T."""
+    """The factor of q k^T."""
     return stack.head_width**-0.5 if stack.attention_scale is None else stack.attention_scale
 
 
 def unscaled_scores(config: ModelConfig) -> str | None:
-    """Linear attention gives shares of a sum, which no scale changes; and a scale of 1 is none."""
+    """No scale can be missing in linear attention, whose weights it does not change, or if it is 1."""
     if all(scale_of(each) == 1.0 for each in stacks(config)):
         return "scores are multiplied by 1 already"
     return "linear attention has no scale" if config.stack.attention_rule == "linear" else None
 
 
 def same_width(config: ModelConfig) -> str | None:
-    """With one head there is one width."""
+    """With one head the two widths are the same."""
     if config.stack.attention_rule == "linear":
         return unscaled_scores(config)
     same = all(scale_of(each) == each.d_model**-0.5 for each in stacks(config))
@@ -60,7 +60,7 @@ def same_width(config: ModelConfig) -> str | None:
 
 
 def heads_with_a_bias(config: ModelConfig) -> str | None:
-    """ALiBi and T5 give each head a bias of its own, which alone makes heads differ."""
+    """The biases of ALiBi and T5, one per head, already make heads differ."""
     biased = any(each.positions in ("alibi", "t5") for each in stacks(config))
     return one_head(config) or (f"positions={config.stack.positions!r} makes heads differ" if biased else None)
 
@@ -80,7 +80,7 @@ def not_causal(config: ModelConfig) -> str | None:
 
 
 def no_order(config: ModelConfig) -> str | None:
-    """Order that is not there cannot be lost."""
+    """Positions that a model does not have cannot be lost."""
     return "model.positions is 'none' already" if config.stack.positions == "none" else None
 
 
@@ -90,21 +90,21 @@ def no_memory(config: ModelConfig) -> str | None:
 
 
 def no_scale_there(config: ModelConfig) -> str | None:
-    """Embeddings that are not scaled, or by 1, cannot lose it."""
+    """A model whose embeddings are not scaled, or by 1, cannot lose their scale."""
     if not config.scale_embeddings:
         return "model.scale_embeddings is false already"
     return "the root of model.d_model is 1" if all(each.d_model == 1 for each in stacks(config)) else None
 
 
 def no_dropout(config: ModelConfig) -> str | None:
-    """Dropout that is not there cannot be forgotten."""
+    """Dropout that a model does not have cannot stay on."""
     names = ("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth")
     chances = [getattr(each, name) for each in stacks(config) for name in names]
     return None if any((*chances, getattr(config.head, "dropout", 0.0))) else "the recipe has no dropout"
 
 
 def no_token_labels(config: ModelConfig) -> str | None:
-    """A mistake about the labels of tokens takes such labels."""
+    """A mistake about the labels of tokens needs such labels."""
     return None if isinstance(config.head, Lm) else "a text has one label, not one for each token"
 
 
@@ -114,13 +114,13 @@ def no_next_token(config: ModelConfig) -> str | None:
 
 
 def no_pooling(config: ModelConfig) -> str | None:
-    """Only a head that pools can pool padding, and the first place is never padding."""
+    """Only a head that pools can pool padding, and the first position is never padding."""
     pooling = getattr(config.head, "pooling", None)
     return "the head pools nothing" if pooling is None else "pooling='first' reads one" if pooling == "first" else None
 
 
 def no_cache_places(config: ModelConfig) -> str | None:
-    """A place that nobody reads, or that only adds the same to all scores of a query, cannot be wrong."""
+    """A position cannot be wrong if nobody reads it, or if it adds the same to all scores of a query."""
     if not config.stack.causal:
         return "there is no cache"
     unread = config.stack.positions in ("none", "alibi", "shaw")
@@ -221,14 +221,14 @@ BREAKS: dict[str, Break] = {
         no_cache_places,
     ),
 }
-"""By the name that `--break` takes; most of them are named in the field's issue threads again and again."""
+"""The mistakes by the name that `--break` takes; most are reported again and again in the field's issue threads."""
 
 CONTRARY = (
     {"no-scale", "wrong-scale"},
     {"shifted-labels", "unshifted-labels"},
     {"shared-layers", "identical-layers"},
 )
-"""Mistakes of which only one can be made at a time."""
+"""Mistakes that exclude each other."""
 
 
 def break_names(text: str | None) -> list[str]:

@@ -1,1 +1,1 @@
-"""What a run will need and how it is best set, before it is begun."""
+"""Estimate, before a run, what it will need and how to set it."""

@@ -17,9 +17,9 @@ from glassformer.train.loop import train_steps
 from glassformer.train.optim.schedule import Schedule
 
 MEMORY = 0.9
-"""Share of the smoothed loss that the next one keeps."""
+"""The weight of the past in the smoothed loss."""
 TOO_HIGH = 2.0
-"""A smoothed loss of so many times the lowest so far ends the test."""
+"""The test ends when the smoothed loss is this many times the lowest so far."""
 
 
 class Tried(NamedTuple):
@@ -27,22 +27,22 @@ class Tried(NamedTuple):
 
     rate: float
     loss: float
-    """Before the update, in nats a target."""
+    """Before the update, in nats per target."""
     smoothed: float
 
 
 class Found(NamedTuple):
-    """What the test says."""
+    """The result of the test."""
 
     tried: list[Tried]
     lowest: float
     """The rate at which the smoothed loss is lowest."""
     recommended: float
-    """A tenth of that."""
+    """A tenth of `lowest`."""
 
     @property
     def rises(self) -> bool:
-        """Whether the loss was seen to rise beyond `lowest`; else the test ended there."""
+        """Whether the loss was seen to rise after `lowest`; otherwise the test ended there."""
         return self.tried[-1].rate > self.lowest
 
 
@@ -65,12 +65,12 @@ def find_learning_rate(
     steps: int = 100,
     **settings: Any,
 ) -> Found:
-    """The learning-rate range test (Smith 2017, section 3.3, with an exponential in place of a linear rise).
+    """The learning-rate range test (Smith 2017, section 3.3, with an exponential instead of a linear rise).
 
-    `optimizer` makes one for a copy of the model, which is thrown away; `settings` are those of `train_steps`. The test
-    ends at `highest`, or where the smoothed loss is `TOO_HIGH` times its lowest, or is no number. A tenth of the rate
-    with the lowest loss is recommended as the peak of a schedule: the test is short, and a run stays at its peak
-    longer. Errors: `ConfigError` for bounds that are none, and where not even the lowest rate trains.
+    `optimizer` makes an optimizer for a copy of the model, which is thrown away; `settings` are those of `train_steps`.
+    The test ends at `highest`, or when the smoothed loss is `TOO_HIGH` times its lowest or NaN. It recommends a tenth
+    of the rate with the lowest loss as the peak of a schedule, because the test is short and a run stays at its peak
+    for longer. Errors: `ConfigError` for impossible bounds; `DivergedError` if not even the lowest rate trains.
     """
     if not 0.0 < lowest < highest < math.inf or steps < 2:
         raise ConfigError(
@@ -83,7 +83,7 @@ def find_learning_rate(
             trial, batches, optimizer(trial), Sweep("constant", highest, steps, least=lowest), **settings
         ):
             mean = MEMORY * mean + (1 - MEMORY) * report.loss
-            smoothed = mean / (1 - MEMORY**report.number)  # as if the mean had not begun at 0
+            smoothed = mean / (1 - MEMORY**report.number)  # corrects for the start of the mean at 0
             tried.append(Tried(report.learning_rate, report.loss, smoothed))
             if not smoothed < TOO_HIGH * min(each.smoothed for each in tried):
                 break

@@ -14,7 +14,7 @@ from glassformer.train.objective import Objective, loss_of
 
 
 class Norms(NamedTuple):
-    """Of one batch: squared norms of mean gradients, and the numbers of targets that they are means over."""
+    """For one batch: squared norms of mean gradients, and the numbers of targets that these are means over."""
 
     whole: float
     targets: int
@@ -23,16 +23,16 @@ class Norms(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """What the noise scale is made of."""
+    """The two quantities that the noise scale is computed from."""
 
     squared_gradient: float
-    """|G|^2, of the gradient without noise."""
+    """|G|^2, the squared norm of the gradient without noise."""
     variance: float
-    """tr(Sigma): of the gradient of one target, all its numbers added up."""
+    """tr(Sigma), the variance of the gradient of one target, summed over all parameters."""
 
     @property
     def scale(self) -> float:
-        """tr(Sigma) / |G|^2, in targets; infinite where no gradient is seen in the noise."""
+        """tr(Sigma) / |G|^2, in targets; infinite if the noise hides the gradient."""
         return self.variance / self.squared_gradient if self.squared_gradient > 0 else float("inf")
 
 
@@ -47,11 +47,10 @@ def gradient_noise(
 ) -> Noise:
     """The simple noise scale tr(Sigma) / |G|^2 (McCandlish et al. 2018, equation 2.9), in targets.
 
-    A batch of far fewer targets wastes steps, one of far more wastes computing. Each batch is cut into `pieces`, as
-    `accumulate` cuts it, and the norms of their gradients are compared with that of the whole. Several batches are
-    needed, as each estimate is noisy; the weights, which are not moved, should be those of a model in training. The
-    gradients of the model are overwritten. Errors: `ConfigError` for fewer than 2 pieces, or where no batch has so many
-    rows.
+    A batch with far fewer targets wastes steps; one with far more wastes computation. Each batch is cut into `pieces`,
+    as `accumulate` cuts it, and the norms of their gradients are compared with that of the whole. Several batches are
+    needed, because each estimate is noisy; the weights, which do not change, should be those of a model in training.
+    The model's gradients are overwritten. Errors: `ConfigError` for fewer than 2 pieces, or if no batch has 2 rows.
     """
     if pieces < 2:
         raise ConfigError(f"Noise is seen by comparing pieces of a batch, at least 2; got {pieces}. Try 4.")
@@ -80,9 +79,9 @@ def gradient_noise(
 
 
 def noise_of(seen: Iterable[Norms]) -> Noise:
-    """The two estimates from norms of gradients over few and over many targets, each a mean over the batches.
+    """Compute both quantities from norms of gradients over few and over many targets, as means over the batches.
 
-    E|G_B|^2 = |G|^2 + tr(Sigma) / B for a mean over B targets (equation A.1), so that of two sizes b < B
+    E|G_B|^2 = |G|^2 + tr(Sigma) / B for a mean over B targets (equation A.1), so that for two sizes b < B
 
         |G|^2     = (B |G_B|^2 - b |G_b|^2) / (B - b)            (equation A.2)
         tr(Sigma) = (|G_b|^2 - |G_B|^2) / (1/b - 1/B)            (equation A.3)

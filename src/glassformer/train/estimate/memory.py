@@ -1,4 +1,4 @@
-"""What training holds in memory: what has a size is counted, what a forward keeps is seen in one real forward."""
+"""Estimate the memory of training: sizes that are known are counted, the rest is observed in one real forward pass."""
 
 from __future__ import annotations
 
@@ -24,47 +24,47 @@ from glassformer.train.objective import Objective, loss_of
 from glassformer.train.recipe import Recipe
 
 HEAP = (1.2, 2.4)
-"""How many times what its tensors hold a process held at most, on glibc as it is by itself: pieces that were freed,
-between others that were not, stay with the heap. Measured; see docs/benchmarks.md. An accelerator's allocator has next
-to none of it."""
+"""How many times the bytes of its tensors a process held at most, lowest and highest, with glibc's default settings:
+freed pieces between others that are in use stay with the heap. Measured; see docs/benchmarks.md. An accelerator's
+allocator keeps almost none."""
 THRESHOLD = "MALLOC_MMAP_THRESHOLD_"
 FIRST_PRODUCT, PRODUCT = 4 << 20, 680_000
-"""Bytes of machine code and tables that a processor's library keeps of a narrow product: those of the first, and of
+"""Bytes of machine code and tables that a processor's library keeps for narrow products: once for the first, and for
 each shape. Measured with oneDNN: 18 shapes of bfloat16 grew a process by 18 MiB."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of a forward, a block or what lies before or behind blocks: the bytes it keeps for the backward."""
+    """A part of a forward pass, a block or what is before or after blocks: the bytes it keeps for the backward."""
 
     stack: int | None
     """Which stack the block belongs to; None: outside of blocks."""
     kept: list[int] = field(default_factory=list)
-    """Bytes of each tensor, in the order of the forward."""
+    """Bytes of each tensor, in the order of the forward pass."""
     stream: int = 0
-    """Bytes of what goes into the block."""
+    """Bytes of the block's input."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """An estimate of what training holds at most, in bytes."""
+    """An estimate of the most memory that training holds, in bytes."""
 
     weights: int
     gradients: int
     optimizer: int
     average: int
-    """Two copies of the weights where they are averaged: the average, and the weights while it is evaluated."""
+    """Two copies of the weights if they are averaged: the average, and the weights while it is evaluated."""
     snapshot: int
-    """What a checkpoint is written from while training goes on; 0 on an accelerator, as the host's memory holds it."""
+    """The copy from which a checkpoint is written during training; 0 on an accelerator, where host memory holds it."""
     activations: int
-    """What forward and backward hold at their fullest beyond weights and optimizer, gradients made so far included,
-    less `gradients`."""
+    """What forward and backward hold at their peak beyond weights and optimizer, including the gradients so far, minus
+    `gradients`."""
     kernels: int
     """What a processor's library compiles for narrow arithmetic; 0 in float32 and on an accelerator."""
 
     @property
     def peak(self) -> int:
-        """All of it, at the fullest moment."""
+        """The sum of all parts, at the peak."""
         return sum(asdict(self).values())
 
     def to_dict(self) -> dict[str, int]:
@@ -84,15 +84,15 @@ def estimate(
     average: bool = False,
     background: bool = False,
 ) -> Memory:
-    """The memory of updates on batches like this one.
+    """Estimate the memory of updates on batches like this one.
 
-    Weights and gradients are counted. So is the optimizer's state where there is one; before its first step AdamW's
-    two moments are assumed. What the forward keeps is seen in one forward of the largest piece of the batch, which
-    throws it away at once and so needs little memory itself; the backward is computed from it: it lets go in the
-    opposite order of what the forward kept and builds up the gradients of weights as it goes; in a block one gradient
-    comes in and one goes out, each taken to be as large as what it has just come to, and behind the blocks one.
-    `average`: whether the weights are averaged; `background`: whether checkpoints are written beside training. Scoring
-    is not in it, nor a save that training waits for.
+    Weights and gradients are counted, and so is the optimizer's state if it has any; before its first step AdamW's two
+    moments are assumed. What the forward pass keeps is observed in one forward pass of the batch's largest piece, which
+    throws it away at once and so needs little memory itself. The backward pass is computed from that: it releases in
+    reverse order what the forward pass kept, and builds up the gradients of the weights on the way. In a block one
+    gradient comes in and one goes out, each assumed to be as large as the tensor just reached; outside of blocks there
+    is one. `average`: whether the weights are averaged; `background`: whether checkpoints are written beside training.
+    Evaluations are not included, nor saves that training waits for.
     """
     pieces = batch.split(accumulate) if accumulate > 1 else [batch]
     stretches = kept_by(model, max(pieces, key=size_of), objective, precision)
@@ -110,9 +110,9 @@ def estimate(
 
 
 def compiled_products(model: Transformer) -> int:
-    """Bytes of the products that a processor's library compiles: three for each shape of a matrix, and attention's six.
+    """Bytes of the products that a processor's library compiles: three per shape of a matrix, and attention's six.
 
-    A matrix is multiplied forwards, and for two gradients; scores and their weighted sum are products of two inputs.
+    A matrix is multiplied in the forward pass and for two gradients; scores and weighted sums multiply two inputs.
     """
     if next(model.parameters()).device.type != "cpu":
         return 0
@@ -121,23 +121,23 @@ def compiled_products(model: Transformer) -> int:
 
 
 def kept_beside(recipe: Recipe) -> dict[str, Any]:
-    """What of a recipe `estimate` is told, of what is held besides the steps."""
+    """The arguments of `estimate` that a recipe determines, for what is held besides the steps."""
     return {"average": recipe.optimizer.average > 0, "background": recipe.checkpoint.background}
 
 
 def size_of(batch: Batch) -> int:
-    """What the memory of a batch grows with: places, and the pairs of places that attention compares."""
+    """A measure that grows with a batch's memory: its places, and the pairs of places that attention compares."""
     sides = [batch.tokens.shape[:2], *([] if batch.source is None else [batch.source.shape[:2]])]
     return sum(rows * width * (64 + width) for rows, width in sides)
 
 
 def keeps_freed_pieces(device: torch.device) -> bool:
-    """Whether memory comes from glibc's heap as it is by itself; with `MALLOC_MMAP_THRESHOLD_` set, little stays."""
+    """Whether memory comes from glibc's heap with its default settings; with `MALLOC_MMAP_THRESHOLD_` little stays."""
     return device.type == "cpu" and platform.libc_ver()[0] == "glibc" and THRESHOLD not in os.environ
 
 
 def heap_notes(device: torch.device) -> list[str]:
-    """What a user should know of the heap; nothing where it gives back what is freed."""
+    """What a user should know about the heap; nothing if it returns what is freed."""
     if not keeps_freed_pieces(device):
         return []
     return [
@@ -147,14 +147,14 @@ def heap_notes(device: torch.device) -> list[str]:
 
 
 def kept_by(model: Transformer, batch: Batch, objective: Objective, precision: str) -> list[Stretch]:
-    """What one forward in training keeps for its backward, stretch by stretch; nothing is in fact kept.
+    """What one forward pass in training would keep for its backward, part by part; nothing is actually kept.
 
-    A tensor that several stretches keep counts in the first; weights do not count.
+    A tensor kept by several parts counts in the first; weights do not count.
     """
     device, training = next(model.parameters()).device, model.training
     stretches = [Stretch(None)]
     seen = {StorageWeakRef(each.untyped_storage()).cdata: None for each in (*model.parameters(), *model.buffers())}
-    references: list[StorageWeakRef] = []  # while one is there, no other storage has its address
+    references: list[StorageWeakRef] = []  # while a reference exists, no other storage has its address
 
     def note(tensor: Tensor) -> None:
         reference = StorageWeakRef(tensor.untyped_storage())
@@ -183,7 +183,7 @@ def _gone(nothing: None) -> Tensor:
 
 @contextmanager
 def _marking(model: nn.Module, stretches: list[Stretch]) -> Generator[None]:
-    """While it lasts, a new stretch begins with each block, and one behind the last."""
+    """Within the `with`, start a new stretch at each block, and one after the last."""
 
     def through(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor, *, number: int) -> Tensor:
         for block in blocks:
@@ -204,7 +204,7 @@ def _marking(model: nn.Module, stretches: list[Stretch]) -> Generator[None]:
 
 
 def in_groups(stretches: Sequence[Stretch], size: int) -> list[Stretch]:
-    """The stretches with `size` blocks of a stack taken together; 0: as they are."""
+    """Merge the stretches of each `size` consecutive blocks of a stack; 0: unchanged."""
     grouped: list[Stretch] = []
     members = 0
     for each in stretches:
@@ -218,10 +218,10 @@ def in_groups(stretches: Sequence[Stretch], size: int) -> list[Stretch]:
 
 
 def fullest_moment(stretches: Iterable[Stretch], gradients: int, made: int, recompute: int) -> int:
-    """Bytes of activations and gradients at the fullest moment of a backward.
+    """Bytes of activations and gradients at the peak of a backward pass.
 
-    It comes to the stretches from the last to the first. `made`: bytes of gradients that are there before it; the
-    others are made evenly. A recomputed stretch holds what goes into it, until it is come to.
+    It visits the stretches from last to first. `made`: bytes of gradients that exist before it; the others are assumed
+    to grow evenly. A recomputed stretch holds only its input until it is visited.
     """
     stretches = list(stretches)
     total = sum(sum(each.kept) for each in stretches) or 1

@@ -1,6 +1,6 @@
-"""What a run will need, before it is begun: parameters, memory, disk, time and data.
+"""Estimate what a run will need, before it starts: parameters, memory, disk, time and data.
 
-Nothing is written but the tokens of a text, which the run then finds.
+Nothing is written except the tokens of a text, which the run then finds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from glassformer.train.run.chosen import chosen
 from glassformer.train.sources.run_data import Summary
 
 FIRST, TIMED = 2, 6
-"""Steps whose time does not count, as they pay for set-up, and steps whose time does."""
+"""Steps that are not timed, because they include set-up, and steps that are."""
 ENOUGH = 30.0
 """Seconds after which no further step is timed."""
 
@@ -38,21 +38,21 @@ class Disk:
     """Bytes on disk."""
 
     checkpoint: int
-    """One checkpoint: weights, optimizer, and what averages the weights."""
+    """One checkpoint: weights, optimizer, and the state of the weights' average."""
     kept: int
-    """At most, while the last one is written: the newest, the best, and the one in the making."""
+    """The most, while the last one is written: the newest, the best, and the one being written."""
     free: int
-    """Where the run's folder will be."""
+    """Free bytes where the run's folder will be."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What real steps took here, and what the whole run therefore takes without scoring and saving."""
+    """The time of real steps here, and so of the whole run, without scoring and saving."""
 
     steps: int
-    """How many were timed."""
+    """How many steps were timed."""
     step_seconds: float
-    """Of a batch of mean size."""
+    """For a batch of mean size."""
     tokens_per_second: float
     run_seconds: float
 
@@ -65,14 +65,14 @@ class Outlook:
     """What was chosen: device, arithmetic, backend."""
     parameters: int
     memory: Memory
-    """Of the largest batch of the first epoch."""
+    """For the largest batch of the first epoch."""
     heap: list[str]
-    """What the process may hold beside its tensors, in words; empty where that is next to nothing."""
+    """What the process may hold beside its tensors, in words; empty if that is next to nothing."""
     disk: Disk
     pace: Pace
     data: Summary
     written: list[str]
-    """Folders of token files that were made for it, and are kept."""
+    """Folders of token files that were made for this, and are kept."""
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, for `--json`."""
@@ -80,16 +80,17 @@ class Outlook:
 
 
 def look_ahead(recipe: Recipe, out: Path) -> Outlook:
-    """What a run of the recipe in the folder `out` will need. Errors: those of reading the data and the recipe.
+    """Estimate what a run of the recipe in the folder `out` will need. Errors: those of reading data and recipe.
 
-    A few real updates are made, on the first batches of the run and by its own settings, and thrown away; the optimizer
-    then has its state, which is measured. The rest of the memory is estimated, see `train.memory`.
+    Makes a few real updates, with the run's own settings and on its first batches after a warm-up of batch or length,
+    and throws them away; the optimizer then has its state, which is measured. The rest of the memory is estimated, see
+    `train.estimate.memory`.
     """
     device, why = choose_device(recipe.training.device)
     _, threads = choose_threads(recipe.training.threads)
     prepared, model, began = begin(recipe)
     recipe, model = prepared.recipe, model.to(device)
-    training, warm = recipe.training, recipe.training.growth.steps  # its batches have their full size
+    training, warm = recipe.training, recipe.training.growth.steps  # batches after the warm-up have their full size
     few = [batch.split(training.accumulate)[0] for _, batch in islice(prepared.batches(warm), 2)]
     with recompute(model, training.recompute):
         precision, arithmetic = choose_precision(training.precision, model, few)
@@ -126,7 +127,7 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
 
 
 def paced(steps: Iterator[StepReport], data: Summary) -> Pace:
-    """The pace of the run from the first steps of it, for batches of mean size: time grows with tokens."""
+    """Estimate the run's pace from its first steps, for batches of mean size: time grows with tokens."""
     reports: list[StepReport] = []
     began = time.perf_counter()
     for report in steps:
@@ -140,7 +141,7 @@ def paced(steps: Iterator[StepReport], data: Summary) -> Pace:
 
 
 def disk_of(recipe: Recipe, memory: Memory, out: Path) -> Disk:
-    """What checkpoints take, and what is free. One of each of the kept, the best, and the one being written."""
+    """The bytes of checkpoints (those kept, the best, and the one being written), and the free bytes."""
     checkpoint = memory.weights + memory.optimizer + memory.average
     made = recipe.training.steps // recipe.checkpoint.every + 1 if recipe.checkpoint.every else 1
     at_once = min(recipe.checkpoint.keep + 2, made + 1)

@@ -19,13 +19,13 @@ from glassformer.train.run.build import objective_of, optimizer_of
 from glassformer.train.sources.run_data import RunData
 
 MEASURED = (0, 20, 100)
-"""Updates after which the noise is measured."""
+"""Numbers of updates after which the noise is measured."""
 BATCHES = 8
-"""Batches that each measurement is a mean over."""
+"""Batches that each measurement averages over."""
 
 
 class NoiseAt(NamedTuple):
-    """The noise after `step` updates, and the mean number of targets that a batch of the recipe has."""
+    """The noise after `step` updates, and the mean number of targets in a batch of the recipe."""
 
     step: int
     noise: Noise
@@ -33,7 +33,7 @@ class NoiseAt(NamedTuple):
 
 
 def search(recipe: Recipe) -> Found:
-    """The learning-rate range test on the recipe's own model, data and settings."""
+    """Run the learning-rate range test on the recipe's own model, data and settings."""
     prepared, model = _made(recipe)
     return find_learning_rate(
         model,
@@ -45,10 +45,10 @@ def search(recipe: Recipe) -> Found:
 
 
 def noise_over(recipe: Recipe) -> Iterator[NoiseAt]:
-    """The noise at the first weights, and as training by the recipe goes on; each with batches that come next."""
+    """Measure the noise at the initial weights and during training, each time on the batches that come next."""
     prepared, model = _made(recipe)
     training, objective = recipe.training, objective_of(model, recipe)
-    full = training.growth.steps  # a warm-up of the batches is over
+    full = training.growth.steps  # after a warm-up of the batches
     optimizer = optimizer_of(model, recipe)
     warm = Schedule("constant", training.learning_rate, max(MEASURED), min(training.warmup, max(MEASURED)))
     for step, until in zip((0, *MEASURED), MEASURED, strict=False):
@@ -69,7 +69,7 @@ def _made(recipe: Recipe) -> tuple[RunData, Transformer]:
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
-    """What of the recipe `train_steps` is told; the arithmetic is float32 where the recipe leaves it open."""
+    """The recipe's settings for `train_steps`; float32 if the recipe leaves the arithmetic open."""
     training = recipe.training
     told = replace(training, precision="float32") if training.precision == "auto" else training
     names = ("seed", "accumulate", "clip", "label_smoothing", "precision", "recompute")

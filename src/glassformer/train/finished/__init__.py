@@ -1,1 +1,1 @@
-"""What can be done with a run that has learned: score it, let it answer or write."""
+"""Use a trained run: score it, let it answer or write."""

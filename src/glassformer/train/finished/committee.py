@@ -1,4 +1,4 @@
-"""Runs that answer together: classifiers, each of which reads the texts by itself, or models that write as one."""
+"""Runs that answer together, as an ensemble: classifiers that each read the texts, or models that write as one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glassformer.train.sources.pairs_data import PairsSplit, check_lengths, read
 
 
 def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[Path, Recipe]]:
-    """Each run and its recipe: `recipe` of the first, of the others their own on the device and threads of the first.
+    """Each run with its recipe: `recipe` for the first, for the others their own with its device and threads.
 
     Errors: `ConfigError` for runs that answer in different ways.
     """
@@ -41,14 +41,14 @@ def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[
 
 
 def manner(data: DataConfig) -> dict[str, object]:
-    """What the members of a committee have in common: pairs of whatever origin or running text, and what is asked."""
+    """What the members of a committee must share: the kind of data (pairs or running text), and what is asked."""
     text = data.task == TEXT
     shared: dict[str, object] = {"task": TEXT if text else PAIRS, "layout": data.layout, "objective": data.objective}
     return shared | ({"documents": data.documents, "window": data.window} if text else {})
 
 
 def refuse_no_labels(recipes: Sequence[tuple[Path, Recipe]]) -> None:
-    """Refuse a run that is no classifier. Errors: `ConfigError` naming what writes its answers."""
+    """Refuse a run that is not a classifier. Errors: `ConfigError` naming the command that writes its answers."""
     for run, recipe in recipes:
         if recipe.data.layout != LABEL:
             verb = "generate" if recipe.data.task == TEXT else "translate"
@@ -56,9 +56,9 @@ def refuse_no_labels(recipes: Sequence[tuple[Path, Recipe]]) -> None:
 
 
 def load_runs(run: Path, recipe: Recipe, others: Sequence[Path] = (), average: int | None = None) -> Loaded:
-    """The model of a run, or several as one that writes (`Joint`), with the tokenizers of the first.
+    """Load the model of one run, or of several that write as one (`Joint`), with the tokenizers of the first.
 
-    Errors: those of `load_run`; `ConfigError` for runs that write with other tokens, or otherwise not together.
+    Errors: those of `load_run`; `ConfigError` for runs with different tokens, or that otherwise cannot write together.
     """
     if not others:
         return load_run(run, recipe, average)
@@ -75,7 +75,7 @@ def load_runs(run: Path, recipe: Recipe, others: Sequence[Path] = (), average: i
 
 
 def as_long(recipe: Recipe, model: Transformer) -> Recipe:
-    """The recipe for texts that all members of a committee take; of one model as it is."""
+    """The recipe with the shortest `max_len` of a committee's members; for one model unchanged."""
     if not isinstance(model, Joint):
         return recipe
     stacks = (model.config.encoder, model.config.decoder)
@@ -84,14 +84,14 @@ def as_long(recipe: Recipe, model: Transformer) -> Recipe:
 
 
 def shortest_of(model: Transformer, runs: Sequence[Path]) -> str | None:
-    """The run whose `max_len` is that of the committee; None of one run, and where none has a limit."""
+    """The run whose `max_len` limits the committee; None for a single run, or if no run has a limit."""
     longest = [each.config.stack.max_len or math.inf for each in members_of(model)]
     shortest = min(longest)
     return None if len(runs) == 1 or shortest == math.inf else str(runs[longest.index(shortest)])
 
 
 def load_members(recipes: Sequence[tuple[Path, Recipe]], average: int | None) -> list[Member]:
-    """The best checkpoint of each run, or the mean of its `average` newest. Errors: those of `load_run`."""
+    """Load the best checkpoint of each run, or the mean of its `average` newest. Errors: those of `load_run`."""
     loaded = [load_run(run, recipe, average) for run, recipe in recipes]
     return [Member(str(run), each.model, each.tokenizers) for (run, _), each in zip(recipes, loaded, strict=True)]
 
@@ -99,14 +99,14 @@ def load_members(recipes: Sequence[tuple[Path, Recipe]], average: int | None) ->
 def score_committee(
     run: Path, recipe: Recipe, others: Sequence[Path], split: str, average: int | None
 ) -> tuple[PairsSplit, LabelScores]:
-    """A split of the first run, and how good the mean of all is on it.
+    """Return a split of the first run, and the scores of the mean of all members on it.
 
-    Errors: `ConfigError` for a run of another kind, or with other labels; `DataError` for a text that is longer
-    than a member takes, naming both.
+    Errors: `ConfigError` for a run of another kind or with other labels; `DataError` for a text that is longer than a
+    member takes, naming both.
     """
     recipes = recipes_of(run, recipe, others)
     members = load_members(recipes, average)
-    shared_labels(members)  # before the texts are read, whose lengths are checked first
+    shared_labels(members)  # before reading the texts, whose lengths are checked first
     data = read_pairs_split(recipe, members[0].tokenizers, split)
     encoded = [data.encoded, *(encode_pairs(data.pairs, each.tokenizers) for each in members[1:])]
     for member, own, (_, its) in zip(members, encoded, recipes, strict=True):
@@ -117,7 +117,7 @@ def score_committee(
 
 @contextmanager
 def naming(run: str | None, kind: type[DataError] = DataError) -> Generator[None]:
-    """Begin what is said of texts that cannot be read with the run that cannot read them; None: there is but one."""
+    """Prefix errors about texts that cannot be read with the run that cannot read them; None: there is only one."""
     try:
         yield
     except kind as error:

@@ -1,4 +1,4 @@
-"""Who guesses tokens for a run that writes: another run, or the text itself."""
+"""Draft tokens for speculative decoding, from another run or from the text itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from glassformer.train.recipe import Recipe, load_recipe
 
 
 class Guessing(NamedTuple):
-    """A run that guesses, or how many tokens must stand in the text already; and how many are guessed at a time."""
+    """The draft run, or the number of tokens that must be in the text already; and the number of guesses at a time."""
 
     draft: Path | None = None
     lookup: int = 0
@@ -27,9 +27,9 @@ class Guessing(NamedTuple):
 
 
 def guessed(asked: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Filter], tally: Tally) -> Method:
-    """Speculative decoding as asked for; a draft has device and threads of the run that writes.
+    """The speculative decoding that was asked for; a draft gets device and threads of the run that writes.
 
-    Errors: `ConfigError` for a draft with other tokenizers, and its own.
+    Errors: `ConfigError` for a draft with other tokenizers, and those of loading it.
     """
     draft = None
     if asked.draft is not None:

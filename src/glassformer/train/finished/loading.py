@@ -1,4 +1,4 @@
-"""A run's model, loaded where its recipe says and with the mistakes that it asks for; and what it was not shown."""
+"""Load a run's model, where and with which mistakes its recipe says; and the dev split that it was not trained on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from glassformer.train.sources.run_data import Split
 
 
 def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
-    """The best checkpoint of a run, or the mean of its `average` newest, where the recipe says and with its threads."""
+    """Load the best checkpoint of a run, or the mean of its `average` newest, on the recipe's device."""
     device, _ = choose_device(recipe.training.device)
-    choose_threads(from_environment()[0] or recipe.training.threads)  # training alone must have as many as before
+    choose_threads(from_environment()[0] or recipe.training.threads)  # only training must have as many as before
     loaded = told(load(run, device=device) if average is None else load_mean(run, average, device=device))
     refuse_changed(run, loaded, recipe)
     as_recipe(loaded.model, recipe)
@@ -26,9 +26,9 @@ def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
 
 
 def dev_split(run: Path, recipe: Recipe, loaded: Loaded) -> Split:
-    """The dev split of a run, which the model that was loaded has not learned from.
+    """The dev split of a run, which the loaded model was not trained on.
 
-    Errors: those of reading, and `CheckpointError` where it is cut from another training text, or elsewhere.
+    Errors: those of reading, and `CheckpointError` if it is cut from another training text, or at another place.
     """
     split = prepare_split(recipe, loaded.tokenizers, "dev")
     refuse_other_cut(run, recipe.data, loaded.state, split.digest())

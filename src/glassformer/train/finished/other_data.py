@@ -1,4 +1,4 @@
-"""Whether the model of a run can be scored on other data than the run's own. Imports no torch."""
+"""Check whether a run's model can be scored on other data than the run's own. Imports no torch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from glassformer.foundation.errors import CheckpointError, ConfigError
 
 
 def refuse_unscorable(own: DataConfig, asked: DataConfig) -> None:
-    """Refuse data that a model of a run with the data `own` cannot answer; files in place of a task's pairs it may.
+    """Refuse data that a model of a run with data `own` cannot answer; files may replace a task's pairs.
 
-    Lengths, sizes, windows and files may differ. Errors: `ConfigError` for another layout, another task or objective,
-    and more symbols.
+    Lengths, sizes, windows and files may differ. Errors: `ConfigError` for another layout, task or objective, and for
+    more symbols.
     """
     if asked.layout != own.layout:
         raise ConfigError(
@@ -40,11 +40,11 @@ def refuse_unscorable(own: DataConfig, asked: DataConfig) -> None:
 
 
 def refuse_other_cut(run: Path, asked: DataConfig, state: Mapping[str, Any], dev: str) -> None:
-    """Refuse a dev split, of this digest, cut from the training text elsewhere than for the checkpoint of this state.
+    """Refuse a dev split, with digest `dev`, that is not the one held out when the checkpoint of `state` was trained.
 
     What is held out now may be what the model has learned from. Errors: `CheckpointError`.
     """
-    before = state.get("data", {}).get("dev", dev)  # weights from another hand have none
+    before = state.get("data", {}).get("dev", dev)  # weights from elsewhere have none
     if asked.task != TEXT or asked.dev_text is not None or before == dev:
         return
     changed = [

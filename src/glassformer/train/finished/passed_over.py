@@ -1,4 +1,4 @@
-"""What a run's checkpoints were passed over for, told to the user who asked for the best of them."""
+"""Tell the user which checkpoints of a run were skipped, and why, when the best one was asked for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from glassformer.store.checkpoint import Loaded
 
 
 def told(loaded: Loaded) -> Loaded:
-    """What was loaded, after saying on standard error which checkpoints were passed over for it, and why."""
+    """Return what was loaded, after printing to standard error which checkpoints were skipped for it, and why."""
     if loaded.skipped:
-        from glassformer.train.record.report import Screen  # here, as importing rich costs a command that needs it not
+        from glassformer.train.record.report import Screen  # here, because importing rich takes time
 
         screen = Screen()
         for each in loaded.skipped:

@@ -1,4 +1,4 @@
-"""The answers to a line with their figures: score, log-probability, and which source token each token comes from."""
+"""The answers to a line with their score, log-probability, and the source token that each token comes from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.store.checkpoint import Loaded
 
 
 class Asked(NamedTuple):
-    """What is wanted of the answers to each line."""
+    """What is asked for with the answers to each line."""
 
     n_best: int = 1
     scores: bool = False
@@ -38,10 +38,10 @@ def ranked(
     alpha: float,
     batch_size: int,
 ) -> list[list[Ranked]]:
-    """The answers to each source as they are told.
+    """The answers to each source, with what was asked for.
 
-    The scores of a beam are its own. Of an answer without a beam the log-probability is what the model itself gives,
-    and the score that over the length penalty with `alpha`. Errors: `ConfigError` where the model has no such figures.
+    A beam's scores are its own. Without a beam the log-probability is the model's, and the score is that divided by the
+    length penalty with `alpha`. Errors: `ConfigError` if the model cannot give them.
     """
     flat = [(source, each) for source, found in zip(sources, answers, strict=True) for each in found]
     unscored = asked.scores and any(each.score is None for _, each in flat)

@@ -1,4 +1,4 @@
-"""What can be done with a run: score it, let it answer, see where its parameters are."""
+"""Use a run: score it, let it answer, list its parameters."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ Line = TypeVar("Line")
 
 
 class Translated(NamedTuple):
-    """One answer, and what is not quite right about it."""
+    """One answer, and what may be wrong with it."""
 
     text: str
     cut: str | None
-    """The limit that it reached before its end, where it did."""
+    """The limit that it reached before its end, if it did."""
     unknown: int
-    """Tokens of the source that the vocabulary does not have; the model read <unk> in their place."""
+    """Source tokens that the vocabulary lacks; the model read <unk> instead."""
     best: Sequence[Ranked] = ()
-    """All answers that were asked for, best first, with their figures; empty where none were."""
+    """All answers that were asked for, best first, with their scores; empty if none were."""
     source: Sequence[str] = ()
-    """The tokens of the source, where figures were asked for."""
+    """The tokens of the source, if scores were asked for."""
 
 
 class Classified(NamedTuple):
-    """The likeliest label of a text, the probability of each, and what the vocabulary did not know."""
+    """The most probable label of a text, the probability of each, and the number of unknown tokens."""
 
     label: str
     probabilities: dict[str, float]
@@ -76,14 +76,14 @@ def evaluate(
     average: int | None = None,
     others: Sequence[Path] = (),
 ) -> Figures:
-    """The scores of the run's best checkpoint on a split; `recipe` is the run's own, with other data or decoding.
+    """Score the run's best checkpoint on a split; `recipe` is the run's own, with other data or decoding.
 
-    `average`: those of the mean of the weights of so many newest checkpoints instead. Errors: `ConfigError` for data
-    that the model cannot answer; `CheckpointError` for a recipe that was changed so that the model is another, and for
-    a dev split that is the end of another training text.
+    `average`: score the mean of the weights of that many newest checkpoints instead. Errors: `ConfigError` for data
+    that the model cannot answer; `CheckpointError` for a recipe whose model was changed, and for a dev split that is
+    the end of another training text.
 
-    Of a classifier also `labels` and `confusion`, label by label. Of answers, where it is asked for, also `by_length`:
-    exact match and number of the pairs whose source has so many tokens. `others`: runs that answer with this one, as a
+    For a classifier also `labels` and `confusion`, by label. For answers, if asked for, also `by_length`: exact match
+    and number of the pairs for each length of the source in tokens. `others`: runs that answer with this one, as a
     committee (`score_committee`, `load_runs`), on the split that this one's `recipe` names.
     """
     if by_length and recipe.data.task in NO_ANSWERS:
@@ -116,12 +116,12 @@ def translate(
     wishes: Wishes = NO_WISHES,
     others: Sequence[Path] = (),
 ) -> Iterator[Translated]:
-    """The answer of a run's best checkpoint to each (number, line), in order, `batch_size` lines at a time.
+    """Answer each (number, line) with a run's best checkpoint, in order, `batch_size` lines at a time.
 
-    `recipe` is the run's own with other decoding; none: as it is. A drawn answer hangs on its place among the lines.
-    `asked`: several answers to each line, and their figures. `wishes` are of all answers. `others`: runs that write
-    with this one, as a committee (`load_runs`).
-    Errors: `DataError` naming the line that is longer than the model takes, after the answers to those before it.
+    `recipe` is the run's own, with other decoding; None: unchanged. A sampled answer depends on its place among the
+    lines. `asked`: several answers per line, and their scores. `wishes` apply to all answers. `others`: runs that write
+    with this one, as a committee (`load_runs`). Errors: `DataError` naming a line that is longer than the model takes,
+    after the answers to the lines before it.
     """
     recipe = recipe or load_recipe(run / "recipe.toml")
     if recipe.data.layout == LABEL:
@@ -168,10 +168,10 @@ def classify(
     average: int | None = None,
     others: Sequence[Path] = (),
 ) -> Iterator[Classified]:
-    """The best checkpoint's label for each (number, line), in order, `batch_size` lines at a time.
+    """Label each (number, line) with a run's best checkpoint, in order, `batch_size` lines at a time.
 
-    `others`: runs that answer with this one, as a committee (`committee_probabilities`).
-    Errors: `DataError` naming the line that is longer than the model takes, after the labels of those before it.
+    `others`: runs that answer with this one, as a committee (`committee_probabilities`). Errors: `DataError` naming a
+    line that is longer than the model takes, after the labels of the lines before it.
     """
     recipes = recipes_of(run, load_recipe(run / "recipe.toml"), others)
     refuse_no_labels(recipes)
@@ -185,7 +185,7 @@ def classify(
 
 
 def parameters(run: Path) -> tuple[list[Row], int]:
-    """Where the parameters of the best checkpoint are, and how many; a tensor used twice stands once."""
+    """List the parameters of the best checkpoint, and their number; a tensor used twice appears once."""
     loaded = told(load(run))
     refuse_changed(run, loaded, load_recipe(run / "recipe.toml"))
     rows, total = count_parameters(loaded.model)
@@ -193,7 +193,7 @@ def parameters(run: Path) -> tuple[list[Row], int]:
 
 
 def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
-    """Lines in groups of `size`; the last may be smaller. What came before a line that cannot be read comes first."""
+    """Group lines by `size`; the last group may be smaller. Lines before one that cannot be read come first."""
     group: list[Line] = []
     broken: DataError | None = None
     try:
@@ -215,13 +215,13 @@ def _read(
 ) -> Iterator[list[int]]:
     """The ids of each (number, line).
 
-    Errors: `TooLongError` for one that, with what is put around it, is too long; the `run` is whose limit that is.
+    Errors: `TooLongError` for a line that is too long with its special tokens; `run` names whose limit that is.
     """
     of_model = loaded.model.config
     limit = (of_model.encoder or of_model.stack).max_len
     for number, line in lines:
         ids = loaded.tokenizers.source.encode(line)
-        alone, whole = places(layout, len(ids), len(ids))  # blanks are as many as the source; a decoder writes its own
+        alone, whole = places(layout, len(ids), len(ids))  # as many blanks as source tokens; a decoder writes its own
         length = alone or whole
         if limit is not None and length > limit:
             whose = "" if run is None else f"{run}: "
@@ -234,7 +234,7 @@ def _read(
 
 
 def _read_by_all(members: Sequence[Member], lines: Iterable[tuple[int, str]]) -> Iterator[Read]:
-    """Each line as each member reads it. Errors: those of `_read`, naming the member where there are several."""
+    """Each line as each member reads it. Errors: those of `_read`, naming the member if there are several."""
     for line in lines:
         text: list[list[int]] = []
         for member in members:
@@ -243,7 +243,7 @@ def _read_by_all(members: Sequence[Member], lines: Iterable[tuple[int, str]]) ->
 
 
 def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded, shortest: str | None) -> str:
-    """What cut an answer, with its number, and where it is set."""
+    """What cut an answer short, with its number and the setting."""
     if limit == MODELS:
         return f"model.max_len={loaded.model.config.stack.max_len}, all that {shortest or 'the model'} takes"
     if limit == ASKED:

@@ -1,4 +1,4 @@
-"""A run that writes: what it reads around a prompt, how long its texts are, and which tokens it never writes."""
+"""Write text with a run: what it reads for a prompt, how long its texts are, and which tokens it never writes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from glassformer.train.finished.guessing import Guessing, guessed
 from glassformer.train.recipe import Recipe
 
 USUAL_TOKENS = 200
-"""Of a text that goes on from a prompt, where nothing else is asked for."""
+"""Tokens of a continuation, if no other number is asked for."""
 CROP = " With --crop its end is read."
-"""What helps whoever asked by a command line."""
+"""Advice for a user of the command line."""
 
 
 class Writer:
-    """The best checkpoint of a run, or those of several as a committee, ready to go on from prompts.
+    """The best checkpoint of a run, or those of several as a committee, ready to continue prompts.
 
-    Where it has an encoder it answers them.
+    A model with an encoder answers them instead.
     """
 
     def __init__(
@@ -50,21 +50,21 @@ class Writer:
         self.recipe, self.guessing, self.tally = recipe, guessing, Tally()
         self.loaded = load_runs(run, recipe, others)
         self.shortest = shortest_of(self.loaded.model, [run, *others])
-        """The run that takes the shortest texts, where several write as one."""
+        """The run that takes the shortest texts, if several write as one."""
         decode = recipe.decode
         self.model = prepared(self.loaded.model, decode.precision, decode.cache, compile=decode.compile)
         self.tokenizers = self.loaded.tokenizers
         self.continues = self.model.encoder is None
-        """Whether a text goes on from its prompt; else it is an answer to it."""
+        """Whether a text continues its prompt; otherwise it is an answer to it."""
         data = recipe.data
         self.documents = data.task != TEXT or data.documents is not False
         limits = [data.window if data.task == TEXT else None, self.model.config.stack.max_len]
         self.max_context = min((each for each in limits if each is not None), default=None) if self.continues else None
         self.drop = max(1, (self.max_context or 0) // 4)
-        """How many tokens leave in front at a time, where a text is longer than the context."""
+        """How many tokens are dropped from the front at a time, if a text is longer than the context."""
 
     def unknown(self, prompts: Sequence[str]) -> list[int]:
-        """The numbers, from 1, of the prompts that hold what the vocabulary lacks; the model reads <unk> there."""
+        """The numbers, from 1, of the prompts with words that the vocabulary lacks; the model reads <unk> there."""
         return [number for number, each in enumerate(prompts, 1) if UNK in self.tokenizers.source.encode(each)]
 
     def write(
@@ -76,11 +76,11 @@ class Writer:
         wishes: Wishes = NO_WISHES,
         poll: Callable[[], None] = nothing,
     ) -> Iterator[Piece]:
-        """`n` texts for each prompt, piece by piece: row i * n + k is text k of prompt i.
+        """Write `n` texts for each prompt, piece by piece: row i * n + k is text k of prompt i.
 
-        As many rows as `decode.batch_size` are written together, which changes none. `wishes` are of all of them.
-        Errors: `DataError`, before the first piece, for a prompt that is longer than the model reads (with `crop` its
-        end is read), or empty where it must not be.
+        `decode.batch_size` rows are written together, which changes none of them. `wishes` apply to all. Errors:
+        `DataError`, before the first piece, for a prompt that is longer than the model reads (with `crop` its end is
+        read), or empty where it must not be.
         """
         check_stops(stops)
         if wishes.forced:
@@ -121,14 +121,14 @@ class Writer:
                 yield piece._replace(row=start + piece.row)
 
     def goes_on(self, ids: Sequence[int], prompt: str | list[int]) -> bool:
-        """Whether a text goes on from the words of its prompt, so that its first word has a blank before it."""
+        """Whether the text continues the words of its prompt, so that its first word needs a space before it."""
         text = prompt if isinstance(prompt, str) else None
         return self.continues and goes_on(self.tokenizers.target, ids, text)
 
     def ids(self, prompt: str, number: int, crop: bool = False, *, called: str = "prompt", hint: str = "") -> list[int]:
-        """What the model reads for a prompt. A text that is a document begins with <bos>.
+        """The ids that the model reads for a prompt. A text that is a document starts with <bos>.
 
-        Errors: `DataError`, in which the prompt is `called` so; `hint` is said to one that is cut nowhere.
+        Errors: `DataError`, in which the prompt is `called` so; `hint` is added for a prompt that could be cropped.
         """
         begin = [BOS] if self.continues and self.documents else []
         ids = [*begin, *self.tokenizers.source.encode(prompt)]
@@ -149,5 +149,5 @@ class Writer:
         return ids
 
     def never(self, constrained: bool = False) -> list[int]:
-        """Special tokens that stand in no text (`unwritten`). With a grammar <eos> does, as it ends the text."""
+        """Special tokens that no text has (`unwritten`). With a grammar <eos> is allowed, because it ends the text."""
         return unwritten(self.recipe.data.layout, ends=not self.continues or self.documents or constrained)

@@ -1,1 +1,1 @@
-"""The optimizers and their settings, the learning rate, the average of the weights."""
+"""The optimizers and their settings, the learning rate schedules, and the moving average of the weights."""

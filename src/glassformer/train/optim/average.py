@@ -1,4 +1,4 @@
-"""The average of the weights over the steps so far, which is evaluated and kept in place of the last ones."""
+"""A moving average of the weights over all steps so far, which is evaluated and kept instead of the last weights."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from glassformer.train.optim.optimizer import NamedState
 from glassformer.train.ranks.cut_model import is_sharded, local, put_back
 
 SUM, LAST = "average", "last"
-"""What a checkpoint keeps of each parameter, beside the average that stands in its model."""
+"""What a checkpoint keeps for each parameter, beside the average, which is stored as the weights of its model."""
 
 
 class Average:
     """sum <- memory sum + (1 - memory) weights after each step; the average is sum / (1 - memory^steps).
 
-    An exponential moving average (Polyak and Juditsky 1992 for the plain mean), free of its beginning as Adam's
-    moments are (Kingma and Ba 2015, algorithm 1). It smooths out what the last batches happened to say. Of a model that
-    is cut over several processes each averages the parts that it has.
+    An exponential moving average (Polyak and Juditsky 1992 for the plain mean), corrected for its start at zero as
+    Adam's moments are (Kingma and Ba 2015, algorithm 1). It smooths out the noise of the last batches. If a model is
+    sharded over several processes, each averages the parts that it has.
     """
 
     def __init__(self, model: nn.Module, memory: float) -> None:
@@ -31,15 +31,15 @@ class Average:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the weights after a step."""
+        """Take the weights into the average after a step."""
         for name, parameter in self.model.named_parameters():
             local(self._sum(name, parameter)).lerp_(local(parameter), 1 - self.memory)
 
     @contextmanager
     def in_place(self, steps: int) -> Generator[None]:
-        """The model with the average over `steps` steps as its weights; afterwards it has its own again, bit for bit.
+        """Give the model its average over `steps` steps as weights; afterwards it has its own again, bit for bit.
 
-        Before the first step there is none, and the model keeps its own.
+        Before the first step there is no average, and the model keeps its own weights.
         """
         if steps == 0:
             yield
@@ -50,20 +50,20 @@ class Average:
             yield
         finally:
             if any(is_sharded(each) for each in own.values()):
-                put_back(self.model)  # what a forward in between gathered is no part
+                put_back(self.model)  # drops the whole weights that a forward in between may have gathered
             put(self.model, own)
 
     def state(self) -> NamedState:
-        """What brings it back, with the weights as they are outside of `in_place`."""
+        """What `restore` needs; the weights among it are the model's own only if this is called outside `in_place`."""
         return {
             name: {SUM: self._sum(name, parameter), LAST: parameter.detach().clone()}
             for name, parameter in self.model.named_parameters()
         }
 
     def restore(self, saved: NamedState) -> NamedState:
-        """Takes back what `state` gave, the model's weights too. Returns the rest, which is the optimizer's.
+        """Restore what `state` returned, including the model's weights. Returns the rest, which is the optimizer's.
 
-        Errors: `CheckpointError` where there is none.
+        Errors: `CheckpointError` if the saved state has no average.
         """
         if any(not {SUM, LAST} <= slots.keys() for slots in saved.values()):
             raise CheckpointError(
@@ -83,12 +83,12 @@ class Average:
 
 
 def merged(one: NamedState, other: NamedState) -> NamedState:
-    """What either keeps of each parameter."""
+    """Merge two states: what either keeps for each parameter."""
     return {name: {**one.get(name, {}), **other.get(name, {})} for name in {**one, **other}}
 
 
 def averaged(average: Average | None, steps: int) -> AbstractContextManager[None]:
-    """`average.in_place(steps)`, and nothing where nothing is averaged."""
+    """`average.in_place(steps)`, or a context that does nothing if there is no average."""
     return average.in_place(steps) if average else nullcontext()
 
 

@@ -1,4 +1,4 @@
-"""Muon: the momentum of a matrix, made orthogonal, is its step; AdamW for all that is no hidden matrix."""
+"""The Muon optimizer: the orthogonalised momentum is the step of a hidden matrix; AdamW moves all other weights."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from glassformer.foundation.shapes import Float
 from glassformer.train.optim.uncompiled import AdamW, Uncompiled
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the odd polynomial a x + b x^3 + c x^5, which drives singular values in (0, 1] to about 1 (Jordan et al. 2024)."""
+"""Coefficients of the odd polynomial a x + b x^3 + c x^5, which drives singular values in (0, 1] to about 1 (Jordan et
+al. 2024)."""
 TURNS = 5
 LARGE = 2.0**40
-"""A power of two, so that what is scaled by it keeps its digits."""
+"""A power of two, so that dividing by it loses no digits."""
 LIKE_ADAMW = 0.2
-"""The root mean square of AdamW's steps, which Muon's are given (Liu et al. 2025, equation 4)."""
+"""The root mean square of AdamW's steps, to which Muon's steps are scaled (Liu et al. 2025, equation 4)."""
 
 Group = dict[str, Any]
 
 
 def orthogonal(matrices: Float[Tensor, "N R C"], dtype: torch.dtype | None = None) -> Float[Tensor, "N R C"]:
-    """U V^T of each matrix U S V^T, roughly: singular values end between 0.7 and 1.2 (Jordan et al. 2024).
+    """Approximate U V^T of each matrix U S V^T: singular values end between 0.7 and 1.2 (Jordan et al. 2024).
 
-    Five turns of Newton and Schulz's iteration, as products alone are fast where a decomposition is not. Computed in
-    `dtype`, for which bfloat16 is good enough; None: as given.
+    Five Newton-Schulz iterations, because they are matrix products only, which are fast where a decomposition is not.
+    Computed in `dtype`, for which bfloat16 is good enough; None: as given.
     """
     a, b, c = COEFFICIENTS
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = (matrices.mT if tall else matrices).to(dtype or matrices.dtype)
     largest = torch.linalg.vector_norm(x, math.inf, dim=(-2, -1), keepdim=True)
-    # Squares of large numbers would add up to infinity, and what is divided by that is no step at all.
+    # Squares of large numbers would add up to infinity, and dividing by infinity would leave no step at all.
     x = x / torch.where(largest > LARGE**2, LARGE**2, torch.where(largest > LARGE, LARGE, 1.0)).to(x.dtype)
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)
     for _ in range(TURNS):
@@ -44,10 +45,10 @@ def orthogonal(matrices: Float[Tensor, "N R C"], dtype: torch.dtype | None = Non
 
 
 class Muon(Uncompiled):
-    """Muon (Jordan et al. 2024) for `matrices`, fused AdamW for `others`: two lists of parameter groups.
+    """Muon (Jordan et al. 2024) for `matrices`, fused AdamW for `others`; both are lists of parameter groups.
 
-    Steps have the size of AdamW's (Liu et al. 2025, equation 4), so that learning rate and weight decay fit both.
-    Matrices of one shape are turned together. `dtype`: what the turning is computed in; None: the weights' own.
+    Steps have the size of AdamW's (Liu et al. 2025, equation 4), so that one learning rate and weight decay fit both.
+    Matrices of one shape are orthogonalised together, in `dtype` (None: the weights' own).
     """
 
     def __init__(
@@ -65,12 +66,12 @@ class Muon(Uncompiled):
         self.dtype = dtype
         self.matrices = list(self.param_groups)
         self.adamw = AdamW(list(others), lr=lr, betas=betas, eps=eps, fused=True)
-        self.adamw.state = self.state  # one state and one list of groups, whichever of the two rules moves a parameter
+        self.adamw.state = self.state  # one state and one list of groups for both rules
         self.param_groups += self.adamw.param_groups
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """One step of every parameter that has a gradient."""
+        """Update every parameter that has a gradient."""
         assert closure is None, "the loss is computed before the step, not by it"
         self.adamw.step()
         for group in self.matrices:
@@ -79,7 +80,7 @@ class Muon(Uncompiled):
                 self._turn(list(alike), group)
 
     def _turn(self, parameters: list[Tensor], group: Group) -> None:
-        """W <- (1 - rate decay) W - rate 0.2 sqrt(max(rows, columns)) orthogonal(momentum ahead)."""
+        """W <- (1 - rate decay) W - rate 0.2 sqrt(max(rows, columns)) orthogonal(Nesterov momentum)."""
         rate, memory = group["lr"], group["momentum"]
         ahead: list[Tensor] = []
         for parameter in parameters:
@@ -96,5 +97,5 @@ class Muon(Uncompiled):
 
 
 def shape_of(parameter: Tensor) -> tuple[int, ...]:
-    """What matrices that are turned together have in common."""
+    """The shape, by which matrices are grouped to be orthogonalised together."""
     return tuple(parameter.shape)

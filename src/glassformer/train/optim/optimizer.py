@@ -1,4 +1,4 @@
-"""The optimizers by name, over groups of parameters by role and depth; and their state by parameter name."""
+"""Build an optimizer by name over groups of parameters by role and depth, and save its state by parameter name."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from glassformer.train.optim.uncompiled import Adafactor, AdamW
 
 Arithmetic = torch.dtype | None
 NamedState = dict[str, dict[str, Tensor]]
-"""Parameter name -> {"exp_avg": ..., "exp_avg_sq": ..., "step": ...}, or what else the optimizer keeps."""
+"""Parameter name -> {"exp_avg": ..., "exp_avg_sq": ..., "step": ...}, or whatever else the optimizer keeps."""
 
 
 def build_optimizer(
     model: nn.Module, config: OptimizerConfig, *, learning_rate: float, dtype: Arithmetic = None
 ) -> torch.optim.Optimizer:
-    """The optimizer of a model. `dtype`: what Muon computes products in; None: the weights' own.
+    """Build the optimizer of a model. `dtype`: what Muon computes products in; None: the weights' own.
 
-    Only hidden matrices decay: those of the blocks' linear maps and, as in BERT, the dense map of a head; not biases,
-    norms, embeddings, nor the matrix that makes the scores, which is an embedding's where the two are tied. A group's
-    "scale" is its share of the learning rate of a step.
+    Weight decay applies to hidden matrices only: those of the blocks' linear maps and, as in BERT, of a head's dense
+    layer. Biases, norms, embeddings and the matrix that computes the scores (the embedding's if the two are tied) do
+    not decay. The learning rate of a step is multiplied by each group's "scale".
     """
     build = lookup(OPTIMIZERS, config.name, "optimizer.name")
     linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
@@ -45,7 +45,7 @@ def build_optimizer(
 
 
 def above(model: nn.Module, name: str) -> int:
-    """How many steps below the head a parameter stands: 0 for the head, 1 for the last block and what follows it."""
+    """The depth of a parameter below the head: 0 for the head, 1 for the last block and the norm after it."""
     if name.startswith("head."):
         return 0
     stack, _, rest = name.partition(".")
@@ -71,9 +71,9 @@ def muon(matrices: list[Group], others: list[Group], config: OptimizerConfig, ra
 def adafactor(
     matrices: list[Group], others: list[Group], config: OptimizerConfig, rate: float, dtype: Arithmetic
 ) -> Adafactor:
-    """Adafactor (Shazeer and Stern 2018), which keeps a mean a row and a mean a column of squared gradients.
+    """Adafactor (Shazeer and Stern 2018), which keeps only the row and column means of squared gradients.
 
-    A step is a share of the weights' own size, so its learning rate is larger than AdamW's: 0.01, say.
+    A step is a fraction of the weights' own size, so its learning rate is larger than AdamW's: 0.01, for example.
     """
     del config, dtype
     return Adafactor([*matrices, *others], lr=rate)
@@ -83,7 +83,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adamw, "
 
 
 def kept(optimizer: torch.optim.Optimizer, parameter: Tensor) -> set[str]:
-    """The names of what an optimizer keeps of a parameter."""
+    """The names of what the optimizer keeps for a parameter."""
     if isinstance(optimizer, Muon) and any(parameter is each for g in optimizer.matrices for each in g["params"]):
         return {"momentum"}
     if isinstance(optimizer, Adafactor):
@@ -92,14 +92,14 @@ def kept(optimizer: torch.optim.Optimizer, parameter: Tensor) -> set[str]:
 
 
 def shape_of(key: str, parameter: Tensor) -> torch.Size:
-    """The shape of what is kept under a name; Adafactor's means of rows and columns are narrower than the matrix."""
+    """The shape of what is kept as `key`; Adafactor's row and column means are narrower than the matrix."""
     *batch, rows, columns = parameter.shape if parameter.ndim > 1 else (1, *parameter.shape)
     narrow = {"row_var": (*batch, rows, 1), "col_var": (*batch, 1, columns)}
     return torch.Size(narrow.get(key, parameter.shape))
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> NamedState:
-    """The optimizer's tensors by parameter name, which outlives any order of parameters."""
+    """The optimizer's tensors by parameter name, which does not depend on the order of the parameters."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     return {names[id(parameter)]: dict(state) for parameter, state in optimizer.state.items()}
 
@@ -107,9 +107,9 @@ def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> Named
 def load_optimizer_state(
     optimizer: torch.optim.Optimizer, model: nn.Module, saved: NamedState, *, unused: bool = False
 ) -> None:
-    """Puts saved tensors back. `unused`: it has made no update so far, so that it may have kept nothing yet.
+    """Restore saved tensors. `unused`: the optimizer has made no update yet, so that it may have kept nothing.
 
-    Errors: `CheckpointError` where names or shapes are not the model's.
+    Errors: `CheckpointError` if names or shapes differ from the model's.
     """
     if unused and not any(saved.values()):
         return

@@ -13,7 +13,7 @@ from glassformer.foundation.typed import check_types
 
 @dataclass(frozen=True)
 class Schedule:
-    """schedule(step) for steps counted from 1: a linear warm-up to `peak`, then the named law, down to `least`."""
+    """schedule(step) for steps counted from 1: a linear warm-up to `peak`, then the named decay, down to `least`."""
 
     name: str
     peak: float
@@ -21,7 +21,7 @@ class Schedule:
     warmup: int = 0
     least: float = 0.0
     cooldown: int | None = None
-    """Steps at the end in which wsd comes down; None: a fifth of all, or what the warm-up leaves."""
+    """Steps of the final decay of wsd; None: a fifth of all steps, or what the warm-up leaves."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -45,7 +45,7 @@ class Schedule:
         return SCHEDULES[self.name](self, step)
 
     def done(self, step: int) -> float:
-        """The share of the way from the end of the warm-up to the last step, 0 to 1."""
+        """The fraction of the way from the end of the warm-up to the last step, 0 to 1."""
         return min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
 
 
@@ -68,7 +68,7 @@ def cosine(schedule: Schedule, step: int) -> float:
 def wsd(schedule: Schedule, step: int) -> float:
     """Warm-up, stable, decay: the peak, then a straight line to `least` over `cooldown` (Hu et al. 2024, section 4).
 
-    A run can go on from before its cooldown with another horizon, as nothing until there depends on it.
+    Nothing before the cooldown depends on the number of steps, so a run can continue from there with another number.
     """
     down = schedule.cooldown or min(schedule.steps // 5, schedule.steps - schedule.warmup)
     left = min(1.0, max(0, schedule.steps - step) / down) if down > 0 else 1.0
@@ -76,7 +76,7 @@ def wsd(schedule: Schedule, step: int) -> float:
 
 
 def inverse_square_root(schedule: Schedule, step: int) -> float:
-    """peak * sqrt(warmup / step) (Vaswani et al. 2017, equation 3, written by its peak)."""
+    """peak * sqrt(warmup / step) (Vaswani et al. 2017, equation 3, in terms of its peak)."""
     return max(schedule.least, schedule.peak * math.sqrt(max(1, schedule.warmup) / max(1, step)))
 
 
@@ -88,4 +88,4 @@ SCHEDULES: dict[str, Callable[[Schedule, int], float]] = {
     "wsd": wsd,
 }
 USES = {"min_learning_rate": frozenset(SCHEDULES) - {"constant"}, "cooldown": frozenset({"wsd"})}
-"""Settings of training that not every schedule reads, and those that do."""
+"""Settings of training that only some schedules read, and those schedules."""

@@ -1,4 +1,4 @@
-"""A model that is cut over processes, and its tensors: whether it is, what is this process's own, what it is whole."""
+"""Helpers for the tensors of a sharded model: whether one is sharded, this process's part, the whole."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from torch import Tensor, nn
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether a tensor is a DTensor, known by its method: to import that class takes a second."""
+    """Whether a tensor is a DTensor. Recognised by a method, because importing that class takes a second."""
     return hasattr(tensor, "full_tensor")
 
 
 def local(tensor: Tensor) -> Tensor:
-    """What this process has of a tensor."""
+    """This process's part of a tensor."""
     return cast(Any, tensor).to_local() if is_sharded(tensor) else tensor
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor that the processes have parts of; they all ask for it together."""
+    """The whole of a sharded tensor; all processes must call this together."""
     return cast(Any, tensor).full_tensor() if is_sharded(tensor) else tensor
 
 
 def put_back(model: nn.Module) -> None:
-    """After a forward without a backward, as of an evaluation: each process has its parts alone again."""
-    from torch.distributed.fsdp import FSDPModule  # here, as a run that is not cut needs none of it
+    """Drop the gathered weights after a forward pass without a backward, as in an evaluation."""
+    from torch.distributed.fsdp import FSDPModule  # here: only sharded runs need it
 
     for module in model.modules():
         if isinstance(module, FSDPModule):

@@ -1,7 +1,7 @@
-"""Several processes that train one run, as `torchrun` starts them: who they are, and what they tell each other.
+"""Several processes that train one run, as `torchrun` starts them: who they are, and how they communicate.
 
-One of them, the first, writes and speaks for all. What is decided (to stop, to save, what is best) they agree on, so
-that all do the same after the same step. Numbers that are agreed on travel over gloo, also where gradients go by NCCL.
+The first process writes and speaks for all. They agree on each decision (to stop, to save, which is best), so that all
+do the same after the same step. Numbers that they agree on are sent over gloo, even if gradients are sent by NCCL.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from glassformer.foundation.launched import LOOPBACK, Launched
 from glassformer.foundation.runtime import choose_device
 
 GRACE = 10.0
-"""Seconds in which a process that lives, and has noticed that something is wrong, says so."""
+"""Seconds within which a living process that has noticed an error reports it."""
 LONGEST = 300
-"""Characters of an error that another process is told."""
+"""Characters of an error message that the other processes are told."""
 LOST = ("Connection closed by peer", "Connection reset", "Broken pipe", "imed out", "imeout", "NCCL", "gloo")
-"""What torch says where another process is gone or silent: an error that is not this one's own."""
+"""Parts of torch's messages if another process is gone or silent: such an error is not this process's own."""
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-"""Where torch looks for the network to talk over."""
+"""The variables that tell torch which network to use."""
 
 
 class Ranks:
-    """The processes of a run, seen from one of them. `ALONE` is the only one of its run, and asks nobody."""
+    """The processes of a run, seen from one of them. `ALONE` is the only process of its run and asks nobody."""
 
     def __init__(self, place: Launched, store: Store | None = None) -> None:
         self.group: dist.ProcessGroup | None = None
-        """By which they talk; none is that of the whole job."""
+        """The process group for their communication; None is that of the whole job."""
         self.number = place.number
-        """Of this process, from 0."""
+        """The number of this process, from 0."""
         self.count = place.count
         self.local_number, self.local_count = place.local_number, place.local_count
         self.address = place.address
         self.store = store
 
     def aside(self, timeout: int) -> Ranks:
-        """The same processes, with a way to talk that a thread beside training has for itself.
+        """The same processes with their own process group, for a thread that runs beside training.
 
         All call it together, once. `timeout` is in seconds.
         """
@@ -64,7 +64,7 @@ class Ranks:
         return self.number == 0
 
     def all_sum(self, value: float | int) -> float:
-        """The sum over the processes, in float64: on each of them the same."""
+        """The sum over the processes, in float64; the same on each of them."""
         return self._reduced(value, dist.ReduceOp.SUM)
 
     def largest(self, value: float | int) -> float:
@@ -72,15 +72,15 @@ class Ranks:
         return self._reduced(value, dist.ReduceOp.MAX)
 
     def any(self, flag: bool) -> bool:
-        """Whether it is so in at least one of the processes."""
+        """Whether `flag` is true in at least one process."""
         return self.largest(float(flag)) > 0
 
     def of_first(self, value: float | int) -> float:
-        """The value that the first process has."""
+        """The first process's value."""
         return self.all_sum(value if self.first else 0.0)
 
     def text_of_first(self, text: str) -> str:
-        """The text that the first process has."""
+        """The first process's text."""
         if self.count == 1:
             return text
         length = int(self.of_first(len(text.encode())))
@@ -91,7 +91,7 @@ class Ranks:
         return bytes(sent.tolist()).decode()
 
     def gathered(self, values: Sequence[float | int]) -> list[list[float]]:
-        """The numbers of each process, in the order of the processes; they may be of different counts, and float64."""
+        """Each process's numbers as float64, in the order of the processes; the counts may differ."""
         if self.count == 1:
             return [[float(each) for each in values]]
         longest = int(self.largest(len(values)))
@@ -102,11 +102,11 @@ class Ranks:
         return [part[1 : 1 + int(part[0])] for part in told]
 
     def barrier(self) -> None:
-        """Wait until all have come here."""
+        """Wait until all processes have called this."""
         self.all_sum(0.0)
 
     def refuse_difference(self, what: str, value: int) -> None:
-        """Refuse to train together where `value` is not the same in all. Errors: `ConfigError` in each of them."""
+        """Refuse to train together if `value` differs between processes. Errors: `ConfigError` in each of them."""
         of_first = self.of_first(float(value))
         wrong = self.largest(self.number if value != of_first else -1)
         if wrong >= 0:
@@ -128,7 +128,7 @@ ALONE = Ranks(Launched())
 
 @contextmanager
 def joined(place: Launched, device: str, timeout: int, run: Path | None = None) -> Generator[Ranks]:
-    """Meet the other processes, for the length of the `with`; alone, there is nobody to meet.
+    """Join the other processes for the length of the `with`; a single process joins nobody.
 
     `timeout` is in seconds; `run` is what they train. Errors: `ProcessError` naming the process that did not come,
     failed or fell silent; `ConfigError` for a device on which processes cannot work together.
@@ -162,9 +162,9 @@ def joined(place: Launched, device: str, timeout: int, run: Path | None = None) 
 
 
 def met(place: Launched, timeout: int) -> Store:
-    """The place where the processes leave word for each other, once all are there.
+    """The store in which the processes leave messages for each other, once all of them are there.
 
-    torchrun keeps one itself, which outlives each of them; else the first process does.
+    torchrun keeps one itself, which outlives each process; otherwise the first process keeps it.
     """
     agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     keeper = place.first and not agents
@@ -191,9 +191,9 @@ def met(place: Launched, timeout: int) -> Store:
 
 
 def explained(ranks: Ranks, error: Exception, timeout: int) -> str | None:
-    """Why this process cannot go on, where it is another's fault; none for an error of its own, which others are told.
+    """Why this process cannot continue because of another; None for an error of its own, which others are told.
 
-    Those that live and noticed leave word; who fell silent left none.
+    Living processes that noticed the error leave a message in the store; a process that fell silent leaves none.
     """
     assert ranks.store is not None
     if not is_lost(error):
@@ -213,12 +213,12 @@ def explained(ranks: Ranks, error: Exception, timeout: int) -> str | None:
 
 
 def is_lost(error: Exception) -> bool:
-    """Whether torch's word for it is that another process is gone; our own errors are never of that kind."""
+    """Whether torch's message says that another process is gone; our own errors never do."""
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in LOST)
 
 
 def word_of_others(ranks: Ranks) -> tuple[dict[int, str], list[int]]:
-    """What the processes that failed said, and which ones said nothing at all within `GRACE`."""
+    """What the failed processes reported, and which processes said nothing within `GRACE`."""
     assert ranks.store is not None
     waiting = [number for number in range(ranks.count) if number != ranks.number]
     failed: dict[int, str] = {}
@@ -235,18 +235,18 @@ def word_of_others(ranks: Ranks) -> tuple[dict[int, str], list[int]]:
 
 
 def named(numbers: list[int], count: int) -> str:
-    """Processes by their numbers."""
+    """A text that names processes by their numbers."""
     shown = ", ".join(map(str, numbers[:8])) + (" ..." if len(numbers) > 8 else "")
     return f"Process {shown} of {count}"
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in a line."""
+    """The first line of an error's message."""
     return (str(error).splitlines() or [""])[0][:LONGEST]
 
 
 def backend_of(device: str) -> str:
-    """How tensors travel: over gloo, and those of CUDA by NCCL. Errors: `ConfigError` for another accelerator."""
+    """How tensors are sent: by gloo, those on CUDA by NCCL. Errors: `ConfigError` for another accelerator."""
     kind = choose_device(device)[0].type
     if kind not in ("cpu", "cuda"):
         raise ConfigError(
@@ -257,7 +257,7 @@ def backend_of(device: str) -> str:
 
 
 def device_of(name: str, ranks: Ranks) -> tuple[torch.device, str]:
-    """As `choose_device`; of several processes on one machine each has the CUDA device of its number there."""
+    """Like `choose_device`, but each of several processes gets the CUDA device of its number on its machine."""
     device, why = choose_device(name)
     if ranks.count == 1 or device.type != "cuda":
         return device, why
@@ -273,7 +273,7 @@ def device_of(name: str, ranks: Ranks) -> tuple[torch.device, str]:
 
 @contextmanager
 def own_network(place: Launched) -> Generator[None]:
-    """Processes of one machine talk over its loopback alone, unless the environment names a network."""
+    """Let processes of one machine use its loopback only, unless the environment names a network."""
     ours: list[str] = []
     if place.local_count == place.count and "lo" in {name for _, name in socket.if_nameindex()}:
         ours = [name for name in INTERFACES if name not in os.environ]
@@ -286,7 +286,7 @@ def own_network(place: Launched) -> Generator[None]:
 
 
 def notes_on(ranks: Ranks, shard: bool) -> list[str]:
-    """Lines for the user: how many processes, what each has, and a warning where strangers could reach them."""
+    """Lines for the user: how many processes, what each holds, and a warning if strangers could reach them."""
     if ranks.count == 1:
         return []
     whose = "a part of weights and optimizer (FSDP2)" if shard else "the whole model (DDP)"

@@ -1,4 +1,4 @@
-"""The settings of several processes that train one run: a frozen value, checked when made. Imports no torch."""
+"""The settings of several processes that train one run: a frozen dataclass that checks itself. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""One model over several processes: weights, gradients and optimizer cut into parts, and saved whole.
+"""Shard one model over several processes: weights, gradients and optimizer state in parts, checkpoints whole.
 
 FSDP2 (Zhao et al. 2023, "PyTorch FSDP"; `torch.distributed.fsdp.fully_shard`; the idea is ZeRO's stage 3, Rajbhandari
-et al. 2020): each weight is cut along its first dimension; a block's are gathered before it computes and dropped after.
+et al. 2020): each weight is split along its first dimension; a block's weights are gathered before it computes and
+dropped afterwards.
 
-A checkpoint is the same as of one process. Each process writes its parts through torch.distributed.checkpoint, as
-safetensors, into the staged folder; the first joins them there, file to file, and writes the manifest. So any number
-of processes reads it, sharded or not, and no pickle is written: torch's own format of sharded state has one.
+A checkpoint is the same as that of one process. Each process writes its parts as safetensors through
+torch.distributed.checkpoint into the staging folder; there the first process joins them, file to file, and writes the
+manifest. So any number of processes can read it, sharded or not, and no pickle is written, which torch's own format of
+sharded state contains.
 """
 
 from __future__ import annotations
@@ -34,38 +36,38 @@ from glassformer.train.ranks.cut_model import is_sharded, local
 from glassformer.train.ranks.distributed import Ranks
 
 JOINED = "model-00001-of-00001.safetensors"
-"""What torch calls the file into which it joins all parts."""
+"""torch's name for the file into which it joins all parts."""
 
 
 def cut(model: Transformer, ranks: Ranks, precision: str) -> Transformer:
-    """The same model, each weight of which is from now on cut over the processes; make its optimizer afterwards.
+    """Shard each weight of the model over the processes, in place; make its optimizer afterwards.
 
-    Under bfloat16 on CUDA the blocks' weights travel as bfloat16, and gradients are added up in float32; embedding,
-    head and last norm stay float32, and so does the residual stream.
+    With bfloat16 on CUDA the blocks' weights are sent as bfloat16, and gradients are summed in float32; embedding, head
+    and last norm stay float32, and so does the residual stream.
     """
-    from torch.distributed.device_mesh import init_device_mesh  # here, as a run that is not cut needs none of it
+    from torch.distributed.device_mesh import init_device_mesh  # here: only sharded runs need it
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
     device = next(model.parameters()).device.type
     mesh = init_device_mesh(device, (ranks.count,))
-    # Processors have no norm of float32 by narrow weights, which autocast widens on CUDA alone.
+    # CPUs have no norm of float32 inputs with narrow weights; autocast widens the weights on CUDA only.
     narrow = torch.bfloat16 if precision == "bfloat16" and device == "cuda" else None
     policy = MixedPrecisionPolicy(param_dtype=narrow, reduce_dtype=narrow and torch.float32, cast_forward_inputs=False)
     for stack in (model.encoder, model.decoder):
         for block in () if stack is None else stack.blocks:
             fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh)
-    for name in ("hidden", "encode"):  # what is called in place of forward; the head follows, and finds the root whole
+    for name in ("hidden", "encode"):  # called in place of forward; the head follows and finds the root gathered
         register_fsdp_forward_method(model, name)
     for module in model.modules():
-        if isinstance(module, FSDPModule):  # sums: each piece's loss is a share of the whole batch's already
+        if isinstance(module, FSDPModule):  # sums: a piece's loss is already a share of the whole batch's
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
     return model
 
 
 def parts_of(moments: Moments, model: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """The state of an optimizer, read whole, cut as the model's weights are; as it is where they are not."""
+    """Split an optimizer state, read whole, as the model's weights are; unchanged where they are not sharded."""
     weights = dict(model.named_parameters())
     return {
         name: {slot: part_of(tensor, weights.get(name)) for slot, tensor in slots.items()}
@@ -74,7 +76,7 @@ def parts_of(moments: Moments, model: nn.Module) -> dict[str, dict[str, Tensor]]
 
 
 def part_of(tensor: Tensor, weight: Tensor | None) -> Tensor:
-    """This process's part of a tensor that every process has read, if `weight` is cut and of its shape."""
+    """This process's part of a tensor that every process has read, if `weight` is sharded and has its shape."""
     if weight is None or not is_sharded(weight) or tensor.shape != weight.shape:
         return tensor
     from torch.distributed.tensor import DTensor, distribute_tensor
@@ -91,7 +93,7 @@ def take_parts(
     optimizer: Moments,
     state: Mapping[str, object],
 ) -> Snapshot:
-    """As `store.snapshot.take_snapshot`, of a model that is cut: what this process has. All call it together.
+    """Like `store.snapshot.take_snapshot`, but of this process's parts of a sharded model. All call it together.
 
     Errors: `DivergedError` for NaN or infinity, in all processes.
     """
@@ -102,11 +104,11 @@ def take_parts(
 
 
 def write_parts(folder: Path, snapshot: Snapshot, ranks: Ranks) -> None:
-    """As `store.snapshot.write_snapshot`, of what each process has: all call it together.
+    """Like `store.snapshot.write_snapshot`, but of each process's parts. All call it together.
 
     Errors, in all or in none: `ResourceError` for a full disk, `CheckpointError` for a folder that cannot be written.
     """
-    needed = 2 * snapshot.needed  # the parts, and beside them the whole
+    needed = 2 * snapshot.needed  # the parts and, beside them, the whole
     with agreed(ranks), explained(folder, needed), ExitStack() as stack:
         staging = ""
         with agreed(ranks):
@@ -125,9 +127,9 @@ def write_parts(folder: Path, snapshot: Snapshot, ranks: Ranks) -> None:
 
 @contextmanager
 def agreed(ranks: Ranks) -> Generator[None]:
-    """What one process fails to do, all fail to do, and none waits for the others in vain.
+    """If the `with` fails in one process, let it fail in all, so that none waits for the others in vain.
 
-    Errors: a process's own; `CheckpointError` in one that had none.
+    Errors: a process's own; `CheckpointError` in a process that had none.
     """
     failed: OSError | GlassformerError | None = None
     try:
@@ -139,7 +141,7 @@ def agreed(ranks: Ranks) -> Generator[None]:
 
 
 def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
-    """Make the safetensors file `path` of tensors of which each process has a part, and wait until the disk has it.
+    """Write tensors of which each process has a part to the safetensors file `path`, and wait for the disk.
 
     Errors: `OSError` of the system, whichever process it met.
     """
@@ -147,16 +149,16 @@ def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> N
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.state_dict_saver import save
 
-    if not tensors:  # as of an optimizer before its first update; torch cannot join nothing
+    if not tensors:  # as for an optimizer before its first update; torch cannot join nothing
         if ranks.first:
             write_tensors(path, tensors)
         return
     parts, one_file = path.with_suffix(".parts"), dict.fromkeys(sorted(tensors), 1)
-    # Told the names, torch lays them out in this order; else in one that differs between a run and its resume.
+    # Given the names, torch lays the tensors out in this order; otherwise it differs between a run and its resume.
     writer = HuggingFaceStorageWriter(str(parts), one_file, save_distributed=True, enable_consolidation=True)
     try:
         save(dict(tensors), storage_writer=writer, process_group=ranks.group)
-    except CheckpointException as error:  # which is no Exception, and holds each process's own
+    except CheckpointException as error:  # a BaseException, which holds each process's own
         met = [each for each, _ in error.failures.values()]
         raise next((each for each in met if isinstance(each, OSError)), met[0]) from error
     if ranks.first:
@@ -167,9 +169,9 @@ def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> N
 
 
 def write_scalars(path: Path, scalars: Mapping[str, Tensor]) -> None:
-    """Put numbers without a dimension in their places in a safetensors file, where torch's joining leaves zeros.
+    """Write zero-dimensional tensors into a safetensors file, where torch's joining leaves zeros.
 
-    (torch 2.13; the steps of AdamW are such numbers, and with 0 in place of them a resumed run goes wrong in silence.)
+    (torch 2.13; the steps of AdamW are such tensors, and with 0 in their place a resumed run goes wrong silently.)
     """
     with path.open("r+b") as file:
         size = int.from_bytes(file.read(8), "little")
@@ -180,7 +182,7 @@ def write_scalars(path: Path, scalars: Mapping[str, Tensor]) -> None:
 
 
 def refuse_non_finite(file: str, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
-    """Refuse NaN and infinity, wherever they are. Errors: `DivergedError` in all processes."""
+    """Refuse NaN and infinity in any process's part. Errors: `DivergedError` in all processes."""
     if ranks.any(not all(bool(torch.isfinite(local(each)).all()) for each in tensors.values())):
         raise DivergedError(
             f"What is saved must be finite, but {file} would hold numbers that are not. Nothing was written. Resume "

@@ -1,7 +1,7 @@
-"""An evaluation that several processes share out: each takes every n-th batch, and afterwards all know everything.
+"""Share an evaluation among several processes: each takes every n-th batch, and afterwards all have all results.
 
-The batches are those that one process would make, so each row is computed beside the same neighbours and comes out with
-the same bits; what is added up is added up in their order. The figures are those of one process, to the last bit.
+The batches are those that one process would make, so each row is computed beside the same neighbours and gives the same
+bits, and sums are added in the same order. The metrics are those of one process, to the last bit.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from glassformer.train.ranks.distributed import Ranks
 
 
 def own_batches(lengths: NDArray[np.int64], size: int, ranks: Ranks) -> list[list[int]]:
-    """The batches of rows that this process takes, of all rows sorted by length."""
+    """The batches that this process takes, of all rows sorted by length."""
     order = lengths.argsort(kind="stable").tolist()
     return [order[first : first + size] for first in range(0, len(order), size)][ranks.number :: ranks.count]
 
 
 def sum_of_batches(own: Sequence[float | int], ranks: Ranks) -> float:
-    """The sum of a number of each batch, in the order of the batches; `own`: of this process's."""
+    """The sum of one number per batch, in the order of the batches; `own`: those of this process's batches."""
     parts = ranks.gathered(own)
     return sum(parts[number % ranks.count][number // ranks.count] for number in range(sum(map(len, parts))))
 
 
 def rows_of_all(rows: Sequence[int], values: Sequence[Sequence[int]], ranks: Ranks) -> list[list[int]]:
-    """Whole numbers of each row, in the order of the rows, from those of this process's rows."""
+    """Whole numbers for each row, in the order of the rows, gathered from `values` of each process's `rows`."""
     own = chain.from_iterable((row, len(each), *each) for row, each in zip(rows, values, strict=True))
     found: dict[int, list[int]] = {}
     for part in ranks.gathered(list(own)):

@@ -1,12 +1,12 @@
-"""Whose pieces of a batch a process computes, and how the gradients of several processes become that of the batch.
+"""Divide a batch among processes, and combine their gradients into that of the batch.
 
-The batch of a step is the same however many processes there are. It is cut into (processes x accumulate) pieces,
-numbered through; process r of n computes the pieces r, r + n, r + 2n and so on, and all gradients are added up. Each
-piece's loss is divided by the targets of the whole batch, so the sum is the gradient of the mean over all its tokens,
-whatever piece a token stands in (a mean of the processes' means would weigh the tokens of a short piece more).
+The batch of a step is the same for any number of processes. It is cut into (processes x accumulate) numbered pieces;
+process r of n computes the pieces r, r + n, r + 2n and so on, and all gradients are summed. Each piece's loss is
+divided by the number of targets of the whole batch, so the sum is the gradient of the mean over all its tokens,
+whichever piece a token is in. (A mean of the processes' means would give the tokens of a short piece more weight.)
 
-Dropout is a function of (seed, step, piece): n processes that cut their share into a pieces each drop what one process
-drops that cuts the batch into n a pieces.
+Dropout depends only on (seed, step, piece): n processes that each cut their share into a pieces drop the same as one
+process that cuts the batch into n a pieces.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from glassformer.train.run.diverged import explain, first_bad_weight
 
 
 class Piece(NamedTuple):
-    """Some rows of a batch, as one process computes them."""
+    """Some rows of a batch, which one process computes."""
 
     number: int
-    """Among the pieces of the batch, from 0: what its dropout is drawn by."""
+    """The piece's number in the batch, from 0, which determines its dropout."""
     batch: Batch
     counts: bool = True
-    """False for a stand-in: all processes make the same number of calls, also where one has no rows of its own."""
+    """False for a stand-in, for a process without rows of its own: all must make the same number of calls."""
 
     def share(self, total: Tensor, n_targets: int) -> Tensor:
-        """What this piece adds to a mean over `n_targets`, the targets of the whole batch; a stand-in adds zeros."""
+        """This piece's part of the mean over the whole batch's `n_targets`; a stand-in adds zeros."""
         return total / (n_targets if self.counts else math.inf)
 
 
 def pieces_of(batch: Batch, accumulate: int, ranks: Ranks = ALONE) -> list[Piece]:
-    """The pieces of a batch that this process computes; every process has as many of them."""
+    """The pieces of a batch that this process computes; every process has the same number of them."""
     if accumulate * ranks.count == 1:
         return [Piece(0, batch)]
     cut = batch.split(accumulate * ranks.count)
@@ -57,7 +57,7 @@ def pieces_of(batch: Batch, accumulate: int, ranks: Ranks = ALONE) -> list[Piece
 
 
 class Team:
-    """A process alone: its gradients are the batch's. The others differ from it in what they exchange."""
+    """A single process: its gradients are the batch's. The subclasses differ in what processes exchange."""
 
     def __init__(self, model: Transformer, objective: Objective, label_smoothing: float, ranks: Ranks = ALONE) -> None:
         self.model = model
@@ -70,22 +70,22 @@ class Team:
         return loss_of(self.model, batch, self.objective, label_smoothing=self.label_smoothing)
 
     def rehearse(self, batch: Batch, arithmetic: contextlib.AbstractContextManager[object]) -> None:
-        """Once, before the first piece of the first batch, in the arithmetic of its forward."""
+        """Prepare the exchange, before the first piece of each batch; `arithmetic` is that of its forward pass."""
 
     def exchanging(self, last: bool) -> contextlib.AbstractContextManager[object]:
-        """Around forward and backward of a piece: after that of the last one all processes have the sums."""
+        """A context around forward and backward of a piece; after the last piece all processes have the sums."""
         return contextlib.nullcontext()
 
     def norm(self) -> Tensor:
-        """The norm of the whole gradient, on each process the same."""
+        """The norm of the whole gradient, the same on each process."""
         return nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
 
     def is_spoiled(self) -> bool:
-        """Whether a weight is not finite, in any process."""
+        """Whether any process has a weight that is not finite."""
         return self.ranks.any(first_bad_weight(self.model) is not None)
 
     def diverged(self, batch: Batch, accumulate: int, *, step: int, loss: float, grad_norm: float) -> DivergedError:
-        """Why the loss or the gradient of this batch is not finite: all processes look together."""
+        """Explain why the loss or gradient of this batch is not finite: all processes search together."""
         device = next(self.model.parameters()).device
         n_pieces = accumulate * self.ranks.count
         cut = [each.to(device) for each in (batch.split(n_pieces) if n_pieces > 1 else [batch])]
@@ -93,7 +93,7 @@ class Team:
 
 
 class LossModule(nn.Module):
-    """The loss as a module: what DistributedDataParallel wraps, so that the model keeps its own names."""
+    """The loss as a module, for DistributedDataParallel to wrap, so that the model keeps its own names."""
 
     def __init__(self, model: Transformer, loss: Callable[[Batch], Loss]) -> None:
         super().__init__()
@@ -106,16 +106,16 @@ class LossModule(nn.Module):
 
 
 class Replicas(Team):
-    """Each process has the whole model; gradients are added up, bucket by bucket, during the last piece's backward.
+    """Each process has the whole model; gradients are summed, bucket by bucket, during the last piece's backward.
 
-    DistributedDataParallel (Li et al. 2020, "PyTorch Distributed"), with sums in place of its means. All processes
-    begin with the weights of the first.
+    DistributedDataParallel (Li et al. 2020, "PyTorch Distributed"), with sums instead of means. All processes start
+    with the weights of the first.
     """
 
     def __init__(self, model: Transformer, objective: Objective, label_smoothing: float, ranks: Ranks) -> None:
         super().__init__(model, objective, label_smoothing, ranks)
         self.wrapped = DistributedDataParallel(LossModule(model, super().loss))
-        # The wrapper refuses a hook whose annotations are text, as all in this file are.
+        # The wrapper refuses a hook whose annotations are strings, as all in this file are.
         self.wrapped.register_comm_hook(None, lambda group, bucket: summed(group, bucket))  # pyright: ignore[reportUnknownLambdaType]
         self.rehearsed = False
 
@@ -124,42 +124,42 @@ class Replicas(Team):
         return self.wrapped(batch)
 
     def rehearse(self, batch: Batch, arithmetic: contextlib.AbstractContextManager[object]) -> None:
-        """Let the wrapper see one backward, after which it lays out its buckets anew, in the order of the gradients.
+        """Let the wrapper see one backward, after which it rebuilds its buckets in the order of the gradients.
 
-        More than two numbers add up to other last bits in another layout: the first step after a resume would differ
-        from the same step of a run that went on.
+        With other buckets more than two numbers add up to other last bits: without this, the first step after a resume
+        would differ from the same step of an uninterrupted run.
         """
         if self.rehearsed:
             return
         device = next(self.model.parameters()).device
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            with arithmetic:  # in another one it would take memory that no step takes
+            with arithmetic:  # another arithmetic would take memory that no step takes
                 objective = self.wrapped(batch).objective
             (objective / math.inf).backward()
         self.model.zero_grad(set_to_none=True)
         self.rehearsed = True
 
     def exchanging(self, last: bool) -> contextlib.AbstractContextManager[object]:
-        """All pieces but the last stay at home."""
+        """Exchange gradients only after the last piece."""
         return contextlib.nullcontext() if last else self.wrapped.no_sync()
 
 
 def summed(group: dist.ProcessGroup | None, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-    """What happens to a bucket of gradients: its sum over the processes, in the background."""
+    """Sum a bucket of gradients over the processes, in the background."""
     work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
     assert work is not None
     return work.get_future().then(alone)
 
 
 def alone(done: torch.futures.Future[list[Tensor]]) -> Tensor:
-    """The one tensor of an exchange that is done."""
+    """The only tensor of a finished exchange."""
     return done.value()[0]
 
 
 class Shards(Team):
-    """Each process has a part of every weight; FSDP2 gathers a block when it is needed and adds its gradients up.
+    """Each process has a part of every weight; FSDP2 gathers a block when needed and sums its gradients.
 
-    See `sharded.cut`, which made the model so.
+    `sharded.cut` made the model so.
     """
 
     def norm(self) -> Tensor:
@@ -167,13 +167,13 @@ class Shards(Team):
         return whole(super().norm())
 
     def diverged(self, batch: Batch, accumulate: int, *, step: int, loss: float, grad_norm: float) -> DivergedError:
-        """The same; the processes gather each block for each other, as in an evaluation."""
+        """As with one process; the processes gather each block for each other, as in an evaluation."""
         error = super().diverged(batch, accumulate, step=step, loss=loss, grad_norm=grad_norm)
         put_back(self.model)
         return error
 
 
 def team_of(model: Transformer, objective: Objective, label_smoothing: float, ranks: Ranks) -> Team:
-    """What the processes have to exchange for this model."""
+    """The team for this model: what its processes have to exchange."""
     kind = Shards if is_sharded(next(model.parameters())) else Replicas if ranks.count > 1 else Team
     return kind(model, objective, label_smoothing, ranks)

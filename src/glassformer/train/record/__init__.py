@@ -1,1 +1,1 @@
-"""What happens in a run, shown and kept."""
+"""Show and record the events of a run."""

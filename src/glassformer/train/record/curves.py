@@ -17,11 +17,11 @@ from glassformer.train.record.wording import sample_text
 
 FOLDER = "tensorboard"
 NAME = "events.out.tfevents."
-"""What TensorBoard knows its files by; it reads those of a folder in the order of their names."""
+"""How TensorBoard recognises its files; it reads the files of a folder in the order of their names."""
 
 
 def refuse_untrackable(track: str | None) -> None:
-    """Refuse a run that asks for curves where nothing can write them. Errors: `ConfigError` with the remedy."""
+    """Refuse a run that asks for curves if nothing can write them. Errors: `ConfigError` with the remedy."""
     if track is not None and find_spec("tensorboard") is None:
         raise ConfigError(
             f"training.track={track!r} needs the package tensorboard, which is not installed: pip install "
@@ -32,9 +32,9 @@ def refuse_untrackable(track: str | None) -> None:
 class Curves:
     """Event files in RUN/tensorboard, one for each start of the run.
 
-    A file begins with the word that the run starts anew after `step` steps: of what an earlier file says of later ones
-    TensorBoard then shows nothing. Each event reaches the system as it is written, so that a kill loses none, and
-    what the disk does not take waits in memory, as with the lines of `metrics.jsonl`.
+    A file begins with a record that the run restarts after `step` steps: TensorBoard then hides what earlier files say
+    about later steps. Each event is passed to the operating system at once, so that a kill loses none; what the disk
+    does not take waits in memory, as with the lines of `metrics.jsonl`.
     """
 
     def __init__(self, run: Path, step: int, lock: RunLock | None = None) -> None:
@@ -51,16 +51,16 @@ class Curves:
         self._write(step + 1, session_log=self._proto.SessionLog(status=self._proto.SessionLog.START))
 
     def step(self, event: Progress) -> None:
-        """The figures of one update."""
+        """Add the figures of one update."""
         names = ("loss", "learning_rate", "grad_norm", "pad_share", "tokens_per_second")
         self._figures(event.step, {f"train/{name}": getattr(event, name) for name in names})
 
     def overflowed(self, event: Overflowed) -> None:
-        """The factor of the loss in float16, where it falls."""
+        """Add the loss scale in float16, when it falls."""
         self._figures(event.step, {"train/loss_scale": event.scale})
 
     def evaluation(self, event: Evaluated) -> None:
-        """The figures of an evaluation, and its samples as text."""
+        """Add the metrics of an evaluation, and its samples as text."""
         self._figures(event.step, {f"dev/{name}": value for name, value in event.metrics.items()})
         if event.samples:
             lines = "\n\n".join(map(sample_text, event.samples)).splitlines()
@@ -68,7 +68,7 @@ class Curves:
             self._write(event.step, summary=self._summary.text("samples", text))
 
     def _figures(self, step: int, values: dict[str, Metric]) -> None:
-        """Those that are numbers, in one event; one that is not finite is a gap."""
+        """Add the numbers among `values` in one event; a number that is not finite is left out."""
         finite = {
             name: value for name, value in values.items() if not isinstance(value, str) and math.isfinite(float(value))
         }
@@ -83,7 +83,7 @@ class Curves:
 
 
 class Binary:
-    """A growing file as what writes records wants it."""
+    """The interface that TensorBoard's record writer expects, over a growing file."""
 
     def __init__(self, file: Lines) -> None:
         self.file = file

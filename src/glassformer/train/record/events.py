@@ -1,4 +1,4 @@
-"""What happens in a run, as values: the events of training, which whoever follows it may show, keep or pass over."""
+"""The events of training, as values that a caller may show, keep or ignore."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 Metric = float | int | str
-"""One figure of an evaluation; text for what names a measure, such as the sacrebleu signature."""
+"""One metric of an evaluation; text for the name of a measure, such as the sacrebleu signature."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """First event. `step` steps lie behind (0: a new run) of `steps`; `notes` are lines for the user.
+    """The first event: `step` of `steps` are done (0: a new run); `notes` are lines for the user.
 
     Notes say what was chosen and why: device, precision, threads, parameters, sizes of the data, share of padding.
     """
@@ -24,7 +24,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Progress:
-    """One step is done, the weights are updated. `loss` is per target token, in nats."""
+    """One step is done and the weights are updated. `loss` is per target token, in nats."""
 
     step: int  # counted from 1
     steps: int
@@ -39,17 +39,17 @@ class Progress:
 
 @dataclass(frozen=True)
 class Overflowed:
-    """The update of this step was left out, as its gradient overflowed float16; comes before its `Progress`."""
+    """The update of this step was skipped because its gradient overflowed float16; comes before its `Progress`."""
 
     step: int
     scale: float
-    """What the next loss is multiplied by."""
+    """The factor of the next loss."""
     so_far: int
-    """Such updates in the whole run."""
+    """The number of such updates in the whole run."""
 
 
 class Sample(NamedTuple):
-    """One example of an evaluation, as text."""
+    """One sample of an evaluation, as text."""
 
     source: str
     target: str
@@ -68,9 +68,9 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint is complete on disk. It may come steps after its own, which it was written beside.
+    """A checkpoint is complete on disk. Written in the background, it may be reported some steps after its own.
 
-    `notes`: lines for the user, as on an older one that should have gone and could not be deleted.
+    `notes`: lines for the user, for example about an old checkpoint that could not be deleted.
     """
 
     step: int
@@ -80,9 +80,9 @@ class Saved:
 
 @dataclass(frozen=True)
 class Unsaved:
-    """A checkpoint could not be written; training goes on, and it is tried again at the next one that is due.
+    """A checkpoint could not be written; training continues, and the next one is tried when it is due.
 
-    Told once for all that fail in a row. `reason` is a whole message: what the system said, bytes needed and free.
+    Reported once for all that fail in a row. `reason` is a whole message: the system's error, bytes needed and free.
     """
 
     step: int
@@ -91,9 +91,9 @@ class Unsaved:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The update of this step was left out, as loss or gradient was no finite number; comes before its `Progress`.
+    """The update of this step was skipped because loss or gradient was not finite; comes before its `Progress`.
 
-    `number` of the `allowed` ones of the run; `reason` names figures, module and batch.
+    It is number `number` of the `allowed` ones of the run; `reason` names figures, module and batch.
     """
 
     step: int
@@ -112,7 +112,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Finished:
-    """Last event of a run that needs no more training. `best_step` is none where nothing was evaluated."""
+    """The last event of a run that needs no more training. `best_step` is None if nothing was evaluated."""
 
     step: int
     seconds: float

@@ -1,4 +1,4 @@
-"""A file that grows as a run goes on: nothing of it is lost in a kill, and a disk that takes nothing only delays it."""
+"""A file that grows during a run: a kill loses nothing of it, and a failing disk only delays it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from glassformer.store.lock import RunLock
 
 
 class Lines:
-    """A file that grows by lines. What the disk does not take is kept in memory, and goes first when it does."""
+    """A file that grows by lines. What the disk does not take is kept in memory, and written first when it does."""
 
     def __init__(self, path: Path, lock: RunLock | None = None) -> None:
-        """`lock`: of the run; a file that was deleted begins anew only where the folder is still that of the run."""
+        """`lock`: the run's; a deleted file is only recreated while its folder is still the run's."""
         self.path = path
         self.lock = lock
         self.kept = b""
         self.reason = ""
-        """Why something is kept, if it is."""
+        """Why something is kept in memory, if it is."""
         # unbuffered: each line reaches the system as it is written, so that a killed process loses none
         self.file = path.open("ab", buffering=0)
 
@@ -32,7 +32,7 @@ class Lines:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is kept, as far as the disk takes it; a file that someone deleted begins anew."""
+        """Write what is kept, as far as the disk takes it; recreate the file if someone deleted it."""
         try:
             if os.fstat(self.file.fileno()).st_nlink == 0:
                 if not self.path.parent.is_dir() or (self.lock and not self.lock.in_place()):
@@ -43,5 +43,5 @@ class Lines:
                 self.file = begun
             while self.kept:
                 self.kept = self.kept[self.file.write(self.kept) :]
-        except OSError as error:  # a read-only folder ends a run no more than a full one
+        except OSError as error:  # a read-only folder ends a run as little as a full one
             self.reason = FULL.get(error.errno or 0) or error.strerror or str(error)

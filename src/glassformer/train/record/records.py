@@ -1,4 +1,4 @@
-"""The files in which a run keeps what happened, the same at every repetition but for those of the clock."""
+"""The files in which a run records its events; apart from times, a repeated run writes the same ones."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ FIGURES = ("metrics.jsonl", "timing.jsonl")
 
 
 class Records:
-    """The files in which a run tells what happened."""
+    """The files in which a run records its events."""
 
     def __init__(self, run: Path, track: str | None = None) -> None:
-        """`track`: who else is to be told; see `TrainingConfig`."""
+        """`track`: where else to write the figures; see `TrainingConfig`."""
         self.run = run
         self.track = track
         self.curves: Curves | None = None
         self.files: dict[str, Lines] = {}
         self.samples: dict[Path, str] = {}
-        """Those that the disk did not take."""
+        """Samples that the disk did not take."""
         self.lock: RunLock | None = None
-        """By which this process trains the run, if it does."""
+        """The lock by which this process trains the run, if it does."""
 
     def open(self, step: int) -> None:
-        """Begin to write after `step` steps: what an interrupted run wrote beyond them is dropped first.
+        """Begin to write after `step` steps; first drop what an interrupted run wrote beyond them.
 
         Errors: those of `refuse_unusable`, before anything is changed.
         """
@@ -53,7 +53,7 @@ class Records:
             self.files[FOLDER] = self.curves.file
 
     def step(self, event: Progress) -> None:
-        """One line of figures, and one of times."""
+        """Write one line of figures and one of times."""
         values = asdict(event)
         times = {name: values.pop(name) for name in ("tokens_per_second", "seconds")}
         del values["steps"]
@@ -63,13 +63,13 @@ class Records:
             self.curves.step(event)
 
     def overflowed(self, event: Overflowed) -> None:
-        """One line of figures."""
+        """Write one line of figures."""
         self.write("metrics.jsonl", {"kind": "overflowed", **asdict(event)})
         if self.curves:
             self.curves.overflowed(event)
 
     def evaluation(self, event: Evaluated) -> None:
-        """One line of figures, and a file of samples."""
+        """Write one line of metrics, and a file of samples."""
         self.write("metrics.jsonl", {"kind": "dev", "step": event.step, **event.metrics, "best": event.is_best})
         if event.samples:
             text = "\n\n".join(map(sample_text, event.samples)) + "\n"
@@ -79,7 +79,7 @@ class Records:
             self.curves.evaluation(event)
 
     def write_samples(self) -> None:
-        """Those that are not on the disk yet, as far as it takes them; none in a folder that is not the run's."""
+        """Write the samples not yet on disk, as far as it takes them; none into a folder that is not the run's."""
         if self.lock and not self.lock.in_place():
             return
         with suppress(CheckpointError, ResourceError):
@@ -89,18 +89,18 @@ class Records:
 
     @property
     def unwritten(self) -> list[str]:
-        """The files that are behind, as the disk does not take them, and why if it is known."""
+        """The files that are behind because the disk does not take them, and why, if known."""
         lines = [f"{name} ({file.reason})" for name, file in self.files.items() if file.kept]
         return lines + [path.name for path in self.samples]
 
     def log(self, text: str) -> None:
-        """One message with the time of day."""
+        """Write one message with the time of day."""
         if "log.txt" in self.files:
             now = datetime.now().isoformat(" ", "seconds")
             self.files["log.txt"].write("".join(f"{now}  {line}\n" for line in text.splitlines()))
 
     def write(self, name: str, values: dict[str, object]) -> None:
-        """One line of JSON; a number that is not finite, which JSON cannot say, is null."""
+        """Write one line of JSON; a number that is not finite, which JSON has no word for, becomes null."""
         finite = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in values.items()
@@ -116,7 +116,7 @@ class Records:
 
 
 def refuse_unusable(run: Path, step: int) -> None:
-    """Refuse a run folder in which the history up to `step` cannot be gone on with. Errors: `CheckpointError`."""
+    """Refuse a run folder whose history up to `step` cannot be continued. Errors: `CheckpointError`."""
     for name in (*FIGURES, "log.txt"):
         if (path := run / name).exists() and not path.is_file():
             raise CheckpointError(f"{path} must be a file, to which a run adds lines, but is none. Move it away.")
@@ -128,7 +128,7 @@ def refuse_unusable(run: Path, step: int) -> None:
 
 
 def sync_figures(run: Path) -> None:
-    """Wait until the disk has the figures so far, so that no power cut takes those of steps that a checkpoint has.
+    """Wait until the figures so far are on disk, so that no power cut takes those of steps that a checkpoint has.
 
     Errors: those of `explained`.
     """
@@ -139,7 +139,7 @@ def sync_figures(run: Path) -> None:
 
 
 def drop_beyond(path: Path, step: int) -> None:
-    """Keep the lines of a .jsonl file up to `step`; a last line that a kill cut short goes too."""
+    """Keep the lines of a .jsonl file up to `step`; a last line that a kill cut short is dropped too."""
     if not path.exists():
         return
     after = "".join(dated_lines(path, step))
@@ -148,10 +148,10 @@ def drop_beyond(path: Path, step: int) -> None:
 
 
 def dated_lines(path: Path, step: int) -> list[str]:
-    """The whole lines of a .jsonl file that are of steps up to `step`, of which the disk had all (`sync_figures`).
+    """The whole lines of a .jsonl file for steps up to `step`, all of which were on disk (`sync_figures`).
 
-    Beyond them may lie what a kill or a power cut leaves: half a line, or NULs, and whole lines behind.
-    Errors: `CheckpointError` for a line without a step before the last of them.
+    After them there may be what a kill or a power cut leaves: half a line, or NULs, and whole lines after those.
+    Errors: `CheckpointError` for a line without a step that is not after the last of them.
     """
     if not path.exists():
         return []
@@ -170,7 +170,7 @@ def dated_lines(path: Path, step: int) -> list[str]:
 
 
 def step_of(line: bytes) -> int | None:
-    """The step that a line of figures is of; none where it is no such line."""
+    """The step of a line of figures; None if it is no such line."""
     try:
         match json.loads(line):
             case {"step": int(step)}:

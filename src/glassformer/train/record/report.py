@@ -1,4 +1,4 @@
-"""The Reporter: shows the events of a run on a terminal, and keeps them in its folder."""
+"""The Reporter: shows the events of a run on a terminal, and records them in its folder."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ from glassformer.train.record.wording import duration, figures, line_interval, s
 
 
 class Screen(Console):
-    """Standard error. Where the reader of a pipe went away rich ends the program; here that is an error like others."""
+    """Standard error. If a pipe's reader is gone, rich would end the program; here that is an ordinary error."""
 
     def __init__(self) -> None:
         super().__init__(stderr=True)
 
     def on_broken_pipe(self) -> None:
-        """Called by rich while it handles the error, which goes on to who asked for the output."""
+        """Called by rich while it handles the error, which is passed on to the caller."""
         raise BrokenPipeError
 
 
 class Reporter:
-    """Shows the events of a run on a terminal and keeps them in its folder. Give it each event; close it by `with`.
+    """Shows the events of a run on a terminal and records them in its folder. Call it with each event, in a `with`.
 
-    `metrics.jsonl` holds what is the same at every repetition of the run, `timing.jsonl` the clock's side of the same
-    steps, `log.txt` what was shown, `samples/` the sample outputs. A resumed run first drops what lies beyond its step.
-    On a terminal one line moves; elsewhere about twenty plain lines are written, by count of steps and not by time.
-    Where nobody can be shown anything any more (`2>&1 | head -1`, a terminal that was closed) the files go on.
+    `metrics.jsonl` holds what is the same whenever the run is repeated, `timing.jsonl` the times of the same steps,
+    `log.txt` what was shown, `samples/` the sample outputs. A resumed run first drops what lies beyond its step. On a
+    terminal one line is updated; elsewhere about twenty plain lines are written, spaced by steps and not by time. If
+    nothing can be shown any more (`2>&1 | head -1`, a closed terminal), the files continue.
     """
 
     def __init__(self, run: Path, console: Console | None = None, track: str | None = None) -> None:
-        """`track`: who else is told of the figures; see `TrainingConfig`."""
+        """`track`: where else to write the figures; see `TrainingConfig`."""
         self.records = Records(run, track)
         self.console = console or Screen()
         self.bar: progress.Progress | None = None
         self.first: Progress | None = None
         self.behind = False
-        """Whether the disk does not take the figures, and it was said."""
+        """Whether the disk does not take the figures, and the user was told."""
 
     def __enter__(self) -> Reporter:
         return self
@@ -64,7 +64,7 @@ class Reporter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.bar is not None:
-            with suppress(OSError):  # also where the console is quiet: it has a thread of its own, to be ended
+            with suppress(OSError):  # also with a quiet console: the bar has its own thread, which must end
                 self.bar.stop()
         if isinstance(error, Exception):
             self.records.log(f"{type(error).__name__}: {error}")
@@ -114,7 +114,7 @@ class Reporter:
                 self.say(f"done: step {event.step} after {duration(event.seconds)}{best}")
 
     def tell_of_unwritten(self) -> None:
-        """Once, where the disk does not take the figures."""
+        """Tell the user, once, that the disk does not take the figures."""
         behind = self.records.unwritten
         if behind and not self.behind:
             self.say(
@@ -124,26 +124,26 @@ class Reporter:
         self.behind = bool(behind)
 
     def say(self, text: str) -> None:
-        """One message, above the moving line if there is one, and into `log.txt`."""
+        """Show one message, above the moving line if there is one, and add it to `log.txt`."""
         self.show(lambda: self.console.print(Text(text), soft_wrap=True))
         self.records.log(text)
 
     def show(self, write: Callable[[], object]) -> None:
-        """Write to the console; the first error of the system there makes it quiet for good, and ends nothing."""
+        """Write to the console; the first system error there makes it quiet for good, and is not raised."""
         if self.console.quiet:
             return
         try:
             write()
         except OSError:
             self.console.quiet = True
-            with suppress(OSError, ValueError):  # the interpreter flushes the stream as it ends, and would fail again
+            with suppress(OSError, ValueError):  # the interpreter flushes the stream at exit, and would fail again
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, self.console.file.fileno())
                 os.close(nowhere)
 
     def moving_line(self, event: Started) -> progress.Progress | None:
-        """The line that moves on a terminal, begun; None where that failed."""
-        # The text fits 80 columns; a bar of no set width takes what a wider terminal leaves.
+        """Start the line that moves on a terminal; None if that failed."""
+        # The text fits 80 columns; a bar without a fixed width takes what a wider terminal leaves.
         columns = (progress.TextColumn("{task.description}", markup=False), progress.BarColumn(bar_width=None))
         bar = progress.Progress(*columns, console=self.console, refresh_per_second=4, expand=True)
         bar.add_task("", total=event.steps, completed=event.step)
@@ -151,8 +151,8 @@ class Reporter:
         return None if self.console.quiet else bar
 
     def show_progress(self, event: Progress) -> None:
-        """Move the line, and every so many steps write one."""
-        first = self.first = self.first or event  # not counted, as it takes longer than those that follow
+        """Move the line, and at every `line_interval` steps write a plain one."""
+        first = self.first = self.first or event  # not counted, as it takes longer than later steps
         done = event.step - first.step
         left = duration((event.seconds - first.seconds) / done * (event.steps - event.step)) if done else "?"
         text = (

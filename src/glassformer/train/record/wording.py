@@ -1,4 +1,4 @@
-"""Figures, samples and times in the words that a user reads."""
+"""Format figures, samples and times for the user."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from datetime import timedelta
 from glassformer.train.record.events import Metric, Sample
 
 MARKS = {"\n": "⏎"}
-"""What stands for a character that would break the line; for all others U+FFFD."""
+"""Substitutes for characters that would break the line; all others become U+FFFD."""
 
 
 def sample_text(sample: Sample) -> str:
-    """The three texts under each other."""
+    """The three texts, one below the other."""
     texts = sample._asdict() | {"output": sample.output + ("   (right)" if sample.output == sample.target else "")}
     return "\n".join(f"  {side}  {printable(text)}" for side, text in texts.items())
 
 
 def printable(text: str) -> str:
-    """`text` with a mark for each character that would steer the terminal or break the line; of a line's end, ⏎."""
+    """`text` with a mark for each character that would control the terminal or break the line; ⏎ for a newline."""
     return "".join(each if each.isprintable() else MARKS.get(each, "\ufffd") for each in text)
 
 
 def figures(metrics: dict[str, Metric]) -> str:
-    """The numbers of an evaluation on one line."""
+    """The numeric metrics of an evaluation on one line."""
     numbers = {name: value for name, value in metrics.items() if not isinstance(value, str)}
     return ", ".join(
         f"{name} {value:.4f}" if isinstance(value, float) else f"{name} {value}" for name, value in numbers.items()
@@ -36,7 +36,7 @@ def duration(seconds: float) -> str:
 
 
 def line_interval(steps: int) -> int:
-    """Steps between two plain lines: 1, 2 or 5 times a power of ten, so that a run of `steps` has about twenty."""
+    """Steps between two plain lines: 1, 2, 5 or 10 times a power of ten, for about twenty lines in a run of `steps`."""
     wanted = max(1.0, steps / 20)
     power = 10 ** math.floor(math.log10(wanted))
     return next(size * power for size in (1, 2, 5, 10) if size * power >= wanted)

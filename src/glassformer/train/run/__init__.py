@@ -1,1 +1,1 @@
-"""A run from its first step to its last: begun, saved, gone on with."""
+"""A run from its first step to its last: starting, saving and resuming it."""

@@ -1,4 +1,4 @@
-"""How a run begins: fresh, or from the weights of another one that learned something before (fine-tuning)."""
+"""Start a run: from fresh weights, or from those of another run (fine-tuning)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OWN = (
     *("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth", "head_dropout"),
     *("pooling", "head_transform", "init", "attention", "balance_loss", "router_z_loss"),
 )
-"""Settings of the model that a run has of its own, whatever it begins with; they fit weights learned with others."""
+"""Model settings that a run keeps when it starts from another one; they fit weights that were learned with others."""
 SHOWN = 4
-"""Names of weights in a note."""
+"""How many names of weights a note shows."""
 
 
 class Beginning(NamedTuple):
@@ -36,11 +36,11 @@ class Beginning(NamedTuple):
 
 
 def begin(recipe: Recipe) -> Beginning:
-    """The data and the model, on the processor: a function of the recipe, and of the run that it starts from.
+    """Build the data and the model, on the CPU; both depend only on the recipe and the run that it starts from.
 
-    That run's best checkpoint gives the tokenizer and every weight whose name and shape are the same; its [tokenizer]
-    and [model] take the place of the recipe's own, but for `OWN`. What has no such weight, as a classifier's head,
-    begins fresh. Errors: those of reading data and checkpoint; `ConfigError` where no weight fits.
+    The best checkpoint of that run gives the tokenizer and every weight whose name and shape are the same; its
+    [tokenizer] and [model] replace the recipe's own, except for `OWN`. Weights without a match, such as a classifier's
+    head, start fresh. Errors: those of reading data and checkpoint; `ConfigError` if no weight fits.
     """
     if recipe.training.start_from is None:
         data = prepare(recipe)
@@ -62,7 +62,7 @@ def begin(recipe: Recipe) -> Beginning:
 
 
 def as_before(recipe: Recipe, theirs: Recipe) -> tuple[Recipe, list[str]]:
-    """The recipe with the tokenizer and the model of another one, and the settings that this changes."""
+    """Take tokenizer and model settings from another recipe. Returns the new recipe, and what this has changed."""
     model = replace(theirs.model, **{name: getattr(recipe.model, name) for name in OWN})
     changed = [
         f"model.{each.name}={getattr(model, each.name)!r}"
@@ -74,21 +74,21 @@ def as_before(recipe: Recipe, theirs: Recipe) -> tuple[Recipe, list[str]]:
 
 
 def tokenizers_for(layout: str, before: Tokenizers) -> Tokenizers:
-    """Those of the run before; where either run has labels, the one of the texts alone."""
+    """The tokenizers of the earlier run; if either run has labels, only the tokenizer of its texts."""
     labelled = layout == LABEL or isinstance(before.target, Labels)
     return Tokenizers(before.source, before.source) if labelled else before
 
 
 def fresh_labels(now: Tokenizers, before: Tokenizers) -> bool:
-    """Whether the head is one of other labels, so that its weights mean something else where their shapes agree."""
+    """Whether the head is for other labels, so that its weights mean something else even if their shapes agree."""
     labels = [each.target.entries if isinstance(each.target, Labels) else None for each in (now, before)]
     return labels[0] != labels[1]
 
 
 def take_over(model: Transformer, before: Loaded, fresh_head: bool) -> list[str]:
-    """Copies each weight whose name and shape are the same; which did and which did not, for the user.
+    """Copy each weight whose name and shape are the same. Returns lines that tell the user which ones were.
 
-    Errors: `ConfigError` where none is.
+    Errors: `ConfigError` if no weight outside the head was copied.
     """
     ours, theirs = model.state_dict(), before.model.state_dict()
     fits = {
@@ -110,6 +110,6 @@ def take_over(model: Transformer, before: Loaded, fresh_head: bool) -> list[str]
 
 
 def some(names: list[str]) -> str:
-    """The first names, and how many more."""
+    """The first names, and how many more there are."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more

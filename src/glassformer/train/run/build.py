@@ -1,4 +1,4 @@
-"""The model of a run, new or as it was saved, its optimizer, and what it is asked; with the mistakes wanted."""
+"""Build a run's model, new or from a saved one, its optimizer and its objective, with any mistakes made on purpose."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from glassformer.train.sources.prepare import model_config
 
 
 def new_model(recipe: Recipe, tokenizers: Tokenizers) -> Transformer:
-    """The model before its first step, on the processor: a function of the recipe and the vocabularies alone."""
+    """The model before its first step, on the CPU; it depends only on the recipe and the vocabularies."""
     torch.manual_seed(recipe.training.seed)
     model = Transformer(model_config(recipe, tokenizers))
     if names := break_names(recipe.training.broken):
-        from glassformer.train.breaks.surgery import WEIGHTS  # here, as a run without mistakes needs none of it
+        from glassformer.train.breaks.surgery import WEIGHTS  # here: only runs with mistakes need it
 
         for name in names:
             if name in WEIGHTS:
@@ -31,7 +31,7 @@ def new_model(recipe: Recipe, tokenizers: Tokenizers) -> Transformer:
 
 
 def as_recipe(model: Transformer, recipe: Recipe) -> Transformer:
-    """A model that was built right, with the mistakes that the recipe asks for made in it."""
+    """Make the mistakes that the recipe asks for in a model that was built right."""
     if names := break_names(recipe.training.broken):
         from glassformer.train.breaks.surgery import SURGERY
 
@@ -42,12 +42,12 @@ def as_recipe(model: Transformer, recipe: Recipe) -> Transformer:
 
 
 def refuse_changed(run: Path, loaded: Loaded, recipe: Recipe) -> None:
-    """Refuse a run whose recipe was changed so that it asks for another model than its checkpoint holds."""
+    """Refuse a run whose recipe now asks for another model than its checkpoint holds."""
     refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))
 
 
 def objective_of(model: Transformer, recipe: Recipe) -> Objective:
-    """What the head is for, with the mistakes that the recipe asks for."""
+    """The objective of the model's head, with the mistakes that the recipe asks for."""
     objective = objective_for(model)
     if names := break_names(recipe.training.broken):
         from glassformer.train.breaks.objectives import OBJECTIVE
@@ -58,14 +58,14 @@ def objective_of(model: Transformer, recipe: Recipe) -> Objective:
 
 
 def optimizer_of(model: Transformer, recipe: Recipe) -> torch.optim.Optimizer:
-    """The optimizer that the recipe asks for; its own products are in bfloat16 where the run is."""
+    """The optimizer that the recipe asks for; it computes its own products in bfloat16 if the run does."""
     training = recipe.training
     dtype = torch.bfloat16 if training.precision == "bfloat16" else None
     return build_optimizer(model, recipe.optimizer, learning_rate=training.learning_rate, dtype=dtype)
 
 
 def broken_notes(recipe: Recipe) -> list[str]:
-    """Lines for the user: each mistake that the run makes on purpose, and the symptom to watch."""
+    """Lines for the user: each mistake that the run makes on purpose, and the symptom to watch for."""
     return [
         f"broken on purpose ({name}): {BREAKS[name].what} Watch: {BREAKS[name].symptom}"
         for name in break_names(recipe.training.broken)

@@ -1,4 +1,4 @@
-"""What may differ when a run goes on: nothing, but for what was allowed by name; and what never may."""
+"""What may differ when a run is resumed: only what was allowed by name; and what never may."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ FILES = (
     *(f"data.{split}{side}" for split in SPLITS for side in ("", "_source", "_target")),
     *(f"data.{name}" for name in TEXTS.values()),
 )
-"""Settings that name a file. Where it lies does not matter as long as its content is the same."""
+"""Settings that name a file. Its path does not matter as long as its content is the same."""
 FREE = ("checkpoint.", "distributed.")
-"""Sections that hold nothing of what is learned."""
+"""Sections that do not influence what is learned."""
 SAME_BITS = ("training.recompute", "training.track")
-"""Settings that change how a run is computed or followed and no bit of it."""
+"""Settings that change how a run is computed or tracked, but no bit of its result."""
 AVERAGE = "optimizer.average"
 """The memory of the average of the weights."""
 DATA = ("data.", "training.seed")
-"""What the content of the data follows from, where no file holds them."""
+"""Settings that determine the content of the data, if no file holds it."""
 
 
 class Change(NamedTuple):
-    """A setting that is another one than in the run so far."""
+    """A setting that differs from the run so far."""
 
     name: str
     old: object
@@ -44,14 +44,14 @@ class Change(NamedTuple):
 
 
 def settings_by_name(recipe: Recipe) -> dict[str, Any]:
-    """Each setting that a run hangs on, by its whole name, as `training.steps`: all but those in `FREE`."""
+    """Each setting that a run depends on, by its full name, such as `training.steps`: all but those in `FREE`."""
     places = (name.split(".") for name in settings_of(recipe) if not name.startswith(FREE))
     return {f"{section}.{key}": getattr(getattr(recipe, section), key) for section, key in places}
 
 
 def changes(before: Mapping[str, Any], recipe: Recipe) -> list[Change]:
-    """What differs from the run so far; a setting that it did not know had its default."""
-    if not before:  # saved by a version that kept no recipe
+    """What differs from the run so far; a setting that the run did not know counts as its default."""
+    if not before:  # saved by a version that stored no recipe
         return []
     defaults = settings_by_name(Recipe("defaults"))
     now = settings_by_name(recipe).items()
@@ -62,12 +62,13 @@ def changes(before: Mapping[str, Any], recipe: Recipe) -> list[Change]:
 def refuse_other_recipe(recipe: Recipe, ranks: Ranks) -> None:
     """Refuse processes of one run that were given different settings, naming the section.
 
-    Before anything that hangs on the recipe: by its evaluations and saves they count what they tell each other.
+    Call it before anything that depends on the recipe: the processes match their messages to each other by order, which
+    follows from its evaluations and saves.
     """
     sections: dict[str, list[str]] = {}
     for name in settings_of(recipe):
         section, key = name.split(".")
-        if name not in FILES:  # whose content is compared
+        if name not in FILES:  # the contents of files are compared instead
             sections.setdefault(section, []).append(f"{key} = {getattr(getattr(recipe, section), key)!r}")
     for section, settings in sections.items():
         digest = hashlib.blake2b("\n".join(settings).encode(), digest_size=6).digest()
@@ -75,7 +76,7 @@ def refuse_other_recipe(recipe: Recipe, ranks: Ranks) -> None:
 
 
 def refuse_unknown(allowed: Iterable[str], recipe: Recipe) -> None:
-    """Refuse a name that is no setting. Errors: `ConfigError` with the nearest."""
+    """Refuse a name that is not a setting. Errors: `ConfigError` with the nearest one."""
     known = settings_of(recipe)
     for name in allowed:
         if name not in known:
@@ -85,7 +86,7 @@ def refuse_unknown(allowed: Iterable[str], recipe: Recipe) -> None:
 
 
 def refuse_undecided(recipe: Recipe, asked: Collection[str]) -> None:
-    """Refuse what is measured or chosen as a run begins, and written down. Errors: `ConfigError`."""
+    """Refuse values that are only decided when a run starts, and then recorded. Errors: `ConfigError`."""
     settings = recipe.training
     if settings.precision == "auto":
         raise ConfigError(
@@ -99,7 +100,7 @@ def refuse_undecided(recipe: Recipe, asked: Collection[str]) -> None:
 
 
 def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:
-    """Refuse another tokenizer: nothing can allow it. Errors: `CheckpointError`."""
+    """Refuse another tokenizer, which nothing can allow. Errors: `CheckpointError`."""
     never = [str(each) for each in found if each.name.startswith("tokenizer.")]
     if never:
         raise CheckpointError(
@@ -109,9 +110,9 @@ def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:
 
 
 def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str], asked: Collection[str] = ()) -> None:
-    """Refuse settings that differ and were not allowed to, each with both values. Errors: `CheckpointError`.
+    """Refuse settings that differ without permission, showing both values of each. Errors: `CheckpointError`.
 
-    `asked`: those of them that the command line gave, which stand in no file.
+    `asked`: the settings that came from the command line, which are in no file.
     """
     for each in found:
         if each.name == AVERAGE:
@@ -135,7 +136,7 @@ def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str],
 
 
 def refuse_useless(allowed: Iterable[str], found: Iterable[Change], others: Collection[str]) -> None:
-    """Refuse a permission that nothing needs: who gave it believes that something changes. Errors: `ConfigError`."""
+    """Refuse to allow what does not change: the user believes that something does. Errors: `ConfigError`."""
     needed = {each.name for each in found} | (set(FILES) if others else set())
     for name in allowed:
         if name not in needed:
@@ -145,7 +146,7 @@ def refuse_useless(allowed: Iterable[str], found: Iterable[Change], others: Coll
 
 
 def refuse_fewer_steps(run: Path, recipe: Recipe, step: int) -> None:
-    """Refuse an end that lies behind. Errors: `ConfigError`."""
+    """Refuse a number of steps that the run has passed already. Errors: `ConfigError`."""
     if recipe.training.steps < step:
         raise ConfigError(
             f"A run ends at training.steps, and {run} has taken {step} steps already; got {recipe.training.steps}. "
@@ -154,17 +155,17 @@ def refuse_fewer_steps(run: Path, recipe: Recipe, step: int) -> None:
 
 
 def data_follow(found: Iterable[Change]) -> bool:
-    """Whether other data follow from settings that differ, all of which are allowed."""
+    """Whether other data follow from the settings that differ, all of which are allowed."""
     return any(each.name.startswith(DATA) and each.name not in FILES for each in found)
 
 
 def other_data(
     run: Path, before: Standing, now: Standing, data: RunData, *, follows: bool, allowed: Collection[str]
 ) -> list[str]:
-    """Refuse data that are not those of the run so far, naming the files; what differs where that was allowed.
+    """Refuse data that differ from the run so far, naming the files; return what differs if it is allowed.
 
-    It is where the setting that names the file is, or where the data follow from settings that are.
-    Errors: `CheckpointError`.
+    It is allowed if the setting that names the file is, or if the data follow from settings that are. Errors:
+    `CheckpointError`.
     """
     told: list[str] = []
     for split in (each for each in now.data if before.data[each] != now.data[each]):

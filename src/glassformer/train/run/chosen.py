@@ -1,4 +1,4 @@
-"""What was chosen for a run, as lines for the user: which backend of attention, how large the model, which data."""
+"""Tell the user what was chosen for a run: the attention backend, the size of the model, the data."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from glassformer.train.sources.run_data import RunData
 
 
 def chosen(model: Transformer, prepared: RunData) -> list[str]:
-    """The lines that every start of a run has."""
+    """The lines that every start of a run shows."""
     _, total = count_parameters(model)
     lines = [f"attention: {attention(model, prepared)}", f"model: {total:,} parameters", *prepared.notes()]
     return [*lines, *rising(prepared.recipe.training), *broken_notes(prepared.recipe)]
 
 
 def rising(training: TrainingConfig) -> list[str]:
-    """A line where the warm-up leaves the schedule no step: a trial of a few steps, or a mistake."""
+    """A line for a warm-up that leaves the schedule no step: a trial of a few steps, or a mistake."""
     if training.warmup < training.steps:
         return []
     last = training.rates(training.steps)
@@ -34,19 +34,19 @@ def rising(training: TrainingConfig) -> list[str]:
 
 
 def attention(model: Transformer, prepared: RunData) -> str:
-    """The backend of attention: as asked, or what `auto` picks for the longest and for the shortest training sample.
+    """The attention backend: as asked, or what `auto` picks for the longest and the shortest training sample.
 
-    Seen in one forward of each alone, so it costs less than a step. Weights, mode and random numbers stay as they are.
+    Found by one forward pass of each alone, so it costs less than a step. Weights, mode and random state do not change.
     """
     asked = model.config.stack.attention
     if asked != "auto":
         return f"{asked}, as asked"
     picked: dict[str, str] = {}
-    """By name the first reason for it."""
+    """For each name, the first reason to pick it."""
     pick = RULES[model.config.stack.attention_rule].pick
 
     def note(call: Attended) -> None:
-        q, chance = call.q, call.attention.dropout  # of training, which the look is for
+        q, chance = call.q, call.attention.dropout  # the dropout of training, because that is what is examined
         flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=chance) is None
         name, why = pick(q.device.type, q.shape[-2], call.k.shape[-2], call.mask, flexible=flexible)
         picked.setdefault(name, why)

@@ -1,6 +1,6 @@
-"""When a loss or a gradient is not a number any more: which module was the first.
+"""When a loss or gradient is no longer finite, find the first module that caused it.
 
-Several processes look together, each at what it has of the weights, and say the same.
+Several processes search together, each in its own part of the weights, and report the same.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def explain(
     grad_norm: float,
     ranks: Ranks = ALONE,
 ) -> DivergedError:
-    """The error to raise before the update: step, figures, the first module that is to blame, and what to do."""
-    of_gradient = first_bad_gradient(model, ranks)  # first, as a forward hides those of a model that is cut
+    """The error to raise before the update: step, loss, norm, the first module to blame, and what to do."""
+    of_gradient = first_bad_gradient(model, ranks)  # first, as a forward pass hides the gradients of a sharded model
     blame = first_bad_weight(model, ranks) or first_bad_output(model, pieces, objective) or of_gradient
     autocast = torch.is_autocast_enabled(next(model.parameters()).device.type)
     narrow = ", training.precision=float32" if autocast else ""
@@ -41,7 +41,7 @@ def explain(
 
 
 def first_bad_weight(model: nn.Module, ranks: Ranks = ALONE) -> str | None:
-    """A sentence on the first parameter that holds a value that is not finite, in any of the processes."""
+    """A sentence on the first parameter with a value that is not finite, in any of the processes."""
     name = first_bad(model.named_parameters(), ranks)
     return f"The weight {name} is not finite." if name else None
 
@@ -73,14 +73,14 @@ def first_bad_output(model: Transformer, pieces: Sequence[Batch], objective: Obj
 
 
 def first_bad_gradient(model: nn.Module, ranks: Ranks = ALONE) -> str | None:
-    """A sentence on the last module, which the backward reaches first, whose gradient is not finite."""
+    """A sentence on the last module, the first in the backward pass, whose gradient is not finite."""
     named = reversed([(name, parameter.grad) for name, parameter in model.named_parameters()])
     name = first_bad(named, ranks)
     return f"The outputs are finite; the gradient of {name} is not." if name else None
 
 
 def first_bad(named: Iterable[tuple[str, Tensor | None]], ranks: Ranks) -> str | None:
-    """The name of the first tensor of which a process has a part that is not finite."""
+    """The name of the first tensor of which any process has a part that is not finite."""
     names, tensors = zip(*named, strict=True)
     found = (number for number, each in enumerate(tensors) if each is not None and not local(each).isfinite().all())
     first = -int(ranks.largest(-next(found, len(names))))

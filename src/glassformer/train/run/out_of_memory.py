@@ -1,4 +1,4 @@
-"""When memory runs out in training: what the estimate says, what would help and by how much, and what is left."""
+"""When training runs out of memory: report the estimate, the remedies and their effect, and what is left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from glassformer.train.run.saving import Saver
 from glassformer.train.sources.run_data import RunData
 
 ANY = "--training.recompute 1; any other must be allowed by name, as with --allow-change training.accumulate"
-"""What is named where no setting in particular helps."""
+"""The advice if no setting in particular helps."""
 
 
 def memory_ran_out(
@@ -37,9 +37,9 @@ def memory_ran_out(
     optimizer: torch.optim.Optimizer,
     prepared: RunData,
 ) -> Exception:
-    """What to raise for an error of training after `step` steps: the error itself, unless it is of memory.
+    """The exception to raise for an error after `step` steps: the error itself, unless memory ran out.
 
-    What the failed step held is let go first, so that there is room for the estimate's forward.
+    First frees what the failed step held, so that there is room for the forward pass of the estimate.
     """
     if isinstance(error, GlassformerError) or not is_out_of_memory(error):
         return error
@@ -48,7 +48,7 @@ def memory_ran_out(
     optimizer.zero_grad(set_to_none=True)
     batch = next(prepared.batches(step))[1]
     helps = "Any of these helps: more processes, half of training.batch_tokens, training.recompute=1."
-    if not is_sharded(next(model.parameters())):  # of one that is cut no process can run a forward alone
+    if not is_sharded(next(model.parameters())):  # no process can run a forward pass of a sharded model alone
         helps = remedies(model, batch, objective_of(model, prepared.recipe), optimizer, prepared.recipe)
     return ResourceError(
         f"Memory ran out in step {step + 1}, in a batch of {batch.n_tokens:,} tokens ({what}). {helps} {left(run)}"
@@ -57,9 +57,9 @@ def memory_ran_out(
 
 @contextmanager
 def enough_beside(what: str, helps: str, saver: Saver, step: int) -> Generator[None]:
-    """Around what is done between two steps; `helps`: words for `resume` with which it takes less.
+    """Wrap what is done between two steps. `helps`: arguments of `resume` with which it needs less memory.
 
-    Errors: `ResourceError` where memory runs out, saying what there still is once the save under way is done.
+    Errors: `ResourceError` if memory runs out; it waits for the current save and says what is left.
     """
     try:
         yield
@@ -72,12 +72,12 @@ def enough_beside(what: str, helps: str, saver: Saver, step: int) -> Generator[N
 
 
 def half_batch(recipe: Recipe) -> str:
-    """Words with which an evaluation takes about half the memory."""
+    """The arguments with which an evaluation needs about half the memory."""
     return f"--decode.batch-size {max(1, recipe.decode.batch_size // 2)} --allow-change decode.batch_size"
 
 
 def in_a_line(error: Exception) -> str:
-    """What an error of memory says."""
+    """The first line of an out-of-memory error."""
     return (str(error) or "no more to be had").splitlines()[0][:200]
 
 
@@ -88,7 +88,7 @@ def remedies(
     optimizer: torch.optim.Optimizer,
     recipe: Recipe,
 ) -> str:
-    """What a step on this batch needs by the estimate, as the settings are and as they might be."""
+    """What a step on this batch needs by the estimate, with the current settings and with others."""
     training, beside = recipe.training, kept_beside(recipe)
 
     def needs(**changes: int | str) -> str:
@@ -96,7 +96,7 @@ def remedies(
         asked: Mapping[str, Any] = {name: getattr(settings, name) for name in ("precision", "accumulate", "recompute")}
         try:
             return f"about {bytes_text(estimate(model, batch, objective, optimizer, **asked, **beside).peak)}"
-        except (MemoryError, RuntimeError):  # a forward needs memory too, and each library says it in its own words
+        except (MemoryError, RuntimeError):  # a forward pass needs memory too, and each library has its own error
             return "not to be estimated, as memory ran out there too"
 
     twice = 2 * training.accumulate
@@ -116,7 +116,7 @@ def remedies(
 
 
 def left(run: Path, helps: str = ANY) -> str:
-    """What there still is, and what to type next."""
+    """Say which checkpoint is left, and what to type next."""
     kept = newest(run).folder
     if kept is None:
         words = "the setting" if helps == ANY else helps.partition(" --allow-change")[0]

@@ -1,4 +1,4 @@
-"""Whether a run can go on from a checkpoint: what the recipe now says must be what the run so far was made with."""
+"""Check whether a run can resume from a checkpoint: the recipe must now say what the run was made with."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from glassformer.store.folders import step_number
 from glassformer.train.record.events import Metric
 
 LOSS_SCALE = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker", "skipped", "in_a_row"}
-"""What the state of a `LossScale` holds, all of it numbers."""
+"""The keys of a `LossScale` state; all values are numbers."""
 
 
 class Best(NamedTuple):
-    """The best evaluation so far, and how many have come since."""
+    """The best evaluation so far, and the number of evaluations since."""
 
     step: int | None = None
     metrics: dict[str, Metric] = {}  # noqa: RUF012  (never changed)
@@ -24,26 +24,26 @@ class Best(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How far a run has come, as the state of its checkpoint says."""
+    """How far a run has come, as its checkpoint's state records it."""
 
     step: int
     best: Best
     data: dict[str, str]
-    """Digests of its data, by split; see `RunData.fingerprints`."""
+    """Digests of the run's data, by split; see `RunData.fingerprints`."""
     sides: dict[str, str] = {}  # noqa: RUF012  (never changed)
-    """The same by split and side; see `RunData.sides`. Empty in a checkpoint of an older version, as is `recipe`."""
+    """Digests by split and side; see `RunData.sides`. Empty in a checkpoint of an older version, as is `recipe`."""
     recipe: dict[str, Any] = {}  # noqa: RUF012
-    """Its settings, by their whole names; see `settings_by_name`."""
+    """The run's settings, by their full names; see `settings_by_name`."""
     skipped: int = 0
-    """Updates that were left out so far, as they would not have been finite."""
+    """Updates skipped so far, because they would not have been finite."""
     evaluation_due: bool = False
-    """Whether the evaluation of this step is still to come, as the run was stopped in it."""
+    """Whether the evaluation of this step is still to come, because the run was stopped during it."""
     loss_scale: dict[str, float] | None = None
-    """That of `LossScale`, in float16."""
+    """The state of `LossScale`, in float16."""
 
     @property
     def updates(self) -> int:
-        """Of the steps so far, those whose update was made and not left out."""
+        """The number of steps so far whose update was made, not skipped."""
         return self.step - self.skipped - int((self.loss_scale or {}).get("skipped", 0))
 
     def to_state(self) -> dict[str, Any]:
@@ -63,13 +63,13 @@ class Standing(NamedTuple):
 
 
 LATER: dict[str, type] = {"sides": dict, "recipe": dict, "skipped": int, "evaluation_due": bool, "loss_scale": dict}
-"""What an older state may lack, and of which kind it is."""
+"""The entries that an older state may lack, and their types."""
 
 
 def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
-    """The inverse of `to_state`. Errors: `CheckpointError` for a state that no training saved, as from another hand.
+    """Restore what `to_state` returned. Errors: `CheckpointError` for a state that training did not save.
 
-    `metric`: the figure that evaluations are compared by, which those of the best one must have.
+    `metric`: the figure that evaluations are compared by; the figures of the best one must include it.
     """
     match state:
         case {
@@ -96,7 +96,7 @@ def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
 
 
 def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | None:
-    """What cannot be in a state that has the right entries, in words; none where all fits together."""
+    """What is impossible in a state that has the right entries, in words; None if nothing is."""
     step, best, since, metrics = (state[name] for name in ("step", "best", "since_best", "best_metrics"))
     named = step_number(folder)
     if isinstance(step, bool) or step < 0 or (named is not None and step != named):
@@ -119,7 +119,7 @@ def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | 
 
 
 def refuse_other_model(run: Path, built: ModelConfig, asked: ModelConfig) -> None:
-    """Refuse a recipe that asks for another model than the checkpoint holds, naming each setting that differs."""
+    """Refuse a recipe whose model differs from the checkpoint's, naming each setting that differs."""
     ours, theirs = flat(built.to_dict()), flat(asked.to_dict())
     names = [*ours, *(name for name in theirs if name not in ours)]
     differing = [name for name in names if ours.get(name) != theirs.get(name)]
@@ -132,7 +132,7 @@ def refuse_other_model(run: Path, built: ModelConfig, asked: ModelConfig) -> Non
 
 
 def flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
-    """Nested settings by their whole names, as encoder.d_model."""
+    """Nested settings by their full names, such as encoder.d_model."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         found |= flat(value, f"{within}{name}.") if isinstance(value, dict) else {f"{within}{name}": value}

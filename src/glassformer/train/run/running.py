@@ -43,10 +43,10 @@ class StoppedInEvaluationError(Exception):
 
 
 class Session:
-    """One run. `train()` is a generator of events; logging and showing them is the caller's.
+    """One run. `train()` is a generator of events; its caller logs and shows them.
 
-    Until `train()` ends, or this object does, the run is locked and no other process can train it. Of several processes
-    (`ranks`) each has a session of its own; the first has the lock, saves, and decides what is best.
+    The run is locked, so that no other process can train it, until `train()` ends or this object is gone. With several
+    processes (`ranks`) each has its own session; the first one holds the lock, saves, and decides which is best.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Session:
         save_first: bool = False,
         ranks: Ranks = ALONE,
     ) -> None:
-        """`so_far`: where it stands. `save_first`: before the first step, as its recipe is another one than so far."""
+        """`so_far`: the run's standing. `save_first`: save before the first step, because the recipe has changed."""
         self.run = run
         self.lock = lock
         self.ranks = ranks
@@ -87,14 +87,14 @@ class Session:
         self._interrupted = False
 
     def interrupt(self) -> None:
-        """Asks for a checkpoint after the present step, and an end."""
+        """Ask for a checkpoint after the current step, and for the end of training."""
         self._interrupted = True
 
     def train(self) -> Iterator[Event]:
-        """Trains from where the run stands to its last step.
+        """Train from where the run stands to its last step.
 
-        Errors: `CheckpointError` where another has begun to, `DivergedError` for what is not finite, and at the end
-        `ResourceError` where the last checkpoint could not be saved.
+        Errors: `CheckpointError` if another process has begun to train it, `DivergedError` for what is not finite, and
+        at the end `ResourceError` if the last checkpoint could not be saved.
         """
         if self.ranks.first:
             self.lock.take()
@@ -120,9 +120,9 @@ class Session:
             yield Finished(self.step, time.perf_counter() - began, self.best.step, self.best.metrics)
 
     def _with_less(self) -> str:
-        """After a divergence: what there still is, and what to type for half the learning rate.
+        """After a divergence, say which checkpoint is left and what to type to resume at half the learning rate.
 
-        The rate that the schedule comes down to is halved, too, where it would lie above that, which is refused.
+        The schedule's final rate is halved, too, if it would otherwise be above the new peak, which is refused.
         """
         training = self.recipe.training
         halves = {"training.learning_rate": f"{training.learning_rate / 2:g}"}
@@ -136,10 +136,10 @@ class Session:
         return f"The last checkpoint, {kept}, is intact; go on from it with less: {again}"
 
     def _steps(self, began: float) -> Generator[Event, None, str | None]:
-        """All that is left to do; why it ended, None where there was nothing."""
+        """Make all remaining steps. Returns why training ended, or None if nothing was left to do."""
         if self.save_first:
             yield from self._save()
-            yield from self.saver.wait()  # before the first step, as until then the change must be named again
+            yield from self.saver.wait()  # before the first step: until it is saved, the change must be named again
         if self.evaluation_due and (ended := (yield from self._after_step())):
             return ended
         for report in self._updates():
@@ -159,11 +159,11 @@ class Session:
         return None
 
     def _after_step(self) -> Generator[Event, None, str | None]:
-        """An evaluation and a checkpoint, where they are due; why training ends here, None where it goes on."""
+        """Evaluate and save if they are due. Returns why training ends here, or None if it continues."""
         evaluated = None
-        # Several processes share an evaluation's batches and go on to its end, so a signal before it is heeded before.
+        # Several processes always finish an evaluation together, so a signal that came before it must count now.
         if self.evaluation_due and not self.ranks.any(self._interrupted):
-            stopped = suppress(StoppedInEvaluationError)  # it is then still due, and the checkpoint says so
+            stopped = suppress(StoppedInEvaluationError)  # the evaluation is then still due, and the checkpoint says so
             with stopped, self._enough("an evaluation", half_batch(self.recipe)):
                 evaluated = self.evaluate()
         if evaluated:
@@ -178,9 +178,9 @@ class Session:
         return enough_beside(what, helps, self.saver, self.step)
 
     def evaluate(self) -> Evaluated:
-        """Scores the dev split, and remembers the score if it is the best so far."""
-        # The blocks of a model that is cut have their weights in the arithmetic of training alone.
-        # They are also gathered by all processes together, so that all read all batches.
+        """Score the dev split, and remember the score if it is the best so far."""
+        # A sharded model's blocks are gathered in the arithmetic of training only, and by all processes together, so
+        # that each must read all batches.
         sharded = is_sharded(next(self.model.parameters()))
         precision, ranks = (self.recipe.training.precision, ALONE) if sharded else ("float32", self.ranks)
         with averaged(self.average, self.step), compute_in(precision, next(self.model.parameters()).device):
@@ -196,7 +196,7 @@ class Session:
         return Evaluated(self.step, scores.metrics, scores.samples, is_best)
 
     def _updates(self) -> Iterator[StepReport]:
-        if self._out_of_patience():  # a run that stopped for it, resumed
+        if self._out_of_patience():  # a run that stopped for lack of patience, resumed
             return
         training = self.recipe.training
         try:
@@ -221,7 +221,7 @@ class Session:
             all_used = f" All {self.skipped} of training.skip_nonfinite are used up." if self.skipped else ""
             raise DivergedError(f"{error} {self.prepared.named_batch(self.step + 1)}{all_used}") from None
         except Exception as error:
-            self.saver.close()  # so that the newest checkpoint is the last one
+            self.saver.close()  # so that the last checkpoint is on disk
             raise memory_ran_out(error, self.run, self.step, self.model, self.optimizer, self.prepared) from None
 
     def _skip(self, report: StepReport) -> Skipped:
@@ -230,7 +230,7 @@ class Session:
         return Skipped(report.number, self.skipped, self.recipe.training.skip_nonfinite, reason)
 
     def _poll(self) -> None:
-        if self._interrupted and self.ranks.count == 1:  # several go on to its end, where they agree to stop
+        if self._interrupted and self.ranks.count == 1:  # several finish it and then agree to stop
             raise StoppedInEvaluationError
 
     def _batches(self) -> Iterator[Batch]:
@@ -263,10 +263,10 @@ class Session:
         return self.step == self.recipe.training.steps
 
     def _ended(self) -> str | None:
-        """Why training ends after this step; None: it goes on."""
+        """Why training ends after this step; None if it continues."""
         if self._is_last() and not self.evaluation_due:
             return "done"
-        if self.ranks.any(self._interrupted):  # a signal to one of them stops all, after the same step
+        if self.ranks.any(self._interrupted):  # a signal to one process stops all, after the same step
             return "interrupted"
         return "patience" if self._out_of_patience() else None
 
@@ -288,6 +288,6 @@ class Session:
 
 
 def rank(metrics: dict[str, Metric], name: str) -> tuple[float, float]:
-    """What is larger for the better of two evaluations; of two that are equal by `name`, that of the lower loss."""
+    """A sort key, larger for the better of two evaluations; if they are equal by `name`, the lower loss is better."""
     value, loss = float(metrics[name]), float(metrics["loss"])
     return (-value if name == "loss" else value), -loss

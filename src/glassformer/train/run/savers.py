@@ -1,4 +1,4 @@
-"""Who of several processes writes the checkpoints of a run: the first, or of a model that is cut all together."""
+"""Which process writes the checkpoints of a run: the first one, or all of them together for a sharded model."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from glassformer.train.sources.run_data import RunData
 
 
 class ShardedSaver(Saver):
-    """Writes the checkpoints of a run whose model is cut over several processes, together with the others.
+    """Writes the checkpoints of a sharded model, together with the other processes.
 
-    Each has a snapshot of its parts, and the threads that write them talk among themselves. What one of them cannot
-    write none has written, so all are owed the same; the first one tells, has the lock and deletes the older ones.
+    Each process has a snapshot of its parts, and their writing threads communicate among themselves. If one of them
+    fails to write, none has written, so all owe the same checkpoint. The first process reports, holds the lock and
+    deletes old checkpoints.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class ShardedSaver(Saver):
         self.writers = ranks.aside(prepared.recipe.distributed.timeout)
 
     def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
-        """As of one process; all call it after the same step."""
+        """Save as with one process; all processes call it after the same step."""
         put_back(self.model)
         yield from super().save(standing)
 
@@ -60,10 +61,10 @@ class ShardedSaver(Saver):
 
 
 class Bystander(Saver):
-    """Of a process that has the whole model, as the first has, who saves it."""
+    """The saver of a process that has the same whole model as the first process, which saves it."""
 
     def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
-        """Nothing: the first process does it, and tells of it."""
+        """Do nothing: the first process saves, and reports it."""
         yield from ()
 
 
@@ -76,7 +77,7 @@ def saver_of(
     average: Average | None,
     ranks: Ranks,
 ) -> Saver:
-    """Who writes the checkpoints of a run, seen from this process."""
+    """The object with which this process takes part in writing the checkpoints."""
     if is_sharded(next(model.parameters())):
         return ShardedSaver(lock, prepared, model, optimizer, best, average, ranks)
     return (Saver if ranks.first else Bystander)(lock, prepared, model, optimizer, best, average)

@@ -1,4 +1,4 @@
-"""The checkpoints of a run in training: written beside it, one at a time, each as the run was when it was asked for."""
+"""Write the checkpoints of a run in training, one at a time and in the background, each as of its own step."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ class Job(NamedTuple):
 
     step: int
     best: int | None
-    """The step of the best one at that time."""
+    """The step of the best checkpoint at that time."""
     snapshot: Snapshot
 
 
 class Saver:
-    """Writes the checkpoints of one run, in a thread of its own where `checkpoint.background` says so.
+    """Writes the checkpoints of one run, in its own thread if `checkpoint.background` is set.
 
-    A save that fails for want of room or of a folder ends nothing: it is told once, and what is due next is another
-    try. The best one is not made up for by the next, so it is kept in memory until the disk takes it; and until then
-    the one that was best before it stays. Errors of other kinds come out of the next call, and so does that of a folder
-    in which another run lies by now (`RunLock.refuse_replaced`): nothing is written there.
+    A save that fails for lack of room or of a folder does not end the run: the failure is reported once, and the next
+    save that is due is another try. The best checkpoint cannot be replaced by the next one, so it is kept in memory
+    until the disk takes it; until then the previous best stays on disk. Errors of other kinds are raised by the next
+    call, and so is the error of a folder that holds another run by now (`RunLock.refuse_replaced`), where nothing is
+    written.
     """
 
     def __init__(
@@ -61,19 +62,19 @@ class Saver:
         self.kept_best = best
         """Step of the newest checkpoint on disk that was the best when it was saved."""
         self.damaged: set[Path] = set()
-        """Checkpoints that a resume passed over: not counted among those that are kept."""
+        """Checkpoints that a resume skipped as damaged; they do not count among those to keep."""
         self.failure: Unsaved | None = None
-        """Of the newest save, where it failed."""
+        """The failure of the newest save, if it failed."""
         self.owed: Job | None = None
-        """The best checkpoint, as long as the disk has not taken it."""
+        """The best checkpoint, as long as it is not on disk."""
         self._thread: Thread | None = None
         self._told: list[Saved | Unsaved] = []
         self._error: BaseException | None = None
 
     def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
-        """Begin to save the run as it stands, once the save before is done. Yields what became of earlier ones.
+        """Start to save the run as it stands, after the previous save is done. Yields the outcome of earlier saves.
 
-        Of this one too, where it is not written in the background.
+        Also yields the outcome of this one if it is not written in the background.
 
         Errors: `DivergedError` for weights that are not finite.
         """
@@ -84,7 +85,7 @@ class Saver:
             kept = merged(kept, self.average.state())
         with averaged(self.average, standing.step):
             snapshot = self._snapshot(kept, standing.to_state())
-            if settings.background or self.average:  # whose weights are the model's in this `with` alone
+            if settings.background or self.average:  # the average is the model's weights in this `with` only
                 snapshot = snapshot.copied()
         jobs = [Job(standing.step, standing.best.step, snapshot)]
         if self.owed is not None and self.owed.step == standing.best.step != standing.step:
@@ -97,12 +98,12 @@ class Saver:
             yield from self.wait()
 
     def done(self) -> Iterator[Saved | Unsaved]:
-        """What became of saves since the last call; nothing is waited for."""
+        """Yield the outcome of the saves since the last call, without waiting."""
         if self._thread is None or not self._thread.is_alive():
             yield from self.wait()
 
     def wait(self) -> Iterator[Saved | Unsaved]:
-        """The same, when the save under way is done."""
+        """Wait for the current save, then yield the outcome of the saves since the last call."""
         self.close()
         told, self._told = self._told, []
         yield from told
@@ -117,7 +118,7 @@ class Saver:
             self._thread = None
 
     def refuse_unsaved(self) -> None:
-        """At the end of training. Errors: `ResourceError` where the last checkpoint, or the best, is on no disk."""
+        """Call at the end of training. Errors: `ResourceError` if the last or the best checkpoint is not on disk."""
         failure = self.failure or (self.owed and Unsaved(self.owed.step, "It was the best one."))
         if failure is None:
             return
@@ -132,7 +133,7 @@ class Saver:
         try:
             for job in jobs:
                 self._write(job)
-        except BaseException as error:  # it belongs to whoever trains
+        except BaseException as error:  # raised later, in the thread that trains
             self._error = error
 
     def _write(self, job: Job) -> None:
@@ -161,14 +162,14 @@ class Saver:
         return notes
 
     def _ready(self) -> tuple[str, ...]:
-        """The run folder, and what must lie in it before a checkpoint does."""
+        """Create the run folder, and what it must hold before a checkpoint."""
         self.lock.take()
         notes = self._recipe_again()
         sync_figures(self.run)
         return notes
 
     def _recipe_again(self) -> tuple[str, ...]:
-        """Without its recipe a run cannot be resumed; where someone deleted the folder, it is made anew."""
+        """Rewrite the recipe if the folder was deleted, because a run cannot be resumed without it."""
         path = self.run / "recipe.toml"
         if path.exists():
             return ()
@@ -176,7 +177,7 @@ class Saver:
         return (f"{path} was gone, and with it what the run folder held; it was written again",)
 
     def _rotate(self, complete: Path) -> tuple[str, ...]:
-        """Delete what need not be kept; why something that should have gone did not."""
+        """Delete the checkpoints that need not be kept. Returns why any of them could not be deleted."""
         settings = self.prepared.recipe.checkpoint
         self.damaged.discard(complete)
         try:

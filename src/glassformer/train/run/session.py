@@ -1,4 +1,4 @@
-"""A run is opened: a new one from its recipe, or one that was stopped, as its newest intact checkpoint left it."""
+"""Open a run: start a new one from its recipe, or resume one from its newest intact checkpoint."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ __all__ = ["Session", "resume", "start"]
 
 
 def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
-    """A new run in the folder `out`, which then holds its recipe; of several processes the first writes it.
+    """Start a new run in the folder `out` and write its recipe there; of several processes the first one writes it.
 
     Errors: those of reading the data and the recipe.
     """
@@ -67,7 +67,7 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
     few = [batch.split(recipe.training.accumulate)[0] for _, batch in full]
     with recompute(model, recipe.training.recompute):
         precision, why = choose_precision(recipe.training.precision, model, few)
-    precision = ranks.text_of_first(precision)  # each has measured
+    precision = ranks.text_of_first(precision)  # each process has measured its own
     recipe = replace(prepared.recipe, training=replace(recipe.training, precision=precision, threads=threads))
     _refuse_other_view(prepared, 0, ranks)
     with _locked(out, ranks) as lock:
@@ -81,18 +81,17 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
 def resume(
     run: Path, allowed: Collection[str] = (), asked: Mapping[str, object] | None = None, ranks: Ranks = ALONE
 ) -> Session:
-    """A run as its newest intact checkpoint left it; one that was stopped before its first, from step 0 of its recipe.
+    """Resume a run from its newest intact checkpoint, or from step 0 of its recipe if it stopped before its first.
 
-    It may go on with another number of processes than before. `asked`: settings that are to be others than in its
-    recipe. `allowed`: names of settings that may be, or whose files may hold other data; the recipe is then written
-    anew. Errors: `CheckpointError` where all checkpoints are damaged, and where recipe, data or model changed and were
-    not allowed to.
+    The number of processes may differ from before. `asked`: settings that replace those of the run's recipe. `allowed`:
+    names of settings that may differ, or whose files may hold other data; the recipe is then rewritten. Errors:
+    `CheckpointError` if all checkpoints are damaged, or if recipe, data or model changed without permission.
     """
     own = load_recipe(run / "recipe.toml")
     recipe = anchored(override(own, asked)) if asked else own
     refuse_unknown(allowed, recipe)
     refuse_undecided(recipe, asked or ())
-    with _locked(run, ranks) as lock:  # before anything is read that another process might be writing
+    with _locked(run, ranks) as lock:  # before reading anything that another process might be writing
         refuse_other_recipe(recipe, ranks)
         device, _, notes = _runtime(recipe, ranks)
         found = newest(run)
@@ -135,7 +134,7 @@ def _again(
     lock: RunLock,
     ranks: Ranks,
 ) -> Session:
-    """The run as this checkpoint left it, with `recipe`, if that may be."""
+    """Resume from this checkpoint with `recipe`, if that is allowed."""
     run = lock.run
     loaded = load(folder, device=device)
     so_far = standing(loaded.state, folder, recipe.training.metric)
@@ -163,12 +162,12 @@ def _again(
     load_optimizer_state(session.optimizer, model, saved, unused=now.updates == 0)
     if changed and ranks.first:
         write_text_atomically(run / "recipe.toml", dumps_recipe(prepared.recipe))
-    ranks.barrier()  # before the first process saves, all have read
+    ranks.barrier()  # all must have read before the first process saves
     return session
 
 
 def _from_nothing(run: Path) -> list[str]:
-    """Lines for the user: that training begins anew, and what lies there from before that is of no use for it."""
+    """Lines for the user: that training starts anew, and which existing files it leaves alone or drops."""
     folder = run / "checkpoints"
     others = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
     figures = run / "metrics.jsonl"
@@ -181,14 +180,14 @@ def _from_nothing(run: Path) -> list[str]:
 
 
 def _standing(prepared: RunData) -> Standing:
-    """Before the first step."""
+    """The standing before the first step."""
     return Standing(0, Best(), prepared.fingerprints(), prepared.sides(), settings_by_name(prepared.recipe))
 
 
 def _model(run: Path, loaded: Loaded, recipe: Recipe, may_change: bool) -> Transformer:
-    """The saved model, or where `may_change` its weights in the one that the recipe asks for.
+    """Return the saved model or, if `may_change`, its weights in the model that the recipe asks for.
 
-    Errors: `CheckpointError` where that has other weights.
+    Errors: `CheckpointError` if that model has other weights.
     """
     config = model_config(recipe, loaded.tokenizers)
     if config == loaded.model.config:
@@ -203,7 +202,7 @@ def _model(run: Path, loaded: Loaded, recipe: Recipe, may_change: bool) -> Trans
 
 
 def _cut(model: Transformer, recipe: Recipe, ranks: Ranks) -> Transformer:
-    """The model, over the processes if the recipe says so and there are several."""
+    """Shard the model over the processes, if the recipe says so and there are several."""
     return cut(model, ranks, recipe.training.precision) if recipe.distributed.shard and ranks.count > 1 else model
 
 
@@ -216,9 +215,9 @@ def _refuse_other_view(prepared: RunData, step: int, ranks: Ranks) -> None:
 
 @contextmanager
 def _locked(run: Path, ranks: Ranks) -> Generator[RunLock]:
-    """The lock, taken by the first process for all of them.
+    """Hold the run's lock, taken by the first process for all of them.
 
-    It is given back if the `with` ends in an error, even where someone keeps its traceback.
+    It is released if the `with` ends in an error, even if someone keeps the error's traceback.
     """
     lock = RunLock(run)
     if ranks.first:
@@ -237,7 +236,7 @@ def _unlocked(lock: RunLock) -> list[str]:
 def _runtime(recipe: Recipe, ranks: Ranks) -> tuple[torch.device, int, list[str]]:
     refuse_untrackable(recipe.training.track)
     device, why = device_of(recipe.training.device, ranks)
-    if recipe.model.attention == "flex":  # else the first step would say it, after all data was read
+    if recipe.model.attention == "flex":  # otherwise the first step would refuse it, after reading all data
         width = recipe.model.d_model // recipe.model.n_heads
         if reason := obstacle(device.type, width, torch.float32, learns=True):
             raise ConfigError(reason)

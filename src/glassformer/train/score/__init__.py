@@ -1,1 +1,1 @@
-"""How good a model is: at answers, at labels, at running text."""
+"""Scores of a model: of its answers, of its labels, of running text."""

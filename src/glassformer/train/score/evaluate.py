@@ -1,4 +1,4 @@
-"""How good a model is: its loss on given targets, and its own answers compared with the right ones."""
+"""Score a model: its loss on given targets, and its own answers compared with the right ones."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ BY_LENGTH = "by_length"
 
 
 class Scores(NamedTuple):
-    """The figures, and the texts they were computed from."""
+    """The metrics, and the outputs that they were computed from."""
 
     metrics: dict[str, Metric]
     outputs: list[str]
     details: Details = {}  # noqa: RUF012  (never changed)
-    """Of labels: figures by label, and the confusion. Of answers: exact match by length of the source."""
+    """For labels: metrics by label, and the confusion matrix. For answers: exact match by source length."""
 
 
 def evaluate_model(
@@ -57,25 +57,29 @@ def evaluate_model(
     poll: Callable[[], None] = nothing,
     ranks: Ranks = ALONE,
 ) -> Scores:
-    """Scores under free decoding: the model reads the source alone, and goes on from its own tokens.
+    """Scores of free decoding: the model reads only the source and continues from its own tokens.
 
-    `exact_match`: the share of outputs equal to their target, as the tokenizer writes it. `token_accuracy`: the share
-    of places that hold the right token, of the longer of output and target. `loss`: nats a target token, given the
-    right tokens before it. `n`: pairs. `cut`: outputs that reached a limit (max_new_tokens, max_len) before their
-    end. `unknown`, where there are any: tokens of the sources that the vocabulary lacks. Where a source has several
-    targets, `any_match`: the share of different sources that got one of theirs. With `as_text` also `bleu` and `chrf`
-    on detokenised text, with their sacrebleu signatures. Of a classifier the figures of `evaluate_labels`.
-    `precision`, `cache` and `compile` say how answers are written (`prepared`); the loss is that of the model as it is.
-    `poll` is called all the time, between any two tokens; what it raises ends the evaluation. A loss that is no finite
-    number is the only figure, beside `n`: such a model has no answers.
+    - `exact_match`: share of outputs equal to their target, as the tokenizer writes it.
+    - `token_accuracy`: share of places with the right token, out of the longer of output and target.
+    - `loss`: nats per target token, given the right tokens before it.
+    - `n`: number of pairs.
+    - `cut`: outputs that reached a limit (max_new_tokens, max_len) before their end.
+    - `unknown`, if there are any: tokens of the sources that the vocabulary lacks.
+    - `any_match`, if a source has several targets: share of different sources that got one of theirs.
+    - `bleu` and `chrf`, with `as_text`: on detokenised text, with their sacrebleu signatures.
 
-    Several processes (`ranks`), each with the whole model, share the batches out and come to the same scores, which are
-    those of one process to the last bit.
+    A classifier gets the metrics of `evaluate_labels`. `precision`, `cache` and `compile` apply to the decoding of
+    answers (`prepared`); the loss is that of the model as it is. `poll` is called often, between any two tokens; an
+    exception that it raises ends the evaluation. If the loss is not finite, it and `n` are the only metrics, because
+    such a model has no answers.
+
+    Several processes (`ranks`), each with the whole model, share the batches and get the same scores as one process, to
+    the last bit.
     """
     if len(encoded) == 0:
         raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")
     loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size, objective=objective, poll=poll, ranks=ranks)
-    if not math.isfinite(loss):  # nothing can be drawn from scores that are no numbers
+    if not math.isfinite(loss):  # nothing can be drawn from scores that are not numbers
         return Scores({"loss": loss, "n": len(targets)}, [""] * len(targets))
     if layout == LABEL:
         return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll, ranks=ranks))
@@ -121,7 +125,7 @@ def shared_answers(
     search: BeamSettings,
     poll: Callable[[], None],
 ) -> list[Answer]:
-    """The answer to each source, whichever process wrote it; what cut it is not told."""
+    """The answer to each source, whichever process wrote it, without what cut it."""
     rows = sorted(chain.from_iterable(own_batches(encoded.source.lengths, batch_size, ranks)))
     own = answer(
         model,
@@ -140,7 +144,7 @@ def shared_answers(
 
 
 def exact_by_length(lengths: Sequence[int], right: Sequence[bool]) -> dict[str, dict[str, Metric]]:
-    """For each length that occurs, in order: the share of right answers, and of how many."""
+    """For each source length that occurs, in order: the share of right answers, and their number."""
     of: dict[int, list[bool]] = {}
     for length, each in sorted(zip(lengths, right, strict=True)):
         of.setdefault(length, []).append(each)
@@ -148,7 +152,7 @@ def exact_by_length(lengths: Sequence[int], right: Sequence[bool]) -> dict[str, 
 
 
 def any_match(encoded: Encoded, wanted: Sequence[str], right: Sequence[bool]) -> dict[str, Metric]:
-    """`any_match`, the share of different sources with an answer that is one of their targets; none if each has one."""
+    """The share of different sources answered by one of their targets, as `any_match`; empty if each has one target."""
     found: dict[tuple[int, ...], bool] = {}
     targets: set[tuple[tuple[int, ...], str]] = set()
     for source, target, each in zip(map(tuple, encoded.source), wanted, right, strict=True):
@@ -158,9 +162,9 @@ def any_match(encoded: Encoded, wanted: Sequence[str], right: Sequence[bool]) ->
 
 
 def as_written(target: str, tokenizer: Tokenizer) -> str:
-    """The target as the tokenizer would write it, say with one space between words; as it is where it has unknown ones.
+    """The target as the tokenizer would write it, for example with single spaces; unchanged if it has unknown words.
 
-    An <unk> in the answer is then never taken for a word that the vocabulary lacks.
+    An <unk> in the answer then never counts as a match for a word that the vocabulary lacks.
     """
     ids = tokenizer.encode(target)
     return target if UNK in ids else tokenizer.decode(ids)
@@ -177,7 +181,7 @@ def mean_loss(
     poll: Callable[[], None] = nothing,
     ranks: Ranks = ALONE,
 ) -> float:
-    """Negative log-likelihood a target token, in nats, over all pairs; `objective` None: what the head is for."""
+    """Negative log-likelihood per target token, in nats, over all pairs; `objective` None: that of the model's head."""
     model.eval()
     device = next(model.parameters()).device
     objective = objective or objective_for(model)
@@ -192,7 +196,7 @@ def mean_loss(
 
 
 def token_accuracy(answers: Sequence[Answer], encoded: Encoded) -> float:
-    """The share of right tokens, place by place; a place that only one of output and target has is wrong."""
+    """The share of right tokens, place by place; a place that only output or target has is wrong."""
     right = places = 0
     for given, wanted in zip(answers, encoded.target, strict=True):
         right += sum(a == b for a, b in zip(given.ids, wanted, strict=False))
@@ -201,11 +205,11 @@ def token_accuracy(answers: Sequence[Answer], encoded: Encoded) -> float:
 
 
 def bleu_and_chrf(outputs: Sequence[str], targets: Sequence[str]) -> dict[str, Metric]:
-    """BLEU (Papineni et al. 2002) and chrF (Popovic 2015) by sacrebleu, on cased, detokenised text.
+    """BLEU (Papineni et al. 2002) and chrF (Popovic 2015), computed by sacrebleu on cased, detokenised text.
 
-    `bleu_lowercase` compares without case, as papers on Multi30k do, whose text is lower-cased.
+    `bleu_lowercase` ignores case, as papers on Multi30k do, whose text is lower-cased.
     """
-    from sacrebleu.metrics.bleu import BLEU  # here, as importing it costs a command that needs it not
+    from sacrebleu.metrics.bleu import BLEU  # here, because importing it takes time
     from sacrebleu.metrics.chrf import CHRF
 
     scores: dict[str, Metric] = {}

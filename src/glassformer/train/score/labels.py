@@ -1,4 +1,4 @@
-"""How good a classifier is: its loss, and the labels it gives compared with the right ones."""
+"""Score a classifier: its loss, and its labels compared with the right ones."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from glassformer.train.record.events import Metric
 from glassformer.train.score.scores import Counts, accuracy, class_scores, confusion, macro_f1
 
 Details = dict[str, dict[str, dict[str, Metric]]]
-"""What a table tells and a line of figures cannot."""
+"""Metrics that need a table rather than a line."""
 
 
 class LabelScores(NamedTuple):
-    """The figures, the labels that were given, and what is behind the figures, label by label."""
+    """The metrics, the predicted labels, and details for each label."""
 
     metrics: dict[str, Metric]
     outputs: list[str]
@@ -40,9 +40,9 @@ def evaluate_labels(
     poll: Callable[[], None] = nothing,
     ranks: Ranks = ALONE,
 ) -> LabelScores:
-    """`accuracy`: the share of right labels. `macro_f1`: the mean F1 of the labels. `loss`: nats a text. `n`: texts.
+    """Score a classifier by `accuracy`, `macro_f1` (the mean F1 of the labels), `loss` (nats per text) and `n` texts.
 
-    `unknown`, where there are any: tokens of the texts that the vocabulary lacks.
+    `unknown`, if there are any: tokens of the texts that the vocabulary lacks.
     """
     rows = sorted(chain.from_iterable(own_batches(encoded.source.lengths, batch_size, ranks)))
     texts = [encoded.source[row] for row in rows]
@@ -53,9 +53,10 @@ def evaluate_labels(
 
 
 def evaluate_committee(members: Sequence[Member], encoded: Sequence[Encoded], *, batch_size: int = 128) -> LabelScores:
-    """The figures of `evaluate_labels` for the mean of several; `encoded` are the same texts as each member reads them.
+    """The metrics of `evaluate_labels` for an ensemble; `encoded` are the same texts as each member reads them.
 
-    `loss`: -ln of the mean probability of the right label, a text; it is at most the mean of the members' losses.
+    `loss`: the mean over texts of -ln of the mean probability of the right label; it is at most the mean of the
+    members' losses.
     """
     texts = list(zip(*(each.source for each in encoded), strict=True))
     found, wanted = committee_probabilities(members, texts, batch_size=batch_size), right_labels(encoded[0])
@@ -64,19 +65,19 @@ def evaluate_committee(members: Sequence[Member], encoded: Sequence[Encoded], *,
 
 
 def lacking(text: Read) -> int:
-    """Tokens of a text that the vocabulary lacks, of the member that lacks the most."""
+    """The number of tokens of a text that the vocabulary lacks, for the member that lacks the most."""
     return max(ids.count(UNK) for ids in text)
 
 
 def right_labels(encoded: Encoded) -> list[int]:
-    """The number of the right label of each text."""
+    """The number of each text's right label."""
     return [id - FIRST_LABEL for (id,) in encoded.target]
 
 
 def label_scores(
     given: Sequence[int], wanted: Sequence[int], names: Sequence[str], loss: float, unknown: int
 ) -> LabelScores:
-    """The figures from the labels that were given and the right ones, by their numbers."""
+    """Compute the metrics from the numbers of the predicted and the right labels."""
     counts = confusion(given, wanted, len(names))
     metrics: dict[str, Metric] = {
         "accuracy": accuracy(counts),
@@ -90,7 +91,7 @@ def label_scores(
 
 
 def details(counts: Counts, names: Sequence[str]) -> Details:
-    """By label: its counts, precision, recall and F1; and `confusion`, right label -> given label -> how often."""
+    """By label: counts, precision, recall and F1; and `confusion`, right label -> predicted label -> count."""
     rows = zip(names, counts, strict=True)
     return {
         "labels": dict(zip(names, class_scores(counts), strict=True)),

@@ -1,4 +1,4 @@
-"""How right labels are: accuracy, F1, confusion. Plain arithmetic."""
+"""Metrics of labels: accuracy, F1 and the confusion matrix, in plain arithmetic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Counts = NDArray[np.int64]
 
 
 def confusion(given: Sequence[int], wanted: Sequence[int], n_labels: int) -> Counts:
-    """[n_labels, n_labels]: how often the label of the row was right and that of the column was given."""
+    """Confusion matrix [n_labels, n_labels]: how often the row's label was right and the column's was predicted."""
     check_same_number(given, wanted)
     counts = np.zeros((n_labels, n_labels), np.int64)
     np.add.at(counts, (np.asarray(wanted, np.int64), np.asarray(given, np.int64)), 1)
@@ -22,12 +22,12 @@ def confusion(given: Sequence[int], wanted: Sequence[int], n_labels: int) -> Cou
 
 
 def accuracy(counts: Counts) -> float:
-    """The share that is right."""
+    """The share of right labels."""
     return float(np.trace(counts) / counts.sum())
 
 
 def class_scores(counts: Counts) -> list[dict[str, Metric]]:
-    """For each label: how often it was right (`n`) and given, precision, recall and F1; 0 where there is nothing.
+    """For each label: how often it was right (`n`) and predicted (`given`), precision, recall, F1; 0 if undefined.
 
     F1 = 2 * right / (n + given), the harmonic mean of precision and recall (van Rijsbergen 1979, chapter 7).
     """
@@ -47,13 +47,13 @@ def class_scores(counts: Counts) -> list[dict[str, Metric]]:
 
 
 def macro_f1(counts: Counts) -> float:
-    """The mean F1 over the labels that occur, as right ones or as given ones; each counts alike, however rare."""
+    """The mean F1 over the labels that occur, right or predicted; each has equal weight, however rare."""
     met = [float(row["f1"]) for row in class_scores(counts) if row["n"] or row["given"]]
     return sum(met) / len(met)
 
 
 def check_same_number(given: Sequence[object], wanted: Sequence[object]) -> None:
-    """Refuse unequal numbers of what was given and what is right, and nothing at all."""
+    """Refuse lists of different lengths."""
     if len(given) != len(wanted):
         raise DataError(
             f"Every answer is compared with the right one, but {len(given)} answers came with {len(wanted)} of those. "

@@ -1,4 +1,4 @@
-"""What a model writes, as examples of an evaluation on running text."""
+"""Samples of what a model writes, for an evaluation on running text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from glassformer.train.record.events import Sample
 from glassformer.train.sources.text_batches import FOLLOWED, Reader
 
 USUAL = 64
-"""Tokens of a continuation, where decode.max_new_tokens is not set."""
+"""Tokens of a continuation if decode.max_new_tokens is not set."""
 
 
 @torch.no_grad()
@@ -30,7 +30,10 @@ def text_samples(
     tokenizer: Tokenizer,
     poll: Callable[[], None] = nothing,
 ) -> list[Sample]:
-    """As many as the recipe says, at places far apart: how the text goes on, or what was hidden in a window of it."""
+    """Samples at places far apart: continuations of the text, or what was hidden in a window of it.
+
+    As many as the recipe's `training.samples`.
+    """
     count, window = recipe.training.samples, min(recipe.data.window, len(tokens))
     if not count:
         return []
@@ -59,10 +62,10 @@ def continuations(
     prefix: bool,
     apart: bool,
 ) -> list[Sample]:
-    """Half a window as a prompt, what follows it in the text, and what the model goes on with, greedily.
+    """Half a window as the prompt, the text that follows it, and the model's greedy continuation.
 
-    Prompt and continuation stay within the window, as nothing longer was trained on. Where documents are kept `apart` a
-    prompt is of its last one alone.
+    Prompt and continuation fit in one window, because the model was trained on nothing longer. If documents are kept
+    `apart`, the prompt is cut to its last document.
     """
     read = max(1, len(rows[0]) // 2)
     write = min(len(rows[0]) - read, limit)
@@ -79,12 +82,12 @@ def continuations(
 
 
 def last_document(ids: Sequence[int]) -> Sequence[int]:
-    """The ids from the last <bos> on; all of them where there is none."""
+    """The ids from the last <bos> on; all of them if there is none."""
     return ids[max((place for place, id in enumerate(ids) if id == BOS), default=0) :]
 
 
 def filled(model: Transformer, batch: Batch, labels: torch.Tensor, tokenizer: Tokenizer) -> list[Sample]:
-    """Windows with hidden tokens, the windows themselves, and what the model has for the hidden ones."""
+    """Windows with hidden tokens, the original windows, and the model's guesses for the hidden tokens."""
     there = batch.to(next(model.parameters()).device)
     best = model(there.tokens, keep=there.keep, documents=there.documents).argmax(-1).cpu()
     guess = torch.where(batch.tokens == labels, batch.tokens, best)
@@ -93,14 +96,14 @@ def filled(model: Transformer, batch: Batch, labels: torch.Tensor, tokenizer: To
 
 
 def real(ids: Sequence[int]) -> list[int]:
-    """The ids without what a batch puts around them."""
+    """The ids without the special ones that a batch adds at both ends."""
     ends = {PAD, BOS, EOS}
     inner = [place for place, id in enumerate(ids) if id not in ends]
     return list(ids[inner[0] : inner[-1] + 1]) if inner else []
 
 
 def shown(ids: Sequence[int], tokenizer: Tokenizer) -> str:
-    """The text of ids, with special tokens by their names."""
+    """The text of ids, with the names of special tokens."""
     parts: list[str] = []
     stretch: list[int] = []
     for id in ids:

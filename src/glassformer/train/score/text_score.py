@@ -1,4 +1,4 @@
-"""How well a model predicts running text: every token of it, exactly once; or those that were hidden from it."""
+"""Score running text: every token of it exactly once, or the tokens that were hidden."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from glassformer.train.sources.text_batches import Reader
 
 LARGEST = math.log(sys.float_info.max)
 PLACES = {"cpu": 2048}
-"""Tokens that are scored at once, by device: on a processor more leave its cache, and take a quarter longer."""
+"""Tokens scored at once, by device: on a CPU more would leave its cache and take a quarter longer."""
 MANY = 32768
-"""On other devices, which more tokens keep busy."""
+"""Tokens scored at once on other devices, which need more to keep busy."""
 
 
 @torch.no_grad()
@@ -51,13 +51,13 @@ def text_scores(
     poll: Callable[[], None] = nothing,
     ranks: Ranks = ALONE,
 ) -> dict[str, Metric]:
-    """`loss`: nats a target. `perplexity`: e to that. `n`: targets. `unknown`, if any: tokens that are <unk>.
+    """Return `loss` (nats per target), `perplexity` (e^loss), `n` targets, and `unknown`, the number of <unk>, if any.
 
-    Of next_token the whole text is scored, as `evaluation_windows` says, and there are figures that compare between
-    vocabularies; see `of_whole_text`. Of the other objectives windows stand one behind the other, and what is hidden
-    in them is the same at every evaluation. Of masked also `token_accuracy`, the share of hidden tokens that got the
-    highest score. Several processes (`ranks`) share the batches out and come to the same figures, to the last bit.
-    Errors: `DataError` for a text of which nothing can be hidden.
+    With next_token the whole text is scored, as `evaluation_windows` says, and there are metrics that can be compared
+    between vocabularies; see `of_whole_text`. With the other objectives windows follow one another, and the same tokens
+    are hidden at every evaluation. With masked there is also `token_accuracy`, the share of hidden tokens that got the
+    highest score. Several processes (`ranks`) share the batches and get the same metrics, to the last bit. Errors:
+    `DataError` for a text without targets.
     """
     model.eval()
     device, head = next(model.parameters()).device, model.head
@@ -85,7 +85,7 @@ def text_scores(
 
 
 def check_scored(tokens: TokenFile, reader: Reader, data: DataConfig) -> None:
-    """Refuse a text that no evaluation could score. Errors: `DataError`, as `text_scores` has it."""
+    """Refuse a text that cannot be scored. Errors: `DataError`, as for `text_scores`."""
     for batch, skip in batches(tokens, reader, data, PLACES["cpu"]):  # nearly always the first one has a target
         if behind(asked_of(data), skip)(batch).n_targets:
             return
@@ -93,12 +93,12 @@ def check_scored(tokens: TokenFile, reader: Reader, data: DataConfig) -> None:
 
 
 def asked_of(data: DataConfig) -> Objective:
-    """What is asked of running text, where no model is there yet to say it."""
+    """The objective of running text, if there is no model yet to tell it."""
     return masked_token if data.objective == "masked" else next_token
 
 
 def nothing_asked(tokens: TokenFile, data: DataConfig) -> DataError:
-    """What is said of a text of which nothing is scored."""
+    """The error for a text without targets."""
     if data.whole_words and not tokens.counts.n_words:
         return DataError(
             "With data.whole_words those tokens of a text are hidden and scored that are of a word, but this one is "
@@ -118,14 +118,14 @@ def nothing_asked(tokens: TokenFile, data: DataConfig) -> DataError:
 
 
 def of_whole_text(nats: float, tokens: TokenFile) -> dict[str, Metric]:
-    """What the whole text costs, by sizes that no tokenizer has a say in.
+    """The cost of the whole text, relative to sizes that do not depend on a tokenizer.
 
-    So it compares between all tokenizers that give the text back as it was, but not with one of words: that throws
-    white space away, which costs nothing then and yet counts in the sizes.
+    It can be compared between all tokenizers that reproduce the text exactly, but not with a tokenizer of words: that
+    drops white space, which then costs nothing and yet counts in the sizes.
 
-    `bits_per_byte` (of UTF-8) and `bits_per_character`; all tokens are paid for, <bos> and <eos> too, but for the first
-    one, which nothing precedes. `word_perplexity`: e to the nats a word, between white space; left out where that is no
-    float any more, and of white space alone, which has no word.
+    `bits_per_byte` (of UTF-8) and `bits_per_character`: the cost is of all tokens, <bos> and <eos> too, except the
+    first one, which nothing precedes. `word_perplexity`: e to the nats per word, between white space; left out if it is
+    too large for a float, or if the text is all white space and has no word.
     """
     counts = tokens.counts
     bits = nats / math.log(2)
@@ -137,9 +137,9 @@ def of_whole_text(nats: float, tokens: TokenFile) -> dict[str, Metric]:
 
 
 def batches(tokens: TokenFile, reader: Reader, data: DataConfig, places: int) -> Iterator[tuple[Batch, int]]:
-    """The windows of an evaluation, those of one shape together; and of how many of their first targets none counts.
+    """The windows of an evaluation, batched by shape, each batch with the number of first targets per row to skip.
 
-    A batch has as many windows as `places` tokens hold, and at least one.
+    A batch has as many windows as fit into `places` tokens, and at least one.
     """
     windows = evaluation_windows(len(tokens), data.window, data.stride)
     row = 0
@@ -150,12 +150,12 @@ def batches(tokens: TokenFile, reader: Reader, data: DataConfig, places: int) ->
 
 
 def shape_of(window: EvaluationWindow) -> tuple[int, int]:
-    """How many tokens it reads, and how many of those that it predicts have been scored before."""
+    """How many tokens a window reads, and how many of those that it predicts have been scored before."""
     return window.stop - window.start, window.scored - window.start - 1
 
 
 def in_rows(windows: Iterator[EvaluationWindow], length: int, places: int) -> Iterator[NDArray[np.int64]]:
-    """The starts of windows of this length, as many at a time as `places` tokens hold."""
+    """The starts of windows of this length, as many at a time as fit into `places` tokens."""
     rows = max(1, places // length)
     starts: list[int] = []
     for window in windows:
@@ -168,7 +168,7 @@ def in_rows(windows: Iterator[EvaluationWindow], length: int, places: int) -> It
 
 
 def behind(objective: Objective, skip: int) -> Objective:
-    """The objective without its first `skip` targets in each row."""
+    """The objective without the first `skip` targets of each row."""
 
     def later(batch: Batch) -> Targets:
         asked = objective(batch)
@@ -181,5 +181,5 @@ def behind(objective: Objective, skip: int) -> Objective:
 
 
 def exponential(name: str, value: float) -> dict[str, Metric]:
-    """The figure e^value by its name; none where no float is as large, as of text that has no words."""
+    """{name: e^value}, or nothing if that is too large for a float, as for text that has no words."""
     return {name: math.exp(value)} if value < LARGEST else {}

@@ -1,1 +1,1 @@
-"""What a run learns from: pairs, labelled texts or running text, as batches."""
+"""The sources of training data: pairs, labelled texts or running text, as batches."""

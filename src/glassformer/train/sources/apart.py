@@ -1,4 +1,4 @@
-"""A run does not write among the texts that it reads: what a folder holds is all read, a run's own files too."""
+"""Keep a run folder out of the folders of texts, of which every file is read, the run's own files too."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from glassformer.foundation.errors import ConfigError
 
 
 def refuse_among_texts(data: DataConfig, out: Path) -> None:
-    """Refuse a run folder in a folder of texts, hidden ones aside. Errors: `ConfigError` naming both, before all else.
+    """Refuse a run folder inside a folder of texts, unless hidden. Errors: `ConfigError` naming both, before all else.
 
-    The run would train, but its weights are no text: whoever resumes or scores it would be refused.
+    The run would train, but its weights are not text: resuming or scoring it later would be refused.
     """
     for split in SPLITS if data.task == TEXT else ():
         name = data.text_file(split)

@@ -1,4 +1,4 @@
-"""What a run on pairs, or on labelled texts, learns from: pairs read, ids encoded, batches planned."""
+"""The data of a run on pairs or on labelled texts: read pairs, encode them, plan batches."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
 
 @dataclass(frozen=True)
 class PairsSplit(Split):
-    """Pairs of one split, as text and as ids."""
+    """The pairs of one split, as text and as ids."""
 
     pairs: list[Pair]
     encoded: Encoded
     skipped: int
-    """Pairs with an empty side, left out as asked."""
+    """Pairs with an empty side, skipped as asked."""
     origin: Origin | None
-    """The file and line of a pair; None where a task made them."""
+    """The file and line of each pair; None if a task made them."""
 
     def digest_of_ids(self) -> str:
-        """SHA-256 of all ids and of where each sequence ends."""
+        """SHA-256 of all ids and of the ends of the sequences."""
         digest = hashlib.sha256()
         for side in (self.encoded.source, self.encoded.target):
             digest.update(side.flat.tobytes())
@@ -68,7 +68,7 @@ class PairsSplit(Split):
         poll: Callable[[], None] = nothing,
         ranks: Ranks = ALONE,
     ) -> Scored:
-        """As `evaluate_model` says; the samples are the first pairs."""
+        """Score with `evaluate_model`; the samples are the first pairs."""
         scores = evaluate_model(
             model,
             self.encoded,
@@ -93,7 +93,7 @@ class PairsSplit(Split):
 
 @dataclass(frozen=True)
 class PairsData(RunData):
-    """What a run on pairs, or on labelled texts, learns from."""
+    """The data of a run on pairs or on labelled texts."""
 
     dev: PairsSplit
     train: PairsSplit
@@ -129,11 +129,11 @@ class PairsData(RunData):
         return f"two vocabularies of {source.vocab_size:,} and {target.vocab_size:,} tokens"
 
     def fingerprints(self) -> dict[str, str]:
-        """A digest of the training ids, and one of the dev pairs as text, which the scores compare."""
+        """A digest of the training ids, and one of the dev pairs as text, which the scores are computed from."""
         return {"train": self.train.digest_of_ids(), "dev": self.dev.digest()}
 
     def sides(self) -> dict[str, str]:
-        """Digests of the texts of each side of each split, as "train source": they tell which file has changed."""
+        """Digests of each side's texts in each split, such as "train source": they tell which file has changed."""
         return {
             f"{name} {side}": digest_of(getattr(pair, side) for pair in split.pairs)
             for name, split in (("train", self.train), ("dev", self.dev))
@@ -141,7 +141,7 @@ class PairsData(RunData):
         }
 
     def named_batch(self, step: int, most: int = 16) -> str:
-        """A sentence on which pairs make up the batch of update `step`, by their numbers from 1, and their lines."""
+        """Name the pairs in the batch of update `step`, by their numbers from 1 and the line of the first."""
         epoch, rows = self.sampler.at(step - 1)
         shown = ", ".join(str(row + 1) for row in sorted(rows.tolist())[:most])
         more = f" and {len(rows) - most} more" if len(rows) > most else ""
@@ -149,12 +149,12 @@ class PairsData(RunData):
         return f"Its batch, in epoch {epoch}, is made of the training pairs {shown}{more}{first}."
 
     def extremes(self) -> list[Batch]:
-        """The pair of the most places, and that of the fewest."""
+        """The pair with the most tokens and the one with the fewest."""
         source, target = self.train.encoded.lengths(self.recipe.data.layout)
         return [self._batch([int(row)]) for row in ((source + target).argmax(), (source + target).argmin())]
 
     def largest(self) -> list[Batch]:
-        """By places, by attention and by targets."""
+        """The largest batches by tokens with padding, by attention and by targets."""
         source, target = self.sampler.source, self.sampler.target
         every = self.sampler.epoch(0)
 
@@ -182,7 +182,7 @@ class PairsData(RunData):
         )
 
     def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
-        """The files of a split whose texts differ; all where it is not known; none where a task makes the pairs."""
+        """Name the files of a split whose texts differ: all if that is unknown, none if a task makes the pairs."""
         what = f"the {'training' if split == 'train' else split} pairs"
         origin = (self.train if split == "train" else self.dev).origin
         if origin is None:
@@ -192,7 +192,7 @@ class PairsData(RunData):
         return f"{what} ({' and '.join(dict.fromkeys(paths))})"
 
     def settings(self, split: str) -> list[str]:
-        """Of one file, or of one for each side."""
+        """The settings of one file for both sides, or of one file for each side."""
         return [f"data.{split}{side}" for side in ("", "_source", "_target")]
 
     def _batch(self, rows: Sequence[int] | NDArray[np.int64]) -> Batch:
@@ -200,7 +200,7 @@ class PairsData(RunData):
 
 
 def digest_of(texts: Iterable[str]) -> str:
-    """Of texts and of where each ends."""
+    """SHA-256 of texts and of where each ends."""
     digest = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -210,9 +210,9 @@ def digest_of(texts: Iterable[str]) -> str:
 
 
 def prepare_pairs(recipe: Recipe, tokenizers: Tokenizers | None = None) -> PairsData:
-    """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given.
+    """Read and encode the training and dev splits; train tokenizers on the training split unless they are given.
 
-    Those of a run without labels get the labels of this training text.
+    Given tokenizers without labels get the labels of this training text.
     """
     seed, layout = recipe.training.seed, recipe.data.layout
     refuse_missing_files(recipe.data, ("train", "dev"))
@@ -241,25 +241,25 @@ def prepare_pairs(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Pairs
 
 
 def prepare_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> PairsSplit:
-    """One split, encoded. Errors: those of reading, and `TooLongError` for a pair longer than the model takes."""
+    """Read, encode and check a split. Errors: those of reading, `TooLongError` for a pair over the model's length."""
     split = read_pairs_split(recipe, tokenizers, name)
     check_lengths(split.encoded, recipe, name, split.origin)
     return split
 
 
 def read_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> PairsSplit:
-    """One split, encoded, of whatever lengths."""
+    """Read and encode one split, whatever its lengths."""
     loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))
     return PairsSplit(loaded.pairs, encode_pairs(loaded.pairs, tokenizers), loaded.skipped, loaded.origin)
 
 
 def known_labels(tokenizers: Tokenizers | None) -> Labels | None:
-    """The label set, where there is one already."""
+    """The label set, if there already is one."""
     return tokenizers.target if tokenizers is not None and isinstance(tokenizers.target, Labels) else None
 
 
 def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin | None) -> None:
-    """Refuses a pair that is longer than the model takes, before any training. Errors: `TooLongError` and where."""
+    """Refuse pairs longer than the model takes, before any training. Errors: `TooLongError`, naming the place."""
     limit = recipe.model.max_len
     if limit is None:
         return
@@ -275,7 +275,7 @@ def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin |
 
 
 def place(row: int, side: str, split: str, origin: Origin | None) -> str:
-    """One side of a pair as a user finds it: file and line, or its number among those that a task has made."""
+    """Where to find one side of a pair: its file and line, or its number if a task has made it."""
     if origin is None:
         return f"The {side} of pair {row + 1} of the {split} split"
     return f"{origin.place(row, 'source' if side == 'text' else side)}: the {side}"

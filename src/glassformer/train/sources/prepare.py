@@ -1,4 +1,4 @@
-"""What a recipe names, made ready: its data, whatever kind they are, and the model that fits their vocabularies."""
+"""Prepare what a recipe names: data of any kind, and the configuration of the model for their vocabularies."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from glassformer.train.sources.text_data import prepare_text, prepare_text_split
 
 
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> RunData:
-    """Reads and encodes the training and dev splits; trains tokenizers on the former unless they are given."""
+    """Read and encode the training and dev splits; train tokenizers on the training split unless they are given."""
     return (prepare_text if recipe.data.task == TEXT else prepare_pairs)(recipe, tokenizers)
 
 
 def prepare_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
-    """One split, to be scored. Errors: those of reading, and `DataError` for what the model does not take."""
+    """Prepare one split for scoring. Errors: those of reading; `DataError` for data that the model does not take."""
     return (prepare_text_split if recipe.data.task == TEXT else prepare_pairs_split)(recipe, tokenizers, name)
 
 
 def model_config(recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
-    """The model that the recipe asks for, with the vocabularies that the data have.
+    """The configuration of the model that the recipe asks for, with the vocabularies of the data.
 
-    Two vocabularies may be of one size, so it is their tokenizers that say whether one matrix can embed both.
+    Two vocabularies may have the same size, so the tokenizers decide whether one matrix can embed both.
     """
     source, target = tokenizers
     if isinstance(target, Labels):

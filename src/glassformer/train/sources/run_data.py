@@ -1,4 +1,4 @@
-"""What a run learns from, whatever it is: the seam between training and the kinds of data."""
+"""The data of a run, whatever their kind: the interface between training and the kinds of data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from glassformer.train.score.labels import Details
 
 
 class Scored(NamedTuple):
-    """An evaluation: its figures, examples of what the model wrote, and tables of what a figure cannot tell."""
+    """An evaluation: its metrics, samples of what the model wrote, and details that need a table."""
 
     metrics: dict[str, Metric]
     samples: list[Sample]
@@ -28,10 +28,10 @@ class Scored(NamedTuple):
 
 
 class Split(ABC):
-    """The data of one split, encoded, with which a model is scored."""
+    """The encoded data of one split, on which a model is scored."""
 
     skipped: int
-    """Samples that were left out, as the recipe asks."""
+    """Samples that were skipped, as the recipe asks."""
 
     @abstractmethod
     def score(
@@ -43,20 +43,20 @@ class Split(ABC):
         poll: Callable[[], None] = nothing,
         ranks: Ranks = ALONE,
     ) -> Scored:
-        """How good the model is on all of it. `metrics` has a `loss`, in nats, and `n`, what it is a mean of.
+        """Score a model on the whole split. `metrics` has a `loss` in nats, and `n`, the number it is a mean over.
 
-        As many samples as `training.samples` says. `poll` is called all the time; what it raises ends the evaluation.
-        Several processes (`ranks`) share the work out and all get the scores of one.
+        There are as many samples as `training.samples` says. `poll` is called often; an exception that it raises ends
+        the evaluation. Several processes (`ranks`) share the work, and all get the scores of one process.
         """
 
     @abstractmethod
     def digest(self) -> str:
-        """SHA-256 of what the scores compare, whatever the vocabulary."""
+        """SHA-256 of what the scores are computed from, whatever the vocabulary."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The training data in figures, and how they are cut into batches. Tokens are those of source and target."""
+    """The training data and their batches in figures. Tokens are those of source and target."""
 
     what: str
     """What `samples` counts."""
@@ -66,30 +66,30 @@ class Summary:
     longest: int
     """Tokens of the longest sequence."""
     batches: int
-    """In the first epoch."""
+    """Batches of the first epoch."""
     padding: float
-    """Share of the places of its batches that hold none, 0 to 1."""
+    """Share of padding in those batches, 0 to 1."""
     epochs: float
     """How often the whole run sees each sample."""
 
 
 @dataclass(frozen=True)
 class RunData(ABC):
-    """The data side of a run: what training, resuming and looking ahead ask of it."""
+    """The data of a run, as training, resuming and estimating use them."""
 
     recipe: Recipe
-    """With all that was decided when the data were read."""
+    """The recipe, with all that was decided when the data were read."""
     tokenizers: Tokenizers
     dev: Split
-    """What the best checkpoint is chosen by."""
+    """The split that the best checkpoint is chosen by."""
 
     @abstractmethod
     def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
-        """The epoch and the batch of each step after `start`, without end: a pure function of the recipe's seed."""
+        """The epoch and the batch of each step after `start`, endlessly: a pure function of the recipe's seed."""
 
     @abstractmethod
     def named_batch(self, step: int) -> str:
-        """A sentence on what makes up the batch of update `step`, so that a user finds it."""
+        """Name what makes up the batch of update `step`, so that a user can find it."""
 
     @abstractmethod
     def extremes(self) -> list[Batch]:
@@ -97,7 +97,7 @@ class RunData(ABC):
 
     @abstractmethod
     def largest(self) -> list[Batch]:
-        """Those batches of the first epoch whose memory may be the largest."""
+        """The batches of the first epoch that may need the most memory."""
 
     @abstractmethod
     def summary(self) -> Summary:
@@ -108,28 +108,28 @@ class RunData(ABC):
         """Lines for the user: how much data, how large the vocabularies, what the batches are."""
 
     def written(self) -> list[Path]:
-        """What reading the data has written, where later runs find it."""
+        """The files that reading the data has written, where later runs find them."""
         return []
 
     @abstractmethod
     def fingerprints(self) -> dict[str, str]:
-        """A digest of what is trained on, "train", and one of what the scores compare, "dev"."""
+        """Two digests: "train", of the data to train on, and "dev", of what the scores are computed from."""
 
     @abstractmethod
     def sides(self) -> dict[str, str]:
-        """Digests of the content of each file: they tell which one has changed."""
+        """Digests of each file's content: they tell which file has changed."""
 
     @abstractmethod
     def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
-        """What of a split is not as it was, naming the files whose digests, as `sides` gives them, differ."""
+        """Say what differs in a split, naming the files whose digests, as `sides` gives them, differ."""
 
     @abstractmethod
     def settings(self, split: str) -> list[str]:
-        """The settings that may name the files of a split, as "data.train"."""
+        """The settings that may name the files of a split, such as "data.train"."""
 
     def evaluate(
         self, model: Transformer, objective: Objective, poll: Callable[[], None] = nothing, ranks: Ranks = ALONE
     ) -> Scored:
-        """The scores of the dev split. Nothing is compiled for it: that would take longer than the answers."""
+        """Score the dev split. Nothing is compiled for it, which would take longer than decoding the answers."""
         recipe = replace(self.recipe, decode=replace(self.recipe.decode, compile=False))
         return self.dev.score(model, recipe, self.tokenizers, objective, poll, ranks)

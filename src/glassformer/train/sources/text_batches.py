@@ -1,4 +1,4 @@
-"""Windows of running text as batches, by what is learned from them."""
+"""Turn windows of running text into batches, as the objective needs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from glassformer.data.running.token_file import TokenFile
 from glassformer.data.tokens.vocabulary import Tokenizer
 
 FOLLOWED = ("next_token", "prefix")
-"""Objectives that also need the token behind the window, which its last one predicts."""
+"""Objectives that also need the token after the window, which its last token predicts."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Windows of token files to batches, as one objective asks."""
+    """Turns windows of token files into the batches of one objective."""
 
     objective: str
     how: Corruption
@@ -36,13 +36,13 @@ class Reader:
         step: int = 0,
         rows: Sequence[int] | None = None,
     ) -> Batch:
-        """Rows of `length` tokens to read. What is drawn for them is a function of (seed, step, row)."""
+        """Rows of `length` tokens to read. Their random choices depend only on (seed, step, row)."""
         windows = tokens.take(starts, length + (self.objective in FOLLOWED))
         return batch_of_windows(self.objective, list(windows), self.how, seed=self.seed, step=step, rows=rows)
 
 
 def reader_of(data: DataConfig, tokenizer: Tokenizer, seed: int) -> Reader:
-    """What makes the batches of a recipe."""
+    """The reader that makes the batches of a recipe."""
     how = Corruption(
         tokenizer.vocab_size,
         data.mask_share,

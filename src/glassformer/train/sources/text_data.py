@@ -1,4 +1,4 @@
-"""What a run on running text learns from: token files, and windows of them."""
+"""The data of a run on running text: token files, and windows of them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from glassformer.train.text_settings import check_length, places
 
 FULL = Growth()
 DRAWS = 100
-"""Of windows for a step; where none of them has a target, the step says so."""
+"""How often windows are drawn for a step; if they never have a target, the step refuses them."""
 SCORED_WITH = 0
-"""The seed of what is hidden in an evaluation, whatever the run's: so two runs are asked the same."""
+"""The seed of what an evaluation hides, whatever the run's seed, so that all runs are asked the same."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class TextSplit(Split):
 
     tokens: TokenFile
     name: str
-    """The file or folder of the text, as a user gave it."""
+    """The file or folder of the text, as the user gave it."""
     skipped: int
-    """Empty documents that stood in this split, left out as asked."""
+    """Empty documents of this split, skipped as asked."""
     told: tuple[str, ...] = ()
-    """What the user should know of its reading."""
+    """What the user should know about the reading of the text."""
 
     def digest(self) -> str:
-        """SHA-256 of the text and of where its documents end."""
+        """SHA-256 of the text and of the ends of its documents."""
         return self.tokens.counts.sha256
 
     def score(
@@ -64,7 +64,7 @@ class TextSplit(Split):
         poll: Callable[[], None] = nothing,
         ranks: Ranks = ALONE,
     ) -> Scored:
-        """As `text_scores` and `text_samples` say."""
+        """Score with `text_scores` and `text_samples`."""
         reader = reader_of(recipe.data, tokenizers.target, SCORED_WITH)
         metrics = text_scores(model, self.tokens, reader, recipe.data, objective, poll, ranks)
         if not math.isfinite(float(metrics["loss"])):  # such a model writes nothing
@@ -74,7 +74,7 @@ class TextSplit(Split):
 
 @dataclass(frozen=True)
 class TextData(RunData):
-    """What a run on running text learns from."""
+    """The data of a run on running text."""
 
     dev: TextSplit
     train: TextSplit
@@ -88,7 +88,7 @@ class TextData(RunData):
 
     @property
     def epochs(self) -> float:
-        """How often the whole run sees the text, by count of tokens; a warm-up of batch or length is not taken off."""
+        """How often the whole run sees the text, by its tokens; a warm-up of batch or length is not subtracted."""
         return self.recipe.training.steps * self.rows / self.windows.whole
 
     def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
@@ -99,11 +99,11 @@ class TextData(RunData):
             step += 1
 
     def epoch(self, step: int) -> int:
-        """That of a step, counted from 0."""
+        """The epoch of a step, counted from 0."""
         return step * self.rows // self.windows.whole
 
     def named_batch(self, step: int, most: int = 8) -> str:
-        """By the places of its windows."""
+        """Name the places of the batch's windows."""
         starts = self._starts(step - 1, self.recipe.training.growth)
         shown = ", ".join(f"{start:,}" for start in sorted(starts.tolist())[:most])
         more = f" and {len(starts) - most} more" if len(starts) > most else ""
@@ -113,11 +113,11 @@ class TextData(RunData):
         )
 
     def extremes(self) -> list[Batch]:
-        """All windows are of one length."""
+        """One window, because all have the same length."""
         return [self._batch(self._starts(0)[:1])]
 
     def largest(self) -> list[Batch]:
-        """All batches are of one size, or nearly."""
+        """One batch, because all have the same size, or nearly."""
         return [self._batch(self._starts(0))]
 
     def summary(self) -> Summary:
@@ -136,7 +136,7 @@ class TextData(RunData):
         )
 
     def notes(self) -> list[str]:
-        """Sizes of the texts, the vocabulary, and the windows."""
+        """Lines for the user: the sizes of the texts, the vocabulary, and the windows."""
         vocabulary = f"a vocabulary of {self.tokenizers.target.vocab_size:,} tokens"
         lines = [
             f"data: {described(self.train)} to train on; {described(self.dev)} as dev text; {vocabulary}",
@@ -164,32 +164,32 @@ class TextData(RunData):
         return [split.tokens.path for split in (self.train, self.dev) if split.tokens.new]
 
     def fingerprints(self) -> dict[str, str]:
-        """Digests of the two texts; the vocabulary and all settings are compared besides."""
+        """Digests of the two texts; the vocabulary and all settings are compared separately."""
         return {"train": self.train.digest(), "dev": self.dev.digest()}
 
     def sides(self) -> dict[str, str]:
-        """A split has one side, its text."""
+        """Each split has one side, its text."""
         return {f"{name} text": digest for name, digest in self.fingerprints().items()}
 
     def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
-        """The text of a split, which has changed as a whole."""
+        """Name the text of a split, which has changed as a whole."""
         changed = self.train if split == "train" else self.dev
         return f"the contents of the {'training' if split == 'train' else split} text ({changed.name})"
 
     def settings(self, split: str) -> list[str]:
-        """The text's own, and where dev is the end of the training text, that of the latter."""
+        """The setting of the split's text; if dev is the end of the training text, that of the training text."""
         own = split == "train" or self.recipe.data.dev_text is not None
         return [f"data.{TEXTS[split if own else 'train']}"]
 
     def _starts(self, step: int, growth: Growth = FULL) -> NDArray[np.int64]:
-        """Where the windows of a step begin."""
+        """Where the windows of a step start."""
         return self._drawn(step, growth)[0]
 
     def _drawn(self, step: int, growth: Growth) -> tuple[NDArray[np.int64], Batch]:
-        """Where the windows of a step begin, as many as a warm-up of the batch allows, and what is made of them.
+        """Where the windows of a step start, as many as a warm-up of the batch allows, and their batch.
 
-        Of a stretch of <unk>, or of documents of one word, nothing may be asked; there is no mean of nothing, so that
-        such a batch gives way to windows drawn anew, until one has a target. Who resumes draws the same.
+        A stretch of <unk> or of one-word documents may have no target, and thus no mean loss. Windows are then drawn
+        again until the batch has one. A resumed run draws the same windows.
         """
         count, again = max(1, int(self.rows * growth.share(step + 1))), 0
         while True:
@@ -206,17 +206,17 @@ class TextData(RunData):
 
 
 def described(split: TextSplit) -> str:
-    """How large a split is."""
+    """The size of a split, for the user."""
     counts = split.tokens.counts
     documents = f" in {counts.n_documents:,} documents" if counts.documents else ""
     return f"{counts.n_tokens:,} tokens ({counts.n_bytes:,} bytes){documents} of {split.name}"
 
 
 def prepare_text(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TextData:
-    """Reads the training and the dev text; trains a tokenizer on the former unless it is given.
+    """Read the training and the dev text; train a tokenizer on the training text unless it is given.
 
-    Errors: `DataError` of reading, for a training text shorter than a window, and for a dev text that has nothing to
-    score, which else would end the run at its first evaluation.
+    Errors: `DataError` from reading, for a training text shorter than a window, and for a dev text without targets,
+    which would otherwise end the run at its first evaluation.
     """
     parts = read_parts(recipe.data, ("train", "dev"))
     recipe = replace(recipe, data=replace(recipe.data, documents=has_documents(recipe.data, parts["train"])))
@@ -238,7 +238,7 @@ def refuse_unscored(recipe: Recipe, tokenizer: Tokenizer, dev: TextSplit) -> Non
 
 
 def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:
-    """The tokens of one split. Errors: those of reading, and `ConfigError` where the recipe names no text for it."""
+    """The tokens of one split. Errors: those of reading, and `ConfigError` if the recipe names no text for it."""
     parts = read_parts(recipe.data, (name,))
     if name not in parts:
         raise ConfigError(
@@ -248,7 +248,7 @@ def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Tex
 
 
 def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
-    """The tokens of a part of a text, from the cache or new. Errors: `ConfigError` for a model that is too small."""
+    """The tokens of a part of a text, cached or new. Errors: `ConfigError` for a model whose length is too small."""
     told: list[str] = []
     tokens = tokens_of(part, tokenizer, documents=has_documents(recipe.data, part), note=told.append)
     if recipe.model.max_len is not None and recipe.data.layout == "encoder-decoder":
@@ -257,7 +257,7 @@ def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
 
 
 def text_tokenizers(recipe: Recipe, part: Part) -> Tokenizers:
-    """One tokenizer for both names, trained on a text."""
+    """One tokenizer for source and target, trained on a text."""
     kind = TOKENIZERS[recipe.tokenizer.kind]
     tokenizer = kind.train(part.texts(kind.cut_anywhere), recipe.tokenizer)
     return Tokenizers(tokenizer, tokenizer)
