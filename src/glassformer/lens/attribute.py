@@ -40,7 +40,7 @@ class Attribution(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What one branch wrote."""
+    """The output of one branch."""
 
     kind: str
     """"encoder", "decoder", "cross" or "feed_forward"."""

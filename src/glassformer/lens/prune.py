@@ -24,8 +24,8 @@ def pruned(model: Transformer, heads: Iterable[Head]) -> Transformer:
     """Return a copy of the model without these heads: the projections into and out of each are zero.
 
     A stack has one `n_heads` for all its layers, so config and file size stay the same; but the heads output exactly
-    nothing. In a product of two zero factors neither gets a gradient, so training does not bring the heads back. A
-    key/value head that other heads share is kept. Errors: `ConfigError` for a head that the model does not have.
+    nothing. In a product of two zero factors neither gets a gradient, so training does not bring a head back, unless
+    its key/value head is kept because others share it. Errors: `ConfigError` for a head that the model does not have.
     """
     smaller = copy.deepcopy(model)
     with torch.no_grad():

@@ -81,7 +81,7 @@ class Pool:
         self.stopping = True
 
     def run(self) -> Generator[Begun | Told | Ended]:
-        """Yield events until all tasks have ended. If the generator is closed early, or fails, it ends them at once."""
+        """Yield events until all tasks have ended. If the generator is closed early or fails, it ends all tasks."""
         with selectors.DefaultSelector() as selector:
             try:
                 while self.children or (self.waiting and not self.stopping):

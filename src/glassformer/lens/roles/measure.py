@@ -58,9 +58,9 @@ def read(model: Transformer, batch: Batch, objective: Objective) -> Read:
 def measure(own: Read, control: Read | None, between: Callable[[], None]) -> dict[Head, Measured]:
     """Measure every head.
 
-    In `own`, no token repeats within a sequence; in `control`, tokens do, so that reading by position and by token
-    differ. Roles that need repeats are scored on the control, all others on `own` and again on the control. `between`
-    is called before each map.
+    In `own`, no token repeats within a sequence, so that reading by position is not taken for reading by token; in
+    `control`, tokens repeat. Roles that need repeats are scored on the control, all others on `own` and again on the
+    control. `between` is called before each map.
     """
     found: dict[Head, Measured] = {}
     again = {(each.block, each.layer): each for each in control.maps} if control else {}

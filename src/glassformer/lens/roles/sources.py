@@ -93,7 +93,10 @@ def longest(pairs: Pairs) -> int:
 
 
 def windows(recipe: Recipe, split: TextSplit, tokenizers: Tokenizers, n: int, model: Transformer) -> list[Batch]:
-    """Return up to `n` evenly spread windows of a text as batches for the run's objective, within the limits above."""
+    """Return up to `n` evenly spread windows of a text as batches for the run's objective.
+
+    `MOST_WEIGHTS` and `MOST_TOKENS` limit their number.
+    """
     width = recipe.data.window
     most = max(1, min(MOST_WEIGHTS // (len(all_heads(model)) * (width + 2) ** 2), MOST_TOKENS // width))
     last = max(len(split.tokens) - width - 1, 0)

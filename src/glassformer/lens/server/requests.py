@@ -103,7 +103,7 @@ def manner(decode: object) -> Manner:
 
 
 def ablate_request(data: bytes) -> AblateRequest:
-    """The fields of POST /api/ablate. Errors: `DataError`, by field."""
+    """Parse the fields of POST /api/ablate. Errors: `DataError` naming the field."""
     given = fields(data, AblateRequest._fields)
     heads, kind = given.get("heads"), given.get("kind", "zero")
     if kind not in KINDS:
