@@ -3,7 +3,7 @@
 The output head reads a sum, the residual stream: the input of the first block plus what every branch adds (Elhage et
 al. 2021, "A Mathematical Framework for Transformer Circuits"). The norms in between are not linear; each is frozen at
 the statistics (mean and scale) of the vector that it saw, which makes it linear. A token's logit is then a sum with
-one term for each part, and the terms add up to it exactly. The attribution is direct: a part gets no credit for its
+one term for each part, and the terms add up to it. The attribution is direct: a part gets no credit for its
 effect through other parts (as that of an encoder's head, or of a head whose output later heads read).
 """
 

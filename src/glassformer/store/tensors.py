@@ -42,7 +42,7 @@ def room_for(tensors: Mapping[str, Tensor]) -> int:
 
 
 def separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors on the CPU without shared memory, as the format requires; copies only those that share it."""
+    """Return the tensors on the CPU, no two sharing memory, as the format requires; clones only those that would."""
     seen: set[int] = set()
     values: dict[str, Tensor] = {}
     for name, tensor in tensors.items():

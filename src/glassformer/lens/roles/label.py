@@ -84,7 +84,7 @@ def label(scores: Mapping[str, Figures], sink: float, entropy: float, rules: Thr
 
 
 def same(scores: Mapping[str, Figures], one: str, other: str) -> bool:
-    """Whether two roles predicted the same keys (their figures are equal), as lookup and reversal do in that task."""
+    """Whether two roles predicted the same keys (their figures are equal), as lookup and reversal do in "reverse"."""
     mine, theirs = scores[one], scores[other]
     return (mine.mass, mine.argmax, mine.chance, mine.n_queries) == (
         theirs.mass, theirs.argmax, theirs.chance, theirs.n_queries,

@@ -1,4 +1,4 @@
-"""Writing the answer of a trace, by sampling or by beam search, from a forced prefix if one is given."""
+"""Writing the answer of a trace, token by token or by beam search, from a forced prefix if one is given."""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ def trace(
     `source` is a text, or ids without special ones: what an encoder-decoder answers, a decoder continues or an encoder
     reads. The model writes the answer itself, from the forced prefix `begin`, or reads `target` if it is given; with
     `gold`, each step is compared with it. With a beam (`search`), the trace is of the best answer, and the header's
-    `beams` has every hypothesis. `heard` is called with each written token and `poll` before each step; if they raise,
-    the writing ends. `encoding` is for attention weights: "sqrt255", "u16" or "f32" (exact). `about` adds to the
+    `beams` has the whole search tree. `heard` is called with each written token and `poll` before each step; if they
+    raise, the writing ends. `encoding` is for attention weights: "sqrt255", "u16" or "f32" (exact). `about` adds to the
     header's `model` (`name`, `task`, `step`).
     Errors: `ConfigError` for a model that reads features or predicts numbers, and for a committee; `DataError` for a
     text that is too long.

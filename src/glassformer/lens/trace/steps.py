@@ -54,7 +54,7 @@ def step_of(reading: Reading, t: int, said: int, logits: Float[Tensor, " V"]) ->
 
 @torch.no_grad()
 def lens_of(model: Transformer, reading: Reading, streams: Sequence[Float[Tensor, "T D"]]) -> dict[str, Any]:
-    """Compute the logit lens (nostalgebraist 2020): final norm and head applied to the embedding and after each block.
+    """Compute the logit lens (nostalgebraist 2020): final norm and head on the input and on every block's output.
 
     `top[layer][place]` are the most likely tokens with their probabilities, `p[layer][place]` that of the chosen token.
     """
