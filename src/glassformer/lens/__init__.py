@@ -1,1 +1,1 @@
-"""Floor 6: looking inside a model, and a run."""
+"""Floor 6: interpretability tools for models, and the explorer of runs."""

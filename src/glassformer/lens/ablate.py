@@ -1,4 +1,4 @@
-"""Silencing heads: for the length of a `with`, what they give is replaced, and all else is computed as always."""
+"""Ablating (silencing) heads: for the length of a `with`, their outputs are replaced; all else is computed as usual."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from glassformer.lens.blocks import head_id, place
 from glassformer.parts import Attention, attentions
 
 Head = tuple[str, int, int]
-"""Kind of block ("encoder", "decoder", "cross"), layer, number; all from 0."""
+"""Kind of block ("encoder", "decoder", "cross"), layer and head number, both from 0."""
 Means = Mapping[tuple[str, int], Float[Tensor, "H K"]]
-"""What the heads of an attention give on average, by kind of block and layer."""
+"""The mean outputs of the heads of an attention, by kind of block and layer."""
 KINDS = ("zero", "mean", "resample")
 ORDER = ("encoder", "decoder", "cross")
 Replace = Callable[[Float[Tensor, "B H T K"]], Float[Tensor, "B H T K"]]
@@ -28,12 +28,12 @@ Replace = Callable[[Float[Tensor, "B H T K"]], Float[Tensor, "B H T K"]]
 def silence(
     model: nn.Module, heads: Iterable[Head], kind: str = "zero", *, means: Means | None = None, seed: int = 0
 ) -> Generator[None]:
-    """While it lasts, these heads give something else: "zero", their "mean", or a "resample".
+    """Replace the outputs of these heads, for the length of the `with`, by "zero", their "mean" or a "resample".
 
-    zero: nothing (Michel et al. 2019, section 2.3: xi = 0). mean: what they give on average, as `mean_outputs` has it,
-    so that what follows reads numbers of the usual size. resample: what they give for another sequence of the batch at
-    the same place, drawn by `seed`; it wants rows of one length. The seam of attention is swapped as `observe` does it
-    and put back afterwards, also after an exception. Errors: `ConfigError` for a head that the model does not have.
+    zero: no output (Michel et al. 2019, section 2.3: xi = 0). mean: their mean output (`mean_outputs`), so that later
+    parts read numbers of the usual size. resample: their output for another sequence of the batch at the same position,
+    drawn by `seed`; it needs rows of one length. Each attention's `attend` is swapped, and restored afterwards even
+    after an exception. Errors: `ConfigError` for a head that the model does not have.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer, silence
@@ -56,7 +56,7 @@ def silence(
 
 
 def by_attention(model: nn.Module, heads: Iterable[Head]) -> dict[Attention, tuple[tuple[str, int], list[int]]]:
-    """The attentions that these heads belong to, where each stands, and their numbers. Errors: `ConfigError`."""
+    """Return the attentions of these heads, each with its place and the head numbers. Errors: `ConfigError`."""
     there = {place(name): attention for name, attention in attentions(model).items()}
     found: dict[Attention, tuple[tuple[str, int], list[int]]] = {}
     for block, layer, number in heads:
@@ -71,19 +71,19 @@ def by_attention(model: nn.Module, heads: Iterable[Head]) -> dict[Attention, tup
 
 
 def all_heads(model: nn.Module) -> list[Head]:
-    """Every head of a model: those of the encoder, of the decoder, and across, layer by layer."""
+    """Return every head of a model: encoder, decoder, then cross-attention, layer by layer."""
     there = {place(name): attention for name, attention in attentions(model).items()}
     order = sorted(there, key=lambda each: (ORDER.index(each[0]), each[1]))
     return [(*each, number) for each in order for number in range(n_heads(there[each]))]
 
 
 def n_heads(attention: Attention) -> int:
-    """H, the heads of an attention."""
+    """Return H, the number of heads of an attention."""
     return attention.query.out_features // attention.d_head
 
 
 def known(there: Mapping[tuple[str, int], Attention]) -> str:
-    """The heads of a model in a few words, as "e.0.0 to e.0.3, d.0.0 to d.1.3"."""
+    """Return the heads of a model in short, like "e.0.0 to e.0.3, d.0.0 to d.1.3"."""
     found: list[str] = []
     for block in ORDER:
         layers = [layer for kind, layer in there if kind == block]
@@ -94,9 +94,10 @@ def known(there: Mapping[tuple[str, int], Attention]) -> str:
 
 
 def mean_outputs(outputs: Iterable[tuple[tuple[str, int], Float[Tensor, "N H T K"], Tensor]]) -> Means:
-    """The mean of what each head gives, over the counted queries [N, T] of all sequences.
+    """Return the mean output of each head over the counted queries [N, T] of all sequences.
 
-    Of each attention: where it stands, its output by head before the output map, and which queries count.
+    `outputs` has, for each attention, its place, its output by head before the output projection, and which queries
+    count.
     """
     return {
         where: torch.einsum("nhtk,nt->hk", output, counted.to(output.dtype)) / counted.sum()

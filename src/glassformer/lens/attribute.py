@@ -1,10 +1,10 @@
-"""Direct logit attribution: how much of a token's logit each head, feed-forward and the input write themselves.
+"""Direct logit attribution: how much each head, each feed-forward and the input contribute directly to a token's logit.
 
-What the head reads is a sum: the input of the first block, and what every branch has added to it (Elhage et al. 2021,
-"A Mathematical Framework for Transformer Circuits", the residual stream). Norms stand in between, and are no linear
-maps; each is frozen at the figures (mean and scale) of the vector that it saw, and is then one. The logit of a token is
-so a sum with a term for each part, and the terms add up to the logit itself. A part that acts through another (an
-encoder's head, a head that later heads read) has no term for that: the attribution is direct.
+The output head reads a sum, the residual stream: the input of the first block plus what every branch adds (Elhage et
+al. 2021, "A Mathematical Framework for Transformer Circuits"). The norms in between are not linear; each is frozen at
+the statistics (mean and scale) of the vector that it saw, which makes it linear. A token's logit is then a sum with
+one term for each part, and the terms add up to it. The attribution is direct: a part gets no credit for its
+effect through other parts (as that of an encoder's head, or of a head whose output later heads read).
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ INPUT, BIASES, FEED_FORWARD = "input", "biases", "feed_forward"
 
 
 class Attribution(NamedTuple):
-    """Terms of one logit a place."""
+    """The terms of one logit per position."""
 
     names: tuple[str, ...]
     """"input" (embedding and positions), heads as "d.0.1", "d.0.feed_forward" and so on, "biases"."""
     terms: Float[Tensor, "P T"]
-    """A row for each part; down a column they sum to the logit."""
+    """A row for each part; each column sums to the logit."""
 
 
 class Written(NamedTuple):
-    """What one branch wrote."""
+    """The output of one branch."""
 
     kind: str
     """"encoder", "decoder", "cross" or "feed_forward"."""
     layer: int
     branch: Residual
     output: Float[Tensor, "T D"]
-    """Of the branch itself, before any norm behind it."""
+    """The branch's own output, before any norm after it."""
     heads: Float[Tensor, "H T K"] | None
-    """Of an attention: what each head gives, before the output map."""
+    """For an attention: the output of each head, before the output projection."""
 
 
 @torch.no_grad()
 def attribute(
     model: Transformer, tokens: Int[Tensor, "1 T"], asked: Int[Tensor, " T"], source: Int[Tensor, "1 S"] | None = None
 ) -> Attribution:
-    """The terms of the logit of token `asked[t]` at each place t, for one sequence without padding.
+    """Compute the terms of the logit of token `asked[t]` at each position t, for one sequence without padding.
 
-    The model is in evaluation mode, as its answers are. Errors: `ConfigError` for a head that is not linear in the
-    stream (labels of a whole sequence; the map before BERT's).
+    Puts the model into evaluation mode. Errors: `ConfigError` for an output head that is not linear in the stream (one
+    that labels whole sequences; BERT's with its transform).
     """
     head = model.head
     if not isinstance(head, Head) or head.transform is not None:
@@ -91,7 +91,7 @@ def attribute(
 
 @contextmanager
 def recorded_writers(model: Transformer, stack: Stack) -> Generator[list[Written]]:
-    """While it lasts, what each branch of a stack writes, in the order of writing."""
+    """Record what each branch of a stack writes, in order, for the length of the `with`."""
     found: list[Written] = []
     heads: dict[nn.Module, Tensor] = {}
 
@@ -120,7 +120,7 @@ def recorded_writers(model: Transformer, stack: Stack) -> Generator[list[Written
 
 
 def sums_of(written: Iterable[Written], x: Float[Tensor, "T D"]) -> tuple[list[Tensor], Tensor]:
-    """The stream behind each branch, before the norm of the sum, and what the last norm reads."""
+    """Return the stream after each branch, before the norm of the sum, and the input of the final norm."""
     sums: list[Tensor] = []
     for each in written:
         sums.append(x * each.branch.scale + each.branch.norm_out(each.output))
@@ -129,7 +129,7 @@ def sums_of(written: Iterable[Written], x: Float[Tensor, "T D"]) -> tuple[list[T
 
 
 def terms_of(of: Written, pull: Float[Tensor, "T D"], side: str) -> tuple[dict[str, Tensor], Tensor]:
-    """A term for each head of an attention, and that of its bias; one for a feed-forward as a whole."""
+    """Return a term for each head of an attention and the term of its bias, or one term for a whole feed-forward."""
     module, none = of.branch.branch, pull.new_zeros(len(pull))
     if not isinstance(module, Attention) or of.heads is None:
         return {f"{LETTERS[side]}.{of.layer}.{of.kind}": (of.output * pull).sum(-1)}, none
@@ -141,10 +141,10 @@ def terms_of(of: Written, pull: Float[Tensor, "T D"], side: str) -> tuple[dict[s
 
 
 def through_norm(norm: nn.Module, seen: Float[Tensor, "T D"], pull: Float[Tensor, "T D"]) -> tuple[Tensor, Tensor]:
-    """Before a norm that is frozen at what it saw: what a vector's product with `pull` becomes, and the constant.
+    """Pull a linear functional back through a norm frozen at `seen`; return the new functional and a constant.
 
-    LayerNorm: w (x - mean(x)) / s + b with s of `seen`; RMSNorm: w x / r with r of `seen`. Mean and division by a
-    constant are linear, so the pull goes back through them. Errors: `ConfigError` for another norm.
+    For every x, norm(x) · pull = x · new + constant. LayerNorm: w (x - mean(x)) / s + b with s of `seen`; RMSNorm:
+    w x / r with r of `seen`. Errors: `ConfigError` for another norm.
     """
     none = pull.new_zeros(len(pull))
     match norm:

@@ -1,17 +1,17 @@
-"""Where a head stands: the kind of its block, its layer, its number; and its short name."""
+"""The place of a head (the kind of its block, its layer, its number) and its short name."""
 
 from __future__ import annotations
 
 from glassformer.foundation.errors import ConfigError
 
 LETTERS = {"encoder": "e", "decoder": "d", "cross": "x"}
-"""The kinds of attention that there are, and how a head's name begins."""
+"""The kinds of attention, and the letters with which their heads' short names begin."""
 
 
 def place(name: str) -> tuple[str, int]:
-    """Kind ("encoder", "decoder" or "cross") and layer, from 0, of an attention that `observe` names.
+    """Return kind ("encoder", "decoder" or "cross") and layer, from 0, of an attention by its name in `observe`.
 
-    Errors: `ConfigError` for a name that no attention of a model has.
+    Errors: `ConfigError` for a name that no attention can have.
 
     >>> place("decoder.blocks.1.cross_attention")
     ('cross', 1)
@@ -28,7 +28,7 @@ def place(name: str) -> tuple[str, int]:
 
 
 def head_id(block: str, layer: int, head: int) -> str:
-    """The short name of a head, all counted from 0: e.L.H of an encoder, d.L.H of a decoder, x.L.H across.
+    """Return the short name of a head: e.L.H (encoder), d.L.H (decoder) or x.L.H (cross), all counted from 0.
 
     >>> head_id("cross", 1, 3)
     'x.1.3'

@@ -1,4 +1,4 @@
-"""What a model loses without some of its heads, on sequences that it can answer, with an interval."""
+"""Measuring how much worse a model answers without some of its heads, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ DRAWS = 2000
 
 
 class Outcomes(NamedTuple):
-    """How right the answers to N sequences are."""
+    """How correct the answers to N sequences are."""
 
     exact: Float[Tensor, " N"]
-    """1 where all tokens of the answer are right.
+    """1 where all tokens of the answer are correct.
 
-    Each token is asked for behind the right ones before it. The first that is wrong comes at the same place where a
-    model goes on from its own greedy tokens, so exact match is that of greedy decoding.
+    Each token is predicted after the correct ones before it. Greedy decoding makes its first error at the same place,
+    so this is the exact match of greedy decoding.
     """
     places: Float[Tensor, " N"]
-    """Share of right tokens, in [0, 1]."""
+    """Share of correct tokens, in [0, 1]."""
 
     def of(self, metric: str) -> Float[Tensor, " N"]:
-        """By the name of a metric."""
+        """Return the outcomes for the name of a metric."""
         return self.exact if metric == "exact_match" else self.places
 
 
 class Effect(NamedTuple):
-    """A metric with all heads and without some, of the same sequences; shares in [0, 1]."""
+    """A metric with all heads (`base`) and without some (`value`) on the same sequences; shares in [0, 1]."""
 
     kind: str
     metric: str
     base: float
     value: float
     interval: tuple[float, float]
-    """95 %, of `value`."""
+    """95 % confidence interval of `value`."""
     drop: tuple[float, float]
-    """95 %, of base - value: the pairs are drawn together."""
+    """95 % confidence interval of base - value, from paired draws."""
     n: int
 
 
 class Scored:
-    """Batches that a model answers again and again: blocks before the first silenced head are computed once."""
+    """Batches that a model answers repeatedly; blocks before the first silenced head are computed only once."""
 
     def __init__(self, model: Transformer, batches: Sequence[Batch], objective: Objective) -> None:
         device = next(model.parameters()).device
@@ -61,7 +61,7 @@ class Scored:
         self._kept: list[Kept] | None = None
 
     def outcomes(self, heads: Iterable[Head] = (), kind: str = "zero", means: Means | None = None) -> Outcomes:
-        """How right the answers are without these heads."""
+        """Return how correct the answers are without these heads."""
         chosen = list(heads)
         found: list[Outcomes] = []
         with torch.no_grad():
@@ -75,7 +75,7 @@ class Scored:
         return Outcomes(*(torch.cat(each).cpu() for each in zip(*found, strict=True)))
 
     def _vectors(self, chosen: Sequence[Head], batch: Batch, asked: Targets, kept: Kept) -> Tensor:
-        """The vectors before the head, from the first block that holds a silenced head on."""
+        """Compute the vectors that the output head reads, starting at the first block with a silenced head."""
         below = min((layer for block, layer, _ in chosen if block == "encoder"), default=None)
         above = min((layer for block, layer, _ in chosen if block != "encoder"), default=None)
         encoder = self.model.encoder
@@ -90,7 +90,7 @@ class Scored:
 
 
 class Kept(NamedTuple):
-    """What goes into each block of each stack, and an encoder's memory, of one batch."""
+    """The input of each block of each stack, and the encoder's memory, for one batch."""
 
     encoder: list[Float[Tensor, "N S D"]]
     decoder: list[Float[Tensor, "N T D"]]
@@ -98,7 +98,7 @@ class Kept(NamedTuple):
 
 
 def keep(model: Transformer, batch: Batch, asked: Targets) -> Kept:
-    """What a forward has on its way."""
+    """Run a forward pass and return the inputs of all blocks."""
     kept = Kept([], [], None)
     with listening(model.encoder, kept.encoder), listening(model.decoder, kept.decoder):
         if model.encoder is not None and model.decoder is not None and batch.source is not None:
@@ -109,7 +109,7 @@ def keep(model: Transformer, batch: Batch, asked: Targets) -> Kept:
 
 @contextmanager
 def listening(stack: Stack | None, kept: list[Tensor]) -> Generator[None]:
-    """While it lasts, what goes into each block is kept."""
+    """Append the input of each block to `kept`, for the length of the `with` block."""
     if stack is None:
         yield
         return
@@ -131,7 +131,7 @@ def listening(stack: Stack | None, kept: list[Tensor]) -> Generator[None]:
 
 @contextmanager
 def beginning_at(stack: Stack, layer: int, kept: Float[Tensor, "N T D"]) -> Generator[None]:
-    """While it lasts, blocks before `layer` are left out, and this one reads what was kept."""
+    """Skip blocks before `layer`, which reads `kept` instead, for the length of the `with` block."""
     own = stack.through
     stack.through = lambda blocks, run, _: own(blocks[layer:], run, kept)
     try:
@@ -141,7 +141,7 @@ def beginning_at(stack: Stack, layer: int, kept: Float[Tensor, "N T D"]) -> Gene
 
 
 def outcomes(model: Transformer, vectors: Float[Tensor, "N T D"], asked: Targets) -> Outcomes:
-    """Whether the likeliest token, or label, is the one that is asked for."""
+    """Return whether the most likely token, or label, is the correct one."""
     if isinstance(model.head, SequenceHead):
         right = (model.head(vectors, asked.inputs_keep).argmax(-1) == asked.ids).to(vectors.dtype)
         return Outcomes(right, right)
@@ -153,7 +153,7 @@ def outcomes(model: Transformer, vectors: Float[Tensor, "N T D"], asked: Targets
 
 
 def resampled(n: int, *, draws: int = DRAWS, seed: int = 0) -> Float[Tensor, "M N"]:
-    """For each draw of n sequences with replacement, how often each was drawn, as a share (Efron 1979)."""
+    """Draw n sequences with replacement, `draws` times; return how often each was drawn, as a share (Efron 1979)."""
     generator = torch.Generator().manual_seed(seed)
     picked = torch.randint(n, (draws, n), generator=generator)
     counts = torch.zeros(draws, n, dtype=torch.float64)
@@ -167,10 +167,10 @@ def compare(
     metric: str,
     drawn: Float[Tensor, "M N"] | None = None,
 ) -> Effect:
-    """The means of both and paired bootstrap intervals: each draw takes the same sequences from both.
+    """Return both means with paired bootstrap intervals: each draw takes the same sequences from both.
 
-    `drawn` are those of `resampled`. An interval of figures that are all equal, as where every answer is wrong, has no
-    width; 3/n is then a bound for the true share.
+    `drawn` comes from `resampled`. If all figures are equal, for instance if every answer is wrong, the interval has no
+    width; 3/n then bounds the true share.
     """
     drawn = resampled(len(base)) if drawn is None else drawn
     before, after = drawn @ base.double(), drawn @ value.double()
@@ -181,6 +181,6 @@ def compare(
 
 
 def middle(values: Float[Tensor, " M"]) -> tuple[float, float]:
-    """From the 2.5th to the 97.5th percentile."""
+    """Return the 2.5th and the 97.5th percentile."""
     low, high = torch.quantile(values, torch.tensor([0.025, 0.975], dtype=values.dtype)).tolist()
     return low, high

@@ -1,4 +1,4 @@
-"""How much the loss hangs on each head, by its gradient: one backward in place of a forward for each head."""
+"""Estimating each head's importance for the loss by gradients: one backward pass instead of one ablation per head."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from glassformer.train.objective import Objective, loss_of
 
 
 def gradient_importance(model: Transformer, batches: Sequence[Batch], objective: Objective) -> dict[Head, float]:
-    """I_h = mean over x of |d L(x) / d xi_h|, where xi_h = 1 multiplies what head h gives (Michel et al. 2019, eq. 2).
+    """Return I_h = mean over x of |d L(x) / d xi_h|, where xi_h = 1 scales head h's output (Michel et al. 2019, eq. 2).
 
-    The absolute value is taken for each sequence: over a whole batch opposite signs would cancel. As sequences do not
-    read each other, one backward of the summed loss has the gradient of each of them. Divided by the root of the sum
-    of squares of its attention's heads, as there: 1 at most.
+    The absolute value is taken per sequence, as opposite signs would cancel over a batch. Sequences do not attend to
+    each other, so one backward pass of the summed loss gives the gradient of each. As in the paper, each attention's
+    values are divided by their l2 norm, so they are at most 1.
     """
     raw = per_sequence(model, batches, objective)
     sizes = {where: each.abs().mean(0) for where, each in raw.items()}
@@ -35,7 +35,7 @@ def gradient_importance(model: Transformer, batches: Sequence[Batch], objective:
 def per_sequence(
     model: Transformer, batches: Sequence[Batch], objective: Objective
 ) -> dict[tuple[str, int], Float[Tensor, "N H"]]:
-    """d L(x) / d xi_h of each sequence x, by attention; L is the sum of the losses of the sequence's targets."""
+    """Return d L(x) / d xi_h of each sequence x, by attention; L is the summed loss of the sequence's targets."""
     watched = {place(name): attention for name, attention in attentions(model).items()}
     seams = {where: attention.attend for where, attention in watched.items()}
     found: dict[tuple[str, int], list[Tensor]] = {where: [] for where in watched}

@@ -1,4 +1,4 @@
-"""Attention weights of a model that runs as always, for the length of a `with`."""
+"""Collecting the attention weights of a model that runs as usual, for the length of a `with`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Seen = dict[str, Float[Tensor, "B H T S"]]
 
 @contextmanager
 def observe(model: Transformer) -> Generator[Seen]:
-    """Collects every attention's weights while the `with` lasts, [B, H, T, S], as its rule has them.
+    """Collect every attention's weights [B, H, T, S] under its own rule, for the length of the `with`.
 
-    The output is computed as always, so logits are bit-equal; the weights are computed beside it by the rule's
-    equation, before dropout. Rows of softmax and linear attention sum to 1 (or to 0 where nothing may be read).
-    Afterwards the model is exactly as before.
+    Outputs are computed as usual, so logits are bit-equal; the weights are computed separately by the rule's equation,
+    before dropout. Rows of softmax and linear attention sum to 1, or to 0 if all keys are masked. Afterwards the model
+    is exactly as before.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer, observe

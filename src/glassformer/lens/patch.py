@@ -1,9 +1,9 @@
-"""Activation patching: what of a run with one input, put into a run with another, brings the first one's answer back.
+"""Activation patching: which activations of a pass over one input restore its answer in a pass over another input.
 
-Two inputs that differ in little, as `a b c` and `a d c`, are read by the same model; `kept` has what every head and
-every block gave for the first. In a run with the second, one of those is put in the place of its own (Vig et al. 2020,
+The same model reads two inputs that differ little, like `a b c` and `a d c`; `keep` stores the output of every head and
+block for the first. In a pass over the second, one activation is replaced by the stored one (Vig et al. 2020,
 "Investigating Gender Bias in Language Models Using Causal Mediation Analysis"; Meng et al. 2022, "Locating and Editing
-Factual Associations in GPT", section 2.1). What share of the answer's log probability comes back is the effect.
+Factual Associations in GPT", section 2.1). The effect is the share of the answer's log-probability that this restores.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from glassformer.model.transformer import Transformer
 from glassformer.parts import Attended, attentions, watch_attention
 
 Where = tuple[str, int]
-"""A stack, or a kind of attention, and its layer. Of a stream: how many blocks have written, 0 for the input."""
+"""A kind of attention and its layer; or, for streams, a stack and how many blocks have written (0 at the input)."""
 Replace = Callable[[Tensor], Tensor]
 MOST_ROWS = 64
-"""Runs of one forward."""
+"""The most patched runs in one forward pass."""
 MOST_PLACES = 4096
-"""Tokens of one forward, of all its runs together; one run may have more."""
+"""The most tokens in one forward pass, over all its runs; a single run may have more."""
 
 
 class Input(NamedTuple):
-    """What a model is given, one sequence without padding."""
+    """The input of a model: one sequence without padding."""
 
     tokens: Int[Tensor, "1 T"]
     source: Int[Tensor, "1 S"] | None = None
@@ -44,30 +44,30 @@ class Input(NamedTuple):
 
 @dataclass
 class Kept:
-    """What a run gave, to be put into another."""
+    """The activations of one run, to be patched into another."""
 
     heads: dict[Where, Float[Tensor, "H T K"]] = field(default_factory=dict)
-    """By kind of attention and layer, before the output map."""
+    """By kind of attention and layer, before the output projection."""
     streams: dict[Where, Float[Tensor, "T D"]] = field(default_factory=dict)
     """By stack and number of blocks that have written."""
 
 
 class Patching(NamedTuple):
-    """The effects of every patch. Shares: 0 as the second input alone, 1 as the first."""
+    """The effect of every patch, as a share: 0 as with the second input alone, 1 as with the first."""
 
     one: float
-    """Log probability (nats) of the answer to the first input, when the model reads that."""
+    """Log-probability (nats) of the answer to the first input when the model reads the first input."""
     other: float
-    """The same when it reads the second."""
+    """The same when the model reads the second input."""
     heads: dict[Where, Float[Tensor, " H"]]
-    """Each head by itself, at all places."""
+    """Each head by itself, at all positions."""
     streams: dict[str, Float[Tensor, "L T"]]
-    """Of each stack: the stream behind so many blocks, at one place."""
+    """For each stack, the stream after so many blocks, at one position."""
 
 
 @torch.no_grad()
 def keep(model: Transformer, given: Input) -> Kept:
-    """What every head and every block gives, in evaluation mode."""
+    """Run the model in evaluation mode and return the outputs of every head and block."""
     kept = Kept()
 
     def note(call: Attended) -> None:
@@ -91,11 +91,11 @@ def keep(model: Transformer, given: Input) -> Kept:
 def patched(
     model: Transformer, kept: Kept, *, heads: Iterable[Head] = (), streams: Iterable[tuple[str, int, int | None]] = ()
 ) -> Generator[None]:
-    """While it lasts, these heads and these vectors of the streams are those that were kept.
+    """Replace these heads' outputs and these stream vectors by the kept ones, for the length of the `with`.
 
-    A stream is a stack, how many blocks have written (0: the input), and a place, or None for all of them. With the
-    inputs of all stacks, at all places, a run is the one that was kept. Errors: `ConfigError` for a head, and
-    `DataError` for a stream, that the model does not have.
+    A stream is given as a stack, how many blocks have written (0: the input), and a position, or None for all. Patching
+    the inputs of all stacks at all positions reproduces the kept run. Errors: `ConfigError` for a head, and `DataError`
+    for a stream, that the model does not have.
     """
     by_where = dict(by_attention(model, heads).values())
     asked: dict[Where, list[int | None]] = {}
@@ -137,12 +137,12 @@ def patched(
 def patch(
     model: Transformer, one: Input, other: Input, said: Sequence[int | None], *, poll: Callable[[], None] = nothing
 ) -> Patching:
-    """The effect of every head, and of every vector of the streams, of the first input in a run with the second.
+    """Measure the effect of patching each head, and each stream vector, of the first input into a run of the second.
 
-    `said` is the answer to the first, by place of `tokens`; None where none is asked for. Each effect is (p - b) /
-    (a - b), with the answer's log probability p of the patched run, a and b those of the two inputs. `poll` is called
-    before each forward, of which there are many: what it raises ends them.
-    Errors: `DataError` where the inputs differ in length, or where both give the answer the same probability.
+    `said` is the answer to the first, by position of `tokens`; None where no token is predicted. Each effect is
+    (p - b) / (a - b), where p is the answer's log-probability in the patched run, and a and b are those for the two
+    inputs. `poll` is called before each of the many forward passes; if it raises, they end.
+    Errors: `DataError` if the inputs differ in length or give the answer the same probability.
     """
     refuse_unlike(one, other)
     at_once = max(1, min(MOST_ROWS, MOST_PLACES // max(each.shape[1] for each in other if each is not None)))
@@ -175,7 +175,7 @@ def patch(
 
 
 def each_its_own(given: Tensor, part: slice) -> Replace:
-    """Row i of a batch gets entry i of `part` along the second axis, and stays as it is elsewhere."""
+    """Return a function that replaces, in row i of a batch, entry i of `part` along the second axis."""
 
     def replace(x: Tensor) -> Tensor:
         rows, entries = torch.arange(len(x)), torch.arange(part.start, part.stop)
@@ -187,7 +187,7 @@ def each_its_own(given: Tensor, part: slice) -> Replace:
 
 
 def scores(model: Transformer, given: Input, said: Sequence[int | None], rows: int) -> Float[Tensor, " N"]:
-    """Log probability (nats) of an answer, in each of so many equal rows."""
+    """Return the log-probability (nats) of an answer in each of `rows` rows that get the same input."""
     source = None if given.source is None else given.source.expand(rows, -1)
     places = [t for t, token in enumerate(said) if token is not None]
     tokens = [token for token in said if token is not None]
@@ -197,7 +197,7 @@ def scores(model: Transformer, given: Input, said: Sequence[int | None], rows: i
 
 
 def refuse_unlike(one: Input, other: Input) -> None:
-    """Refuse inputs of unlike lengths. Errors: `DataError`."""
+    """Raise `DataError` if the inputs differ in length."""
     for first, second in zip(one, other, strict=True):
         if first is not None and second is not None and first.shape != second.shape:
             raise DataError(
@@ -207,19 +207,19 @@ def refuse_unlike(one: Input, other: Input) -> None:
 
 
 def stream_places(model: Transformer) -> list[Where]:
-    """Every stack with every number of blocks that may have written."""
+    """Return every place in the streams: each stack with each number of blocks that have written."""
     return [(side, depth) for side, stack in stacks(model).items() for depth in range(len(stack.blocks) + 1)]
 
 
 def stacks(model: Transformer) -> dict[str, Stack]:
-    """The stacks that there are, by side."""
+    """Return the model's stacks by side."""
     sides = {"encoder": model.encoder, "decoder": model.decoder}
     return {side: stack for side, stack in sides.items() if stack is not None}
 
 
 @contextmanager
 def replaced(model: Transformer, heads: Mapping[Where, Replace], streams: Mapping[Where, Replace]) -> Generator[None]:
-    """While it lasts, what heads give (before the output map) and what the streams hold goes through these."""
+    """Pass head outputs (before the output projection) and streams through these functions, while the `with` runs."""
     there = {place(name): attention for name, attention in attentions(model).items()}
     with ExitStack() as undo:
         for where, replace in heads.items():

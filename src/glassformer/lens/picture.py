@@ -1,4 +1,4 @@
-"""Attention weights as text: a map whose shades show what each position reads."""
+"""Attention weights as text: a heat map whose shades show what each position attends to."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SHADES = " ░▒▓█"
 
 
 class Picture(NamedTuple):
-    """A head and what it reads, drawn."""
+    """A heat map of one head."""
 
     head: str
-    """As in "decoder.blocks.1.cross_attention, head 3"."""
+    """Its name, like "decoder.blocks.1.cross_attention, head 3"."""
     text: str
 
 
 def cross_attention_picture(model: Transformer, tokenizers: Tokenizers, source: str) -> Picture:
-    """Where an encoder-decoder looks while it answers `source`: a line for each token written, <eos> last.
+    """Draw where an encoder-decoder attends while it answers `source`: a line for each written token, <eos> last.
 
-    Shown is the head that reads most decidedly.
+    The picture shows the head with the sharpest attention.
     """
     ids = tokenizers.source.encode(source)
     (given,) = answer(model, [ids])
@@ -43,9 +43,9 @@ def cross_attention_picture(model: Transformer, tokenizers: Tokenizers, source: 
 
 
 def sharpest_head(seen: Mapping[str, Float[Tensor, "B H T S"]], kind: str) -> tuple[str, int]:
-    """The module of this kind ("cross_attention", "self_attention") and its head whose queries read most decidedly.
+    """Return the module of this kind ("cross_attention", "self_attention") and its head with the sharpest attention.
 
-    Decided is a head whose largest weight, averaged over queries, is largest. `seen` is what `observe` collected.
+    That is the head with the highest mean, over queries, of the largest weight. `seen` is what `observe` collected.
     """
     best = {name: weights.amax(-1).mean((0, 2)) for name, weights in seen.items() if name.endswith(kind)}
     name = max(best, key=lambda each: float(best[each].max()))
@@ -53,7 +53,7 @@ def sharpest_head(seen: Mapping[str, Float[Tensor, "B H T S"]], kind: str) -> tu
 
 
 def heat_map(weights: Float[Tensor, "T S"], rows: Sequence[str], columns: Sequence[str]) -> str:
-    """One line a query: its label, and for each key a shade, from blank (below 1/8) to full (from 7/8)."""
+    """Draw one line per query: its label, and a shade for each key, from blank (below 1/8) to full (from 7/8)."""
     margin, width = max(map(len, rows)), max(map(len, columns))
     levels = torch.clamp(weights * (len(SHADES) - 1) + 0.5, 0, len(SHADES) - 1).int().tolist()
     lines = [" " * margin + "  " + " ".join(f"{label:^{width}}" for label in columns)]

@@ -1,6 +1,6 @@
-"""The pictures of the tutorial notebooks, one call each: what heads read, and the vectors of positions.
+"""Plots for the tutorial notebooks, one call each: attention maps and position vectors.
 
-All of them give a matplotlib figure, which a notebook shows, and write it where a file is named.
+Each returns a matplotlib figure, which a notebook shows, and also writes it if a file is given.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from glassformer.parts.positions import Room
 from glassformer.store.pictures import save_figure
 
 MOST_LABELS = 40
-"""Tokens that are written beside an axis; of more, their numbers."""
+"""The most tokens to write beside an axis; with more, the axis shows their numbers."""
 CELL, LEAST = 0.22, 1.9
-"""Inches of a token, and of a map at least."""
+"""The size of a token and the least size of a map, in inches."""
 MOST_ACROSS = 8
 
 
@@ -38,12 +38,12 @@ def plot_attention(
     title: str | None = None,
     file: Path | str | None = None,
 ) -> Any:
-    """A map for each head, a line a query, a column a key; white is 0, dark is 1, in all maps alike.
+    """Draw a map for each head: a line per query, a column per key; white is 0 and dark is 1 in all maps.
 
-    `weights` are those of one map, of the heads of one attention, of a batch (of which `row` is shown), or what
-    `observe` collected: then a row of maps for each attention, named as x.1.3. `head` picks one of them. `queries` and
-    `keys` are the tokens; keys None: those of the queries, where there are as many. `file` is .png, .svg or .pdf.
-    Errors: `DataError` for another number of tokens than of rows or columns; `ConfigError` without matplotlib.
+    `weights` are those of one map, of the heads of one attention, of a batch (shown is `row`), or what `observe`
+    collected: then there is a row of maps for each attention, with names like x.1.3. `head` picks one head. `queries`
+    and `keys` are the tokens; keys None: the queries' tokens, if their number fits. `file` is .png, .svg or .pdf.
+    Errors: `DataError` if the number of tokens differs from that of rows or columns; `ConfigError` without matplotlib.
     """
     named = dict(weights) if isinstance(weights, Mapping) else {title or "": weights}
     if not named:
@@ -77,7 +77,7 @@ def plot_attention(
 
 
 def heads_of(weights: Float[Tensor, "*heads T S"], row: int, head: int | None) -> dict[int, Float[Tensor, "T S"]]:
-    """The maps of one attention by the number of the head. Errors: `DataError`."""
+    """Return the maps of one attention by head number. Errors: `DataError`."""
     if weights.ndim == 4:
         check_index("row", row, len(weights))
         weights = weights[row]
@@ -91,7 +91,7 @@ def heads_of(weights: Float[Tensor, "*heads T S"], row: int, head: int | None) -
 
 
 def check_index(name: str, index: int, n: int) -> None:
-    """Errors: `DataError` for one outside."""
+    """Raise `DataError` for an index out of range."""
     if not 0 <= index < n:
         raise DataError(f"{name} is counted from 0 to {n - 1} here; got {index}.")
 
@@ -99,7 +99,7 @@ def check_index(name: str, index: int, n: int) -> None:
 def label(
     axes: Any, weights: Float[Tensor, "T S"], queries: Sequence[str] | None, keys: Sequence[str] | None, *, first: bool
 ) -> None:
-    """Tokens beside the axes, the queries beside the first map of a line alone."""
+    """Write the tokens beside the axes; the queries only beside the first map of a line."""
     T, S = weights.shape
     keys = queries if keys is None and queries is not None and len(queries) == S else keys
     for what, tokens, size in (("queries", queries, T), ("keys", keys, S)):
@@ -118,12 +118,12 @@ def label(
 
 
 def plain(token: str) -> str:
-    """A token as matplotlib shows it literally: `$` begins a formula there."""
+    """Escape `$` in a token, which would begin a formula in matplotlib."""
     return token.replace("$", r"\$")
 
 
 def blank(places: Any, rows: Mapping[str, Mapping[int, Tensor]], across: int) -> None:
-    """Take away places without a map."""
+    """Remove the axes that have no map."""
     line = 0
     for maps in rows.values():
         lines = -(-len(maps) // across)
@@ -141,11 +141,11 @@ def plot_positions(
     title: str | None = None,
     file: Path | str | None = None,
 ) -> Any:
-    """What is added to the embedding at each position: a column a position, a line a dimension.
+    """Draw the vectors that are added to the embedding at each position: a column per position, a line per dimension.
 
-    `positions` is one of `POSITIONS` that adds vectors: sinusoidal, sinusoidal_halves; or give `vectors`, as those a
-    model has learned, `model.encoder.positions.weight`. `file` is .png, .svg or .pdf.
-    Errors: `ConfigError` for a scheme that adds none, or that learns them.
+    `positions` is one of `POSITIONS` that adds vectors: sinusoidal or sinusoidal_halves. Or give `vectors`, such as the
+    learned ones of a model, `model.encoder.positions.weight`. `file` is .png, .svg or .pdf.
+    Errors: `ConfigError` for a scheme that adds no vectors or learns them.
     """
     if vectors is None:
         vectors = added(positions, length, d_model)
@@ -163,7 +163,7 @@ def plot_positions(
 
 
 def added(positions: str, length: int, d_model: int) -> Float[Tensor, "L D"]:
-    """The vectors that a scheme adds at positions 0 to length - 1."""
+    """Return the vectors that a scheme adds at positions 0 to length - 1. Errors: `ConfigError`."""
     made = lookup(POSITIONS, positions, "positions")(Room(d_model, 1, d_model, length, causal=False))
     if list(made.parameters()):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Where a model's parameters are, as a picture: modules side by side as wide as they are large, parts below."""
+"""Plotting where a model's parameters are: modules side by side, as wide as they are large, their parts below them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from glassformer.model.count import Row
 from glassformer.store.pictures import save_figure
 
 WIDTH, HEIGHT = 12.0, 0.55
-"""Of all, and of a level, in inches."""
+"""The width of the figure and the height of a level, in inches."""
 LETTER = 0.065
-"""Inches of a letter in a box."""
+"""The width of a letter in a box, in inches."""
 MAPS = {"query": "q", "key": "k", "value": "v", "output": "o"}
 SHORT = {**MAPS, "self_attention": "self", "cross_attention": "cross", "feed_forward": "feed", "embedding": "emb"}
 
 
 class Box(NamedTuple):
-    """One module."""
+    """One module in the picture."""
 
     name: str
     path: str
     level: int
     left: int
-    """Parameters that stand before it."""
+    """The number of parameters before it."""
     width: int
 
 
 def plot_parameters(rows: Sequence[Row], *, title: str = "", file: Path | str | None = None) -> Any:
-    """An icicle of the tensors of `count_parameters`: what a module is made of stands below it.
+    """Draw an icicle plot of the rows of `count_parameters`: below each module are its parts.
 
-    A tensor used twice has its place once. `file` is .png, .svg or .pdf. Gives a matplotlib figure.
+    A tensor that is used twice appears once. `file` is .png, .svg or .pdf. Returns a matplotlib figure.
     """
     found = boxes(rows)
     levels = 1 + max(box.level for box in found)
@@ -67,15 +67,15 @@ def plot_parameters(rows: Sequence[Row], *, title: str = "", file: Path | str | 
 
 
 def fitting(box: Box, total: int, letters: float) -> str:
-    """The name and share of a box, or less where it is narrow."""
+    """Return the name and share of a box, or a shorter text if the box is narrow."""
     short = SHORT.get(box.name, box.name.removeprefix("block "))
-    names = [short] if box.name in MAPS else [box.name, short]  # the four maps alike
+    names = [short] if box.name in MAPS else [box.name, short]  # the four projections always have their short names
     texts = (f"{box.name} {box.width / total:.0%}", *names, "")
     return next(text for text in texts if len(text) + 1 <= letters or not text)
 
 
 def boxes(rows: Sequence[Row]) -> list[Box]:
-    """A box for each module that holds parameters, level by level, in the order of the rows."""
+    """Return a box for each module with parameters, in the order of the rows."""
     found: dict[str, Box] = {}
     left = 0
     for row in rows:
@@ -91,9 +91,9 @@ def boxes(rows: Sequence[Row]) -> list[Box]:
 
 
 def pieces(name: str) -> list[str]:
-    """The modules on the way to a tensor; a block and its number are one, and so are a residual and its branch.
+    """Return the names of the modules that contain a tensor, outermost first.
 
-    Weight and bias are those of the module.
+    A block and its number are one name, as are a residual and its branch; weight and bias belong to their module.
     """
     short = re.sub(r"\bblocks\.(\d+)", r"block \1", name).replace(".branch.", ".")
     return re.sub(r"(?<=.)\.(weight|bias)$", "", short).split(".")

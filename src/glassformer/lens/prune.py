@@ -1,4 +1,4 @@
-"""Heads removed for good: their weights are zero, so that the model computes what it does while they are silenced."""
+"""Pruning heads: setting their weights to zero, so that the model computes what it does while they are silenced."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from glassformer.store.lock import LOCK
 
 
 def pruned(model: Transformer, heads: Iterable[Head]) -> Transformer:
-    """A copy of the model without these heads: the maps into and out of each are zero.
+    """Return a copy of the model without these heads: the projections into and out of each are zero.
 
-    A stack has one `n_heads` for all its layers, so the config stays and the file keeps its size; what changes is that
-    the heads give nothing, exactly. As neither side of a product of zeros has a gradient, training does not bring them
-    back. A key/value head that others share stays. Errors: `ConfigError` for a head that the model does not have.
+    A stack has one `n_heads` for all its layers, so config and file size stay the same; but the heads output exactly
+    nothing. In a product of two zero factors neither gets a gradient, so training does not bring a head back, unless
+    its key/value head is kept because others share it. Errors: `ConfigError` for a head that the model does not have.
     """
     smaller = copy.deepcopy(model)
     with torch.no_grad():
@@ -49,18 +49,18 @@ def _silence_rows(linear: torch.nn.Linear, rows: slice) -> None:
 
 
 class Spared(NamedTuple):
-    """Heads that a model can do without, all at once."""
+    """Heads that a model can do without, all together."""
 
     heads: list[Head]
     effect: Effect | None
-    """What is lost without all of them; none where there are none."""
+    """The loss without all of them; None if there are none."""
 
 
 def spare(model: Transformer, diagnosis: Diagnosis, rules: Thresholds = THRESHOLDS) -> Spared:
-    """As many heads as can go together before a loss shows: the least important first, each kept if it is missed.
+    """Find heads that can be removed together without a measurable loss: greedily, the least important first.
 
-    Important is what `gradient_importance` calls so. A loss shows where the interval of the drop does not reach down
-    to `Thresholds.needed`. Heads that can stand in for each other are judged with those gone that went before them.
+    Importance is `gradient_importance`. A head is removed if, without it and all heads removed so far, the whole
+    interval of the drop is below `Thresholds.needed`. So heads that can replace each other are not all removed.
     """
     probe = diagnosis.probe
     scored = Scored(model, probe.scored, probe.objective)
@@ -76,16 +76,16 @@ def spare(model: Transformer, diagnosis: Diagnosis, rules: Thresholds = THRESHOL
 
 
 def effect_on(model: Transformer, diagnosis: Diagnosis, heads: Sequence[Head]) -> Effect:
-    """What is lost without these heads, all at once."""
+    """Measure what is lost without all these heads together."""
     probe = diagnosis.probe
     scored = Scored(model, probe.scored, probe.objective)
     return compare(scored.outcomes().of(probe.metric), scored.outcomes(heads).of(probe.metric), "zero", probe.metric)
 
 
 def write_pruned(run: Path, loaded: Loaded, heads: Sequence[Head], out: Path) -> Path:
-    """A run folder that holds the run's recipe and its model without these heads; returns the checkpoint.
+    """Write a run folder with the run's recipe and its model without these heads; return the checkpoint.
 
-    It has no optimizer, so it is scored, used and started from, and not resumed.
+    It has no optimizer state: it can be scored, used and trained from, but not resumed.
     """
     step = int(loaded.state.get("step", 0))
     out.mkdir(parents=True, exist_ok=True)

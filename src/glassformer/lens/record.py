@@ -1,4 +1,4 @@
-"""What every attention of a model did with a batch: its weights, what each query might have read, and its values."""
+"""Recording every attention of a model on a batch: its weights, its mask, its values and its output."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from glassformer.train.objective import Targets, hidden
 
 
 class Map(NamedTuple):
-    """One attention of a model."""
+    """The recording of one attention."""
 
     block: str
     """"encoder", "decoder" or "cross"."""
     layer: int
     attention: Attention
     weights: Float[Tensor, "N H T S"]
-    """Shares of what each query reads: a row sums to 1, or to 0 where it reads nothing, whatever the rule."""
+    """Normalised weights: a row sums to 1, or to 0 if it reads nothing, whatever the attention rule."""
     total: Float[Tensor, "N H T"]
-    """What the rule's own weights of each query sum to: 1, but for rules such as sigmoid and softmax_plus_one."""
+    """The sum of the rule's own weights for each query: 1 except for rules like sigmoid and softmax_plus_one."""
     allowed: Bool[Tensor, "N T S"]
     v: Float[Tensor, "N G S K"]
     output: Float[Tensor, "N H T K"]
-    """What each head gives, before the output map."""
+    """The output of each head, before the output projection."""
 
     @property
     def columns(self) -> Float[Tensor, "D H K"]:
-        """The output map, cut by heads."""
+        """The output projection, split by heads."""
         return self.attention.output.weight.detach().unflatten(1, (-1, self.attention.d_head))
 
 
 def maps(model: Transformer, batch: Batch, asked: Targets) -> list[Map]:
-    """All attentions of a forward on what the batch asks, encoder first, as the model computes them."""
+    """Run a forward pass on a batch's targets and return all attentions: encoder, decoder, cross, by layer."""
     found: dict[str, Map] = {}
 
     def note(call: Attended) -> None:

@@ -1,1 +1,1 @@
-"""Floor 6: a run as a server, with the completions of OpenAI's API. Needs the extra `serve`."""
+"""Floor 6: serving a run over HTTP with the completions of OpenAI's API. Needs the extra `serve`."""

@@ -1,4 +1,4 @@
-"""One answer from its first byte to its last: read what is wanted, write it, and stop where nobody waits for it."""
+"""The endpoints that write text: read the request, run it, send the answer, and stop if the client leaves."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ Ready = dict[int, Piece]
 
 
 class GoneError(Exception):
-    """Whoever asked has left, or reads no more."""
+    """The client has left or no longer reads."""
 
 
 class Answers(ABC):
-    """The endpoint of a kind of request, as an ASGI application."""
+    """The endpoint for one kind of request, as an ASGI application."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
 
     @abstractmethod
     def wanted(self, body: dict[str, Any]) -> Wanted:
-        """What a body asks for."""
+        """Parse a body. Errors: `RefusalError`."""
 
     @abstractmethod
     def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
-        """The answer in one piece."""
+        """Return the complete answer."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request. Errors: whatever is refused, while nothing was sent yet."""
+        """Answer one request. Errors: every refusal, as long as nothing has been sent."""
         service = self.service
         until = asyncio.get_running_loop().time() + service.config.seconds
         try:
@@ -74,7 +74,7 @@ class Completions(Answers):
     """`POST /v1/completions`."""
 
     def wanted(self, body: dict[str, Any]) -> Wanted:
-        """Errors: `RefusalError`, also for a model that answers instead of going on."""
+        """Parse a body. Errors: `RefusalError`, also for a model that answers sources and completes no prompts."""
         service = self.service
         if not service.continues:
             message = "This model answers sources and completes no prompts. Use POST /v1/translate."
@@ -82,12 +82,12 @@ class Completions(Answers):
         return completion(body, service.model, service.vocab_size, service.config)
 
     def reply(self, wanted: Wanted) -> replies.Reply:
-        """What all objects of one answer share."""
+        """Return what all objects of one answer share."""
         echoed = self.service.texts.echoed(wanted)
         return replies.Reply(self.service.model, echoed, wanted.logprobs is not None)
 
     def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
-        """A `text_completion` object."""
+        """Return a `text_completion` object."""
         return self.reply(wanted).whole(texts, prompt_tokens(job))
 
     async def _answer(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
@@ -97,7 +97,7 @@ class Completions(Answers):
             await super()._answer(wanted, job, pieces, scope, send)
 
     async def _stream(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
-        """Events as they come. What goes wrong before the first one has a status of its own; later it is an event."""
+        """Send events as they come. An error before the first one has its own HTTP status; a later one is an event."""
         patience = self.service.config.patience
         stream = self.events(wanted, job, pieces)
         first = await anext(stream)
@@ -115,7 +115,7 @@ class Completions(Answers):
         await send_patiently(scope, send, end, patience, more=False)
 
     async def events(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready]) -> AsyncGenerator[bytes]:
-        """All but the last: a `text_completion` object for each piece, and one of the counts where they are wanted."""
+        """Yield all events but [DONE]: a `text_completion` for each piece, then one with the token counts if wanted."""
         reply, begun, counted = self.reply(wanted), set[int](), Piece()
         async for ready in pieces:
             events: list[bytes] = []
@@ -132,24 +132,24 @@ class Translations(Answers):
     """`POST /v1/translate`."""
 
     def wanted(self, body: dict[str, Any]) -> Wanted:
-        """Errors: `RefusalError`, also for a model without an encoder."""
+        """Parse a body. Errors: `RefusalError`, also for a model that completes prompts and answers no sources."""
         if self.service.continues:
             message = "This model goes on from prompts and answers no sources. Use POST /v1/completions."
             raise RefusalError(400, message, code="not_a_translation_model")
         return translation(body, self.service.model, self.service.config)
 
     def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
-        """A list of `translation` objects."""
+        """Return a list of `translation` objects."""
         return replies.translations(self.service.model, texts, prompt_tokens(job))
 
 
 def prompt_tokens(job: Job) -> int:
-    """Tokens read: each prompt once."""
+    """Return the number of tokens read, counting each prompt once."""
     return sum(len(request.prompt if request.source is None else request.source) for request in job.requests)
 
 
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
-    """A body of at most so many bytes; no more than one piece beyond them is ever held."""
+    """Read a body of at most `most` bytes; never holds more than one piece beyond them."""
     said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     too_large = RefusalError(413, f"A body may have at most {most} bytes. Send a shorter one.", code="body_too_large")
     if len(said) > 18 or int(said) > most:
@@ -168,7 +168,7 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
 
 
 async def watch_client(receive: Receive) -> None:
-    """Ends when the client leaves."""
+    """Return when the client leaves."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -176,9 +176,9 @@ async def watch_client(receive: Receive) -> None:
 async def prepared_until(
     work: Coroutine[Any, Any, Job], watch: asyncio.Task[None], until: float, seconds: float
 ) -> Job:
-    """The job that is made ready; what nobody waits for any more is given up, and where it has not begun, not begun.
+    """Wait for `work` to prepare a job, at most until a time; then it is abandoned or, if it has not begun, cancelled.
 
-    Errors: as the work itself; `RefusalError` where it is too late, `GoneError` where the client left.
+    Errors: those of the work; `RefusalError` after the time limit, `GoneError` if the client left.
     """
     making = asyncio.create_task(work)
     try:
@@ -194,7 +194,7 @@ async def prepared_until(
 
 
 async def pieces_until(job: Job, until: float, seconds: float) -> AsyncGenerator[Ready]:
-    """The pieces of a job. Errors: what ended one of its texts, `RefusalError` where it is too late, `GoneError`."""
+    """Yield the pieces of a job. Errors: one that ended a text, `RefusalError` after the time limit, `GoneError`."""
     async with aclosing(job.pieces()) as pieces:
         while True:
             try:
@@ -213,7 +213,7 @@ async def pieces_until(job: Job, until: float, seconds: float) -> AsyncGenerator
 
 
 async def send_patiently(scope: Scope, send: Send, body: bytes, patience: float, *, more: bool = True) -> None:
-    """Sends a piece of a stream; who leaves what was sent unread for so long is dropped."""
+    """Send a piece of a stream; drop a client that leaves sent data unread for `patience` seconds."""
     try:
         async with asyncio.timeout(patience):
             await send({"type": "http.response.body", "body": body, "more_body": more})

@@ -1,4 +1,4 @@
-"""The application: which path leads where."""
+"""The ASGI application: its routes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATHS = "GET /v1/models, POST /v1/completions, POST /v1/translate, GET /health"
 
 
 def application(service: Service) -> Guard:
-    """All of a server as an ASGI application."""
+    """Build the server's ASGI application."""
 
     async def health(_: Request) -> Response:
         status = "draining" if service.draining else "ok" if service.runner.alive else "failed"
@@ -48,7 +48,7 @@ def application(service: Service) -> Guard:
     )
 
     async def routed(scope: Scope, receive: Receive, send: Send) -> None:
-        scope["app"] = router  # then it raises where it would answer in plain text
+        scope["app"] = router  # makes the router raise an HTTPException instead of answering in plain text
         try:
             await router(scope, receive, send)
         except HTTPException as error:
@@ -59,10 +59,10 @@ def application(service: Service) -> Guard:
 
 
 def headers_of(error: HTTPException) -> Mapping[str, str]:
-    """What the router says of a method that a path does not have."""
+    """Return the router's headers, which list the allowed methods if a path does not have this one."""
     return error.headers or {}
 
 
 def in_json(value: dict[str, Any], status: int = 200) -> Response:
-    """A whole JSON response."""
+    """Return a JSON response."""
     return Response(replies.as_json(value), status, media_type="application/json")

@@ -1,4 +1,4 @@
-"""JSON bodies as they come from anybody: an object of known fields, each of its type and within its bounds."""
+"""Checking untrusted JSON bodies: an object of known fields, each of the right type and within its bounds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from glassformer.foundation.registry import suggestion
 from glassformer.serve.refusal import RefusalError
 
 MOST_LEVELS = 100
-"""Of lists and objects in one another. What is read just before Python's own limit could not be written out again."""
+"""How deep lists and objects may nest. JSON read just within Python's own limit could fail to be written again."""
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in a body. Errors: `RefusalError` for anything else, also where a name stands there twice."""
+    """Parse a body as a JSON object. Errors: `RefusalError` for anything else, and for repeated names."""
     too_deep = RefusalError(400, f"A body is a JSON object; this one is nested too deep, beyond {MOST_LEVELS} levels.")
     try:
         value: object = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
@@ -34,7 +34,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def deeper(value: object, levels: int) -> bool:
-    """Whether there are more lists and objects in one another."""
+    """Whether lists and objects are nested more than `levels` deep."""
     within: list[Any] = [value]
     for _ in range(levels):
         inside = [each.values() if isinstance(each, dict) else each for each in within if isinstance(each, dict | list)]
@@ -56,7 +56,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 def shown(value: object) -> str:
-    """A JSON value for a message, short."""
+    """Return a short text of a JSON value, for messages."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 99:
         return f"a number of {value.bit_length()} bits"
     text = json.dumps(value) if not isinstance(value, dict | list) or len(cast("Any", value)) < 9 else "a long one"
@@ -64,12 +64,12 @@ def shown(value: object) -> str:
 
 
 def all_texts(values: Iterable[object]) -> bool:
-    """Whether all of these are strings."""
+    """Whether all values are strings."""
     return all(isinstance(each, str) for each in values)
 
 
 class Fields:
-    """The fields of one body; each getter checks what it gives. Errors: `RefusalError` 400 naming the field."""
+    """The fields of one body; each getter checks what it returns. Errors: `RefusalError` 400 naming the field."""
 
     def __init__(self, body: Mapping[str, Any], known: Collection[str]) -> None:
         self.body = body
@@ -78,15 +78,15 @@ class Fields:
                 self.refuse(name[:60], f"{name[:60]!r} is no field of this request. {suggestion(name[:60], known)}")
 
     def refuse(self, name: str, message: str, code: str | None = None) -> NoReturn:
-        """What is wrong with a field."""
+        """Raise `RefusalError` 400 for a field."""
         raise RefusalError(400, message, param=name, code=code)
 
     def given(self, name: str) -> bool:
-        """Whether a field is there and not null."""
+        """Whether a field is present and not null."""
         return self.body.get(name) is not None
 
     def number(self, name: str, least: int, most: int, usual: float) -> float:
-        """A number within bounds, both included."""
+        """Return a number within bounds, both inclusive; `usual` if the field is absent."""
         if not self.given(name):
             return usual
         value = self.body[name]
@@ -95,7 +95,7 @@ class Fields:
         return float(value)
 
     def whole(self, name: str, least: int, most: int, usual: int) -> int:
-        """A whole number within bounds, both included."""
+        """Return an integer within bounds, both inclusive; `usual` if the field is absent."""
         if not self.given(name):
             return usual
         value = self.body[name]
@@ -104,21 +104,21 @@ class Fields:
         return value
 
     def switch(self, name: str) -> bool:
-        """True or false; false where it is not there."""
+        """Return a boolean; False if the field is absent."""
         value = self.body.get(name)
         if value is not None and not isinstance(value, bool):
             self.refuse(name, f"{name} must be true or false; got {shown(value)}.")
         return bool(value)
 
     def text(self, name: str) -> str | None:
-        """A string, or nothing."""
+        """Return a string; None if the field is absent."""
         value = self.body.get(name)
         if value is not None and not isinstance(value, str):
             self.refuse(name, f"{name} must be a string; got {shown(value)}.")
         return value
 
     def texts(self, name: str, most: int) -> list[str]:
-        """A string or a list of at most so many; none where it is not there."""
+        """Return the list of at most `most` strings; one string becomes a list, and an absent field an empty one."""
         value = self.body.get(name)
         if value is None:
             return []
@@ -128,7 +128,7 @@ class Fields:
         return cast("list[str]", values)
 
     def biases(self, name: str, size: int, most: int) -> dict[int, float]:
-        """Numbers from -100 to 100 by token id, which JSON writes as a string."""
+        """Return numbers from -100 to 100 by token id; JSON writes the ids as strings."""
         value = self.body.get(name)
         if value is None:
             return {}

@@ -1,4 +1,4 @@
-"""What texts of a request must follow: read from its fields, built once on trial where it can do no harm."""
+"""Grammars of requests: read from their fields and first built in a process of their own, where they do no harm."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from glassformer.serve.fields import Fields, shown
 from glassformer.serve.refusal import RefusalError
 
 LONGEST = 65_536
-"""Characters of an expression or a schema."""
+"""The most characters of an expression or a schema."""
 SECONDS = 2.0
-"""Time in which a grammar is built, or refused."""
+"""The time limit for building a grammar; a slower one is refused."""
 KINDS = "text, json_object and json_schema"
 
 
 class Wish(NamedTuple):
-    """A regular expression, or a JSON schema as JSON, and the field that it came in."""
+    """The grammar that a request asks for: a regular expression or a JSON schema (as JSON), and its field."""
 
     field: str
     regex: str = ""
@@ -31,7 +31,7 @@ class Wish(NamedTuple):
 
 
 def wish_of(fields: Fields) -> Wish | None:
-    """What `response_format` (as OpenAI has it) or `structured_outputs` (as vLLM has it) asks for."""
+    """Return what `response_format` (OpenAI's field) or `structured_outputs` (vLLM's) asks for."""
     named = response_format(fields), structured_outputs(fields)
     if all(named):
         fields.refuse("structured_outputs", "A text follows response_format or structured_outputs; got both. Give one.")
@@ -44,7 +44,10 @@ def wish_of(fields: Fields) -> Wish | None:
 
 
 def response_format(fields: Fields) -> Wish | None:
-    """The schema of {"type": "json_schema", "json_schema": {"name": ..., "schema": {...}}}, or that of any object."""
+    """Return the schema in {"type": "json_schema", "json_schema": {"name": ..., "schema": {...}}}.
+
+    For {"type": "json_object"}, return the schema of any object; for {"type": "text"}, None.
+    """
     name = "response_format"
     inner = inside(fields, name, {"type", "json_schema"})
     kind = None if inner is None else inner.text("type")
@@ -64,7 +67,7 @@ def response_format(fields: Fields) -> Wish | None:
 
 
 def structured_outputs(fields: Fields) -> Wish | None:
-    """The expression of {"regex": ...}, or the schema of {"json": ...}."""
+    """Return the expression in {"regex": ...} or the schema in {"json": ...}."""
     name = "structured_outputs"
     inner = inside(fields, name, {"regex", "json"})
     if inner is None:
@@ -77,7 +80,7 @@ def structured_outputs(fields: Fields) -> Wish | None:
 
 
 def inside(fields: Fields, name: str, known: set[str]) -> Fields | None:
-    """The fields of an object in a field; none where it is not there."""
+    """Return the fields of an object that is a field's value, or None if the field is absent."""
     value: Any = fields.body.get(name)
     if value is None:
         return None
@@ -87,13 +90,13 @@ def inside(fields: Fields, name: str, known: set[str]) -> Fields | None:
 
 
 def written_out(fields: Fields, name: str) -> str:
-    """A schema as JSON, whether it came as JSON or as a string of it."""
+    """Return a schema as JSON text, whether it was sent as JSON or as a string of JSON."""
     value = fields.body[name]
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def followed(wish: Wish, states: States) -> Filter:
-    """The filter of a wish. Takes up to `SECONDS`. Errors: `RefusalError` 400 for what is no grammar, or too large."""
+    """Build the filter of a wish in up to `SECONDS`. Errors: `RefusalError` 400 for an invalid or too large grammar."""
     try:
         grammar = of_regex(wish.regex) if wish.regex else of_schema(wish.schema)
         check_small(wish.field, grammar.text)
@@ -103,7 +106,10 @@ def followed(wish: Wish, states: States) -> Filter:
 
 
 def check_small(field: str, grammar: str) -> None:
-    """Build it in a process of its own, as some small ones need hours and all memory. Errors: `RefusalError`."""
+    """Build the grammar in a separate process first, as some small ones take hours and all memory.
+
+    Errors: `RefusalError` 400.
+    """
     command = [sys.executable, "-P", str(Path(trial.__file__))]
     try:
         quick = subprocess.run(command, input=grammar.encode(), timeout=SECONDS, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Before anything is read: who asks, by which name, from which page; and the named answer to whatever goes wrong."""
+"""Checking each request before its body is read (Host, Origin, key), and turning every error into a JSON answer."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ OPEN = ("/health",)
 HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?")
 MOST_HEADERS, LONGEST_HEAD = 100, 16_384
 ABORT = "glassformer.abort"
-"""Where the scope has what drops the connection at once."""
+"""The scope's key for the function that drops the connection at once."""
 
 
 class Guard:
-    """Around the whole application. Every path and method is checked, those that there are not included."""
+    """The outermost ASGI layer. It checks every request, even for paths and methods that do not exist."""
 
     def __init__(self, app: App, config: ServeConfig, say: Say) -> None:
         self.app, self.config, self.say = app, config, say
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request. What it raises becomes an answer; where one has begun already, the connection ends."""
+        """Handle one request. An exception becomes an error answer, or drops the connection if a response has begun."""
         if scope["type"] != "http":
             return
         begun: list[bool] = []
@@ -55,7 +55,7 @@ class Guard:
                 await answer(send, refused.status, refused.content, refused.headers)
 
     def check(self, scope: Scope) -> None:
-        """Errors: `RefusalError` for a wrong Host or Origin, or without the key."""
+        """Raise `RefusalError` for too many headers, a wrong Host or Origin, or a missing or wrong key."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         if len(headers) > MOST_HEADERS or sum(len(name) + len(value) for name, value in headers) > LONGEST_HEAD:
             message = f"A request has at most {MOST_HEADERS} headers of {LONGEST_HEAD} bytes in all. Send fewer."
@@ -67,7 +67,7 @@ class Guard:
 
 
 def refusal_of(error: Exception, say: Say) -> RefusalError:
-    """What a client is told of an error. What is nobody's mistake but ours goes to the log whole, with a number."""
+    """Return the refusal for an error. An unexpected one is logged with its traceback under a number for the client."""
     if isinstance(error, RefusalError):
         return error
     if isinstance(error, BusyError):
@@ -80,10 +80,11 @@ def refusal_of(error: Exception, say: Say) -> RefusalError:
 
 
 def check_host(given: list[str], config: ServeConfig) -> str:
-    """The Host of a request: a name that this server is meant by, with any port; a page elsewhere cannot rename it.
+    """Return the request's Host header, in lower case, if it names this server; any port is allowed.
 
-    Without that, a name of an attacker's that was made to point here (DNS rebinding) would make a page of theirs one
-    of ours. Addresses written out are no names: they are taken where the server listens to more than this machine.
+    Without this check, an attacker's page could reach this server by a domain name of theirs that resolves to it (DNS
+    rebinding), and count as one of ours. IP addresses are no names: loopback ones are always accepted, others if the
+    server listens beyond this machine. Errors: `RefusalError`.
     """
     found = HOST.fullmatch(given[0]) if len(given) == 1 else None
     if found is None:
@@ -98,21 +99,21 @@ def check_host(given: list[str], config: ServeConfig) -> str:
 
 
 def check_origin(given: list[str], host: str) -> None:
-    """A browser says which page asks: only one of this server may."""
+    """Refuse requests that a browser sends from another server's page. Errors: `RefusalError` 403."""
     if given and (len(given) > 1 or given[0].lower() not in (f"http://{host}", f"https://{host}")):
         message = f"Pages of other servers may not ask this one; got Origin {given[0][:60]!r}."
         raise RefusalError(403, message, code="origin_not_allowed")
 
 
 def check_key(given: list[bytes], key: str) -> None:
-    """The key, compared in a time that does not hang on how much of it is right."""
+    """Check the bearer key in constant time. Errors: `RefusalError` 401."""
     scheme, _, shown = (given[0] if len(given) == 1 else b"").partition(b" ")
     if not (scheme.lower() == b"bearer" and hmac.compare_digest(shown.strip(), key.encode())):
         raise RefusalError(401, "This server asks for its key: Authorization: Bearer KEY.", code="invalid_api_key")
 
 
 async def answer(send: Send, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
-    """A whole JSON response."""
+    """Send a complete JSON response."""
     more = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
     fixed = [
         (b"content-type", b"application/json"),

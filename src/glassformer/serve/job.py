@@ -1,4 +1,4 @@
-"""One request while it is written: tokens come in on the model's thread, pieces of text go out on the server's loop."""
+"""One request while it is written: tokens arrive on the model's thread, pieces of text leave on the event loop."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from glassformer.decode.stream import TextStream
 
 @dataclass
 class Logprobs:
-    """What the model gave the tokens of a piece, as OpenAI's API lists it."""
+    """Log-probabilities of the tokens of a piece, in the layout of OpenAI's API."""
 
     tokens: list[str] = field(default_factory=list[str])
     token_logprobs: list[float] = field(default_factory=list[float])
     top_logprobs: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     text_offset: list[int] = field(default_factory=list[int])
-    """Where the text of each token begins, in characters from the beginning of the text."""
+    """Where each token begins, in characters from the start of the text."""
 
 
 @dataclass
 class Piece:
-    """More text of one text of a request."""
+    """The next part of one text of a request."""
 
     text: str = ""
     tokens: int = 0
-    """How many there are in this piece, <eos> included."""
+    """The number of tokens in this piece, <eos> included."""
     end: str = ""
-    """Why the text ended, with its last piece: "eos", "stop", "max_new_tokens" or "error"."""
+    """In the last piece, why the text ended: "eos", "stop", "max_new_tokens" or "error"; else empty."""
     logprobs: Logprobs = field(default_factory=Logprobs)
     error: Exception | None = None
 
     def add(self, more: Piece) -> None:
-        """What came behind it."""
+        """Append the piece that follows this one."""
         self.text += more.text
         self.tokens += more.tokens
         self.end, self.error = more.end, more.error
@@ -44,10 +44,10 @@ class Piece:
 
 
 class Job:
-    """A request of a client: `n` texts behind each of its prompts. Text k of prompt i has number i * n + k.
+    """A client's request: `n` texts for each of its prompts. Text k of prompt i has number i * n + k.
 
-    What is not yet fetched is joined, so a client that reads slowly costs no more than its own text. With `whole` a
-    text comes in one piece. `behind` says of each prompt whether its texts go on from it (`goes_on`).
+    Pieces that are not fetched yet are joined, so a slow reader costs no more memory than its own text. With `whole`,
+    each text comes in one piece. `behind`: for each prompt, whether its texts continue the prompt's text (`goes_on`).
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Job:
         self.requests: list[Request] = []
         self.tickets: list[Ticket] = []
         self.gone = False
-        """Whether nobody waits for the answer any more."""
+        """Whether the client no longer waits."""
         self._streams = [TextStream(tokenizer, stops, behind=each) for each in behind for _ in range(n)]
         self._held = [Piece() for _ in range(n_texts)]
         self._ready: dict[int, Piece] = {}
@@ -66,7 +66,7 @@ class Job:
         self._news = asyncio.Event()
 
     def take(self, number: int, written: Written) -> Piece | None:
-        """On the model's thread: what a token adds to its text; none where there is nothing to tell yet."""
+        """Return what a token lets us send of its text, or None if nothing yet. Runs on the model's thread."""
         piece, stream = Piece(tokens=1, end=written.end, error=written.error), self._streams[number]
         if written.end != FAILED:
             if written.likely is not None and written.id != EOS:
@@ -88,7 +88,7 @@ class Job:
         logprobs.text_offset.append(len(stream))
 
     def deliver(self, number: int, piece: Piece) -> None:
-        """On the loop: a piece is there to be fetched."""
+        """Make a piece available to `pieces`. Runs on the event loop."""
         if number in self._ready:
             self._ready[number].add(piece)
         else:
@@ -96,12 +96,12 @@ class Job:
         self._news.set()
 
     def leave(self) -> None:
-        """On the loop: whoever waits for pieces gets no more."""
+        """End `pieces`, as the client left. Runs on the event loop."""
         self.gone = True
         self._news.set()
 
     async def pieces(self) -> AsyncGenerator[dict[int, Piece]]:
-        """On the loop: what is new, by number, until all texts ended or nobody waits any more."""
+        """Yield new pieces by text number until all texts end or the client leaves. Runs on the event loop."""
         while self._open and not self.gone:
             await self._news.wait()
             self._news.clear()

@@ -1,4 +1,4 @@
-"""Listening: one socket, one loop, and an end that lets answers end first."""
+"""Running the server: one socket, one event loop, and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BACKLOG = 1024
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which leaves signals to us and says when it listens."""
+    """uvicorn's server, but it leaves signals to us and sets an event once it listens."""
 
     def __init__(self, config: uvicorn.Config, listening: asyncio.Event) -> None:
         super().__init__(config)
@@ -28,17 +28,17 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Nothing is captured here."""
+        """Capture no signals."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's."""
+        """Start as uvicorn does, then set `listening`."""
         await super().startup(sockets)
         self.listening.set()
 
 
 def open_socket(config: ServeConfig) -> socket.socket:
-    """A socket at the address. Errors: `ConfigError` where it cannot be had."""
+    """Bind a socket to the address of the settings. Errors: `ConfigError` if that fails."""
     try:
         family, kind, number, _, address = socket.getaddrinfo(
             config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -59,18 +59,18 @@ def open_socket(config: ServeConfig) -> socket.socket:
 
 
 def address_of(config: ServeConfig, found: socket.socket) -> str:
-    """The address as a browser takes it."""
+    """Return the server's URL."""
     host = f"[{config.host}]" if ":" in config.host else config.host
     return f"http://{host}:{found.getsockname()[1]}"
 
 
 def listen(service: Service, found: socket.socket) -> int:
-    """Serves until a signal ends it. Returns the exit code: 0, or 130 and 143 where a second signal came."""
+    """Serve until a signal ends it. Returns the exit code: 0, or 130 or 143 after a second SIGINT or SIGTERM."""
     return asyncio.run(run(service, found))
 
 
 async def run(service: Service, found: socket.socket) -> int:
-    """As `listen`, within a loop."""
+    """Do the work of `listen` within an event loop."""
     config, loop, listening = service.config, asyncio.get_running_loop(), asyncio.Event()
     server = Server(
         uvicorn.Config(
@@ -104,7 +104,7 @@ async def run(service: Service, found: socket.socket) -> int:
 
 
 async def announce(service: Service, found: socket.socket, listening: asyncio.Event) -> None:
-    """Says where the server is, once it is there."""
+    """Log the server's address once it listens."""
     await listening.wait()
     address = address_of(service.config, found)
     to_all = "" if is_loopback(service.config.host) else ", with the key, over a line that is not encrypted"
@@ -112,7 +112,7 @@ async def announce(service: Service, found: socket.socket, listening: asyncio.Ev
 
 
 class Ending:
-    """The first signal lets answers end, for a while; the second does not."""
+    """Shutdown by signals: the first lets open answers finish within a time limit, the second ends at once."""
 
     def __init__(self, service: Service, server: uvicorn.Server) -> None:
         self.service, self.server = service, server
@@ -120,7 +120,7 @@ class Ending:
         self._task: asyncio.Task[None] | None = None
 
     def on(self, number: int) -> None:
-        """A signal came."""
+        """Handle a signal."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self.drain())
         else:
@@ -128,7 +128,7 @@ class Ending:
             self.server.should_exit = self.server.force_exit = True
 
     async def drain(self) -> None:
-        """Nothing new is taken, and what is being written may end."""
+        """Refuse new requests, wait for open answers up to the time limit, then stop the server."""
         seconds = self.service.config.drain
         self.service.say(f"Ending: what is being written has {seconds:g} seconds left. Again to end at once.")
         if left := await self.service.drain(seconds):

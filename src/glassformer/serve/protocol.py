@@ -1,4 +1,4 @@
-"""HTTP for strangers: a connection that sends its request too slowly is closed, and so is one too many."""
+"""HTTP for untrusted clients: close connections that send a request too slowly or exceed the connection limit."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ GARBLED = RefusalError(400, "What came is no HTTP/1.1 request. Send one, with a 
 
 
 def protocol_of(config: ServeConfig) -> type[H11Protocol]:
-    """The protocol with these limits, as a class, since uvicorn makes its own instances."""
+    """Return the protocol class with these limits; a class, because uvicorn creates the instances."""
     return type("PatientProtocol", (Patient,), {"patience": config.patience, "most": config.connections})
 
 
 class Patient(H11Protocol):
-    """uvicorn's protocol with a time for each request to arrive whole, head and body, from its first byte on.
+    """uvicorn's protocol with a time limit for each request, head and body, from its first byte.
 
-    A trickle of bytes does not renew the time: that is how a few clients hold a server's connections (slow loris).
+    A trickle of bytes does not extend the limit, or a few clients could hold all connections (slow loris).
     """
 
     patience = 10.0
@@ -38,7 +38,7 @@ class Patient(H11Protocol):
         self._late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Takes a connection, if there is room for one more."""
+        """Accept a connection if the limit allows one more."""
         if len(self.connections) >= self.most:
             transport.write(raw(FULL))
             transport.close()
@@ -50,18 +50,18 @@ class Patient(H11Protocol):
     refused = False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end of a connection."""
+        """Clean up after a connection."""
         self._relax()
         if not self.refused:
             super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """More of a request."""
+        """Read more of a request."""
         if not self.refused and not self.transport.is_closing():
             super().data_received(data)
 
     def handle_events(self) -> None:
-        """Takes what has come, also what came behind the request before; once it is whole its time no longer runs."""
+        """Parse what has arrived, pipelined requests included; stop the timer once a request is complete."""
         super().handle_events()
         if cast("object", self.scope) is not None:
             cast("dict[str, Any]", self.scope)[ABORT] = self.transport.abort
@@ -72,13 +72,13 @@ class Patient(H11Protocol):
             self._relax()
 
     def send_400_response(self, msg: str) -> None:
-        """What cannot be read is refused as all else is, unless an answer is under way; then the connection ends."""
+        """Refuse an unreadable request in our own format, unless a response has begun; then close the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.write(raw(LONG if len(self.conn.trailing_data[0]) > LONGEST_HEAD else GARBLED))
         self.transport.close()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Nothing was asked for a while; what a client leaves unread is thrown away."""
+        """Close an idle connection; response bytes that the client has not read are discarded."""
         leave: Callable[[], None] = super().timeout_keep_alive_handler
         if self.transport.get_write_buffer_size():
             leave = self.transport.abort
@@ -102,7 +102,7 @@ class Patient(H11Protocol):
 
 
 def raw(refused: RefusalError) -> bytes:
-    """A refusal as it goes over the line, where no application was asked."""
+    """Return a refusal as raw HTTP bytes, for requests that never reach the application."""
     head = f"HTTP/1.1 {refused.status} \r\nconnection: close\r\ncontent-type: application/json\r\n"
     more = "".join(f"{name}: {value}\r\n" for name, value in refused.headers.items())
     return f"{head}{more}content-length: {len(refused.content)}\r\n\r\n".encode() + refused.content

@@ -1,4 +1,4 @@
-"""What is answered where something is refused: OpenAI's error object, with a status that says whose turn it is."""
+"""Error answers: OpenAI's error object with an HTTP status."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from glassformer.foundation.errors import BusyError
 
 RETRY_AFTER = 2
-"""Seconds after which somebody who was sent away may ask again."""
+"""Seconds after which a client that was turned away may ask again."""
 
 
 class RefusalError(Exception):
-    """A request that gets no answer but this one."""
+    """An error that becomes the answer to a request."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class RefusalError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What goes with it."""
+        """The HTTP headers of the answer."""
         more = dict(self._headers)
         if self.status in (429, 503):
             more["retry-after"] = str(RETRY_AFTER)
@@ -51,21 +51,21 @@ class RefusalError(Exception):
 
 
 def busy(error: BusyError) -> RefusalError:
-    """Too many wait already."""
+    """Return the refusal for a full queue."""
     return RefusalError(429, str(error), code="queue_full", kind="rate_limit_error")
 
 
 def draining() -> RefusalError:
-    """The server ends."""
+    """Return the refusal for a server that is shutting down."""
     return RefusalError(503, "This server is shutting down and takes nothing new. Ask again later.", code="draining")
 
 
 def too_late(seconds: float) -> RefusalError:
-    """The answer took longer than answers may."""
+    """Return the refusal for an answer that exceeded its time limit."""
     message = f"An answer may take {seconds:g} seconds, waiting included, and this one was not done. Ask for less."
     return RefusalError(503, message, code="timeout")
 
 
 def broken(number: str) -> RefusalError:
-    """A mistake of ours; what it was stands in the server's log under this number."""
+    """Return the refusal for an internal error, which the server's log has under this number."""
     return RefusalError(500, f"The server made a mistake; its log has it as {number}.", code="internal_error")

@@ -1,4 +1,4 @@
-"""The JSON that clients get: objects of OpenAI's completions, whole or as a stream of events, and translations."""
+"""The JSON answers: objects of OpenAI's completions, complete or as a stream of events, and translations."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Json = dict[str, Any]
 
 @dataclass
 class Reply:
-    """One answer: its name and date, and what goes into each of its objects."""
+    """One completion answer: its id and date, and what each of its objects contains."""
 
     model: str
     echoed: Sequence[str]
-    """What stands before each text."""
+    """The text to put before each text: its prompt, or nothing."""
     logprobs: bool = False
     id: str = field(default_factory=lambda: f"cmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
     def head(self) -> Json:
-        """What every object of a completion has."""
+        """Return the fields that every object of a completion has."""
         return {"id": self.id, "object": "text_completion", "created": self.created, "model": self.model}
 
     def choice(self, number: int, piece: Piece, *, first: bool) -> Json:
-        """One text or piece of it."""
+        """Return the entry in `choices` for one text or a piece of it."""
         return {
             "index": number,
             "text": (self.echoed[number] if first else "") + piece.text,
@@ -41,38 +41,38 @@ class Reply:
         }
 
     def whole(self, texts: Mapping[int, Piece], prompt_tokens: int) -> Json:
-        """All texts at once."""
+        """Return the complete answer with all texts."""
         choices = [self.choice(number, texts[number], first=True) for number in sorted(texts)]
         return {**self.head(), "choices": choices, "usage": usage(prompt_tokens, texts.values())}
 
     def event(self, number: int, piece: Piece, *, first: bool) -> bytes:
-        """A piece as an event of a stream."""
+        """Return a piece as an event of a stream."""
         return event({**self.head(), "choices": [self.choice(number, piece, first=first)]})
 
 
 def finish_reason(end: str) -> str | None:
-    """Why a text ended, in OpenAI's words; none where it goes on."""
+    """Return why a text ended, in OpenAI's words, or None if it has not."""
     return None if not end else "length" if end == LIMITED else "stop"
 
 
 def usage(prompt_tokens: int, pieces: Any) -> dict[str, int]:
-    """Tokens read and written. A prompt that several texts go on from is read, and counts, once."""
+    """Return the numbers of tokens read and written. A prompt of several texts is read, and counted, once."""
     written = sum(piece.tokens for piece in pieces)
     return {"prompt_tokens": prompt_tokens, "completion_tokens": written, "total_tokens": prompt_tokens + written}
 
 
 def event(value: Json) -> bytes:
-    """A server-sent event."""
+    """Return a server-sent event."""
     return b"data: " + as_json(value) + b"\n\n"
 
 
 def as_json(value: Json) -> bytes:
-    """JSON in UTF-8."""
+    """Return compact JSON in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def translations(model: str, texts: Mapping[int, Piece], source_tokens: int) -> Json:
-    """Answers to sources, in their order."""
+    """Return the answers to sources, in their order."""
     return {
         "object": "list",
         "model": model,
@@ -90,5 +90,5 @@ def translations(model: str, texts: Mapping[int, Piece], source_tokens: int) -> 
 
 
 def model_card(model: str, created: int) -> Json:
-    """A model as `GET /v1/models` lists it."""
+    """Return a model's entry for `GET /v1/models`."""
     return {"id": model, "object": "model", "created": created, "owned_by": "glassformer"}

@@ -1,4 +1,4 @@
-"""The one thread that runs the model: it steps the engine while there is work, and hands over what was written."""
+"""The one thread that runs the model: it steps the engine while there is work and passes new text to the event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.serve.job import Job, Piece
 
 
 class Runner:
-    """Steps an engine on a thread of its own. All else is called on the loop that `start` was given."""
+    """Steps an engine on its own thread. Call the public methods on the event loop that `start` was given."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -24,29 +24,29 @@ class Runner:
         self._thread = threading.Thread(target=self._work, name="glassformer-model", daemon=True)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begins; the answers go to this loop."""
+        """Start the thread; answers go to this event loop."""
         self._loop = loop
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends with the step that is running."""
+        """Stop the thread after the step that is running."""
         self._ending = True
         self._wake.set()
         self._thread.join()
 
     @property
     def alive(self) -> bool:
-        """Whether requests are being written."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def submit(self, job: Job) -> None:
-        """All requests of a job. Errors: as `Engine.submit`; whoever gets one cancels what already waits."""
+        """Submit all requests of a job. Errors: as `Engine.submit`; the caller then cancels the job."""
         for request in job.requests:
             job.tickets.append(self.engine.submit(request))
         self._wake.set()
 
     def cancel(self, job: Job) -> None:
-        """Nothing more of a job is wanted; its rows leave before the next step."""
+        """Cancel a job; its rows leave the engine before the next step."""
         for ticket in job.tickets:
             self.engine.cancel(ticket)
         self._wake.set()
@@ -60,16 +60,16 @@ class Runner:
             news = [each for written in self.engine.step() if (each := self._told(written)) is not None]
             self.steps += 1
             if news and self._loop is not None:
-                with suppress(RuntimeError):  # the loop ended, and with it whoever waited
+                with suppress(RuntimeError):  # the loop has ended, so nobody waits any more
                     self._loop.call_soon_threadsafe(hand_over, news)
 
     def _told(self, written: Written) -> tuple[Job, int, Piece] | None:
-        """What a token adds to a text of its job; a text that came to a stop leaves."""
+        """Return what a token adds to a text of its job; cancel a text that has reached a stop text."""
         job, prompt = cast("tuple[Job, int]", written.ticket.request.tag)
         number = prompt * job.n + written.text
         try:
             piece = job.take(number, written)
-        except BaseException as error:  # a tokenizer that panics raises what is no Exception
+        except BaseException as error:  # a tokenizer in Rust that panics raises a BaseException
             piece = Piece(end=FAILED, error=RuntimeError(f"{type(error).__name__}: {error}"))
         if piece is not None and piece.end and not written.end:
             self.engine.cancel(written.ticket, written.text)
@@ -77,6 +77,6 @@ class Runner:
 
 
 def hand_over(news: list[tuple[Job, int, Piece]]) -> None:
-    """On the loop: what a step wrote goes to its jobs."""
+    """Deliver what a step wrote to its jobs. Runs on the event loop."""
     for job, number, piece in news:
         job.deliver(number, piece)

@@ -1,4 +1,4 @@
-"""A run that is served: its model, the thread that runs it, and how many are being answered."""
+"""The state of the server: the model, the threads that work for it, and the number of open answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glassformer.train.finished.writing import Writer
 
 
 class Service:
-    """What the answers to all clients share. Everything but `prepare` belongs to the server's loop."""
+    """What all answers share: the engine, its thread and the settings. Used from the server's event loop."""
 
     def __init__(self, writer: Writer, model: str, config: ServeConfig, say: Say, created: int = 0) -> None:
         self.model, self.config, self.say, self.created = model, config, say, created
@@ -41,7 +41,7 @@ class Service:
 
     @contextmanager
     def answering(self) -> Generator[None]:
-        """While somebody is answered. Errors: `RefusalError` 503 once the server ends."""
+        """Count an answer as open for the length of the block. Errors: `RefusalError` 503 while shutting down."""
         if self.draining:
             raise draining()
         self._answering += 1
@@ -53,15 +53,15 @@ class Service:
                 self._idle.set()
 
     async def prepare(self, wanted: Wanted) -> Job:
-        """The job for what a client wants; texts are cut into tokens on a thread of their own.
+        """Make the job for a request, tokenising its texts on the reader thread.
 
-        Those with a grammar on another: it takes longer to build, and nobody else waits for it.
+        Requests with a grammar go to the builder thread: grammars take longer, and no other request waits for them.
         """
         thread = self._reader if wanted.wish is None else self._builder
         return await asyncio.get_running_loop().run_in_executor(thread, self.texts.job, wanted)
 
     async def drain(self, seconds: float) -> int:
-        """Takes nothing new and waits until all are answered, at most so long. Returns how many are not."""
+        """Refuse new requests and wait at most `seconds` for the open answers. Returns how many are left unfinished."""
         self.draining = True
         while self._answering:
             self._idle.clear()
@@ -73,18 +73,18 @@ class Service:
         return self._answering
 
     def warm_up(self) -> None:
-        """Has steps compiled before anybody waits for them; before `start`."""
+        """Compile the decoding steps before any client waits for them. Call it before `start`."""
         self.say("Compiling the steps of one text and of several ...")
         began = perf_counter()
         warm_up(self.runner.engine)
         self.say(f"Steps were compiled in {perf_counter() - began:.0f} s.")
 
     def start(self) -> None:
-        """Begins to write, from within the loop."""
+        """Start the model's thread. Call it from within the event loop."""
         self.runner.start(asyncio.get_running_loop())
 
     def stop(self) -> None:
-        """Ends all threads."""
+        """Stop all threads."""
         self.runner.stop()
         for each in (self._reader, self._builder):
             each.shutdown(wait=False, cancel_futures=True)

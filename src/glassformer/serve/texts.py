@@ -1,4 +1,4 @@
-"""From what a client wants to what an engine is asked: ids, limits, and the choice of tokens."""
+"""Turning a checked request into requests to the engine: token ids, limits, and how tokens are chosen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Texts:
     def __init__(self, writer: Writer, config: ServeConfig) -> None:
         self.writer, self.config = writer, config
         self.states = States(writer.tokenizers.target, config.rows)
-        """Of all grammars together."""
+        """Shared by all grammars."""
 
         @lru_cache(maxsize=64)
         def follow(wish: Wish) -> Filter:
@@ -43,12 +43,12 @@ class Texts:
             return chooser(sampling, own if wish is None else [*own, follow(wish)])
 
         self.choice = choice
-        """Equal settings give one and the same choice, so rows of several clients are chosen for together."""
+        """Equal settings give the same function object, so the engine chooses for rows of several clients together."""
 
     def job(self, wanted: Wanted) -> Job:
-        """All that is to be written for a client. Errors: `RefusalError` 400 for what the model cannot read.
+        """Make the job for a request. Errors: `RefusalError` 400 for prompts that the model cannot read.
 
-        Texts are cut into tokens here, which may take a while: not on the server's loop.
+        Tokenises the texts, which may be slow: do not call it on the server's event loop.
         """
         read = [self._ids(prompt, place, wanted.field) for place, prompt in enumerate(wanted.prompts)]
         behind = [self.writer.goes_on(*each) for each in zip(read, wanted.prompts, strict=True)]
@@ -83,7 +83,7 @@ class Texts:
             raise RefusalError(400, str(error), param=field, code=code) from None
         except Exception:
             raise
-        except BaseException as error:  # a tokenizer that panics raises what is no Exception
+        except BaseException as error:  # a tokenizer in Rust that panics raises a BaseException
             raise RuntimeError(f"the tokenizer failed: {error}") from error
 
     def _check_ids(self, ids: list[int], place: int, field: str) -> None:
@@ -97,14 +97,14 @@ class Texts:
             raise RefusalError(400, message, param=field, code=TOO_LONG)
 
     def _most(self, ids: list[int], asked: int | None) -> int:
-        """How many tokens a text may have. One that goes on beyond the model's context reads its own end."""
+        """Return the most tokens that a text may have. Past its context, the model reads only a completion's end."""
         most = self.config.max_new_tokens
         if not self.writer.continues:
             return min(limit_of(self.writer.model, ids, asked).tokens, most)
         return min(USUAL_TOKENS, most) if asked is None else asked
 
     def echoed(self, wanted: Wanted) -> list[str]:
-        """What stands before each text."""
+        """Return what comes before each text in the answer: its prompt if `echo` is set, else nothing."""
         prompts = [
             ("" if not wanted.echo else each if isinstance(each, str) else self.writer.tokenizers.target.decode(each))
             for each in wanted.prompts

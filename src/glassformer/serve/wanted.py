@@ -1,4 +1,4 @@
-"""What a client wants written, read from the fields of its body; the model is asked nothing yet."""
+"""Parsing request bodies: their fields, checked, become a `Wanted`; the model is not involved yet."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ DRAWN = {
     *("temperature", "top_p", "presence_penalty", "frequency_penalty", "seed"),
     *("top_k", "min_p", "typical_p", "repetition_penalty", "no_repeat_ngram", "min_new_tokens"),
 }
-"""Of these the second line is ours, the first OpenAI's."""
+"""Sampling fields: the first line is OpenAI's, the second ours."""
 COMPLETION = DRAWN | {
     *("model", "prompt", "max_tokens", "n", "best_of", "stream", "stream_options", "stop", "logprobs", "echo"),
     *("suffix", "logit_bias", "user", "response_format", "structured_outputs"),
 }
 TRANSLATION = DRAWN | {"model", "text", "max_tokens", "stop", "user", "response_format", "structured_outputs"}
 USUAL_TOKENS = 16
-"""Of a completion, where max_tokens is not given; as OpenAI's API has it."""
+"""The default of max_tokens for a completion, as in OpenAI's API."""
 MOST_STOPS, LONGEST_STOP, MOST_BIASES, MOST_LOGPROBS = 16, 1_000, 1_024, 5
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One request, its fields checked."""
+    """One request with checked fields."""
 
     prompts: list[str | list[int]]
     sampling: Sampling
-    """Its seed apart."""
+    """Without the seed."""
     seed: int | None
-    """None: a new one each time."""
+    """None: a new random seed each time."""
     max_tokens: int | None
     n: int = 1
     stops: tuple[str, ...] = ()
@@ -45,15 +45,15 @@ class Wanted:
     echo: bool = False
     stream: bool = False
     usage: bool = False
-    """Whether a stream ends with the counts of tokens."""
+    """Whether a stream ends with the token counts."""
     wish: Wish | None = None
-    """What each text follows."""
+    """The grammar that each text must follow."""
     field: str = "prompt"
-    """Where the prompts stood in the request."""
+    """The name of the request field that held the prompts."""
 
 
 def completion(body: Mapping[str, Any], model: str, size: int, config: ServeConfig) -> Wanted:
-    """What `POST /v1/completions` asks for, of a model with `size` tokens. Errors: `RefusalError`."""
+    """Parse the body of `POST /v1/completions` for a vocabulary of `size` tokens. Errors: `RefusalError`."""
     fields = Fields(body, COMPLETION)
     check_model(fields, model)
     fields.text("user")
@@ -86,7 +86,7 @@ def completion(body: Mapping[str, Any], model: str, size: int, config: ServeConf
 
 
 def translation(body: Mapping[str, Any], model: str, config: ServeConfig) -> Wanted:
-    """What `POST /v1/translate` asks for: one answer to each text. Errors: `RefusalError`."""
+    """Parse the body of `POST /v1/translate`: one answer for each text. Errors: `RefusalError`."""
     fields = Fields(body, TRANSLATION)
     check_model(fields, model)
     fields.text("user")
@@ -100,7 +100,7 @@ def translation(body: Mapping[str, Any], model: str, config: ServeConfig) -> Wan
 
 
 def check_model(fields: Fields, model: str) -> None:
-    """Refuse another model than the one that is served."""
+    """Refuse any model name but that of the served model. Errors: `RefusalError` 404."""
     asked = fields.text("model")
     if asked is not None and asked != model:
         message = f"The model {asked[:60]!r} is not here; this server has {model!r}."
@@ -108,7 +108,7 @@ def check_model(fields: Fields, model: str) -> None:
 
 
 def prompts_of(fields: Fields, most: int) -> list[str | list[int]]:
-    """A text, token ids, or a list of either."""
+    """Return the prompts as a list; the field holds a text, a list of token ids, or a list of either."""
     value: Any = fields.body.get("prompt")
     if isinstance(value, str):
         return [value]
@@ -134,7 +134,7 @@ def is_id(value: object) -> bool:
 
 
 def stops_of(fields: Fields) -> tuple[str, ...]:
-    """The texts that end a text; an empty one would end it at once."""
+    """Return the stop texts; an empty one is refused, as it would end a text at once."""
     stops = fields.texts("stop", MOST_STOPS)
     if any(not 0 < len(each) <= LONGEST_STOP for each in stops):
         fields.refuse("stop", f"Each text of stop has from 1 to {LONGEST_STOP} characters.")
@@ -142,10 +142,10 @@ def stops_of(fields: Fields) -> tuple[str, ...]:
 
 
 def sampling_of(fields: Fields, usual_temperature: float) -> tuple[Sampling, int | None]:
-    """How tokens are chosen, and the seed where one is given.
+    """Return the sampling settings, and the seed if one is given.
 
-    The likeliest token is in every nucleus, so top_p beside temperature 0 changes nothing and is let pass, as clients
-    send both.
+    With temperature 0, top_p has no effect (the most likely token is in every nucleus); it is ignored rather than
+    refused, because clients send both.
     """
     temperature = fields.number("temperature", 0, 2, usual_temperature)
     seed = fields.whole("seed", -(2**63), 2**64 - 1, 0) % 2**64 if fields.given("seed") else None
@@ -171,7 +171,7 @@ def sampling_of(fields: Fields, usual_temperature: float) -> tuple[Sampling, int
 
 
 def usage_of(fields: Fields, stream: bool) -> bool:
-    """Whether the last piece of a stream shall have the counts of tokens."""
+    """Return whether a stream ends with the token counts."""
     options: Any = fields.body.get("stream_options")
     if options is None:
         return False

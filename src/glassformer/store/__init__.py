@@ -1,1 +1,1 @@
-"""Floor 4: what lies on disk, written so that nothing is lost and read so that nothing is trusted."""
+"""Floor 4: files on disk. Writing loses nothing; reading trusts nothing."""

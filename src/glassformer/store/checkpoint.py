@@ -1,8 +1,8 @@
-"""Save and load: a model with everything that belongs to it, in a folder that is whole or not there.
+"""Saving and loading checkpoints: a model with everything that belongs to it, in a folder that appears atomically.
 
     model.safetensors  optimizer.safetensors  config.json  tokenizer.json  state.json  MANIFEST.json
 
-`source_tokenizer.json` is there when the source has a vocabulary of its own. No pickle is read or written, in any case.
+There is a `source_tokenizer.json` too if the source has its own vocabulary. No pickle is ever read or written.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from glassformer.store.weights import enough_memory, rebuild, usable
 
 PICKLES = (".bin", ".ckpt", ".pkl", ".pickle", ".pt", ".pth")
 READ = (MODEL, CONFIG, TOKENIZER, SOURCE_TOKENIZER, STATE)
-"""What `load` reads: all but the optimizer."""
+"""The files that `load` reads: all but the optimizer's."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a checkpoint held. The model is in evaluation mode."""
+    """The contents of a checkpoint. The model is in evaluation mode."""
 
     model: Transformer
     tokenizers: Tokenizers
@@ -55,7 +55,7 @@ class Loaded:
     folder: Path
     """The checkpoint that was loaded."""
     skipped: tuple[Skipped, ...]
-    """Damaged checkpoints of the run that were passed over for it."""
+    """Damaged checkpoints of the run that were skipped."""
 
 
 def save(
@@ -66,21 +66,21 @@ def save(
     optimizer: Moments | None = None,
     state: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a checkpoint at `folder`, whole or not at all; a checkpoint that is there is replaced. Returns the folder.
+    """Write a checkpoint at `folder` atomically, replacing one that is there. Returns the folder.
 
-    `state` is any plain JSON: it comes back equal. Tied weights are stored once.
+    `state` may be any plain JSON and is loaded back equal. Tied weights are stored once.
     Errors: `DivergedError` for NaN or infinity, `ResourceError` for a full disk, `CheckpointError` for a folder that
-    cannot be written or holds something else. All of them leave every earlier checkpoint as it was.
+    cannot be written or holds something else. After an error, every earlier checkpoint is as it was.
     """
     return write_snapshot(Path(folder), take_snapshot(model, tokenizers, optimizer=optimizer, state=state))
 
 
 def load(folder: Path | str, *, device: str | torch.device = "cpu", verify: bool = True) -> Loaded:
-    """Read a checkpoint folder, or of a run folder the checkpoint that its state calls best, else the newest one.
+    """Load a checkpoint folder; or, from a run folder, the checkpoint that its state calls best, else the newest one.
 
-    `verify` compares the SHA-256 of every file that is read; sizes are compared always.
-    Errors: `CheckpointError` naming file, what was expected and what was found; `ConfigError` for the device;
-    `ResourceError` when the model does not fit into memory.
+    `verify` compares the SHA-256 of every file that is read; sizes are always compared.
+    Errors: `CheckpointError` naming the file, what was expected and what was found; `ConfigError` for the device;
+    `ResourceError` if the model does not fit into memory.
     """
     place, hashed = usable(device), READ if verify else ()
     found, skipped = find(Path(folder), hashed)
@@ -89,7 +89,7 @@ def load(folder: Path | str, *, device: str | torch.device = "cpu", verify: bool
     except CheckpointError:
         if found == Path(folder) or (found / MANIFEST).exists():
             raise
-    return load(folder, device=device, verify=verify)  # training has deleted it meanwhile, and has a newer one
+    return load(folder, device=device, verify=verify)  # training has just deleted it and has a newer one
 
 
 def _read(found: Path, skipped: tuple[Skipped, ...], place: torch.device, hashed: tuple[str, ...]) -> Loaded:
@@ -104,7 +104,7 @@ def _read(found: Path, skipped: tuple[Skipped, ...], place: torch.device, hashed
 def load_optimizer(
     folder: Path | str, *, device: str | torch.device = "cpu", verify: bool = True
 ) -> dict[str, dict[str, Tensor]]:
-    """The state of the optimizer in a checkpoint, by parameter name, as `save` got it; `folder` as for `load`."""
+    """Load the optimizer state of a checkpoint, by parameter name, as `save` got it; `folder` as for `load`."""
     place, hashed = usable(device), (OPTIMIZER,) if verify else ()
     found, _ = find(Path(folder), READ if verify else ())
     if OPTIMIZER not in check(found, hashed=hashed):
@@ -122,7 +122,10 @@ def load_optimizer(
 
 
 def find(folder: Path, hashed: tuple[str, ...]) -> tuple[Path, tuple[Skipped, ...]]:
-    """The checkpoint that `folder` is or, as a run, has, and those passed over. Errors: `CheckpointError` for none."""
+    """Return the checkpoint that `folder` is or, if it is a run folder, contains; and the skipped ones.
+
+    Errors: `CheckpointError` if there is none.
+    """
     refuse_unnamable(folder)
     with readable(folder):
         folder = displaced(folder) or folder
@@ -139,7 +142,7 @@ def find(folder: Path, hashed: tuple[str, ...]) -> tuple[Path, tuple[Skipped, ..
 
 
 def nothing_found(folder: Path, names: list[str], found: Found) -> str:
-    """The message for a folder without a checkpoint that can be loaded: what it seems to be, and what to do."""
+    """Return the message for a folder without a loadable checkpoint: what the folder seems to be, and what to do."""
     if found.skipped:
         reasons = " ".join(each.reason for each in found.skipped[:2])
         return f"{folder} has no complete checkpoint; {len(found.skipped)} were looked at. {reasons}"
@@ -153,7 +156,7 @@ def nothing_found(folder: Path, names: list[str], found: Found) -> str:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """A tokenizer from its file."""
+    """Read a tokenizer from its file. Errors: `CheckpointError`."""
     try:
         return tokenizer_from_json(read_text(path))
     except DataError as error:

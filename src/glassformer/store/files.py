@@ -1,7 +1,7 @@
-"""Writing a file so that a crash, a kill or a full disk leaves the old content or the new, and never half of either.
+"""Atomic writes: a crash, a kill or a full disk leaves the old content or the new, never a mixture or a part.
 
-The order that makes it so: write under another name, fsync the bytes, rename, fsync the folder that holds the name.
-A rename is one step of the file system; without the first fsync the name may reach the disk before the bytes do.
+The steps, in order: write under another name, fsync the bytes, rename, fsync the folder that holds the name.
+A rename is atomic; without the first fsync, the name may reach the disk before the bytes do.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ FULL = {
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "files may not grow so large here",
 }
-"""What a system says when there is no room."""
+"""The system errors that mean that there is no room, and their reasons."""
 ROOM = {errno.EFBIG: "Raise the limit on the size of a file (`ulimit -f`)."}
-"""What helps where free space does not."""
+"""Advice for errors that free space does not solve."""
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    """Make `text`, in UTF-8 and otherwise unchanged, the content of `path`; see `write_bytes`."""
+    """Write `text` to `path` as UTF-8, otherwise unchanged; see `write_bytes`."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Make `data` the content of `path`, durably and in one step; readers see the old content or the new.
+    """Write `data` to `path`, durably and atomically; readers see the old content or the new.
 
-    Errors: `ResourceError` when there is no room, `CheckpointError` when the folder cannot be written. Both leave what
-    was there as it was.
+    Errors: `ResourceError` if there is no room, `CheckpointError` if the folder cannot be written. Both leave the old
+    content unchanged.
     """
     path = absolute(path)
     staged = beside(path, "tmp")
@@ -53,10 +53,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def refuse_unnamable(path: Path) -> None:
-    """Refuse a path that UTF-8 cannot hold, as the weights are written and read by libraries that know no other.
-
-    Errors: `CheckpointError`.
-    """
+    """Raise `CheckpointError` for a path that UTF-8 cannot encode: the library for the weights needs UTF-8 paths."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -67,7 +64,7 @@ def refuse_unnamable(path: Path) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Create `path`, which must not exist, with `data`, and wait until the disk has it."""
+    """Create `path`, which must not exist, write `data` to it and fsync it."""
     with path.open("xb") as file:
         file.write(data)
         file.flush()
@@ -75,7 +72,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create `folder` and what is missing above it, durably. A folder that exists is left alone."""
+    """Create `folder` and its missing parents, durably. An existing folder is left alone."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -85,7 +82,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Wait until the disk has the bytes of `path`; safetensors does not."""
+    """Fsync the bytes of `path`, which safetensors does not do."""
     handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     try:
         os.fsync(handle)
@@ -94,7 +91,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the names in `folder`. Windows has no such call; its renames are journalled."""
+    """Fsync the names in `folder`. Windows has no such call; its renames are journalled."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -106,7 +103,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def only_writer(target: Path) -> Generator[None, None, None]:
-    """Refuse a second thread that writes the same thing; two processes are kept apart by `RunLock`."""
+    """Refuse a second thread that writes the same target; `RunLock` keeps two processes apart."""
     if target in in_progress:
         raise CheckpointError(f"{target} is being written already. Wait for the first save to end.")
     in_progress.add(target)
@@ -118,7 +115,7 @@ def only_writer(target: Path) -> Generator[None, None, None]:
 
 @contextmanager
 def explained(path: Path, needed: int) -> Generator[None, None, None]:
-    """Turn what the system says while `path` is written into what a user can act on; `needed` is in bytes."""
+    """Turn system errors while `path` is written into messages that a user can act on; `needed` is in bytes."""
     try:
         yield
     except OSError as error:
@@ -131,7 +128,7 @@ def explained(path: Path, needed: int) -> Generator[None, None, None]:
 
 
 def no_room(path: Path, needed: int, error: OSError) -> str:
-    """The message for a full disk, a used-up quota or a limit on the size of a file."""
+    """Return the message for a full disk, a used-up quota or a limit on file sizes."""
     free = free_bytes(path.parent)
     room = "unknown" if free is None else f"{free:,} bytes"
     return (
@@ -142,7 +139,7 @@ def no_room(path: Path, needed: int, error: OSError) -> str:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Room left on the disk of `folder`, which may not exist yet, in bytes; none where the system does not say."""
+    """Return the free bytes on the disk of `folder`, which may not exist yet, or None if the system does not say."""
     for each in (folder, *folder.parents):
         with suppress(OSError):
             return shutil.disk_usage(each).free

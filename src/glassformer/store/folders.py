@@ -1,8 +1,8 @@
-"""The checkpoints of a run folder: how they are named, which one to load, which ones to delete.
+"""The checkpoints in a run folder: how they are named, which one to load, which ones to delete.
 
     runs/NAME/checkpoints/step-000001234/
 
-Which is newest is read off the names and the manifests, never off a pointer or a clock, so it cannot be out of date.
+Names and manifests tell which one is newest, never a pointer file or a clock, so the answer cannot be out of date.
 """
 
 from __future__ import annotations
@@ -22,55 +22,55 @@ MODEL, OPTIMIZER, CONFIG = "model.safetensors", "optimizer.safetensors", "config
 TOKENIZER, SOURCE_TOKENIZER, STATE = "tokenizer.json", "source_tokenizer.json", "state.json"
 REQUIRED = (MODEL, CONFIG, TOKENIZER, STATE)
 FORMAT = 1
-"""Of the folder as a whole, said in state.json. A change that old files do not survive counts it up."""
+"""The format version of the whole folder, kept in state.json. A change that makes old files unreadable raises it."""
 
 STEP = re.compile(r"step-([0-9]{9,})")
 
 
 class Skipped(NamedTuple):
-    """A checkpoint that was passed over, and why."""
+    """A checkpoint that was skipped, and why."""
 
     folder: Path
     reason: str
 
 
 class Found(NamedTuple):
-    """The checkpoint that was looked for, none if there is none, and the damaged ones that were passed over for it."""
+    """The checkpoint that was found, or None, and the damaged ones that were skipped on the way to it."""
 
     folder: Path | None
     skipped: tuple[Skipped, ...]
 
 
 class Rotated(NamedTuple):
-    """The checkpoints that were deleted, and those that should have been but could not be."""
+    """The checkpoints that `rotate` deleted, and those that it could not delete."""
 
     deleted: tuple[Path, ...]
     failed: tuple[Skipped, ...]
 
 
 def step_folder(run_folder: Path, step: int) -> Path:
-    """Where the checkpoint of `step` (updates done) belongs."""
+    """Return the folder for the checkpoint of `step` (the number of updates done)."""
     assert step >= 0, step
     return run_folder / "checkpoints" / f"step-{step:09d}"
 
 
 def step_number(folder: Path) -> int | None:
-    """The step in the name of a checkpoint folder; none if it is not named as `step_folder` names it."""
+    """Return the step in the name of a checkpoint folder, or None if `step_folder` would not give that name."""
     match = STEP.fullmatch(folder.name)
     return int(match[1]) if match and folder.name == f"step-{int(match[1]):09d}" else None
 
 
 def checkpoints(run_folder: Path) -> dict[int, Path]:
-    """All checkpoint folders of a run by step, in the order of the numbers, whether or not they are complete.
+    """Return all checkpoint folders of a run, complete or not, by step in ascending order.
 
-    One that a dying process had moved aside to replace it is found where it lies.
+    A checkpoint that a process had moved aside to replace it, before that process died, is found under its other name.
     """
     folder = run_folder / "checkpoints"
     with readable(folder):
         aside = [(each.home, each.path) for each in leftovers(folder) if each.kind == "old"]
         placed = [(path, path) for path in folder.iterdir()] if folder.is_dir() else []
     found: dict[int, Path] = {}
-    for home, path in (*aside, *placed):  # the one in its place comes later and wins
+    for home, path in (*aside, *placed):  # a folder in its proper place comes later and wins
         step = step_number(home)
         if step is not None and path.is_dir() and not path.is_symlink():
             found[step] = path
@@ -78,7 +78,10 @@ def checkpoints(run_folder: Path) -> dict[int, Path]:
 
 
 def check(folder: Path, *, hashed: Collection[str] | None = None) -> dict[str, Entry]:
-    """The manifest of a checkpoint that is complete; see `verify`. Errors: `CheckpointError` naming what is not."""
+    """Check that a checkpoint is complete and return its manifest; see `verify`.
+
+    Errors: `CheckpointError` naming what is missing or damaged.
+    """
     entries = verify(folder, hashed=hashed)
     missing = [name for name in REQUIRED if name not in entries]
     if missing:
@@ -87,9 +90,9 @@ def check(folder: Path, *, hashed: Collection[str] | None = None) -> dict[str, E
 
 
 def newest(run_folder: Path, *, hashed: Collection[str] | None = None) -> Found:
-    """The complete checkpoint of the highest step: the one to resume from. Damaged ones are passed over and named.
+    """Find the complete checkpoint of the highest step, the one to resume from. Damaged ones are skipped and listed.
 
-    `hashed` limits what is compared by SHA-256 to some files (none: all), where others are not going to be read.
+    `hashed`: the files to compare by SHA-256, those that will be read (None: all files).
     """
     skipped: list[Skipped] = []
     for folder in reversed(checkpoints(run_folder).values()):
@@ -103,7 +106,10 @@ def newest(run_folder: Path, *, hashed: Collection[str] | None = None) -> Found:
 
 
 def best_or_newest(run_folder: Path, *, hashed: Collection[str] | None = None) -> Found:
-    """The checkpoint to use: that of the step that the newest one's state calls "best" (an integer), or the newest."""
+    """Find the checkpoint to use: of the step that the newest one's state gives as "best" (an integer), or the newest.
+
+    A best checkpoint that is missing or damaged is skipped and listed.
+    """
     found = newest(run_folder, hashed=hashed)
     best = None if found.folder is None else read_state(found.folder).get("best")
     if best is None:
@@ -124,7 +130,7 @@ def best_or_newest(run_folder: Path, *, hashed: Collection[str] | None = None) -
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """What `save` was given as state. Errors: `CheckpointError`, also for a format that this version does not know."""
+    """Return the state that `save` was given. Errors: `CheckpointError`, also for a format newer than `FORMAT`."""
     path = folder / STATE
     match read_json(path):
         case {"format": int(version), "state": dict(state)} if version <= FORMAT:
@@ -146,12 +152,13 @@ def rotate(
     complete: Path | None = None,
     damaged: Collection[Path] = (),
 ) -> Rotated:
-    """Delete all but the newest `keep_last` checkpoints; call it after a save has succeeded.
+    """Delete all but the newest `keep_last` checkpoints. Call it after a successful save.
 
-    Never deleted: the one of step `best`, those of every `keep_every`-th step (0: of none), and the newest complete
-    one, so that something to load is left whatever else is damaged. Where nothing is complete, nothing is deleted.
-    `complete`: the checkpoint that was saved a moment ago, which then need not be read to know that it is. `damaged`:
-    those that are known to be; they do not count, and go when they are older than all that do.
+    It never deletes the one of step `best`, those of every `keep_every`-th step (0: off) or the newest complete one,
+    so that a loadable checkpoint remains whatever else is damaged. If none is complete, it deletes nothing.
+    `complete`: the checkpoint that was just saved; giving it saves reading the files to find a complete one.
+    `damaged`: checkpoints known to be damaged. They do not count towards `keep_last`, and are deleted once they are
+    older than all that count.
     """
     if keep_last < 1:
         raise ConfigError(f"The number of checkpoints to keep must be at least 1; got {keep_last}. Try 1.")
@@ -176,7 +183,7 @@ def rotate(
 
 
 def delete(folder: Path) -> None:
-    """Delete a checkpoint. It loses its name first, so a crash leaves no half of it where a whole one is expected."""
+    """Delete a checkpoint. It is renamed first, so that a crash leaves no partial checkpoint under its name."""
     doomed = beside(folder, "tmp")
     folder.rename(doomed)
     shutil.rmtree(doomed)

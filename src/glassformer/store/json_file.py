@@ -1,4 +1,4 @@
-"""Reading a small file that someone else may have written: bounded, regular, and JSON in the strict sense."""
+"""Reading small untrusted files: only regular files of limited size, and only strict JSON."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RESTORE = "Copy it again from where it came, or use another checkpoint."
 
 
 def read_json(path: Path, largest: int = LARGEST) -> Any:
-    """The value in a JSON file. Errors: `CheckpointError` for anything but plain, finite, unambiguous JSON."""
+    """Return the value in a JSON file. Errors: `CheckpointError` for anything but plain, finite, unambiguous JSON."""
     return parse_json(read_text(path, largest), path)
 
 
 def parse_json(text: str, path: Path) -> Any:
-    """The value that `text`, the content of `path`, stands for; see `read_json`."""
+    """Parse `text`, the content of `path`; see `read_json`."""
     try:
         value = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=refuse_repeated_keys)
     except (ValueError, RecursionError) as error:
@@ -36,7 +36,7 @@ def parse_json(text: str, path: Path) -> Any:
 
 
 def read_text(path: Path, largest: int = LARGEST) -> str:
-    """The text of a regular UTF-8 file of at most `largest` bytes."""
+    """Return the text of a regular UTF-8 file of at most `largest` bytes. Errors: `CheckpointError`."""
     size = regular_size(path)
     if size > largest:
         raise CheckpointError(f"{path} has {size:,} bytes; at most {largest:,} are read. {RESTORE}")
@@ -49,7 +49,7 @@ def read_text(path: Path, largest: int = LARGEST) -> str:
 
 
 def regular_size(path: Path) -> int:
-    """The size in bytes of a regular file; a link, folder, pipe or device is refused before it is opened."""
+    """Return the size in bytes of a regular file; refuse a link, folder, pipe or device before opening it."""
     with readable(path):
         status = path.lstat()
     if not stat.S_ISREG(status.st_mode):
@@ -58,13 +58,13 @@ def regular_size(path: Path) -> int:
 
 
 def without_links(path: str, flags: int) -> int:
-    """Open a file, but not through a link that took its place after the look."""
+    """Open a file, but not through a link that replaced it after `regular_size` looked."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))
 
 
 @contextmanager
 def readable(path: Path) -> Generator[None, None, None]:
-    """Turn what the system says while `path` is read into a `CheckpointError`."""
+    """Turn system errors while `path` is read into a `CheckpointError`."""
     try:
         yield
     except FileNotFoundError as error:
@@ -76,12 +76,12 @@ def readable(path: Path) -> Generator[None, None, None]:
 
 
 def refuse_constant(name: str) -> Any:
-    """NaN and Infinity are no JSON, and no setting of ours."""
+    """Raise `ValueError` for NaN and Infinity, which JSON does not allow."""
     raise ValueError(f"{name} is not a JSON number")
 
 
 def deeper_than(value: Any, limit: int) -> bool:
-    """Whether lists and objects are nested more than `limit` deep; without recursion, which is what could run out."""
+    """Whether lists and objects are nested more than `limit` deep; a loop, as recursion could exhaust the stack."""
     level = [value]
     for _ in range(limit):
         level = [inner for each in level if isinstance(each, dict | list) for inner in items(each)]
@@ -91,5 +91,5 @@ def deeper_than(value: Any, limit: int) -> bool:
 
 
 def items(value: dict[str, Any] | list[Any]) -> list[Any]:
-    """What is directly inside."""
+    """Return the direct members of an object or a list."""
     return list(value.values()) if isinstance(value, dict) else value

@@ -1,7 +1,7 @@
-"""What a process that died while writing leaves behind: how it is named, found, moved back or removed.
+"""Leftovers of a process that died while writing: how they are named, found, moved back or removed.
 
-While a file or folder NAME is unfinished it is called `.tmp-NAME-PID`. Where a system cannot swap two folders in one
-step, the replaced one is called `.old-NAME-PID` for a moment. Both names say whose they are.
+While a file or folder NAME is unfinished, it is called `.tmp-NAME-PID`. Where the system cannot swap two folders in
+one step, the replaced one is called `.old-NAME-PID` for a moment. PID is the process that wrote it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import NamedTuple
 LEFTOVER = re.compile(r"\.(tmp|old)-(.+)-([0-9]{1,10})")
 
 in_progress: set[Path] = set()
-"""What this process is writing now: the staging folder of one thread is no leftover to another."""
+"""The targets that this process is writing now, so that no thread takes another's staging folder for a leftover."""
 
 
 class Leftover(NamedTuple):
-    """One of those files or folders: where it lies, what it was to be called, and the process that wrote it."""
+    """One leftover file or folder: its path, its kind ("tmp" or "old"), the path it belongs at, and its writer."""
 
     path: Path
     kind: str
@@ -29,25 +29,25 @@ class Leftover(NamedTuple):
 
 
 def absolute(path: Path) -> Path:
-    """`path` from the root, without links and `..` above its name, so that `parent` and `name` are what they say."""
+    """Return `path` as absolute, with links and `..` above its name resolved, so that `parent` and `name` are true."""
     whole = path.name in ("", "..")
     return Path(os.path.realpath(path)) if whole else Path(os.path.realpath(path.parent), path.name)
 
 
 def beside(path: Path, kind: str) -> Path:
-    """Where this process keeps `path` while it is not in its place: kind "tmp" (unfinished) or "old" (replaced)."""
+    """Return this process's temporary name for `path`, of kind "tmp" (unfinished) or "old" (replaced)."""
     return path.with_name(f".{kind}-{path.name}-{os.getpid()}")
 
 
 def displaced(target: Path) -> Path | None:
-    """Where the folder `target` lies if a process died between the two renames that replace it, else none."""
+    """Return where the folder `target` is if a process died between the two renames that replace it, else None."""
     if target.exists():
         return None
     return next((each.path for each in leftovers(target.parent) if each.kind == "old" and each.home == target), None)
 
 
 def leftovers(folder: Path) -> list[Leftover]:
-    """Everything in `folder` that is named like a leftover, also of processes that still run."""
+    """Return everything in `folder` that is named like a leftover, including that of processes that still run."""
     if not folder.is_dir():
         return []
     found: list[Leftover] = []
@@ -59,9 +59,9 @@ def leftovers(folder: Path) -> list[Leftover]:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Clean up after processes that died while they wrote `target` or a sibling of its family (step-1, step-2, …).
+    """Clean up after processes that died while they wrote `target` or a sibling of its `family` (step-1, step-2, …).
 
-    A folder that was moved aside and whose place is empty is moved back: it is the only complete one of its name.
+    A folder that was moved aside is moved back if its place is empty: it is the only complete one of its name.
     """
     for path, kind, home, pid in leftovers(target.parent):
         busy = home != target and home in in_progress
@@ -77,20 +77,20 @@ def remove_leftovers(target: Path) -> None:
 
 
 def family(name: str) -> str:
-    """A name without its numbers: folders that only count on belong together."""
+    """Return a name with its numbers masked: names that differ only in numbers belong together."""
     return re.sub(r"\d+", "#", name)
 
 
 def alive(pid: int) -> bool:
-    """Whether another process of this number runs. Our own number was someone else's: containers count from 1 again."""
+    """Whether another process of this number runs. Our own number counts as dead: containers reuse numbers from 1."""
     if pid == os.getpid():
         return False
     if os.name == "nt":
-        return True  # there os.kill(pid, 0) would end the process, so nothing of others is removed
+        return True  # there os.kill(pid, 0) would end the process, so leftovers of others are never removed
     try:
         os.kill(pid, 0)
     except PermissionError:
-        return True  # it runs, as someone else
+        return True  # it runs, under another user
     except (ProcessLookupError, OverflowError):
         return False
     return True

@@ -1,4 +1,4 @@
-"""One process at a time trains a run: a lock on a file in its folder, which no end of a process leaves behind."""
+"""The lock that lets only one process at a time train a run; the system drops it however the process ends."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK = "run.lock"
-"""The file. It is empty and stays: what counts is the lock on it, flock(2); a deleted file could be locked twice."""
+"""The lock file, empty and never deleted: what counts is flock(2) on it, and a deleted file could be locked twice."""
 TRIES, INSTANT = 1000, 0.001
-"""How often a run tries to lock what others only ask about, and the seconds between."""
+"""How many times to try the lock while other processes only test it, and the seconds between two tries."""
 
 
 class RunLock:
-    """The right to write in a run folder; ended by `release`, by the end of this object or by that of the process.
+    """The right to write in a run folder, until `release`, the end of this object or the end of the process.
 
-    Where the system or the file system has no such locks, `works` is False and nobody is kept out. The lock is on a
-    file, and a folder may be deleted or replaced while that file is open: `in_place` tells.
+    Where the system or the file system has no flock(2), `works` is False and nobody is kept out. The lock is on an
+    open file, whose folder others may delete or replace: `in_place` tells whether they did.
     """
 
     def __init__(self, run: Path) -> None:
@@ -35,12 +35,12 @@ class RunLock:
         self.works = True
         self._close: weakref.finalize[[int], RunLock] | None = None
         self._file: tuple[int, int] | None = None
-        """Device and number of the file that was locked."""
+        """Device and inode number of the locked file."""
 
     def take(self) -> None:
-        """Take the lock, unless it is ours already; where the folder was deleted since, take that of a new one.
+        """Take the lock unless we hold it; if the folder was deleted since, create it again and lock the new one.
 
-        Errors: `CheckpointError` where another has it; those of `refuse_replaced`.
+        Errors: `CheckpointError` if another process holds the lock; those of `refuse_replaced`.
         """
         if self.held and self.in_place():
             return
@@ -57,7 +57,7 @@ class RunLock:
         self._close = weakref.finalize(self, os.close, handle)
         self._file = identity(os.fstat(handle))
         locks.add(self)
-        if not self.in_place():  # deleted by another after it was opened, and before it was locked
+        if not self.in_place():  # another process deleted the file between our open and our lock
             self.release()
             self.take()
 
@@ -67,14 +67,14 @@ class RunLock:
             self._close()
 
     def in_place(self) -> bool:
-        """Whether the file that was locked is the one in the run folder: neither deleted nor replaced."""
+        """Whether the locked file is still the one in the run folder, neither deleted nor replaced."""
         try:
             return identity(os.lstat(self.run / LOCK)) == self._file
         except OSError:
             return False
 
     def refuse_replaced(self) -> None:
-        """Errors: `CheckpointError` where another run lies where the locked one was."""
+        """Raise `CheckpointError` if another run has taken the place of the locked one."""
         if self.held and not self.in_place() and os.path.lexists(self.run / LOCK):
             raise CheckpointError(
                 f"A run writes in its own folder only; {self.run} was deleted in training, and another run lies there "
@@ -83,55 +83,55 @@ class RunLock:
 
     @property
     def held(self) -> bool:
-        """Whether it was taken and not ended."""
+        """Whether the lock was taken and not released."""
         return self._close is not None and self._close.alive
 
 
 locks: WeakSet[RunLock] = WeakSet()
-"""Those that this process took."""
+"""The locks that this process has taken."""
 
 
 def lock_on(run: Path) -> RunLock | None:
-    """The lock by which this process trains in a run folder; none where it does not."""
+    """Return the lock that this process holds on a run folder, or None."""
     return next((lock for lock in locks if lock.run == run and lock.held and lock.in_place()), None)
 
 
 def identity(status: os.stat_result) -> tuple[int, int]:
-    """What tells two files apart, whatever their names."""
+    """Return the device and inode number, which identify a file whatever its name."""
     return status.st_dev, status.st_ino
 
 
 def locked(handle: int) -> bool:
-    """Lock an open file; False where there are no locks. Errors: `BlockingIOError` where another has the lock.
+    """Lock an open file. Returns False if locks are unsupported. Errors: `BlockingIOError` if another holds the lock.
 
-    Who only asks holds a lock, too, for an instant; those locks can be shared, and are waited for.
+    A process that only tests the lock (`refuse_in_training`) holds a shared lock for an instant; we wait for that one.
     """
     for _ in range(TRIES):
         with suppress(BlockingIOError):
             return flocked(handle, "LOCK_EX")
-        flocked(handle, "LOCK_SH")  # raises where one trains
+        flocked(handle, "LOCK_SH")  # raises if a process is training
         flocked(handle, "LOCK_UN")
         time.sleep(INSTANT)
     return flocked(handle, "LOCK_EX")
 
 
 def flocked(handle: int, how: str) -> bool:
-    """flock(2), without waiting; False where there are no locks. Errors: `BlockingIOError`."""
+    """Call flock(2) without waiting. Returns False if locks are unsupported. Errors: `BlockingIOError`."""
     if fcntl is None:
         return False
     try:
         fcntl.flock(handle, getattr(fcntl, how) | fcntl.LOCK_NB)
     except BlockingIOError:
         raise
-    except OSError:  # of a network's file system, for instance
+    except OSError:  # a network file system, for instance
         return False
     return True
 
 
 def refuse_in_training(run: Path) -> None:
-    """Refuse a run folder that a process trains in. Nothing is written, and no run that starts meanwhile is kept out.
+    """Raise `CheckpointError` if a process is training in this run folder.
 
-    Errors: `CheckpointError`.
+    Writes nothing and does not keep out a run that starts at the same moment.
     """
     with suppress(FileNotFoundError, PermissionError):
         if (run / LOCK).is_symlink():
@@ -148,7 +148,7 @@ def refuse_in_training(run: Path) -> None:
 
 
 def in_training(run: Path) -> str:
-    """The message for a run that is taken."""
+    """Return the message for a run that another process is training."""
     return (
         f"Only one process at a time may train a run; {run} is being trained already. Wait for that process to end, or "
         "stop it (Ctrl-C or SIGTERM lets it save first); or train anew in another folder: glassformer train ... --out."

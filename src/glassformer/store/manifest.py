@@ -1,4 +1,4 @@
-"""MANIFEST.json: size and SHA-256 of every file of a checkpoint. Written last, it makes a folder complete."""
+"""MANIFEST.json: the size and SHA-256 of every file of a checkpoint. It is written last and marks a folder complete."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from glassformer.store.json_file import RESTORE, parse_json, read_text, readable
 MANIFEST = "MANIFEST.json"
 LARGEST = 2**20  # bytes of a manifest; ours have about 500
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""A file name: no separator, no drive, no leading dot, so it can name nothing outside its folder on any system."""
+"""An allowed file name: no separator, drive or leading dot, so it names nothing outside its folder on any system."""
 
 
 class Entry(NamedTuple):
-    """What the manifest says of one file."""
+    """The manifest's record of one file."""
 
     size: int
     sha256: str
 
 
 def write_manifest(folder: Path) -> None:
-    """Write the manifest of everything in `folder`, durably. Call it last."""
+    """Write the manifest of all files in `folder`, durably. Call it last."""
     entries = {path.name: Entry(path.stat().st_size, sha256(path)) for path in sorted(folder.iterdir())}
     write_new(folder / MANIFEST, manifest_text(entries).encode("utf-8"))
 
 
 def manifest_text(entries: Mapping[str, Entry]) -> str:
-    """The one way to write these entries, so that a manifest with any byte changed is no manifest."""
+    """Return the only valid text for these entries, so that any changed byte of a manifest is detected."""
     return json.dumps({name: entry._asdict() for name, entry in entries.items()}, indent=2) + "\n"
 
 
 def read_manifest(folder: Path) -> dict[str, Entry]:
-    """What the manifest of `folder` says; nothing is compared yet. Errors: `CheckpointError`."""
+    """Read the manifest of `folder` without comparing it with the files. Errors: `CheckpointError`."""
     path = folder / MANIFEST
     text = read_text(path, LARGEST)
     values = parse_json(text, path)
@@ -51,7 +51,7 @@ def read_manifest(folder: Path) -> dict[str, Entry]:
 
 
 def read_entry(path: Path, name: str, value: Any) -> Entry:
-    """One line of the manifest, checked."""
+    """Check one entry of the manifest and return it. Errors: `CheckpointError`."""
     if not PLAIN.fullmatch(name) or name == MANIFEST:
         raise CheckpointError(
             f"{path} lists {name[:60]!r}, which is not a plain file name (letters, digits and . _ - only). {RESTORE}"
@@ -64,9 +64,9 @@ def read_entry(path: Path, name: str, value: Any) -> Entry:
 
 
 def verify(folder: Path, *, hashed: Collection[str] | None = None) -> dict[str, Entry]:
-    """Compare every file with the manifest of `folder`, by size, and those in `hashed` (none: all) by SHA-256.
+    """Compare every file with the manifest of `folder`: all by size, those in `hashed` (None: all) by SHA-256.
 
-    Returns the manifest. Files that it does not list are no part of the checkpoint; nobody reads them.
+    Returns the manifest. Files that it does not list are not part of the checkpoint and are never read.
     Errors: `CheckpointError` naming the file that is missing or damaged.
     """
     entries = read_manifest(folder)
@@ -87,6 +87,6 @@ def verify(folder: Path, *, hashed: Collection[str] | None = None) -> dict[str, 
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hex."""
+    """Return the SHA-256 of a file, in hex."""
     with readable(path), open(path, "rb", opener=without_links) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""The mean of the weights of a run's last checkpoints, as one model."""
+"""Checkpoint averaging: load the mean of the weights of a run's last checkpoints as one model."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from glassformer.store.checkpoint import READ, Loaded, load
 from glassformer.store.folders import CONFIG, SOURCE_TOKENIZER, TOKENIZER, Skipped, check, checkpoints
 
 ALIKE = (CONFIG, TOKENIZER, SOURCE_TOKENIZER)
-"""The files of checkpoints in which they must not differ, to be averaged."""
+"""The files that must be identical in checkpoints that are averaged."""
 
 
 def load_mean(run: Path, count: int, *, device: str | torch.device = "cpu") -> Loaded:
-    """The newest complete checkpoint, with the mean over the newest `count` as its weights (Vaswani et al. 2017, 6.1).
+    """Load the newest complete checkpoint with the mean weights of the newest `count` (Vaswani et al. 2017, 6.1).
 
-    Added up in float64, whatever the weights are in; a matrix that is used twice is one weight, and stays it. Damaged
-    checkpoints are passed over and named. Errors: `CheckpointError` where there are fewer complete ones, or where they
-    are of different models or vocabularies; and those of `load`.
+    The sum is in float64, whatever the dtype of the weights; tied weights stay tied. Damaged checkpoints are skipped
+    and listed in `skipped`. Errors: `CheckpointError` if fewer are complete or if they differ in model or vocabulary;
+    those of `load`.
     """
     folders, skipped = last_complete(run, count)
     refuse_unlike(folders)
@@ -37,7 +37,7 @@ def load_mean(run: Path, count: int, *, device: str | torch.device = "cpu") -> L
 
 
 def last_complete(run: Path, count: int) -> tuple[list[Path], tuple[Skipped, ...]]:
-    """The newest `count` complete checkpoints, newest first, and those passed over. Errors: `CheckpointError`."""
+    """Return the newest `count` complete checkpoints, newest first, and the skipped ones. Errors: `CheckpointError`."""
     found: list[Path] = []
     skipped: list[Skipped] = []
     for folder in reversed(checkpoints(run).values()):
@@ -58,7 +58,7 @@ def last_complete(run: Path, count: int) -> tuple[list[Path], tuple[Skipped, ...
 
 
 def refuse_unlike(folders: list[Path]) -> None:
-    """Refuse checkpoints of different models or vocabularies. Errors: `CheckpointError` naming both and the file."""
+    """Raise `CheckpointError`, naming both and the file, if checkpoints differ in model or vocabulary."""
     newest = check(folders[0], hashed=())
     for folder in folders[1:]:
         other = check(folder, hashed=())

@@ -1,4 +1,4 @@
-"""The files of pictures: written as all files are, so that a crash leaves the old picture or the new."""
+"""Saving pictures: like every file, atomically, so that a crash leaves the old picture or the new one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.store.files import write_bytes
 
 
 def save_figure(figure: Any, path: Path | str) -> Path:
-    """Write a matplotlib figure as its name says: .png, .svg or .pdf; a file that is there is replaced.
+    """Write a matplotlib figure in the format of the file name (.png, .svg or .pdf), replacing an existing file.
 
     Errors: `ConfigError`, see `check_picture`; those of `write_bytes`.
     """

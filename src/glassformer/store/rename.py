@@ -1,4 +1,4 @@
-"""Our parameters under other libraries' names: a table of patterns, and projections joined where they join them."""
+"""Renaming our parameters to other libraries' names by a table of patterns, and joining projections where they do."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 Table = Sequence[tuple[str, str]]
-"""Pairs of a regular expression for our name and what stands in its place, applied in order."""
+"""Pairs of a regular expression and its replacement, applied to our names in order."""
 
 
 def rename(tensors: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
-    """The same tensors, each name rewritten by every pair of the table."""
+    """Return the same tensors, each name rewritten by every pair of the table."""
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         for ours, theirs in table:
@@ -23,7 +23,7 @@ def rename(tensors: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
 
 
 def join_projections(tensors: Mapping[str, Tensor], into: str) -> dict[str, Tensor]:
-    """With `query.`, `key.` and `value.` of each attention joined, in this order, as `into` (weights and biases)."""
+    """Join `query.`, `key.` and `value.` of each attention, in this order, as `into` (weights and biases)."""
     joined: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if re.search(r"\b(key|value)\.(weight|bias)$", name):

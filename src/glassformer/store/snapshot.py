@@ -1,4 +1,4 @@
-"""A checkpoint in memory: all that its folder will hold, as it was at one moment; and how it becomes the folder."""
+"""A checkpoint in memory: everything that its folder will hold, from one moment; and writing it to that folder."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from glassformer.store.tensors import refuse_non_finite, room_for, shown, write_
 from glassformer.store.weights import stored_names, unique_weights
 
 Moments = Mapping[str, Mapping[str, Tensor]]
-"""State of an optimizer: parameter name -> what it keeps (exp_avg, exp_avg_sq, step, …) -> tensor."""
+"""State of an optimizer: parameter name -> slot (exp_avg, exp_avg_sq, step, …) -> tensor."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of a checkpoint, not written yet."""
+    """The files of a checkpoint that is not written yet."""
 
     tensors: dict[str, dict[str, Tensor]]
     """File -> name -> tensor."""
     texts: dict[str, bytes]
 
     def copied(self) -> Snapshot:
-        """The same in memory of its own, which nobody changes."""
+        """Return a copy in CPU memory of its own, which later changes to the model do not reach."""
         return Snapshot(
             {
                 file: {name: tensor.detach().to("cpu", copy=True) for name, tensor in named.items()}
@@ -51,7 +51,7 @@ class Snapshot:
 
     @property
     def needed(self) -> int:
-        """Bytes that it takes on the disk, about."""
+        """Estimate of the bytes that it takes on disk."""
         return sum(room_for(named) for named in self.tensors.values()) + sum(len(text) for text in self.texts.values())
 
 
@@ -62,10 +62,10 @@ def take_snapshot(
     optimizer: Moments | None = None,
     state: Mapping[str, Any] | None = None,
 ) -> Snapshot:
-    """What `save` would write now. It changes with the model, unless it is `copied()`.
+    """Return what `save` would write now. It changes with the model unless you take its `copied()`.
 
-    Errors: `DivergedError` for NaN or infinity, `CheckpointError` for a state that is no plain JSON, `ConfigError` for
-    a committee.
+    Errors: `DivergedError` for NaN or infinity, `CheckpointError` for a state that is not plain JSON, `ConfigError`
+    for a committee.
     """
     refuse_joint(model, "A checkpoint", "Save each member.")
     tensors = {MODEL: unique_weights(model)}
@@ -77,7 +77,7 @@ def take_snapshot(
 
 
 def write_snapshot(folder: Path, snapshot: Snapshot) -> Path:
-    """Write a checkpoint at `folder`, whole or not at all; one that is there is replaced. Errors: those of `save`."""
+    """Write a checkpoint at `folder` atomically, replacing one that is there. Errors: those of `save`."""
     refuse_unnamable(absolute(folder))
     refuse_foreign(folder)
     with staged_folder(folder, snapshot.needed) as staging:
@@ -90,7 +90,7 @@ def write_snapshot(folder: Path, snapshot: Snapshot) -> Path:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Refuse to write a checkpoint over something that is none."""
+    """Raise `CheckpointError` if `folder` holds something other than a checkpoint."""
     with readable(folder):
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise CheckpointError(f"{folder} is a file or a link; a checkpoint is a folder. Choose another name.")
@@ -100,7 +100,7 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def flattened(optimizer: Moments, model: Transformer) -> dict[str, Tensor]:
-    """The optimizer's tensors by "slot/parameter". Errors: `CheckpointError` for a name that is no weight's."""
+    """Return the optimizer's tensors by "slot/parameter". Errors: `CheckpointError` for a name that is no weight's."""
     names = stored_names(model)
     for name in optimizer:
         if names.get(name) != name:
@@ -112,7 +112,7 @@ def flattened(optimizer: Moments, model: Transformer) -> dict[str, Tensor]:
 
 
 def texts_of(model: Transformer, tokenizers: Tokenizers, state: Mapping[str, Any]) -> dict[str, bytes]:
-    """The JSON files of a checkpoint."""
+    """Return the JSON files of a checkpoint, encoded."""
     refuse_small(model.config, tokenizers, "The model to be saved")
     versions = {"format": FORMAT, "glassformer": __version__, "torch": torch.__version__}
     texts = {
@@ -120,7 +120,7 @@ def texts_of(model: Transformer, tokenizers: Tokenizers, state: Mapping[str, Any
         TOKENIZER: tokenizers.target.to_json(),
         STATE: json.dumps({**versions, "state": plain(state)}, indent=2),
     }
-    if tokenizers.source is not tokenizers.target:  # two that hold the same are two, as their embeddings are
+    if tokenizers.source is not tokenizers.target:  # two equal tokenizers stay two, as their embeddings do
         texts[SOURCE_TOKENIZER] = tokenizers.source.to_json()
     files = {name: text.encode("utf-8") for name, text in texts.items()}
     for name, data in files.items():
@@ -130,7 +130,7 @@ def texts_of(model: Transformer, tokenizers: Tokenizers, state: Mapping[str, Any
 
 
 def plain(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state, if JSON gives it back as it is. Errors: `CheckpointError` naming the entry that would change."""
+    """Return the state if JSON preserves it exactly. Errors: `CheckpointError` naming the entry that would change."""
     for key, value in state.items():
         try:
             same = json.loads(json.dumps({key: value}, allow_nan=False)) == {key: value}
@@ -145,7 +145,7 @@ def plain(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def written(value: Any) -> str:
-    """The beginning of a value for a message; Python writes no number of 5,000 digits, and nothing of any depth."""
+    """Return the start of a value's repr for a message; repr fails for numbers of 5,000 digits and for deep nesting."""
     try:
         return repr(value)[:60]
     except (ValueError, RecursionError):
@@ -153,7 +153,7 @@ def written(value: Any) -> str:
 
 
 def refuse_small(config: ModelConfig, tokenizers: Tokenizers, where: str) -> None:
-    """Refuse tokenizers that give ids which the model does not have, and a label set that is not that of its head."""
+    """Raise `CheckpointError` if a tokenizer has more ids than the model, or a label set does not fit its head."""
     sizes = {"source": config.source_vocab_size or config.vocab_size, "target": config.vocab_size}
     for (side, size), tokenizer in zip(sizes.items(), tokenizers, strict=True):
         if isinstance(tokenizer, Labels):
@@ -166,7 +166,7 @@ def refuse_small(config: ModelConfig, tokenizers: Tokenizers, where: str) -> Non
 
 
 def refuse_labels(config: ModelConfig, labels: Labels, where: str) -> None:
-    """Refuse more or fewer labels than the head scores."""
+    """Raise `CheckpointError` if there are more or fewer labels than the head scores."""
     scored = getattr(config.head, "n_labels", None)
     if scored is not None and scored != len(labels.entries):
         raise CheckpointError(

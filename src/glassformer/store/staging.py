@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all, and replaces an older one of its name without a moment without either."""
+"""Writing a folder atomically: it appears complete or not at all, and the disk always has it or the one it replaces."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
 @contextmanager
 def staged_folder(target: Path, needed: int) -> Generator[Path, None, None]:
-    """A new folder to fill; when the block ends without an error it is fsynced and becomes `target`.
+    """Yield a new folder to fill; when the block ends without an error, the folder is fsynced and becomes `target`.
 
-    `needed` (bytes) is for the message when there is no room. The files put into the folder must be fsynced by
-    whoever writes them. Whatever goes wrong, an older `target` is as it was, and the new folder is gone.
+    `needed` (bytes) is for the error message if there is no room. The caller must fsync the files it puts into the
+    folder. If anything fails, an older `target` stays as it was and the new folder is deleted.
     """
     target = absolute(target)
     staging = beside(target, "tmp")
@@ -36,13 +36,13 @@ def staged_folder(target: Path, needed: int) -> Generator[Path, None, None]:
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
             raise
-        sync_folder(target.parent)  # before the old one is deleted: the disk always has one of them
+        sync_folder(target.parent)  # before the old folder is deleted: the disk must always have one of the two
         if replaced is not None:
-            shutil.rmtree(replaced, ignore_errors=True)  # what resists is a leftover, removed at the next save
+            shutil.rmtree(replaced, ignore_errors=True)  # what cannot be deleted now, the next save removes
 
 
 def put_in_place(staging: Path, target: Path) -> Path | None:
-    """Give the finished folder its name. Returns where the folder that had the name lies now, if there was one."""
+    """Rename the finished folder to `target`. Returns the new path of the folder that had that name, if any."""
     if not target.exists():
         staging.rename(target)
         return None
@@ -50,7 +50,7 @@ def put_in_place(staging: Path, target: Path) -> Path | None:
         return staging
     aside = beside(target, "old")
     target.rename(aside)
-    try:  # until the next line is done, `displaced` finds the old one under its other name
+    try:  # until the next rename is done, `displaced` finds the old folder under its other name
         staging.rename(target)
     except BaseException:
         aside.rename(target)
@@ -59,7 +59,7 @@ def put_in_place(staging: Path, target: Path) -> Path | None:
 
 
 def exchange(first: Path, second: Path) -> bool:
-    """Swap two names in one step, renameat2(2) with RENAME_EXCHANGE. False where system or file system cannot."""
+    """Swap two names in one step by renameat2(2) with RENAME_EXCHANGE. Returns False if that is unsupported."""
     if not sys.platform.startswith("linux"):
         return False
     rename = getattr(ctypes.CDLL(None), "renameat2", None)

@@ -1,4 +1,4 @@
-"""Named tensors in a safetensors file, which holds numbers only and so can run nothing."""
+"""Reading and writing named tensors as a safetensors file, which holds numbers only, so that it can run no code."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Create `path` with tensors of any device, and wait until the disk has it. Errors: `OSError` of the system."""
-    write_new(path, b"")  # safetensors makes files of mode 0600; this one has the mode that the user asked for
+    """Create `path` with tensors from any device and fsync it. Errors: `OSError` from the system."""
+    write_new(path, b"")  # safetensors creates files with mode 0600; this one has the mode of the user's umask
     mode = path.stat().st_mode
     try:
         save_file(separate(tensors), path)
@@ -37,12 +37,12 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def room_for(tensors: Mapping[str, Tensor]) -> int:
-    """About how many bytes the file of these tensors has: the numbers, and a line of the header for each tensor."""
+    """Estimate the bytes of a file of these tensors: their numbers, and a header entry for each."""
     return sum(tensor.nbytes + len(name) + 80 for name, tensor in tensors.items())
 
 
 def separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same values in memory of their own, as the format asks; copied only where two of them share it."""
+    """Return the tensors on the CPU, no two sharing memory, as the format requires; clones only those that would."""
     seen: set[int] = set()
     values: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -54,10 +54,10 @@ def separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file, mapped into memory: nothing is read before it is used, so copy what is to last.
+    """Map the tensors of a file into memory; the disk is read only when they are used, so copy what must last.
 
-    Errors: `CheckpointError` for anything but a safetensors file; no other way of reading it is ever tried.
-    `ResourceError` for one larger than the memory.
+    Errors: `CheckpointError` for anything but a safetensors file (no other format is ever tried); `ResourceError` for
+    a file that the system cannot map.
     """
     size = regular_size(path)
     with readable(path), open(path, "rb", opener=without_links) as file:
@@ -70,23 +70,23 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             return load_file(path)
     except SafetensorError as error:
         raise CheckpointError(not_safetensors(path, start, str(error)[:150])) from error
-    except RuntimeError as error:  # of torch, when the system will not map so much
+    except RuntimeError as error:  # from torch, if the system cannot map this much
         raise ResourceError(f"{path} needs {size:,} bytes of memory: {str(error)[:150]}. Free some.") from error
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of Rust: a BaseException, which no caller expects
+        if type(error).__name__ != "PanicException":  # from Rust: a BaseException, which no caller expects
             raise
         raise CheckpointError(not_safetensors(path, start, str(error)[:150])) from None
 
 
 def not_safetensors(path: Path, start: bytes, reason: str) -> str:
-    """The message for a file that is damaged or something else under this name."""
+    """Return the message for a file that is damaged or of another format."""
     pickled = start[:1] == b"\x80" or start[:2] == b"PK"
     seems = " It looks like a pickle, which can run code when it is read and so never is." if pickled else ""
     return f"{path} is not a safetensors file: {reason}.{seems} {RESTORE}"
 
 
 def refuse_non_finite(tensors: Mapping[str, Tensor], what: str) -> None:
-    """Refuse NaN and infinity: a checkpoint that holds them is of no use and would push out one that is."""
+    """Raise `DivergedError` for NaN or infinity: a checkpoint with them is useless and would displace a useful one."""
     for name, tensor in tensors.items():
         if not tensor.dtype.is_floating_point or bool(torch.isfinite(tensor).all()):
             continue
@@ -100,7 +100,7 @@ def refuse_non_finite(tensors: Mapping[str, Tensor], what: str) -> None:
 
 
 def refuse_difference(path: Path, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
-    """Refuse tensors that differ from `expected` in names, shapes or kind of number, and list how."""
+    """Raise `CheckpointError` if tensors differ from `expected` in names, shapes or `kind`, listing the differences."""
     both = [name for name in expected if name in found]
     shapes = [
         f"{shown(name)} (expected {list(expected[name].shape)}, found {list(found[name].shape)})"
@@ -127,15 +127,15 @@ def refuse_difference(path: Path, expected: Mapping[str, Tensor], found: Mapping
 
 
 def kind(tensor: Tensor) -> str:
-    """A dtype as far as it must agree: any floating-point type that a model computes in is as good as another."""
+    """Return the dtype's kind for comparison: all floating-point types that a model computes in count as equal."""
     return "a floating-point type" if tensor.dtype in FLOATS else str(tensor.dtype).removeprefix("torch.")
 
 
 def shown(name: str) -> str:
-    """A name from a file, fit for a terminal."""
+    """Return a name read from a file, made safe and short for a terminal."""
     return name if len(name) <= 100 and name.isprintable() else f"{name[:60]!a}…"
 
 
 def listed(names: list[str], most: int = 3) -> str:
-    """The first few names, and how many more there are."""
+    """Join the first few names and say how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

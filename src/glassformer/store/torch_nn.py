@@ -1,4 +1,4 @@
-"""Our parameters under the names of torch.nn's transformer layers: joined projections, numbered norms."""
+"""Renaming our parameters to those of torch.nn's transformer layers: joined projections, numbered norms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = [
 
 
 def as_torch(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors (weights, or their gradients) by torch's names; embedding and head, which it lacks, left out."""
+    """Rename tensors (weights or their gradients) to torch's names; drops embedding and head, which torch.nn lacks."""
     with_memory = {block_of(name) for name in tensors if "cross_attention" in name}
     kept = {name: each for name, each in tensors.items() if "embedding." not in name and not name.startswith("head.")}
     found: dict[str, Tensor] = {}
@@ -36,5 +36,5 @@ def as_torch(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def block_of(name: str) -> str:
-    """The part of a name up to its block: "decoder.blocks.1."."""
+    """Return the part of a name up to its block, such as "decoder.blocks.1."; empty if it has none."""
     return name[: match.end()] if (match := re.search(r"blocks\.\d+\.", name)) else ""

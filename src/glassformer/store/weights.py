@@ -1,4 +1,4 @@
-"""The weights of a model as named tensors, each once, and back: a tied matrix is one tensor under several names."""
+"""Turning a model into named tensors and back; a tied matrix, one tensor under several names, is stored once."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SIZES = (
     *("n_features", "n_segments", "n_labels", "n_numbers", "n_experts"),
 )
 WRAPPERS = ("_orig_mod", "module", "_fsdp_wrapped_module")
-"""Where torch.compile, DistributedDataParallel and FSDP keep the model they wrap."""
+"""The attributes in which torch.compile, DistributedDataParallel and FSDP keep the wrapped model."""
 
 WRONG = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What a value of a wrong type or size may lead to in a constructor."""
+"""The errors that a value of a wrong type or size may cause in a constructor."""
 
 
 def stored_names(model: nn.Module) -> dict[str, str]:
-    """Each name in the model's state_dict, and the name that its tensor is stored under: the first one it has."""
+    """Map each name in the model's state_dict to the name that its tensor is stored under: the tensor's first name."""
     first: dict[int, str] = {}
     shared = {
         name: first.setdefault(id(tensor), name)
@@ -39,7 +39,7 @@ def stored_names(model: nn.Module) -> dict[str, str]:
 
 
 def unique_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The model's tensors, each once, by the name it is stored under. Errors: `CheckpointError` for a wrapped model."""
+    """Return the model's tensors, each once, by stored name. Errors: `CheckpointError` for a wrapped model."""
     state: Mapping[str, Tensor] = model.state_dict()
     wrapper = next((name for name in map(first_word, state) if name in WRAPPERS), None)
     if wrapper is not None:
@@ -51,16 +51,16 @@ def unique_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def first_word(name: str) -> str:
-    """What stands before the first dot."""
+    """Return the part of a name before its first dot."""
     return name.partition(".")[0]
 
 
 def rebuild(values: Any, weights: Mapping[str, Tensor], folder: Path, device: torch.device) -> Transformer:
-    """The model that the contents of config.json describe, with `weights`, on `device`, in evaluation mode.
+    """Build the model that the contents of config.json describe, with `weights`, on `device`, in evaluation mode.
 
-    Nothing is allocated before names, shapes and kinds agree. The numbers keep the dtype they were saved in.
-    Errors: `CheckpointError` for a config that is not one of ours or weights of another model, `ResourceError` when
-    they do not fit into memory.
+    Memory is allocated only after names, shapes and kinds agree. The weights keep the dtype they were saved in.
+    Errors: `CheckpointError` for an invalid config or for weights of another model, `ResourceError` if they do not
+    fit into memory.
     """
     model = outline(values, weights, folder / "config.json")
     names = stored_names(model)
@@ -68,14 +68,14 @@ def rebuild(values: Any, weights: Mapping[str, Tensor], folder: Path, device: to
     with enough_memory(f"The model in {folder}", weights, device):
         if any(name not in names for name, _ in model.named_buffers()):
             with torch.random.fork_rng(devices=[]):
-                model = Transformer(model.config)  # a table that no file holds must be computed, which `meta` cannot
+                model = Transformer(model.config)  # a buffer that no file holds must be computed, which `meta` cannot
         allocate(model, weights, device)
     model.load_state_dict({name: weights[stored] for name, stored in names.items()})
     return model.eval()
 
 
 def outline(values: Any, weights: Mapping[str, Tensor], path: Path) -> Transformer:
-    """The model without numbers (on the device `meta`), which takes no memory to speak of."""
+    """Build the model on the device `meta`: all shapes, no numbers, almost no memory."""
     refuse_implausible(values, weights, path)
     try:
         with torch.device("meta"):
@@ -87,11 +87,14 @@ def outline(values: Any, weights: Mapping[str, Tensor], path: Path) -> Transform
 
 
 def refuse_implausible(values: Any, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse a config whose sizes no tensor in the file has: building such a model could take all time and memory."""
+    """Raise `CheckpointError` for a config with sizes larger than any tensor's in the file.
+
+    Merely building a model of arbitrary size could use up all time and memory.
+    """
     if not isinstance(values, dict):
         raise CheckpointError(f"{path} must hold an object of settings; got {type(values).__name__}. {RESTORE}")
     longest = max((length for tensor in weights.values() for length in tensor.shape), default=0)
-    limits = dict.fromkeys(SIZES, longest) | {"n_layers": len(weights) // 4}  # a block has four projections at least
+    limits = dict.fromkeys(SIZES, longest) | {"n_layers": len(weights) // 4}  # a block has at least four projections
     unused = unused_vocabularies(values)
     for part in (values, values.get("encoder"), values.get("decoder"), values.get("head")):
         for name, limit in limits.items():
@@ -104,11 +107,11 @@ def refuse_implausible(values: Any, weights: Mapping[str, Tensor], path: Path) -
 
 
 def unused_vocabularies(values: dict[str, Any]) -> set[str]:
-    """The vocabularies that no tensor stands for, as the stacks read features and the head writes no tokens."""
+    """Return the vocabulary sizes that no tensor has: their stacks read features and the head writes no tokens."""
     encoder, decoder, head = (values.get(name) for name in ("encoder", "decoder", "head"))
     sides = {"source_vocab_size": [encoder], "vocab_size": [decoder]}
     if not (values.get("source_vocab_size") and decoder):
-        sides["vocab_size"].append(encoder)  # it reads what the model writes, or stands alone
+        sides["vocab_size"].append(encoder)  # the encoder shares the decoder's vocabulary, or there is no decoder
     written = head is None or (isinstance(head, dict) and head.get("kind") == "lm")
     return {
         name
@@ -119,12 +122,12 @@ def unused_vocabularies(values: dict[str, Any]) -> set[str]:
 
 
 def allocate(model: nn.Module, weights: Mapping[str, Tensor], device: torch.device) -> None:
-    """Give every tensor of a model memory of its own on `device`; what was one tensor before is one afterwards."""
+    """Allocate every tensor of a model on `device`; tied tensors stay tied."""
     places = [
         (module, name, f"{path}.{name}".lstrip("."), old)
         for path, module in model.named_modules(remove_duplicate=False)
         for name, old in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
-    ]  # keeps the old tensors alive, so that no new one gets the id of an old one
+    ]  # this list keeps the old tensors alive, so that no new one gets the id of an old one
     made: dict[int, Tensor] = {}
     for module, name, stored, old in places:
         if id(old) not in made:
@@ -139,7 +142,7 @@ def allocate(model: nn.Module, weights: Mapping[str, Tensor], device: torch.devi
 
 @contextmanager
 def enough_memory(what: str, tensors: Mapping[str, Tensor], device: torch.device) -> Generator[None, None, None]:
-    """Turn the ways in which torch says that there is no memory, or no such number on a device, into a message."""
+    """Turn torch's errors for too little memory, or for a dtype that the device lacks, into a `ResourceError`."""
     try:
         yield
     except (MemoryError, RuntimeError, TypeError) as error:  # torch.OutOfMemoryError is a RuntimeError
@@ -151,7 +154,7 @@ def enough_memory(what: str, tensors: Mapping[str, Tensor], device: torch.device
 
 
 def usable(device: str | torch.device) -> torch.device:
-    """The device, if this machine has it. Errors: `ConfigError`."""
+    """Return the device. Errors: `ConfigError` if this machine cannot use it."""
     try:
         found = torch.device(device)
         torch.empty(1, device=found)

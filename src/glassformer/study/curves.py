@@ -1,4 +1,4 @@
-"""The learning curves of one run or of several, in one picture."""
+"""The learning curves of one or several runs in one plot."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from glassformer.train.record.records import step_of
 
 METRICS = "metrics.jsonl"
 EXACT = ("learning_rate",)
-"""Figures of each step that are no measurement, so that nothing is smoothed."""
+"""Figures of each step that are not measurements, so they are not smoothed."""
 COUNTS = ("n", "cut", "unknown", "skipped")
 SMOOTHING = 0.01
-"""Share of a run's steps over which its raw curve is smoothed."""
+"""The share of a run's steps over which a raw curve is smoothed."""
 PANEL = (4.6, 3.2)
 """Width and height, in inches."""
 
 Line = list[tuple[int, float]]
-"""(step, figure); a figure that was not finite is NaN, which leaves a gap."""
+"""(step, figure) pairs; a figure that was not finite is NaN, which leaves a gap."""
 
 
 class Curves(NamedTuple):
-    """What a run wrote down, by the name of the figure."""
+    """The figures that a run logged, by name."""
 
     name: str
     train: dict[str, Line]
-    """One figure a step: loss, learning_rate, grad_norm, pad_share."""
+    """One figure per step: loss, learning_rate, grad_norm, pad_share."""
     dev: dict[str, Line]
-    """One figure an evaluation."""
+    """One figure per evaluation."""
     best: int | None
     """The step of the best checkpoint."""
 
     @property
     def metrics(self) -> list[str]:
-        """Every figure that there is."""
+        """The names of all figures."""
         return list(dict.fromkeys((*self.train, *self.dev)))
 
 
 def read_curves(run: Path) -> Curves:
-    """The curves of a run folder. Errors: `CheckpointError` where it has written none."""
+    """Read the curves of a run folder. Errors: `CheckpointError` if it has none, or for a damaged line."""
     train: dict[str, Line] = {}
     dev: dict[str, Line] = {}
     best: int | None = None
@@ -71,7 +71,7 @@ def read_curves(run: Path) -> Curves:
 
 
 def chosen(runs: Sequence[Curves], asked: Sequence[str]) -> list[str]:
-    """The figures to draw: those asked for, or the loss and what else the dev split is scored by, shares first.
+    """Return the figures to draw: those asked for or, by default, the loss and the first share.
 
     Errors: `ConfigError` for one that no run has.
     """
@@ -84,7 +84,7 @@ def chosen(runs: Sequence[Curves], asked: Sequence[str]) -> list[str]:
 
 
 def smoothed(line: Line, share: float = SMOOTHING) -> Line:
-    """An exponential mean over about `share` of the line, without the bias of its beginning (Adam's, equation 3)."""
+    """Return an exponential moving average over about `share` of the line, with Adam's bias correction (equation 3)."""
     weight = 1 / max(1.0, share * len(line))
     mean, whole, found = 0.0, 0.0, list[tuple[int, float]]()
     for step, value in line:
@@ -95,10 +95,10 @@ def smoothed(line: Line, share: float = SMOOTHING) -> Line:
 
 
 def draw_curves(runs: Sequence[Curves], metrics: Sequence[str], *, log: bool = False) -> Any:
-    """A matplotlib figure: a panel for each figure, a colour for each run.
+    """Draw a matplotlib figure with a panel for each figure and a colour for each run.
 
-    What is known of each step is drawn pale as it is, and smoothed over it; what an evaluation found as marks, the best
-    checkpoint ringed. `log`: logarithmic steps and, where all are positive, figures.
+    Training figures are drawn pale, with a smoothed line over them; evaluations as marks, with a ring around the best
+    checkpoint. `log`: logarithmic steps and, if all values are positive, logarithmic figures.
     """
     columns = 2 if len(metrics) == 4 else min(len(metrics), 3)
     rows = -(-len(metrics) // columns)
@@ -128,13 +128,13 @@ def draw_curves(runs: Sequence[Curves], metrics: Sequence[str], *, log: bool = F
 
 
 def values(run: Curves, metric: str) -> list[float]:
-    """All finite values of a figure."""
+    """Return all finite values of a figure."""
     lines = (run.train.get(metric, []), run.dev.get(metric, []))
     return [value for line in lines for _, value in line if math.isfinite(value)]
 
 
 def draw_run(axes: Any, run: Curves, metric: str, color: str) -> None:
-    """One run in one panel."""
+    """Draw one run in one panel."""
     marks = {"color": color, "linewidth": 1.2}
     if line := run.train.get(metric):
         noisy = metric not in EXACT

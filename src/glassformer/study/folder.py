@@ -1,4 +1,4 @@
-"""Where the arms of a study are on disk, how far each has come, and whether it is the arm that is asked for."""
+"""The folder of a study: where its arms are, how far each has come, and whether an arm fits the recipe asked for."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run.resumable import flat
 
 LOGS = "logs"
-"""Made first, so that a folder that has it is known as a study."""
+"""Created first, so that its presence marks a folder as a study."""
 FILLED_IN = ("data.documents",)
-"""Settings that a run finds out by its text and writes into its recipe, where they were left open."""
+"""Settings that a run determines from its text and writes into its recipe if they were left open."""
 
 
 class StudyFolder:
-    """`runs/` has a run folder for each arm, `scores/` its figures once it is finished, `logs/` what it said."""
+    """`runs/` has a run folder for each arm, `scores/` its result once it is finished, `logs/` its standard error."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def run(self, arm: Arm) -> Path:
-        """Its run folder."""
+        """Return the arm's run folder."""
         return self.root / "runs" / arm.folder
 
     def scores(self, arm: Arm) -> Path:
-        """The file of its figures."""
+        """Return the file of the arm's result."""
         return self.root / "scores" / f"{arm.folder}.json"
 
     def log(self, arm: Arm) -> Path:
-        """What its process wrote on standard error."""
+        """Return the file of what the arm's process wrote to standard error."""
         return self.root / LOGS / f"{arm.folder}.txt"
 
     def result(self, arm: Arm, other: Mapping[str, object]) -> Result | None:
-        """Its figures, if it is finished and was scored on these other data too.
+        """Return the arm's result if it is finished and was scored on these other data too, else None.
 
-        Errors: `CheckpointError` for a file that is none of ours.
+        Errors: `CheckpointError` for a file that holds no result.
         """
         path = self.scores(arm)
         if not path.is_file() or not (self.run(arm) / "recipe.toml").is_file():
@@ -49,9 +49,9 @@ class StudyFolder:
         return found if found.other_data == dict(other) else None
 
     def state(self, arm: Arm, other: Mapping[str, object]) -> str:
-        """How far the arm has come: new, begun or finished.
+        """Return how far the arm has come: new, begun or finished.
 
-        Errors: `CheckpointError` where its folder holds a run of another recipe, with the difference.
+        Errors: `CheckpointError` with the differences if its folder holds a run of another recipe.
         """
         kept = self.run(arm) / "recipe.toml"
         if not kept.is_file():
@@ -66,7 +66,7 @@ class StudyFolder:
 
 
 def differences(kept: Recipe, asked: Recipe) -> list[str]:
-    """Each setting that differs, with both values; not what was left open and filled in."""
+    """List each setting that differs, with both values, except settings that were left open and filled in."""
     ours, theirs = flat(asdict(kept)), flat(asdict(asked))
     differing = [name for name in theirs if ours[name] != theirs[name]]
     return [

@@ -1,4 +1,4 @@
-"""The arms of a study: each combination of the values that are varied, for each seed. Imports no torch."""
+"""The arms of a study: each combination of the varied values, for each seed. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Axes = Mapping[str, Sequence[object]]
 """Setting -> the values it takes in turn."""
 
 LONGEST_NAME = 120
-"""Characters of a folder's name; some systems take no more than 143."""
+"""The most characters of a folder's name; some systems allow no more than 143."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,18 @@ class Arm:
     """One run of a study."""
 
     values: dict[str, object]
-    """What is varied, and the value it has here."""
+    """The varied settings and their values in this arm."""
     seed: int
     recipe: Recipe
 
     @property
     def label(self) -> str:
-        """As it is called in messages."""
+        """The arm's name in messages."""
         return f"{combination(self.values)}, seed {self.seed}"
 
     @property
     def folder(self) -> str:
-        """A name for its files: the same whatever the order of the settings; plain characters, of bounded length."""
+        """The name of its files, whatever the order of the settings; only plain characters, and of bounded length."""
         parts = [f"{name}={shown(value)}" for name, value in sorted(self.values.items())]
         whole = ",".join([*parts, f"seed={self.seed}"])
         plain = re.sub(r"[^A-Za-z0-9._=,-]", "_", whole)
@@ -44,21 +44,21 @@ class Arm:
 
 
 def combination(values: Mapping[str, object]) -> str:
-    """Settings and their values in words."""
+    """Return settings and their values as text."""
     return ", ".join(f"{name}={shown(value)}" for name, value in values.items())
 
 
 def shown(value: object) -> str:
-    """A value as it is typed."""
+    """Return a value as a user types it."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def arms(recipe: Recipe, changes: Mapping[str, object], axes: Axes, seeds: int) -> list[Arm]:
-    """Every combination, the last axis fastest, and each of them for `seeds` seeds from `training.seed` upwards.
+    """Return every combination, the last axis fastest, each for `seeds` seeds from `training.seed` upwards.
 
-    All arms have one arithmetic and one number of threads where the recipe leaves that to the machine, as a choice by
-    measured speed could fall differently from arm to arm. Errors: `ConfigError` for axes that cannot be, and for a
-    combination that contradicts itself, which it names.
+    Where the recipe leaves precision and threads to the machine, all arms get the same ones (`settled`), as a choice by
+    measured speed could differ between arms. Errors: `ConfigError` for invalid axes, and for a combination that
+    contradicts itself, which it names.
     """
     check_axes(axes, changes)
     found: list[Arm] = []
@@ -79,14 +79,14 @@ def arms(recipe: Recipe, changes: Mapping[str, object], axes: Axes, seeds: int) 
 
 
 def settled(recipe: Recipe) -> Recipe:
-    """The recipe without what a run would choose by itself: float32 for "auto", one thread for 0."""
+    """Fix what a run would choose by itself: float32 for "auto", one thread for 0."""
     training = recipe.training
     precision = "float32" if training.precision == "auto" else training.precision
     return replace(recipe, training=replace(training, precision=precision, threads=training.threads or 1))
 
 
 def check_axes(axes: Axes, changes: Mapping[str, object]) -> None:
-    """Refuse what makes no grid: nothing varied, one value twice, the seed, a setting both varied and set."""
+    """Raise `ConfigError` for invalid axes: none, a repeated value, the seed, the metric, or a setting also set."""
     if not axes:
         raise ConfigError("A study varies something. Give --vary SETTING=VALUE,VALUE, as in --vary model.n_layers=1,2.")
     for name, values in axes.items():

@@ -1,4 +1,4 @@
-"""Whether each arm of a study has a model that can be made, seen before the first of them is trained."""
+"""Checking that the model of each arm can be built, before the first arm is trained."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from glassformer.model.transformer import Transformer
 from glassformer.study.grid import Arm, combination
 
 ANY_VOCABULARY = 8
-"""Its size is known once the data are read, and decides nothing here."""
+"""A placeholder: the true size is known only once the data are read, and does not matter here."""
 
 
 def refuse_impossible_models(arms: Sequence[Arm]) -> None:
-    """Make the model of each combination, in shapes alone. Errors: `ConfigError` naming the combination."""
+    """Build the model of each combination without allocating memory. Errors: `ConfigError` naming the combination."""
     for arm in {combination(arm.values): arm for arm in arms}.values():
         layout = arm.recipe.data.layout
         try:
@@ -29,5 +29,5 @@ def refuse_impossible_models(arms: Sequence[Arm]) -> None:
 
 
 def on_accelerator(arms: Sequence[Arm]) -> bool:
-    """Whether some of them would be trained on an accelerator, which side by side they would share."""
+    """Whether any arm would be trained on an accelerator, which parallel arms would share."""
     return any(choose_device(each)[0].type != "cpu" for each in {arm.recipe.training.device for arm in arms})

@@ -1,8 +1,7 @@
-"""Pictures of a study, as PNG and SVG: its figures, its learning curves, and exact match by length.
+"""Plots of a study, as PNG and SVG: its final metrics, its learning curves, and exact match by length.
 
-The settings that are varied have two roles, by their order: the first stands across or has a colour for each of its
-values; each combination of the others is a colour or a panel of its own. Bars and bands reach from the lowest seed to
-the highest.
+The order of the varied settings decides their role: the values of the first are the x-axis or the colours; each
+combination of the others is a colour or a panel of its own. Bars and bands reach from the lowest to the highest seed.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from glassformer.study.table import short_combination, short_names
 MOST_PANELS = 9
 MOST_BANDS = 4
 MOST_MARKS = 24
-"""On one line; each takes its place in the SVG."""
+"""The most marks on one line; each makes the SVG larger."""
 PANEL = (4.2, 3.2)
 """Width and height, in inches."""
 MARKS = "os^Dv<>Ph*"
 
 Points = dict[float, list[float]]
-"""At each place across, the values of the seeds."""
+"""Position on the x-axis -> the values of the seeds."""
 
 
 class Panel(NamedTuple):
@@ -36,13 +35,14 @@ class Panel(NamedTuple):
     title: str
     series: dict[str, Points]
     share: bool = False
-    """Whether its values are shares, whose axis goes from 0 to 1."""
+    """Whether its values are shares, so that the axis goes from 0 to 1."""
 
 
 def draw(results: Sequence[Result], folder: Path) -> list[Path]:
-    """Write plot, curves and, where other data were scored, lengths; the files. Errors: `ConfigError`: no matplotlib.
+    """Write plot, curves and, if other data were scored, lengths. Returns the files.
 
-    Curves and lengths are left out where they would take more panels than can be read.
+    Curves and lengths are left out if they need more than `MOST_PANELS` panels. Errors: `ConfigError` without
+    matplotlib.
     """
     metric, first = results[0].metric, short_names(results[0].values)[0]
     written = save(figure_of(summary(results), "points", names(results), first), folder / "plot")
@@ -57,7 +57,7 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
 
 
 def summary(results: Sequence[Result]) -> list[Panel]:
-    """The metric on the test split, that on other data, and the steps to 99 %, at the places of the first setting."""
+    """Return panels over the first setting: the metric on the test split, that on other data, and the steps to 99 %."""
     metric, share = results[0].metric, results[0].metric in SHARES
     panels = [Panel(f"{metric} on the test split", across(results, lambda each: float(each.test[metric])), share)]
     if other_data := results[0].other_data:
@@ -69,7 +69,7 @@ def summary(results: Sequence[Result]) -> list[Panel]:
 
 
 def across(results: Sequence[Result], value: Callable[[Result], float | None]) -> dict[str, Points]:
-    """A series for each combination of the settings after the first."""
+    """Return a series for each combination of the settings after the first."""
     places = {name: float(place) for place, name in enumerate(names(results))}
     series: dict[str, Points] = {}
     for each in results:
@@ -81,15 +81,15 @@ def across(results: Sequence[Result], value: Callable[[Result], float | None]) -
 
 
 def names(results: Sequence[Result]) -> list[str]:
-    """The values of the first setting, in order."""
+    """Return the values of the first setting, in order."""
     return list(dict.fromkeys(shown(next(iter(each.values.values()))) for each in results))
 
 
 def faceted(results: Sequence[Result], values: Callable[[Result], dict[float, float]], share: bool) -> list[Panel]:
-    """A panel for each combination of the settings after the first, a series for each value of the first.
+    """Return a panel for each combination of the settings after the first, with a series for each value of the first.
 
-    Each panel has all of the series, in one order, so that a colour is one value in all of them: of an arm that is
-    missing there, or has nothing to draw, the series is empty.
+    Every panel has all series in the same order, so that a colour means the same value in all panels. The series of an
+    arm that is missing, or has nothing to draw, is empty.
     """
     panels: dict[str, Panel] = {}
     for each in results:
@@ -102,12 +102,12 @@ def faceted(results: Sequence[Result], values: Callable[[Result], dict[float, fl
 
 
 def curve(result: Result) -> dict[float, float]:
-    """Step -> metric on the dev split."""
+    """Return step -> metric on the dev split."""
     return {float(step): value for step, value in result.curve}
 
 
 def lengths(result: Result) -> dict[float, float]:
-    """Length of the source -> exact match, on test split and other data; none where there are no other data."""
+    """Return source length -> exact match, on test split and other data; empty if there are no other data."""
     tables = [each.get("by_length", {}) for each in (result.test, result.other) if each and result.other]
     return {float(length): row["exact_match"] for table in tables for length, row in table.items()}
 
@@ -115,7 +115,7 @@ def lengths(result: Result) -> dict[float, float]:
 def figure_of(
     panels: Sequence[Panel], kind: str, ticks: Sequence[str] | None, across: str, what: str = "", legend: str = ""
 ) -> Any:
-    """A matplotlib figure of panels side by side, three in a row, with one legend for all."""
+    """Draw a matplotlib figure of panels, three in a row, with one legend for all."""
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     figure = matplotlib("figure").Figure(figsize=(PANEL[0] * columns + 1.6, PANEL[1] * rows), layout="constrained")
@@ -139,7 +139,7 @@ def figure_of(
 
 
 def lines(axes: Any, series: dict[str, Points]) -> None:
-    """The mean as a line, lowest to highest as a band, unless there are so many that bands hide each other."""
+    """Draw the mean as a line and lowest to highest as a band, unless there are so many that bands hide each other."""
     for number, (name, values) in enumerate(series.items()):
         places = sorted(values)
         mark = {"marker": MARKS[number % len(MARKS)], "markersize": 3} if len(places) <= MOST_MARKS else {}
@@ -152,12 +152,12 @@ def lines(axes: Any, series: dict[str, Points]) -> None:
 
 
 def points(axes: Any, series: dict[str, Points]) -> None:
-    """The mean as a mark, lowest to highest as a bar; series stand beside each other."""
+    """Draw the mean as a mark and lowest to highest as a bar; series are side by side."""
     for number, (name, values) in enumerate(series.items()):
         shift = 0.5 * (number - (len(series) - 1) / 2) / len(series)
         places = sorted(values)
         means, low, high = ([of(values[each]) for each in places] for of in (fmean, min, max))
-        bars = [  # the mean of equal numbers may be a rounding beyond them
+        bars = [  # by rounding, the mean of equal numbers may lie slightly outside them
             [max(0.0, mean - lowest) for mean, lowest in zip(means, low, strict=True)],
             [max(0.0, highest - mean) for mean, highest in zip(means, high, strict=True)],
         ]

@@ -1,4 +1,4 @@
-"""Processes side by side, a fixed number at a time: started, listened to, and stopped together."""
+"""A pool of processes, a fixed number at a time: start them, read their output, and stop them together."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 POLL = 0.2
-"""Seconds within which a request to stop is passed on."""
+"""The most seconds until a request to stop is passed on."""
 PATIENCE = 30.0
-"""Seconds that a process has to end itself."""
+"""The seconds that a process has to end by itself."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
-"""What the libraries under torch and the tokenizers read as they are loaded."""
+"""The variables that the libraries under torch and the tokenizers read when they are loaded."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Task:
     name: str
     command: Sequence[str]
     message: str
-    """One line on its standard input, which then stays open as long as this process lives."""
+    """One line for its standard input, which then stays open as long as this process lives."""
     log: Path
-    """The file that its standard error is added to."""
+    """The file to which its standard error is appended."""
     environment: Mapping[str, str]
 
 
@@ -49,7 +49,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Ended:
-    """A task came to its end, with this exit code; that of a signal is negative."""
+    """A task ended with this exit code; it is negative after a signal."""
 
     task: Task
     code: int
@@ -57,13 +57,13 @@ class Ended:
 
 @dataclass
 class Child:
-    """A task that runs."""
+    """A running task."""
 
     task: Task
     process: subprocess.Popen[bytes]
     stopping: bool = False
     heard: bytearray = field(default_factory=bytearray)
-    """The beginning of a line whose end has not come."""
+    """The start of a line that is not complete yet."""
 
 
 class Pool:
@@ -73,15 +73,15 @@ class Pool:
         self.waiting = deque(tasks)
         self.limit = limit
         self.children: dict[int, Child] = {}
-        """By the file of their standard output."""
+        """By the file descriptor of their standard output."""
         self.stopping = False
 
     def interrupt(self) -> None:
-        """Start nothing more, and let those that run save and stop."""
+        """Start nothing more, and let the running tasks save and stop."""
         self.stopping = True
 
     def run(self) -> Generator[Begun | Told | Ended]:
-        """What happens, until all have ended. Whoever leaves early (`close`, or an error) ends them at once."""
+        """Yield events until all tasks have ended. If the generator is closed early or fails, it ends all tasks."""
         with selectors.DefaultSelector() as selector:
             try:
                 while self.children or (self.waiting and not self.stopping):
@@ -95,7 +95,7 @@ class Pool:
                 self._end_all()
 
     def _start(self, selector: selectors.BaseSelector, task: Task) -> Begun:
-        """A process group of its own, so that Ctrl-C reaches it from here and once."""
+        """Start a task in its own process group, so that Ctrl-C reaches it only through this pool, and once."""
         task.log.parent.mkdir(parents=True, exist_ok=True)
         with task.log.open("ab") as log:
             process = subprocess.Popen(
@@ -111,7 +111,7 @@ class Pool:
         assert process.stdout is not None
         self.children[process.stdout.fileno()] = Child(task, process)
         selector.register(process.stdout, selectors.EVENT_READ)
-        with suppress(BrokenPipeError):  # of one that died at once; its exit code and its log say why
+        with suppress(BrokenPipeError):  # the process died at once; its exit code and its log say why
             process.stdin.write(task.message.encode() + b"\n")
         return Begun(task)
 
@@ -132,14 +132,14 @@ class Pool:
             yield Ended(child.task, code)
 
     def _tell_to_stop(self) -> None:
-        """Once each, as a second signal would end it without a checkpoint."""
+        """Terminate each task once, as a second signal would end it without a checkpoint."""
         for child in self.children.values():
             if not child.stopping:
                 child.stopping = True
                 child.process.terminate()
 
     def _end_all(self) -> None:
-        """Who was told to stop before quits at once; another saves first. Who takes too long is killed."""
+        """Terminate all tasks: those told to stop before quit at once, others save first, slow ones are killed."""
         for child in self.children.values():
             child.process.terminate()
         for child in self.children.values():
@@ -160,5 +160,5 @@ def closed(process: subprocess.Popen[bytes]) -> None:
 
 
 def with_threads(environment: Mapping[str, str], threads: int) -> dict[str, str]:
-    """The environment of a process that is to use so many threads and no more."""
+    """Return the environment for a process that may use at most `threads` threads."""
     return {**environment, **dict.fromkeys(THREADS, str(threads))}

@@ -1,4 +1,4 @@
-"""The picture of a learning-rate range test."""
+"""The plot of a learning-rate range test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glassformer.train.estimate.find_rate import Found
 
 
 def draw_rates(found: Found) -> Any:
-    """A matplotlib figure: the losses over the rates, as they came and smoothed, and the rate that is recommended.
+    """Draw a matplotlib figure: the losses over the rates, raw and smoothed, and the recommended rate.
 
     Errors: `ConfigError` without matplotlib.
     """

@@ -1,6 +1,6 @@
 """Scoring a finished arm, in its own process: on its test split, and on the other data that the study asks for.
 
-Of running text without a test text the dev text is scored, by which the best checkpoint was chosen too.
+For running text without a test text, the dev text is scored, by which the best checkpoint was chosen too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from glassformer.train.recipe import anchored, load_recipe, override
 
 
 def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -> Result:
-    """The figures of the run's best checkpoint and of its training. Errors: those of `evaluate`."""
+    """Score the run's best checkpoint and collect the figures of its training.
+
+    Errors: those of `evaluate`; `CheckpointError` if the run has no intact checkpoint.
+    """
     recipe = load_recipe(run / "recipe.toml")
     last = newest(run).folder
     if last is None:
@@ -26,7 +29,7 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
             f"{run} has no intact checkpoint to score. Delete that folder, and the arm is trained anew."
         )
     state = read_state(last)
-    by_length = recipe.data.task not in (LABELLED, TEXT)  # labels have no length, nor has running text
+    by_length = recipe.data.task not in (LABELLED, TEXT)  # neither labels nor running text have a length
     split = "dev" if recipe.data.task == TEXT and recipe.data.test_text is None else "test"
     elsewhere = anchored(override(recipe, other_data))
     return Result(

@@ -1,4 +1,4 @@
-"""The table of a study: for each combination the mean over its seeds, and the lowest and highest beside it."""
+"""The table of a study: for each combination, the mean over its seeds with the lowest and the highest."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ NONE = "-"
 
 
 def table(results: Sequence[Result], combinations: Sequence[Mapping[str, Any]] = ()) -> str:
-    """A row for each combination, in markdown; the notes say of how many seeds and pairs.
+    """Return a markdown table with a row for each combination, and notes on the seeds and test samples.
 
-    `combinations`: those asked for, so that one without any result has its row too; none: as they come in `results`.
+    `combinations`: those that were asked for, so that one without any result gets a row too. Combinations that only
+    `results` has follow them.
     """
     if not results:
         return "No arm is finished."
@@ -37,7 +38,7 @@ def table(results: Sequence[Result], combinations: Sequence[Mapping[str, Any]] =
 
 
 def notes(results: Sequence[Result]) -> list[str]:
-    """What the figures are means of."""
+    """Return notes that say what the figures are means of."""
     seeds = ", ".join(str(each) for each in sorted({each.seed for each in results}))
     pairs = " or ".join(f"{each:,}" for each in sorted({int(each.test["n"]) for each in results}))
     lines = [f"Mean (lowest–highest) of seeds {seeds}; {pairs} test samples each."]
@@ -47,13 +48,13 @@ def notes(results: Sequence[Result]) -> list[str]:
 
 
 def every(results: Sequence[Result]) -> str:
-    """How far evaluations are apart, where they all are equally far."""
+    """Say how many steps apart evaluations are, if that is the same for all results."""
     gaps = {each.curve[0][0] for each in results if len(each.curve) > 1}
     return f", one every {gaps.pop()} steps" if len(gaps) == 1 else ""
 
 
 def figure(figures: Sequence[Mapping[str, Any]], metric: str) -> str:
-    """One metric over the seeds; shares in percent."""
+    """Return one metric over the seeds; shares in percent."""
     values = [float(each[metric]) for each in figures if metric in each]
     if metric in SHARES:
         return spread([100.0 * each for each in values], 2, " %")
@@ -61,19 +62,19 @@ def figure(figures: Sequence[Mapping[str, Any]], metric: str) -> str:
 
 
 def steps_to_enough(results: Sequence[Result]) -> str:
-    """Over those seeds that got there, and how many did if not all."""
+    """Return the steps to 99 % over the seeds that reached it, and how many did if not all."""
     reached = [float(step) for step in (each.steps_to_enough() for each in results) if step is not None]
     some = f", {len(reached)} of {len(results)}" if 0 < len(reached) < len(results) else ""
     return spread(reached, 0) + some
 
 
 def parameters(results: Sequence[Result]) -> str:
-    """As many as the model has, with each seed."""
+    """Return the model's number of parameters; several numbers if seeds differ."""
     return " or ".join(f"{each:,}" for each in sorted({result.parameters for result in results})) or NONE
 
 
 def spread(values: Sequence[float], digits: int, unit: str = "") -> str:
-    """Mean, lowest and highest; of one value the value."""
+    """Return mean, lowest and highest as text; for a single value, only the value."""
     if not values:
         return NONE
     low, mean, high = (f"{each:.{digits}f}" for each in (min(values), fmean(values), max(values)))
@@ -81,18 +82,18 @@ def spread(values: Sequence[float], digits: int, unit: str = "") -> str:
 
 
 def short_names(values: Mapping[str, Any]) -> list[str]:
-    """The settings without their sections, where that is not ambiguous."""
+    """Return the settings' names without their sections where that is unambiguous."""
     ends = [name.rpartition(".")[2] for name in values]
     return [end if ends.count(end) == 1 else name for name, end in zip(values, ends, strict=True)]
 
 
 def short_combination(values: Mapping[str, Any]) -> str:
-    """Settings and values in words, without sections."""
+    """Return settings and values as text, without sections."""
     return combination(dict(zip(short_names(values), values.values(), strict=True)))
 
 
 def markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A markdown table whose columns also stand under each other on a terminal."""
+    """Return a markdown table whose columns are also aligned on a terminal."""
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
     ruler = ["-" * width for width in widths]
     return "\n".join(

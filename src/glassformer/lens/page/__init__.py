@@ -1,1 +1,1 @@
-"""The explorer's page: plain HTML, CSS and ES modules, which any browser runs as they stand here."""
+"""The explorer's page: plain HTML, CSS and ES modules that any browser runs as they are."""

@@ -1,8 +1,8 @@
-"""The page put together: served from a process, as one file, or in a frame of a notebook.
+"""Assembling the page: served by a process, as one file, or in a frame of a notebook.
 
-Its modules are one script (`script.py`), its styles one style: two answers of a server, or written into one file. The
-script and the data stand in a file as base64 of zlib: it is small, and no text of a user's is ever part of the page's
-own. Each layer of attention stands by itself, so that a large one is unpacked where it is looked at.
+Its modules are joined into one script (`script.py`), its styles into one style. A server sends these two; a single file
+contains them. In the file, script and data are zlib in base64: that is small, and a user's text is never part of the
+page's own HTML. Each layer of attention is a part of its own, so that a large one is unpacked only when it is shown.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from glassformer.lens.page.script import script, style
 from glassformer.lens.trace.container import cut
 
 STYLE, SCRIPT = "page.css", "page.js"
-"""Names under which a server gives them."""
+"""The names under which a server sends them."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""Of the served page: nothing but what the server itself gives."""
+"""The content security policy of the served page: load from the server itself only."""
 UNPACK = """
 (async () => {
   const letters = atob(document.getElementById("code").textContent);
@@ -41,20 +41,20 @@ UNPACK = """
   document.getElementById("main").textContent = "This page needs a browser of 2023 or later.";
 });
 """
-"""The script of one file: it unpacks the page's own, which the file's policy knows by its digest, and begins it."""
+"""The script in a single file. It unpacks and runs the page's script, which the file's policy allows by its digest."""
 FRAME_HEIGHT = 760
-"""Of the frame in a notebook, in pixels."""
+"""Height of the frame in a notebook, in pixels."""
 
 
 def served() -> str:
-    """The page as a server gives it: it holds no data, and asks the server for all."""
+    """Return the page for a server: it contains no data and fetches everything from the server."""
     head = f'<link rel="stylesheet" href="/static/{STYLE}"><script defer src="/static/{SCRIPT}"></script>'
     return _page(head, "")
 
 
 @cache
 def static() -> Mapping[str, tuple[str, str]]:
-    """What the served page asks for beside its data: name to content and its type."""
+    """Return what the served page fetches besides its data: name to content and content type."""
     return {
         STYLE: (style(), "text/css; charset=utf-8"),
         SCRIPT: (script(), "text/javascript; charset=utf-8"),
@@ -62,7 +62,10 @@ def static() -> Mapping[str, tuple[str, str]]:
 
 
 def standalone(traces: Sequence[bytes], run: Mapping[str, Any]) -> str:
-    """One file with the page and its data: the bytes of traces, and facts of the run (name, metrics, diagnosis)."""
+    """Return one HTML file with the page and its data: the bytes of traces, and facts of the run.
+
+    `run` has its name, metrics and diagnosis.
+    """
     styles, does = bare(style()), bare(script())
     told: list[str] = []
     parts: list[str] = []
@@ -80,7 +83,7 @@ def standalone(traces: Sequence[bytes], run: Mapping[str, Any]) -> str:
 
 
 def _standalone_policy(styles: str, does: str) -> str:
-    """Of one file: its own script and style, and no address at all."""
+    """Return the policy of a single file: its own script and style, and no network address."""
     scripts = f"'{_digest(UNPACK)}' '{_digest(does)}'"
     return (
         f"default-src 'none'; script-src {scripts}; style-src '{_digest(styles)}'; img-src data: blob:; "
@@ -93,12 +96,12 @@ def _digest(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """A script or a style without its comments in `/* */` and without indentation, of which the page has many."""
+    """Remove `/* */` comments and indentation, of which the page has a lot, from a script or a style."""
     return re.sub(r"\n\s*", "\n", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
 
 
 def framed(page: str) -> str:
-    """A page in a frame that may run its own scripts and save files, and reaches nothing of the page around it."""
+    """Put a page into a sandboxed frame: it may run its scripts and save files, but not reach the surrounding page."""
     inside = html.escape(page, quote=True)
     return (
         f'<iframe sandbox="allow-scripts allow-downloads" srcdoc="{inside}" width="100%" height="{FRAME_HEIGHT}" '

@@ -1,7 +1,7 @@
-"""The page's own sources: styles and modules as they are written, and the modules as one script.
+"""The page's sources: its styles and modules as written, and all modules joined into one script.
 
-A browser fetches modules one by one, each after the one that imports it; here they become one script, every module a
-function of its own whose value is what it exports, those before that others import.
+A browser fetches modules one by one, each after the one that imports it. To avoid that, we join them into one script:
+each module becomes a function that returns its exports, after the modules that it imports.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from importlib.resources import files
 
 STYLES = ("base.css", "parts.css", "screens.css")
 FIRST = "main.js"
-"""The module that begins."""
+"""The entry module."""
 IMPORT = re.compile(r'^import \{ (.+) \} from "lens/(.+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 
 
 @cache
 def resources() -> Mapping[str, bytes]:
-    """Name to content of every style and module of the page."""
+    """Return every style and module of the page, name to content."""
     found = {each.name: each for each in files("glassformer.lens.page").iterdir()}
     return {name: found[name].read_bytes() for name in sorted(found) if name.endswith((".css", ".js"))}
 
 
 @cache
 def style() -> str:
-    """The styles, one behind the other."""
+    """Return the styles, concatenated."""
     return "".join(resources()[name].decode() for name in STYLES)
 
 
 @cache
 def script() -> str:
-    """The modules that the page runs, as one script."""
+    """Return the page's modules as one script."""
     joined: dict[str, str] = {}
 
     def join(name: str) -> None:

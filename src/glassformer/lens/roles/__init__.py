@@ -1,4 +1,4 @@
-"""What each head of a model does: roles, their scores beside chance, and what is lost without a head."""
+"""Diagnosing what each head of a model does: its role, its score beyond chance, and the loss without the head."""
 
 from glassformer.lens.roles.diagnosis import Diagnosis, diagnose
 from glassformer.lens.roles.probe import Probe, induction_probe, pairs_probe

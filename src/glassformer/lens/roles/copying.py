@@ -1,4 +1,4 @@
-"""Whether a head writes what it reads: by its weights, and by what it did."""
+"""Whether a head copies, that is raises the logits of tokens it attends to: from its weights and from its output."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from glassformer.model.transformer import Transformer
 from glassformer.parts import Embedding, Head, LayerNorm
 
 ROWS = 2048
-"""Tokens whose logits are computed at a time."""
+"""How many tokens have their logits computed at once."""
 
 
 class Circuit(NamedTuple):
-    """From a token that is read to logits, through one head alone: W_E W_V W_output W_U (Elhage et al. 2021)."""
+    """The OV circuit of one head, from a token it reads to logits: W_E W_V W_output W_U (Elhage et al. 2021)."""
 
     read: Float[Tensor, "V K"]
     """W_E W_V."""
@@ -26,15 +26,15 @@ class Circuit(NamedTuple):
     """W_output W_U."""
 
     def eigenvalue_score(self) -> float:
-        """sum(lambda) / sum |lambda| over the eigenvalues, -1 to 1: near 1, tokens raise their own logit.
+        """Return sum(lambda) / sum |lambda| over the eigenvalues, -1 to 1: near 1, tokens raise their own logits.
 
-        The V x V matrix has the eigenvalues of the K x K one made the other way round, and zeros.
+        The V x V product has the same nonzero eigenvalues as the K x K product in the reverse order.
         """
         values = torch.linalg.eigvals((self.written @ self.read).cpu().double())
         return float(values.sum().real) / max(float(values.abs().sum()), 1e-300)
 
     def diagonal_share(self) -> float:
-        """Share of tokens whose own logit is the largest of their row."""
+        """Return the share of tokens whose own logit is the largest in their row."""
         hits = 0
         for first in range(0, len(self.read), ROWS):
             own = torch.arange(first, min(first + ROWS, len(self.read)), device=self.read.device)
@@ -43,10 +43,10 @@ class Circuit(NamedTuple):
 
 
 def circuit(model: Transformer, found: Map, head: int, ids: range) -> Circuit | None:
-    """That of a head, over the tokens `ids`; none where what it reads, or what is answered, are no such tokens.
+    """Return the circuit of a head over the tokens `ids`, or None if it does not read or write such tokens.
 
-    Norms, positions and all other layers are left out, as the papers do. An encoder whose vectors no head reads
-    answers nothing.
+    Norms, positions and all other layers are ignored, as in the papers. An encoder below a decoder has no circuit: the
+    output head does not read its vectors.
     """
     if not answers(model, found) or not isinstance(model.head, Head):
         return None
@@ -65,15 +65,15 @@ def circuit(model: Transformer, found: Map, head: int, ids: range) -> Circuit | 
 
 
 def answers(model: Transformer, found: Map) -> bool:
-    """Whether a head's output reaches the stack that answers without another stack between."""
+    """Whether a head is in the stack whose vectors the output head reads."""
     return model.decoder is None or found.block != "encoder"
 
 
 def written_share(model: Transformer, found: Map, view: View) -> Float[Tensor, " H"] | None:
-    """Share of queries at which the key of the largest weight is the token that this head raises most.
+    """Return the share of queries for which the token with the largest weight is the one that the head raises most.
 
-    What the head gives is mapped to logits directly, through the gain of the last norm (direct logit attribution,
-    after Olsson et al. 2022; which token is largest does not hang on the norm's divisor).
+    The head's output is mapped directly to logits, through the gain of the final norm (direct logit attribution, after
+    Olsson et al. 2022); the norm's divisor does not change which token is raised most.
     """
     if not answers(model, found) or not isinstance(model.head, Head):
         return None
@@ -102,7 +102,7 @@ def _share(
 
 
 def gained(model: Transformer, vectors: Float[Tensor, "M D"]) -> Float[Tensor, "M D"]:
-    """Vectors of the stream times the gain of the last norm; of a layer norm, their mean taken off first."""
+    """Multiply stream vectors by the gain of the final norm; for a LayerNorm, subtract their mean first."""
     norm = model.reader.last_norm
     if isinstance(norm, LayerNorm):
         vectors = vectors - vectors.mean(-1, keepdim=True)

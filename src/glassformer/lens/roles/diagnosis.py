@@ -1,4 +1,4 @@
-"""What each head of a model does, and what the model loses without it."""
+"""Diagnosing what each head of a model does, and what the model loses without it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from glassformer.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class Found:
-    """All that is told of one head."""
+    """The diagnosis of one head."""
 
     head: Head
     measured: Measured
     label: Label
     copying: Mapping[str, float]
-    """eigenvalues, own_token (by weights), written (by what it did); those that can be had."""
+    """copying_eigenvalues and copying_own_token (from weights), copying_written (from output), where they exist."""
     zero: Effect | None = None
     mean: Effect | None = None
     verdict: str = ""
@@ -38,44 +38,44 @@ class Found:
 
     @property
     def id(self) -> str:
-        """As "x.1.3"."""
+        """The head's short name, like "x.1.3"."""
         return head_id(*self.head)
 
 
 @dataclass(frozen=True)
 class Group:
-    """All heads of one kind of block with one role, removed together."""
+    """All heads of one kind of block with one role, ablated together."""
 
     block: str
     role: str
-    """As `ROLES` has it."""
+    """Its name in `ROLES`."""
     heads: tuple[Head, ...]
     share: float | None
-    """Mean over queries of the largest weight that any of them puts on the role's keys."""
+    """Mean over queries of the largest weight that any of these heads puts on the role's keys."""
     zero: Effect | None
     mean: Effect | None
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What every head does, what is lost without it and without all heads of its role, and which heads are alike."""
+    """What every head does, the loss without it and without all heads of its role, and which heads are similar."""
 
     probe: Probe
     heads: list[Found]
     groups: list[Group]
     pairs: list[Pair]
-    """Heads that read alike, up to `Thresholds.alike`."""
+    """Pairs of similar heads, up to a divergence of `Thresholds.alike`."""
     rules: Thresholds = THRESHOLDS
 
     def to_json(self) -> list[dict[str, Any]]:
-        """A plain dict for each head."""
+        """Return a plain dict for each head."""
         from glassformer.lens.roles.words import head_as_json
 
         return [head_as_json(each, self.probe) for each in self.heads]
 
     @property
     def sentences(self) -> list[str]:
-        """What was found, in sentences."""
+        """The findings in sentences."""
         from glassformer.lens.roles.words import sentences
 
         return sentences(self)
@@ -89,10 +89,10 @@ def diagnose(
     rules: Thresholds = THRESHOLDS,
     between: Callable[[], None] = lambda: None,
 ) -> Diagnosis:
-    """Score every role for every head, label heads, and see what the model loses without each and each role.
+    """Score every role for every head, label the heads, and measure the loss without each head and each role.
 
-    `effects=False` leaves out all that silences heads. `between` is called between pieces of the work, and ends it
-    where it raises. The model is in evaluation mode afterwards, and else as before.
+    `effects=False` skips everything that silences heads. `between` is called between parts of the work, which ends if
+    it raises. Afterwards the model is in evaluation mode and otherwise unchanged.
     """
     model.eval()
     own = read(model, probe.own, probe.objective)
@@ -113,7 +113,7 @@ def diagnose(
 
 
 def copying(model: Transformer, own: Read, ids: range) -> dict[Head, dict[str, float]]:
-    """Whether each head writes what it reads, as far as that can be told."""
+    """Measure whether each head copies, by the figures that exist for it; see `Found.copying`."""
     told: dict[Head, dict[str, float]] = {}
     for each in own.maps:
         did = written_share(model, each, own.views[each.block])
@@ -129,7 +129,7 @@ def copying(model: Transformer, own: Read, ids: range) -> dict[Head, dict[str, f
 
 
 def grouped(own: Read, found: Sequence[Found]) -> list[Group]:
-    """The heads with a role, by kind of block and role."""
+    """Group the heads that have a role by kind of block and role."""
     by_role: dict[tuple[str, str], list[Head]] = {}
     for each in found:
         if each.label.has_role:
@@ -141,12 +141,12 @@ def grouped(own: Read, found: Sequence[Found]) -> list[Group]:
 
 
 def means_of(own: Read) -> Means:
-    """What each head gives on average."""
+    """Return the mean output of each head."""
     return mean_outputs(((each.block, each.layer), each.output, own.views[each.block].counted) for each in own.maps)
 
 
 def usual_outputs(model: Transformer, probe: Probe) -> Means:
-    """What each head gives on average on the sequences of a probe."""
+    """Return the mean output of each head on the sequences of a probe."""
     model.eval()
     return means_of(read(model, probe.own, probe.objective))
 
@@ -154,7 +154,7 @@ def usual_outputs(model: Transformer, probe: Probe) -> Means:
 def with_effects(
     model: Transformer, probe: Probe, own: Read, found: Sequence[Found], groups: Sequence[Group], rules: Thresholds
 ) -> tuple[list[Found], list[Group]]:
-    """The same heads and groups, with what is lost without them."""
+    """Return the same heads and groups with the measured loss without them."""
     scored = Scored(model, probe.scored, probe.objective)
     means = means_of(own)
     base = scored.outcomes()
@@ -192,13 +192,13 @@ def effect_of(
     means: Means,
     drawn: torch.Tensor,
 ) -> Effect:
-    """What is lost without these heads."""
+    """Measure the loss without these heads."""
     without = scored.outcomes(heads, kind, means)
     return compare(base.of(metric), without.of(metric), kind, metric, drawn)
 
 
 def verdict(has_role: bool, effect: Effect, rules: Thresholds) -> str:
-    """Whether a head is needed, and whether it is known what for."""
+    """Say in words whether a head is needed and whether its role is known."""
     if effect.base < rules.solved:
         return "nothing to lose"
     needed = effect.drop[0] >= rules.needed

@@ -1,4 +1,4 @@
-"""Which role a head has, from its scores."""
+"""Deciding which role a head has, from its scores."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ class Figures(NamedTuple):
     corrected: float
     n_queries: int
     by_length: Mapping[int, float] = {}
-    """Corrected, of each length of the source."""
+    """The corrected score for each source length."""
     control: float | None = None
-    """Corrected, on the sequences in which tokens come again."""
+    """The corrected score on the control sequences, in which tokens repeat."""
 
     @property
     def spread(self) -> float:
-        """How far the score of a length, or of the control, lies from this one, at most."""
+        """The largest difference of the score of any length, or of the control, from this one."""
         others = [*self.by_length.values(), *([] if self.control is None else [self.control])]
         return max((abs(each - self.corrected) for each in others), default=0.0)
 
 
 @dataclass(frozen=True)
 class Label:
-    """What a head does, as far as its weights show it."""
+    """What a head does, as far as its attention weights show it."""
 
     label: str
     """A role, or "sink", "diffuse", "mixed", "none"."""
     strength: str
     """strong, partial, sink, diffuse, mixed or none (no query could be scored)."""
     score: float
-    """Corrected score of the role; where there is none, of the nearest."""
+    """Corrected score of the role or, if the head has none, of the best-scoring role."""
     runner_up: tuple[str, float] | None
     """The next role of another family."""
     shift: int = 0
-    """Keys to the right of the role's own."""
+    """How many keys to the right of the role's own keys the head reads."""
     n_queries: int = 0
 
     @property
     def role(self) -> str:
-        """The name in `ROLES` of a head that has a role: the label with its shift."""
+        """The role's name in `ROLES`, for a head that has one: the label with its shift."""
         return f"{self.label} {self.shift:+d}" if self.shift else self.label
 
     @property
@@ -59,10 +59,10 @@ class Label:
 
 
 def label(scores: Mapping[str, Figures], sink: float, entropy: float, rules: Thresholds = THRESHOLDS) -> Label:
-    """The role with the highest corrected score, if that is high enough (explained in docs/heads.md).
+    """Return the role with the highest corrected score if that is high enough (see docs/heads.md).
 
-    `sink`: weight on special tokens; `entropy`: as a share of the largest. Roles that predict the same keys have equal
-    scores; the first in `ROLES` is taken.
+    `sink`: weight on special tokens; `entropy`: normalised. Roles that predict the same keys have equal scores; then
+    the first in `ROLES` wins.
     """
     ranked = sorted(scores, key=lambda name: (-round(scores[name].corrected, 6), list(ROLES).index(name)))
     if not ranked or math.isnan(entropy):
@@ -84,7 +84,7 @@ def label(scores: Mapping[str, Figures], sink: float, entropy: float, rules: Thr
 
 
 def same(scores: Mapping[str, Figures], one: str, other: str) -> bool:
-    """Whether two roles predicted the same keys, as looking a token up and reading in reverse do in that task."""
+    """Whether two roles predicted the same keys (their figures are equal), as lookup and reversal do in "reverse"."""
     mine, theirs = scores[one], scores[other]
     return (mine.mass, mine.argmax, mine.chance, mine.n_queries) == (
         theirs.mass, theirs.argmax, theirs.chance, theirs.n_queries,

@@ -1,4 +1,4 @@
-"""All figures of all heads on a probe: scores of roles, and what is told of a head without any role."""
+"""Measuring all heads on a probe: the scores of roles, and figures that need no role."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ from glassformer.train.objective import Objective
 
 @dataclass(frozen=True)
 class Measured:
-    """What one head does with a probe."""
+    """The figures of one head on a probe."""
 
     scores: Mapping[str, Figures]
     """By role."""
     more: Mapping[str, float]
-    """entropy (nats), entropy_norm, confidence, sink; total, what the rule's own weights of a query sum to; of
-    self-attention distance and distance_signed."""
+    """entropy (nats), entropy_norm, confidence, sink; total, the sum of the rule's own weights of a query; for
+    self-attention, distance and distance_signed."""
     by_value: Mapping[str, float]
-    """Corrected score of each role, weights times the size of what they move."""
+    """Corrected score of each role, with weights multiplied by the norm of what they move."""
 
 
 class Read(NamedTuple):
-    """A batch as the heads of a model read it."""
+    """A batch as the heads of a model read it: attention maps and views."""
 
     maps: list[Map]
     views: dict[str, View]
 
 
 def read(model: Transformer, batch: Batch, objective: Objective) -> Read:
-    """The maps of a batch, and what their rows and columns stand for, where the model is."""
+    """Return the maps of a batch and what their rows and columns stand for, on the model's device."""
     batch = batch.to(next(model.parameters()).device)
     asked = objective(batch)
     return Read(maps(model, batch, asked), views(batch, asked))
 
 
 def measure(own: Read, control: Read | None, between: Callable[[], None]) -> dict[Head, Measured]:
-    """The figures of every head.
+    """Measure every head.
 
-    `own` has no token twice in a sequence, so that what is found by its place is not found by what it is; `control`
-    has. Roles that need repeats are scored on the control, all others on `own`, and on the control again. `between`
-    is called before each map.
+    In `own`, no token repeats within a sequence, so that reading by position is not taken for reading by token; in
+    `control`, tokens repeat. Roles that need repeats are scored on the control, all others on `own` and again on the
+    control. `between` is called before each map.
     """
     found: dict[Head, Measured] = {}
     again = {(each.block, each.layer): each for each in control.maps} if control else {}
@@ -86,14 +86,14 @@ def measure(own: Read, control: Read | None, between: Callable[[], None]) -> dic
 
 
 class Scored(NamedTuple):
-    """A role's score of all heads of an attention, and that of each length."""
+    """A role's score for all heads of an attention, overall and for each length."""
 
     pooled: Score
     by_length: dict[int, Score]
 
 
 def tallied(found: Map, view: View, *, repeats: bool) -> dict[str, Scored]:
-    """The scores of every role that can be told, by name."""
+    """Return the scores of every role that can be recognised, by name."""
     scores: dict[str, Scored] = {}
     for name, each in tallies(view, found.weights, found.allowed, repeats=repeats).items():
         if (pooled := each.score()) is not None:
@@ -102,7 +102,7 @@ def tallied(found: Map, view: View, *, repeats: bool) -> dict[str, Scored]:
 
 
 def of_head(scored: Scored, head: int, control: Scored | None) -> Figures:
-    """The figures of one head."""
+    """Return the figures of one head."""
     pooled, lengths = scored
     return Figures(
         float(pooled.mass[head]),
@@ -116,7 +116,7 @@ def of_head(scored: Scored, head: int, control: Scored | None) -> Figures:
 
 
 def generic(found: Map, view: View) -> dict[str, Float[Tensor, " H"]]:
-    """What is told of heads without any role; see `Measured.more`."""
+    """Return the figures that need no role; see `Measured.more`."""
     weights, allowed, counted = found.weights, found.allowed, view.counted
     nothing = weights.new_zeros(weights.shape[1])
     at_sinks = tally(weights, sink(view), allowed, counted).score()
@@ -134,9 +134,9 @@ def generic(found: Map, view: View) -> dict[str, Float[Tensor, " H"]]:
 
 
 def group_share(found: Sequence[Map], view: View, role: str, heads: Sequence[Head]) -> float | None:
-    """Mean over queries of the largest weight that any of these heads puts on a role's keys; none: no query asks.
+    """Return the mean over queries of the largest weight that any of these heads puts on a role's keys.
 
-    Two heads that share a role out, each at half of the queries, have it together.
+    So two heads that each serve half of the queries fully have the role together. None if no query is scored.
     """
     predicted = ROLES[role].predict(view)
     own = [(each, head) for each in found for block, layer, head in heads if (block, layer) == (each.block, each.layer)]

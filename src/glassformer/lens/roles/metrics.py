@@ -1,9 +1,9 @@
-"""How much of a head's attention falls on the keys that a role predicts, beside what chance would put there.
+"""Attention metrics: above all, how much of a head's attention falls on a role's predicted keys, compared to chance.
 
-Weights are [N, H, T, S] of N sequences, rows that sum to 1 (`record.maps` makes them so under every rule). `predicted`
-is P(i), the keys that a role predicts for each query, `allowed` what each query may read, `counted` which queries are
-asked at all: padding and special queries are not. All of them are masks, never taken from zeros among the weights. A
-query that may read fewer than two keys says nothing and is left out, and so is one for which the role predicts no key.
+Weights are [N, H, T, S] for N sequences, with rows that sum to 1 (`record.maps` normalises them under every rule).
+`predicted` is P(i), the keys that a role predicts for each query; `allowed`, the keys that each query may read;
+`counted`, the queries that are scored, which padding and special queries are not. All three are masks; they are never
+inferred from zero weights. A query that may read fewer than two keys, or has no predicted key, is left out.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 
 
 class Score(NamedTuple):
-    """A role's figures for each head, means over queries."""
+    """A role's figures for each head, as means over queries."""
 
     mass: Float[Tensor, " H"]
     """S: weight on the predicted keys (Vig and Belinkov 2019, section 4.2)."""
     argmax: Float[Tensor, " H"]
-    """V: share of queries whose largest weight lies there (Voita et al. 2019, section 5.1)."""
+    """V: share of queries whose largest weight is on a predicted key (Voita et al. 2019, section 5.1)."""
     chance: float
-    """c: what even weights would put there, |P(i)| / |a(i)| for the |a(i)| keys that a query may read."""
+    """c: the weight that uniform attention puts there, |P(i)| / |a(i)| for the |a(i)| keys that a query may read."""
     corrected: Float[Tensor, " H"]
-    """S' = (S - c) / (1 - c): 0 by chance, 1 at most; 0 where chance is all there is."""
+    """S' = (S - c) / (1 - c): 0 at chance, at most 1; 0 if c = 1."""
     n_queries: int
 
 
 class Tally(NamedTuple):
-    """Sums over the counted queries of each sequence, from which a score of any sequences is had."""
+    """Sums over the counted queries of each sequence, from which the score of any subset of sequences follows."""
 
     mass: Float[Tensor, "N H"]
     argmax: Float[Tensor, "N H"]
@@ -39,7 +39,7 @@ class Tally(NamedTuple):
     queries: Int[Tensor, " N"]
 
     def score(self, rows: Bool[Tensor, " N"] | None = None) -> Score | None:
-        """The score of all sequences, or of some, pooled by the number of queries; none where none was counted."""
+        """Return the score of all or some sequences, pooled by the number of queries; None if no query counts."""
         mass, argmax, chance, queries = self if rows is None else (each[rows] for each in self)
         n = int(queries.sum())
         if not n:
@@ -49,7 +49,7 @@ class Tally(NamedTuple):
         return Score(S, argmax.sum(0) / n, c, corrected, n)
 
     def by_length(self, lengths: Int[Tensor, " N"]) -> dict[int, Score]:
-        """The score of each length by itself: maps of different lengths are never averaged."""
+        """Return the score of the sequences of each length by themselves."""
         found = {int(n): self.score(lengths == n) for n in lengths.unique()}
         return {n: score for n, score in found.items() if score is not None}
 
@@ -61,9 +61,9 @@ def tally(
     counted: Bool[Tensor, "N T"],
     largest: Int[Tensor, "N H T"] | None = None,
 ) -> Tally:
-    """How much weight falls on the predicted keys, query by query, summed for each sequence.
+    """Sum, for each sequence, the weight that its queries put on the predicted keys.
 
-    `largest`: what `largest_key` gives, where it is known already.
+    `largest`: the result of `largest_key`, if it is already known.
     """
     predicted = predicted & allowed
     asked = several(allowed, counted) & predicted.any(-1)
@@ -80,17 +80,17 @@ def tally(
 
 
 def several(allowed: Bool[Tensor, "N T S"], counted: Bool[Tensor, "N T"]) -> Bool[Tensor, "N T"]:
-    """The counted queries that may read two keys or more."""
+    """Return the counted queries that may read at least two keys."""
     return counted & (allowed.sum(-1) > 1)
 
 
 def largest_key(weights: Float[Tensor, "N H T S"], allowed: Bool[Tensor, "N T S"]) -> Int[Tensor, "N H T"]:
-    """The allowed key of the largest weight."""
+    """Return the allowed key with the largest weight."""
     return weights.masked_fill(~allowed[:, None], -math.inf).argmax(-1)
 
 
 def mean_over(values: Float[Tensor, "N H T"], asked: Bool[Tensor, "N T"]) -> Float[Tensor, " H"]:
-    """The mean of each head's values over the asked queries; NaN where there are none."""
+    """Return the mean of each head's values over the asked queries; NaN if there are none."""
     return (values * asked[:, None]).sum((0, 2)) / asked.sum()
 
 
@@ -101,7 +101,7 @@ def entropy(
     *,
     normalised: bool = False,
 ) -> Float[Tensor, " H"]:
-    """Mean of -sum A ln A, in nats (Clark et al. 2019, section 3.3); normalised: as a share of ln |a(i)|, 0 to 1."""
+    """Return the mean of -sum A ln A in nats (Clark et al. 2019, section 3.3); normalised: divided by ln |a(i)|."""
     asked = several(allowed, counted)
     nats = -torch.special.xlogy(weights, weights).sum(-1)
     most = allowed.sum(-1).clamp(min=2).log()[:, None]
@@ -114,7 +114,7 @@ def confidence(
     counted: Bool[Tensor, "N T"],
     ends: Bool[Tensor, "N S"],
 ) -> Float[Tensor, " H"]:
-    """Mean of the largest weight, the <eos> keys (`ends`) left out (Voita et al. 2019, section 4)."""
+    """Return the mean of the largest weight, ignoring <eos> keys (`ends`) (Voita et al. 2019, section 4)."""
     others = weights.masked_fill(ends[:, None, None], 0.0)
     return mean_over(others.amax(-1), several(allowed, counted))
 
@@ -122,9 +122,9 @@ def confidence(
 def distance(
     weights: Float[Tensor, "N H T S"], counted: Bool[Tensor, "N T"], *, signed: bool = False
 ) -> Float[Tensor, " H"]:
-    """Mean of |key - query| in positions, weighted by attention (Vig and Belinkov 2019); signed: key - query.
+    """Return the attention-weighted mean of |key - query| in positions (Vig and Belinkov 2019); signed: key - query.
 
-    For self-attention, whose queries and keys are one sequence.
+    For self-attention only, where queries and keys are the same sequence.
     """
     T, S = weights.shape[-2:]
     apart = (torch.arange(S) - torch.arange(T)[:, None]).to(weights)
@@ -133,28 +133,28 @@ def distance(
 
 
 def coverage(weights: Float[Tensor, "N H T S"], counted: Bool[Tensor, "N T"]) -> Float[Tensor, "N H S"]:
-    """What each key gets from all counted queries: 0 is ignored, above 1 is read more than once."""
+    """Return the total weight that each key gets from the counted queries: 0 means ignored, above 1 read repeatedly."""
     return torch.einsum("nhts,nt->nhs", weights, counted.to(weights.dtype))
 
 
 def value_weighted(
     weights: Float[Tensor, "N H T S"], v: Float[Tensor, "N G S K"], output: Float[Tensor, "D H K"]
 ) -> Float[Tensor, "N H T S"]:
-    """Weights times the size of what is moved, ||A[i,j] v_j W_output||, each row to sum 1 (Kobayashi et al. 2020).
+    """Weight attention by the norm of what it moves, ||A[i,j] v_j W_output||, rows normalised (Kobayashi et al. 2020).
 
-    A weight on a key whose vector is nothing moves nothing.
+    A weight on a key with a zero vector moves nothing.
     """
     sized = weights * value_sizes(v, output)[:, :, None, :]
     return sized / sized.sum(-1, keepdim=True).clamp(min=torch.finfo(sized.dtype).tiny)
 
 
 def value_sizes(v: Float[Tensor, "N G S K"], output: Float[Tensor, "D H K"]) -> Float[Tensor, "N H S"]:
-    """||v_j W_output|| of each head: how much a key gives when it is read with weight 1.
+    """Return ||v_j W_output|| for each head: the norm of what a key contributes at weight 1.
 
-    `v` are the values (their bias within) of G heads, each shared by H/G; `output` is the output map, cut by heads.
+    `v` are the values, bias included, of G heads, each shared by H/G; `output` is the output projection, by head.
     """
     values = v.repeat_interleave(output.shape[1] // v.shape[1], 1)
-    squares = torch.einsum("dhk,dhl->hkl", output, output)  # |v W|^2 = v W W^T v^T, K numbers a key and not D
+    squares = torch.einsum("dhk,dhl->hkl", output, output)  # |v W|^2 = v W W^T v^T: K numbers per key instead of D
     return (torch.einsum("nhsk,hkl->nhsl", values, squares) * values).sum(-1).clamp(min=0.0).sqrt()
 
 
@@ -164,7 +164,7 @@ def divergence(
     allowed: Bool[Tensor, "N T S"],
     counted: Bool[Tensor, "N T"],
 ) -> float:
-    """How unlike two heads are: mean Jensen-Shannon divergence of their rows, 0 to 1 in bits (Clark et al. 2019)."""
+    """Return the mean Jensen-Shannon divergence of two heads' rows, in bits, 0 to 1 (Clark et al. 2019)."""
     asked = several(allowed, counted)
     if not bool(asked.any()):
         return math.nan
@@ -180,9 +180,9 @@ def alignment_error(
     sure: Bool[Tensor, "N T S"],
     possible: Bool[Tensor, "N T S"],
 ) -> float:
-    """Alignment error rate of the largest key of each query with a sure link (Och and Ney 2003, equation 7).
+    """Return the alignment error rate of the largest key of each query with a sure link (Och and Ney 2003, equation 7).
 
-    1 - (|A and sure| + |A and possible|) / (|A| + |sure|); sure links are possible, too.
+    1 - (|A and sure| + |A and possible|) / (|A| + |sure|); sure links count as possible too.
     """
     asked = sure.any(-1)
     links = torch.zeros_like(sure).scatter(-1, largest_key(weights[:, None], allowed)[:, 0, :, None], True)

@@ -13,26 +13,26 @@ from glassformer.lens.roles.metrics import Tally, largest_key, tally
 from glassformer.lens.roles.view import ABSENT, View
 
 Predict = Callable[[View], Bool[Tensor, "N T S"] | None]
-"""P(i) as a mask; none where the role cannot be had in such an attention."""
+"""Returns P(i) as a mask, or None if this kind of attention cannot have the role."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """One thing that a head may do."""
+    """A role that a head may have."""
 
     name: str
-    """As a table shows it."""
+    """The name in tables."""
     what: str
     """What a query reads, in words."""
     predict: Predict
     needs_repeats: bool = False
-    """Whether it can be told only where tokens come again."""
+    """Whether it can be recognised only in sequences with repeated tokens."""
     shift: int = 0
-    """Keys to the right of the role's own."""
+    """How many keys to the right of the unshifted role's keys it reads."""
 
     @property
     def title(self) -> str:
-        """As a head of it is called."""
+        """The role's name before the word "head"."""
         return TITLES.get(self.family, self.family)
 
     @property
@@ -42,7 +42,7 @@ class Role:
 
 
 def offset(by: int) -> Predict:
-    """{i + by}: key minus query, so -1 is the previous token (Clark et al. 2019, section 3.1)."""
+    """Predict {i + by}; `by` is key minus query, so -1 is the previous token (Clark et al. 2019, section 3.1)."""
 
     def predict(view: View) -> Tensor | None:
         if view.crossing:
@@ -55,22 +55,22 @@ def offset(by: int) -> Predict:
 
 
 def sink(view: View) -> Bool[Tensor, "N T S"]:
-    """The special tokens, or the first: where a head looks that has nothing to do (Clark et al. 2019, section 3.2)."""
+    """Predict special tokens or the first key: where idle heads attend (Clark et al. 2019, section 3.2)."""
     return everywhere(view, view.sinks)
 
 
 def end(view: View) -> Bool[Tensor, "N T S"]:
-    """<eos>, whose place tells how long the sequence is."""
+    """Predict <eos>, whose position tells the length of the sequence."""
     return everywhere(view, view.keys == EOS)
 
 
 def everywhere(view: View, keys: Bool[Tensor, "N S"]) -> Bool[Tensor, "N T S"]:
-    """The same keys for every query."""
+    """Predict the same keys for every query."""
     return keys[:, None, :].expand(*view.queries.shape, keys.shape[1])
 
 
 def duplicate(view: View) -> Bool[Tensor, "N T S"] | None:
-    """{j != i: x_j = x_i}: the same token elsewhere; of a causal head, before."""
+    """Predict {j != i: x_j = x_i}: the same token elsewhere (for a causal head, earlier)."""
     if view.crossing:
         return None
     same = view.queries[:, :, None] == view.keys[:, None, :]
@@ -79,7 +79,7 @@ def duplicate(view: View) -> Bool[Tensor, "N T S"] | None:
 
 
 def induction(view: View) -> Bool[Tensor, "N T S"] | None:
-    """{j <= i: x_(j-1) = x_i}: what came after the same token before (Olsson et al. 2022, prefix matching)."""
+    """Predict {j <= i: x_(j-1) = x_i}: what followed the same token earlier (Olsson et al. 2022, prefix matching)."""
     if view.crossing:
         return None
     S = view.keys.shape[1]
@@ -90,7 +90,7 @@ def induction(view: View) -> Bool[Tensor, "N T S"] | None:
 
 
 def diagonal(shift: int = 0) -> Predict:
-    """{s + t + shift}: step t of the answer reads token t of the source, behind s special ones."""
+    """Predict {s + t + shift}: step t of the answer reads token t of the source, which s special tokens precede."""
 
     def predict(view: View) -> Tensor | None:
         return None if view.outputs is None else at_rank(view, view.step + shift)
@@ -99,9 +99,9 @@ def diagonal(shift: int = 0) -> Predict:
 
 
 def reversal(shift: int = 0) -> Predict:
-    """{s + n-1-t + shift}: step t reads the t-th token from the end of the n that the source has.
+    """Predict {s + n-1-t + shift}: step t reads the t-th token from the end of the n source tokens.
 
-    In a stack that answers in place the query at place i has step i - s, and reads 2s + n-1-i.
+    In a stack that answers in place, the query at position i has step i - s and reads position 2s + n-1-i.
     """
 
     def predict(view: View) -> Tensor:
@@ -111,13 +111,13 @@ def reversal(shift: int = 0) -> Predict:
 
 
 def at_rank(view: View, ranks: Int[Tensor, "N T"]) -> Bool[Tensor, "N T S"]:
-    """For each query that writes, the token of the source at a rank."""
+    """Predict, for each query that has a step, the source token at a rank."""
     found = (view.rank[:, None, :] == ranks[:, :, None]) & (view.rank != ABSENT)[:, None, :]
     return found & (view.step != ABSENT)[:, :, None]
 
 
 def lookup(view: View) -> Bool[Tensor, "N T S"] | None:
-    """{j: x_j = the token to be written}: found by what it is, as in sorting, not by its place."""
+    """Predict {j: x_j = the token to be written}: found by identity, as in sorting, not by position."""
     if view.outputs is None:
         return None
     found = (view.outputs[:, :, None] == view.keys[:, None, :]) & (view.rank != ABSENT)[:, None, :]
@@ -149,14 +149,14 @@ EVERY: tuple[Role, ...] = (
     ),
     Role("lookup", "the token that is to be written", lookup),
 )
-"""In the order in which equal scores are decided: of roles that predict the same keys the first is taken."""
+"""All roles. Their order decides ties: of roles that predict the same keys, the first wins."""
 ROLES: dict[str, Role] = {role.name: role for role in EVERY}
 
 
 def tallies(
     view: View, weights: Float[Tensor, "N H T S"], allowed: Bool[Tensor, "N T S"], *, repeats: bool
 ) -> dict[str, Tally]:
-    """Every role that can be told from these maps, by name; `repeats` says whether tokens come again in them."""
+    """Return the tally of every role that these maps can show, by name; `repeats`: whether tokens repeat in them."""
     found: dict[str, Tally] = {}
     largest = largest_key(weights, allowed)
     for name, role in ROLES.items():

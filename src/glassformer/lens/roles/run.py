@@ -1,4 +1,4 @@
-"""The heads of a run: its model, a probe made of its own task, and its checkpoints one after the other."""
+"""Diagnosing the heads of a run with a probe from its own task: at its best checkpoint or at all of them in turn."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from glassformer.train.sources.prepare import prepare_split
 from glassformer.train.sources.text_data import TextSplit
 
 SEQUENCES, SCORED = 400, 1000
-"""In which roles are scored, and which are answered with each head and without."""
+"""The number of sequences for scoring roles, and the number to answer with and without each head."""
 LONGEST_HALF = 24
-"""Tokens of the induction probe that come again."""
+"""The most tokens that the induction probe repeats."""
 
 
 class At(NamedTuple):
-    """The heads at one checkpoint."""
+    """The diagnosis at one checkpoint."""
 
     step: int
     diagnosis: Diagnosis
@@ -45,15 +45,15 @@ class Opened(NamedTuple):
     run: Path
     recipe: Recipe
     loaded: Loaded
-    """Its best checkpoint, on the processor, as the probes are."""
+    """Its best checkpoint, on the CPU, as the probes are."""
 
     def probe(self, sequences: int = SEQUENCES, scored: int = SCORED) -> Probe:
-        """Data of its own task."""
+        """Return the probe for the run's own task."""
         return run_probe(*self, sequences, scored)
 
 
 def open_run(folder: Path | str) -> Opened:
-    """A run and its model. Errors: those of loading a run."""
+    """Load a run and its model. Errors: those of loading a run."""
     recipe = load_recipe(Path(folder) / "recipe.toml")
     loaded = load_run(Path(folder), recipe)
     loaded.model.to("cpu")
@@ -63,12 +63,11 @@ def open_run(folder: Path | str) -> Opened:
 def diagnose_run(
     folder: Path | str, *, sequences: int = SEQUENCES, scored: int = SCORED, effects: bool = True
 ) -> Diagnosis:
-    """Diagnose the heads of a run's best checkpoint with data of its own task that it was not trained on.
+    """Diagnose the heads of a run's best checkpoint on data of its own task that it was not trained on.
 
-    The tasks copy, reverse and sort are probed with held-out sources in which no symbol comes twice, and as a control
-    with such in which some do; others and files with their dev pairs; a decoder of running text with random tokens that
-    come again.
-    Errors: those of loading a run, and `ConfigError` for a model that reads no tokens.
+    The tasks copy, reverse and sort are probed with held-out sources without repeated symbols and, as a control, with
+    repeated ones; other tasks and files with their dev pairs; a decoder of running text with repeated random tokens.
+    Errors: those of loading a run; `ConfigError` for a model that reads no tokens.
     """
     opened = open_run(folder)
     return diagnose(opened.loaded.model, opened.probe(sequences, scored), effects=effects)
@@ -82,11 +81,11 @@ def over_checkpoints(
     probe: Probe | None = None,
     between: Callable[[], None] = lambda: None,
 ) -> Iterator[At]:
-    """The heads at each checkpoint that the run has kept, from the first on, without what is lost when they are gone.
+    """Yield the diagnosis, without effects, at each checkpoint of a run, oldest first.
 
-    Those of `known` steps are left out, and those that a run in training deletes before they are read. `probe` is that
-    of an earlier look at the same run; `between` is called between pieces of the work, and ends it where it raises.
-    Errors: `CheckpointError` where one is damaged.
+    It skips `known` steps, and checkpoints that a run in training deletes before they are read. `probe` is that of an
+    earlier diagnosis of the same run; `between` is called between parts of the work, which ends if it raises.
+    Errors: `CheckpointError` if a checkpoint is damaged or there is none.
     """
     run = Path(folder)
     recipe = load_recipe(run / "recipe.toml")
@@ -110,7 +109,7 @@ def over_checkpoints(
 
 
 def run_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int = SEQUENCES, scored: int = SCORED) -> Probe:
-    """The probe that fits a run's task."""
+    """Return the probe for a run's task. Errors: `ConfigError` for a model that answers neither tokens nor labels."""
     if recipe.data.task == TEXT:
         return text_probe(run, recipe, loaded, sequences, scored)
     if not isinstance(loaded.model.config.head, Lm) and recipe.data.layout != LABEL:
@@ -119,7 +118,7 @@ def run_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int = SEQUEN
 
 
 def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, sequences: int, scored: int) -> Probe:
-    """Of pairs, of a task or of files, or of labelled text."""
+    """Return the probe for pairs (of a task or of files) or for labelled text."""
     data, task = recipe.data, recipe.data.task
     seed = recipe.training.seed
     collate = collated(data.layout)
@@ -144,7 +143,10 @@ def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, seque
 
 
 def text_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int, scored: int) -> Probe:
-    """Of running text: a decoder reads random tokens twice, other models windows of the dev text; these are scored."""
+    """Return the probe for running text: repeated random tokens for a decoder, windows of the dev text for others.
+
+    The answers that are scored are always those on windows of the dev text.
+    """
     model, tokenizers = loaded.model, loaded.tokenizers
     split = dev_split(run, recipe, loaded)
     assert isinstance(split, TextSplit)

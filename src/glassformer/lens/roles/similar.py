@@ -1,4 +1,4 @@
-"""Which heads read alike: the divergence of their weights, pair by pair."""
+"""Finding similar heads: the divergence of the attention weights of each pair."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.lens.roles.view import View
 
 
 class Pair(NamedTuple):
-    """Two heads of one kind of block, and how unlike they are."""
+    """Two heads of one kind of block, and their divergence."""
 
     one: Head
     other: Head
@@ -22,7 +22,7 @@ class Pair(NamedTuple):
 
 
 def similar(found: Sequence[Map], views: dict[str, View]) -> list[Pair]:
-    """All pairs of heads that read the same sequences, the most alike first."""
+    """Return all pairs of heads within each kind of block, the most similar first."""
     pairs: list[Pair] = []
     for block, view in views.items():
         heads = [

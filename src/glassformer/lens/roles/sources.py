@@ -1,4 +1,4 @@
-"""Where the sequences of a probe come from: a task, asked for held-out sources of a kind; files; running text."""
+"""The sequences of a probe: drawn from the held-out sources of a task, or taken from files or running text."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from glassformer.train.sources.text_batches import reader_of
 from glassformer.train.sources.text_data import SCORED_WITH, TextSplit
 
 TRIES = 400
-"""Draws for one source, before a length is held to have no more of them; a twentieth is held out for testing."""
+"""How many draws to try for one source before giving up on its length; a twentieth is held out for testing."""
 MOST_LENGTHS = 5
 MOST_WEIGHTS = 100_000_000
-"""Attention weights that are kept at a time, 4 bytes each."""
+"""The most attention weights in memory at once, 4 bytes each."""
 BATCH = 32
-"""Windows read together."""
+"""Windows per batch."""
 MOST_TOKENS = 8192
-"""Of running text, that a model is asked with each head and without."""
+"""The most tokens of running text on which a model is scored without each head."""
 
 
 def collated(layout: str) -> Callable[[Pairs], Batch]:
-    """What makes a batch of pairs in the layout of a run."""
+    """Return a function that makes a batch of pairs in the layout of a run."""
 
     def build(pairs: Pairs) -> Batch:
         encoded = Encoded(Sequences([list(source) for source, _ in pairs]), Sequences([list(t) for _, t in pairs]))
@@ -43,10 +43,10 @@ def collated(layout: str) -> Callable[[Pairs], Batch]:
 def held_out(
     data: DataConfig, tokenizers: Tokenizers, n: int, seed: int, *, repeats: bool
 ) -> list[tuple[list[int], list[int]]]:
-    """Up to `n` pairs of a task of equal lengths that belong to its test split, as ids, each source once.
+    """Draw up to `n` different pairs, as ids, from the test split of a task with targets as long as their sources.
 
-    With `repeats` a symbol comes again in each source, which is no palindrome; without, none does. Some lengths, evenly
-    spread. Empty where there are none, as for sources longer than there are symbols.
+    With `repeats`, each source repeats a symbol and is no palindrome; without, no symbol repeats. A few lengths, evenly
+    spread. Returns an empty list if there are no such pairs, as for sources longer than the number of symbols.
     """
     task, draw = TASKS[data.task], Random(seed)
     few = DataConfig(task=data.task, symbols=data.symbols, min_length=data.min_length, max_length=data.max_length,
@@ -70,7 +70,7 @@ def held_out(
 
 
 def spread(first: int, last: int) -> list[int]:
-    """At most `MOST_LENGTHS` whole numbers from first to last, evenly; none where last is below first."""
+    """Return at most `MOST_LENGTHS` integers, evenly spread from first to last; none if last is below first."""
     if last < first:
         return []
     count = min(MOST_LENGTHS, last - first + 1)
@@ -78,7 +78,7 @@ def spread(first: int, last: int) -> list[int]:
 
 
 def real_pairs(encoded: Encoded, n: int, model: Transformer | None = None) -> list[tuple[list[int], list[int]]]:
-    """The first `n` pairs; of a model whose weights are to be kept, fewer where they are long."""
+    """Return the first `n` pairs; with `model`, fewer if its attention weights for them exceed `MOST_WEIGHTS`."""
     pairs = [(encoded.source[row], encoded.target[row]) for row in range(min(n, len(encoded)))]
     if model is None:
         return pairs
@@ -88,12 +88,15 @@ def real_pairs(encoded: Encoded, n: int, model: Transformer | None = None) -> li
 
 
 def longest(pairs: Pairs) -> int:
-    """Tokens of the longest side, with two special ones."""
+    """Return the number of tokens of the longest side, plus two special ones."""
     return 2 + max(max(len(source), len(target)) for source, target in pairs)
 
 
 def windows(recipe: Recipe, split: TextSplit, tokenizers: Tokenizers, n: int, model: Transformer) -> list[Batch]:
-    """Windows of a text, evenly spread, as the run's objective reads them: up to `n`, no more than is quick."""
+    """Return up to `n` evenly spread windows of a text as batches for the run's objective.
+
+    `MOST_WEIGHTS` and `MOST_TOKENS` limit their number.
+    """
     width = recipe.data.window
     most = max(1, min(MOST_WEIGHTS // (len(all_heads(model)) * (width + 2) ** 2), MOST_TOKENS // width))
     last = max(len(split.tokens) - width - 1, 0)

@@ -1,4 +1,4 @@
-"""From which figures on a head is said to have a role: the one table of them."""
+"""The thresholds by which a head is said to have a role, in one table."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Thresholds:
-    """All are shares in [0, 1]. Two are published; the others were chosen on planted and on trained heads."""
+    """Thresholds, all in [0, 1]. Two are published; the others were chosen on planted and on trained heads."""
 
     strong: float = 0.6
-    """Corrected score S' of a role that a head clearly has."""
+    """Least corrected score S' of a role that a head clearly has."""
     strong_argmax: float = 0.9
-    """Share of queries whose largest weight lies there (Voita et al. 2019: a positional head)."""
+    """Least share of queries whose largest weight is on the role's keys (Voita et al. 2019: a positional head)."""
     spread: float = 0.15
-    """How far S' of one length, or of the control, may lie from S' of all."""
+    """How far S' of one length, or of the control, may differ from the overall S'."""
     partial: float = 0.3
-    """S' of a role that a head has in part."""
+    """Least S' of a role that a head has in part."""
     sink: float = 0.5
-    """Weight on special tokens of a head without a role that is called a sink."""
+    """Weight on special tokens above which a head without a role is called a sink."""
     diffuse: float = 0.8
-    """Entropy, as a share of the largest, above which a head reads everything alike."""
+    """Normalised entropy above which a head without a role is called diffuse."""
     needed: float = 0.01
-    """What removing a head must cost at least, by the interval's end that is nearer to nothing."""
+    """Least drop of a needed head: the lower end of the drop's interval must reach it."""
     solved: float = 0.1
-    """Least base figure of a model that has something to lose."""
+    """Least base metric at which a model has something to lose."""
     alike: float = 0.05
-    """Divergence, in bits, up to which two heads are called similar."""
+    """Largest divergence, in bits, at which two heads are called similar."""
 
 
 THRESHOLDS = Thresholds()

@@ -1,4 +1,4 @@
-"""A diagnosis in sentences and as plain data."""
+"""Reporting a diagnosis: as sentences and as plain data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_LISTED = 4
 
 
 def head_as_json(found: Found, probe: Probe) -> dict[str, Any]:
-    """One head as a plain dict, without a number that is not finite."""
+    """Return one head as a plain dict; numbers that are not finite become None."""
     block, layer, head = found.head
     scores, said = found.measured.scores, found.label
     return {
@@ -51,7 +51,7 @@ def head_as_json(found: Found, probe: Probe) -> dict[str, Any]:
 
 
 def effect_as_json(effect: Effect, verdict: str | None) -> dict[str, Any]:
-    """An effect as a plain dict; `ci95` is that of the value, `drop95` that of base - value."""
+    """Return an effect as a plain dict; `ci95` is the interval of the value, `drop95` that of base - value."""
     told: dict[str, Any] = {
         "kind": effect.kind,
         "metric": effect.metric,
@@ -65,12 +65,12 @@ def effect_as_json(effect: Effect, verdict: str | None) -> dict[str, Any]:
 
 
 def finite(value: float) -> float | None:
-    """A number that JSON can say, to six digits behind the point."""
+    """Round to six decimals; None for a number that is not finite, as JSON has none."""
     return round(value, 6) if math.isfinite(value) else None
 
 
 def sentences(told: Diagnosis) -> list[str]:
-    """What matters first: roles by what is lost without all their heads, then heads that are needed and unknown."""
+    """Return sentences, most important first: roles by the loss without all their heads, then unknown needed heads."""
     lines: list[str] = []
     of = {each.head: each for each in told.heads}
     for group in sorted(told.groups, key=lambda each: each.zero.value if each.zero else 0.0):
@@ -95,12 +95,12 @@ def sentences(told: Diagnosis) -> list[str]:
 
 
 def loss_of(found: Found) -> tuple[float, float]:
-    """By what heads are sorted: the figure without them, then the score."""
+    """Return a head's sort key: the metric without it, then its score, highest first."""
     return (found.zero.value if found.zero else 0.0), -found.label.score
 
 
 def sentence(found: Found) -> str:
-    """As "cross 1.3 is a reversal head: 0.97, chance 0.09; without it exact match falls from 99.8 to 3.1 % [...]"."""
+    """Describe a head: "cross 1.3 is a reversal head: 0.97, chance 0.09; without it exact match falls from ..."."""
     block, layer, head = found.head
     role, score = ROLES[found.label.role], found.measured.scores[found.label.role]
     some = "is in part" if found.label.strength == "partial" else "is"
@@ -110,7 +110,7 @@ def sentence(found: Found) -> str:
 
 
 def together(group: Group, members: Sequence[Found]) -> str:
-    """What is lost without all heads of a role."""
+    """Describe what is lost without all heads of a role."""
     ids, role = [each.id for each in members], ROLES[group.role]
     share = "" if group.share is None else f", together {group.share:.2f} of each query's attention"
     effect = "" if group.zero is None else f"; {without(group.zero, 'them')}"
@@ -118,12 +118,12 @@ def together(group: Group, members: Sequence[Found]) -> str:
 
 
 def shifted(role: Role) -> str:
-    """In words, how far a role reads beside its own keys."""
+    """Describe the shift of a role: how far to the side of its own keys it reads."""
     return f" shifted by {role.shift:+d}" if role.shift else ""
 
 
 def unrecognised(heads: Sequence[Found]) -> list[str]:
-    """A line for all heads that are needed and have no role, the most needed first."""
+    """Return a line on the heads that are needed but have no role, the most needed first; none if there are none."""
     needed = [each for each in heads if each.zero is not None and each.verdict.startswith("needed")]
     needed.sort(key=lambda each: each.zero.value if each.zero else 1.0)
     if not needed:
@@ -138,7 +138,7 @@ def unrecognised(heads: Sequence[Found]) -> list[str]:
 
 
 def without(effect: Effect | None, whom: str = "it") -> str:
-    """As "without it exact match falls from 99.8 to 3.1 % [1.9, 4.9]"."""
+    """Describe an effect: "without it exact match falls from 99.8 to 3.1 % [1.9, 4.9]"."""
     assert effect is not None
     if effect.value == effect.base:
         return f"without {whom} {metric(effect)} stays at {percent(effect.base)} %"
@@ -149,20 +149,20 @@ def without(effect: Effect | None, whom: str = "it") -> str:
 
 
 def listed(ids: list[str]) -> str:
-    """The first few of them."""
+    """Join the first few ids and say how many more there are."""
     return ", ".join(ids[:MOST_LISTED]) + (f" and {len(ids) - MOST_LISTED} more" if len(ids) > MOST_LISTED else "")
 
 
 def metric(effect: Effect) -> str:
-    """The metric as a word."""
+    """Return the name of the metric in words."""
     return effect.metric.replace("_", " ")
 
 
 def percent(share: float) -> str:
-    """A share in percent, to a tenth."""
+    """Return a share in percent, with one decimal."""
     return f"{100 * share:.1f}"
 
 
 def article(word: str) -> str:
-    """A or an."""
+    """Return "a" or "an"."""
     return "an" if word[0] in "aeiou" else "a"

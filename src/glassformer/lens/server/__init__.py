@@ -1,1 +1,1 @@
-"""The server of the explorer: a page for one run, on this machine alone."""
+"""The explorer's server: a page for one run, reachable from this machine only."""

@@ -1,4 +1,4 @@
-"""What the server answers: the page, the run, its traces, and what the model says to a new text."""
+"""The explorer's endpoints: the page, the run, its traces, and the model's answers to new texts."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Api:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.one = CapacityLimiter(1)
-        """Who waits for its turn holds no thread."""
+        """A request that waits for its turn occupies no thread."""
         self.ended = threading.Event()
         self.traces = Traces(subject)
 
     def end(self) -> None:
-        """Answer nothing any more: what is being worked at ends at its next step."""
+        """Answer nothing more; work that is under way ends at its next step."""
         self.ended.set()
 
     async def page(self, request: Request) -> Response:
@@ -42,7 +42,7 @@ class Api:
         return Response(served(), media_type="text/html; charset=utf-8")
 
     async def static(self, request: Request) -> Response:
-        """GET /static/NAME: the page's script or style; a name is looked up and never opened."""
+        """GET /static/NAME: the page's script or style; the name is looked up in a table, never opened as a path."""
         name: str = request.path_params["name"]
         if name not in static():
             return error(404, "There is no such part of the page.")
@@ -50,11 +50,11 @@ class Api:
         return Response(content, media_type=kind)
 
     async def run(self, request: Request) -> Response:
-        """GET /api/run: what is known of the run."""
+        """GET /api/run: the facts and metrics of the run."""
         return JSONResponse(self.subject.facts() | {"metrics": await run_in_threadpool(self.subject.lines)})
 
     async def metrics(self, request: Request) -> Response:
-        """GET /api/metrics?since=N: the run's figures from line N on, and the checkpoints that there are."""
+        """GET /api/metrics?since=N: the run's metrics from line N on, and its current checkpoints."""
         since = request.query_params.get("since", "0")
         if not (since.isascii() and since.isdecimal() and len(since) < 10):
             return error(400, "since must be a whole number, the lines that are known.")
@@ -62,11 +62,11 @@ class Api:
         return JSONResponse({"lines": lines, "next": int(since) + len(lines), "kept": list(self.subject.kept())})
 
     async def samples(self, request: Request) -> Response:
-        """GET /api/samples: what the run wrote at its evaluations."""
+        """GET /api/samples: what the model wrote at the run's evaluations."""
         return JSONResponse({"samples": await run_in_threadpool(self.subject.samples)})
 
     async def others(self, request: Request) -> Response:
-        """GET /api/others: name and figures of the runs beside this one."""
+        """GET /api/others: name and metrics of the runs beside this one."""
         return JSONResponse({"runs": await run_in_threadpool(self.subject.beside)})
 
     async def history(self, request: Request) -> Response:
@@ -79,12 +79,12 @@ class Api:
             return error(400, str(mistake))
 
     async def list_traces(self, request: Request) -> Response:
-        """GET /api/traces: id and title of each."""
+        """GET /api/traces: id and title of each trace."""
         told = [{"id": name, "title": title(each.trace)} for name, each in [*self.traces.known.items()]]
         return JSONResponse({"traces": told})
 
     async def trace(self, request: Request) -> Response:
-        """GET /api/trace/ID: the container."""
+        """GET /api/trace/ID: the trace as a file."""
         found = self.traces.known.get(request.path_params["id"])
         if found is None:
             return error(404, UNKNOWN)
@@ -98,7 +98,7 @@ class Api:
         return Response(found.header, media_type="application/json")
 
     async def buffer(self, request: Request) -> Response:
-        """GET /api/trace/ID/buffer/NAME?layer=L: a buffer, or one layer of it, as it is stored."""
+        """GET /api/trace/ID/buffer/NAME?layer=L: a buffer, or one layer of it, as stored."""
         found, name = self.traces.known.get(request.path_params["id"]), request.path_params["name"]
         if found is None:
             return error(404, UNKNOWN)
@@ -113,7 +113,7 @@ class Api:
         return Response(piece(found.trace.buffers, name, layer), media_type="application/octet-stream")
 
     async def make(self, request: Request) -> Response:
-        """POST /api/trace {text, ids or trace; gold, begin, decode}: the model answers; {id} of the trace."""
+        """POST /api/trace {text, ids or trace; gold, begin, decode}: let the model answer; returns the trace's {id}."""
 
         def work(data: bytes, poll: Poll) -> dict[str, Any]:
             return {"id": self.traces.answer(trace_request(data), poll=poll)}
@@ -121,7 +121,7 @@ class Api:
         return await self.attempt(request, work)
 
     async def generate(self, request: Request) -> Response:
-        """POST /api/generate, as /api/trace: a line {token} for each token as it is written, the last one {id}."""
+        """POST /api/generate, as /api/trace: streams a line {token} for each token as it is written, then {id}."""
         data = await body_of(request)
         if data is None:
             return error(413, f"A request may have {MOST_BODY:,} bytes.")
@@ -137,10 +137,10 @@ class Api:
         return await streamed(request, work, self.ended, self.one)
 
     async def ablate(self, request: Request) -> Response:
-        """POST /api/ablate {trace, heads, kind}: what the model answers with these heads and without, and its figure.
+        """POST /api/ablate {trace, heads, kind}: the model's answer and score with these heads and without them.
 
-        `same` is the id of a trace in which it is made to write without them what it wrote with them: what each of the
-        other heads reads then can be compared cell by cell. From a trace without some heads these are taken out, too.
+        `same` is the id of a trace in which the model, without them, is forced to write what it wrote with them, so
+        that the attention of the other heads can be compared cell by cell. Heads that `trace` lacks stay ablated too.
         """
 
         def work(data: bytes, poll: Poll) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class Api:
         return await self.attempt(request, work)
 
     async def patch(self, request: Request) -> Response:
-        """POST /api/patch {trace, other}: what of the one brings its answer back in a run with the other's text."""
+        """POST /api/patch {trace, other}: which activations of `trace` bring its answer back on the other's text."""
 
         def work(data: bytes, poll: Poll) -> dict[str, Any]:
             asked = patch_request(data)
@@ -178,7 +178,7 @@ class Api:
         return await self.attempt(request, work)
 
     async def attempt(self, request: Request, work: Callable[[bytes, Poll], dict[str, Any]]) -> Response:
-        """What the model makes of a request, or the sentence that says what is wrong with it."""
+        """Return the result of `work` on the request's body, or an error response with the reason."""
         data = await body_of(request)
         if data is None:
             return error(413, f"A request may have {MOST_BODY:,} bytes.")

@@ -1,4 +1,4 @@
-"""The application, and a server for it on loopback."""
+"""The explorer's ASGI application, and a server for it on loopback."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from glassformer.lens.server.subject import Subject
 HOST = "127.0.0.1"
 HOST6 = "::1"
 TRIES = 20
-"""Ports that are tried where any will do, until one is free at both addresses."""
+"""How many free ports to try until one is free at both addresses."""
 NAMES = ("127.0.0.1", "localhost", "[::1]")
-"""By which a browser of this machine may call it."""
+"""The names by which a browser of this machine may call the server."""
 USUAL_OF_HTTP = 80
 """The port that browsers leave out of `Host` and `Origin`."""
 
 
 def make_app(subject: Subject, token: str, port: int) -> Starlette:
-    """The application: every route behind the guard. Traces of the subject's examples are made here.
+    """Build the application, with every route behind the guard, and make the traces of the subject's examples.
 
-    Nothing is compressed: on loopback that takes longer than to send the bytes.
+    Nothing is compressed: on loopback, compressing takes longer than sending the bytes.
     """
     api = Api(subject)
     hosts = frozenset(f"{name}:{port}" for name in NAMES) | frozenset(NAMES if port == USUAL_OF_HTTP else ())
@@ -68,14 +68,14 @@ async def _nothing(request: Request) -> Response:
 
 
 def new_token() -> str:
-    """128 random bits, as letters that an address can hold."""
+    """Return 128 random bits as URL-safe text."""
     return secrets.token_urlsafe(16)
 
 
 def listen(port: int) -> list[socket.socket]:
-    """Sockets of loopback, of one port: at 127.0.0.1 and, where the machine has it, at ::1. Port 0 takes any free one.
+    """Open loopback sockets at one port: at 127.0.0.1 and, if the machine has it, at ::1. Port 0 takes any free one.
 
-    Errors: `ConfigError` for a port that is taken at either: what is sent there would reach another program.
+    Errors: `ConfigError` if the port is taken at either address: requests to that one would reach another program.
     """
     tries = TRIES if port == 0 else 1
     while True:
@@ -84,7 +84,7 @@ def listen(port: int) -> list[socket.socket]:
             return [first]
         try:
             return [first, _listener(socket.AF_INET6, HOST6, first.getsockname()[1])]
-        except ConfigError:  # free at the first address alone
+        except ConfigError:  # the port is free at the first address only
             first.close()
             tries -= 1
             if tries == 0:
@@ -92,14 +92,14 @@ def listen(port: int) -> list[socket.socket]:
 
 
 def _listener(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else each answer may wait 40 ms for an ACK.
+    # asyncio sets TCP_NODELAY only if the socket names its protocol; otherwise each answer may wait 40 ms for an ACK.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind((host, port))
-        listener.listen()  # a browser that comes before the server runs waits, and is not refused
+        listener.listen()  # so that a browser that connects before the server runs waits and is not refused
     except OSError as reason:
         listener.close()
         raise ConfigError(
@@ -109,7 +109,7 @@ def _listener(family: socket.AddressFamily, host: str, port: int) -> socket.sock
 
 
 def _has_ipv6() -> bool:
-    """Whether this machine has ::1: a kernel may know IPv6 and its loopback have no such address."""
+    """Whether this machine has ::1; a kernel may support IPv6 although its loopback has no such address."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
             probe.bind((HOST6, 0))
@@ -119,19 +119,19 @@ def _has_ipv6() -> bool:
 
 
 class Ending(Server):
-    """A server that says so when it begins to end, so that no answer is worked at for long any more."""
+    """A server that calls `end` as soon as it begins to shut down, so that long work stops."""
 
     def __init__(self, config: Config, end: Callable[[], None] | None) -> None:
         super().__init__(config)
         self.end = end
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called by a signal."""
+        """Handle a signal."""
         if self.end is not None:
             self.end()
         super().handle_exit(sig, frame)
 
 
 def make_server(app: Starlette, end: Callable[[], None] | None = None) -> Server:
-    """A server that says nothing of its own, and stops at Ctrl-C; `end` is called then, at once."""
+    """Make a server that logs only errors and stops at Ctrl-C, when it calls `end` at once."""
     return Ending(Config(app, log_level="error", lifespan="off", access_log=False, server_header=False), end)

@@ -1,4 +1,4 @@
-"""What a run has written of its steps: what was measured, and how fast it went."""
+"""Reading a run's metrics and speed from its log files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ SPEED = "tokens_per_second"
 
 
 def figures(run: Path, since: int = 0) -> list[dict[str, Any]]:
-    """The whole lines of a run's figures from number `since` on, those of training with their speed.
+    """Return the complete lines of a run's metrics from number `since` on; training lines include their speed.
 
-    The last line may still be being written. A line that cannot be read is one of kind "damaged".
+    A last line that is still being written is left out. A line that cannot be read has the kind "damaged".
     """
     found = [_read(line) for line in _whole(run / METRICS)[since:]]
     asked = {each["step"]: each for each in found if each.get("kind") == "train" and isinstance(each.get("step"), int)}
-    for line in reversed(_whole(run / TIMING) if asked else []):  # from the end, as new ones are what is asked for
+    for line in reversed(_whole(run / TIMING) if asked else []):  # from the end, as the new lines are wanted
         told = _read(line)
         step = told.get("step")
         if not isinstance(step, int):
@@ -35,7 +35,7 @@ def _whole(path: Path) -> list[bytes]:
 
 def _read(line: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(line, parse_constant=lambda _: None)  # a page knows no NaN
+        value = json.loads(line, parse_constant=lambda _: None)  # a browser cannot parse NaN
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {"kind": "damaged", "step": 0}

@@ -1,8 +1,8 @@
-"""Who may ask: this machine's own browser, from the page that was opened, and nobody else.
+"""Access control: only the page that this server opened in a browser of this machine may send requests.
 
-A page of any other site can make a browser send requests here. It is kept out four times: it does not know the token,
-its `Origin` is another, no CORS header lets it read an answer, and a name of its own that it leads to this machine (DNS
-rebinding) stands in `Host` and is refused.
+Any other site's page can make a browser send requests here. Four barriers keep it out: it does not know the token, its
+`Origin` differs, no CORS header lets it read an answer, and a domain name that it points at this machine (DNS
+rebinding) appears in `Host` and is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 TOKEN = "X-Glassformer-Token"
 MOST_BODY = 65536
-"""Bytes of a request."""
+"""The most bytes of a request's body."""
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -32,7 +32,7 @@ HEADERS = {
 
 
 def refusal(request: Request, token: str, hosts: frozenset[str]) -> Response | None:
-    """The answer to a request that is refused; none to one that may pass."""
+    """Return the error response for a request to refuse, or None for one that may pass."""
     host = request.headers.get("host", "").lower()
     if host not in hosts:
         return error(400, "This server answers to its own address only.")
@@ -49,7 +49,7 @@ def refusal(request: Request, token: str, hosts: frozenset[str]) -> Response | N
 
 
 def guarded(endpoint: Endpoint, token: str, hosts: frozenset[str]) -> Endpoint:
-    """The endpoint behind the guard; every answer carries the headers of the page's policy."""
+    """Wrap an endpoint with the guard; every response gets the security headers."""
 
     async def answer(request: Request) -> Response:
         response = refusal(request, token, hosts) or await endpoint(request)
@@ -60,10 +60,10 @@ def guarded(endpoint: Endpoint, token: str, hosts: frozenset[str]) -> Endpoint:
 
 
 async def body_of(request: Request) -> bytes | None:
-    """The body of a request, none where it is larger than `MOST_BODY`; no more than that is ever read."""
+    """Read the body of a request, or return None once it exceeds `MOST_BODY`; the rest is not read."""
     parts: list[bytes] = []
     size = 0
-    with suppress(ClientDisconnect):  # what has come is no request, and is refused to nobody
+    with suppress(ClientDisconnect):  # the incomplete body is refused later, though nobody receives the refusal
         async for part in request.stream():
             size += len(part)
             if size > MOST_BODY:
@@ -73,5 +73,5 @@ async def body_of(request: Request) -> bytes | None:
 
 
 def error(status: int, message: str) -> Response:
-    """A refusal, with its sentence; in ASCII, as it may quote what no encoding has."""
+    """Return an error response; its JSON is ASCII, as the message may quote characters that cannot be encoded."""
     return Response(json.dumps({"error": message}), status, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Head roles over the checkpoints of a run: each is looked at once, also of a run that is still in training."""
+"""Head roles over the checkpoints of a run: each is diagnosed once, even while the run is in training."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from glassformer.store.folders import checkpoints
 from glassformer.store.lock import refuse_in_training
 
 SEQUENCES = 100
-"""Probed at each checkpoint: a quarter of a diagnosis's, as every one of them is looked at."""
+"""Sequences to probe at each checkpoint: a quarter of a full diagnosis, as every checkpoint is diagnosed."""
 SHARE = 0.002
-"""Of one processor, what looks at a run in training may take on average: it is to go on as fast as without them."""
+"""The mean share of one processor that diagnoses may use while the run trains, so as not to slow it down."""
 
 
 class History:
-    """What the heads of a run did at each checkpoint that it has kept. `clock` counts seconds."""
+    """The roles of a run's heads at each of its checkpoints. `clock` counts seconds."""
 
     def __init__(self, run: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.run = run
@@ -31,14 +31,14 @@ class History:
         self.seen: dict[int, list[dict[str, Any]]] = {}
         self.probe: Probe | None = None
         self.rested = -float("inf")
-        """When the next look at a run in training is due."""
+        """When the next diagnosis of a run in training may begin."""
 
     def __call__(self) -> dict[str, Any]:
-        """`steps`, and of each head its role at the last of them with the score of that role at each.
+        """Return `steps` and, for each head, its role at the last step and the score of that role at each step.
 
-        A score is attention on the role's keys beyond chance. Checkpoints that came since are looked at now; of a run
-        in training the newest alone, and so seldom that looks take a `SHARE` of a processor: the others wait for
-        later calls. Errors: those of loading a run, and `GlassformerError` after `end`.
+        A score is the attention on the role's keys beyond chance. New checkpoints are diagnosed now. While the run
+        trains, only the newest one is, and so rarely that diagnoses take a `SHARE` of a processor; the others wait for
+        later calls. Errors: those of loading a run; `GlassformerError` after `end`.
         """
         with self.lock:
             found = checkpoints(self.run)
@@ -54,17 +54,17 @@ class History:
             return self.told()
 
     def whole(self) -> dict[str, Any]:
-        """The same, with every checkpoint looked at, also of a run in training."""
+        """Return the same, but diagnose every checkpoint first, even while the run trains."""
         with self.lock:
             self.look(known=self.seen)
             return self.told()
 
     def end(self) -> None:
-        """Look no further: a look that is under way ends within a piece of its work."""
+        """Diagnose no more; a diagnosis that is under way ends at its next check."""
         self.ended.set()
 
     def in_training(self) -> bool:
-        """Whether a process trains the run, where the system has the locks that tell."""
+        """Whether a process trains the run; False on systems without file locks."""
         try:
             refuse_in_training(self.run)
         except CheckpointError:
@@ -72,7 +72,7 @@ class History:
         return False
 
     def look(self, known: Collection[int]) -> None:
-        """Look at the checkpoints that are not known."""
+        """Diagnose the checkpoints that are not in `known`."""
         for at in over_checkpoints(
             self.run, sequences=SEQUENCES, known=known, probe=self.probe, between=self.refuse_ended
         ):
@@ -80,18 +80,18 @@ class History:
             self.probe = at.diagnosis.probe
 
     def refuse_ended(self) -> None:
-        """Errors: `GlassformerError` after `end`."""
+        """Raise `GlassformerError` after `end`."""
         if self.ended.is_set():
             raise GlassformerError("The explorer ends, so no checkpoint is looked at any more. Start it again.")
 
     def told(self) -> dict[str, Any]:
-        """What has been seen."""
+        """Return the results so far."""
         steps = sorted(self.seen)
         heads = range(len(self.seen[steps[-1]]) if steps else 0)
         return {"steps": steps, "heads": [self.curve(i, steps) for i in heads]}
 
     def curve(self, i: int, steps: list[int]) -> dict[str, Any]:
-        """Head number i: its last role (none: its best score), and that role's score at each step."""
+        """Return head i's last role and that role's score at each step; without a role, its best-scoring one."""
         last = self.seen[steps[-1]][i]
         said, shift = last["role"]["label"], last["role"]["shift"]
         named = f"{said} {shift:+d}" if shift else said

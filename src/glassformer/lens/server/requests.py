@@ -1,4 +1,4 @@
-"""What a page may ask of the model: every field is checked, and none that is not known is let through."""
+"""Parsing the page's requests: every field is checked, and unknown fields are refused."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from glassformer.lens.trace.answering import Manner
 from glassformer.lens.trace.reading import MOST_TOKENS, Text
 
 MOST_NEW = 256
-"""Tokens that one request may ask for."""
+"""The most tokens that one request may ask for."""
 MOST_BEAM = 16
-"""Beginnings that one request may have go on together."""
+"""The largest beam of a request."""
 KINDS = ("zero", "mean")
 SOURCES = ("text", "ids", "trace")
-"""What may be read: one of them."""
+"""The fields that name the input; a request has exactly one of them."""
 DECODE = ("temperature", "top_k", "top_p", "seed", "max_new_tokens", "beam")
 
 
 class TraceRequest(NamedTuple):
-    """A text to answer or to go on from, or a trace whose text is answered once more; and how."""
+    """A text to answer or to continue, or a trace whose text to answer again; and how."""
 
     source: Text
-    """A text, or ids; of no use where a trace is named."""
+    """A text or ids; unused if `trace` is given."""
     trace: str | None
     gold: str | None
     begin: tuple[int, ...]
     manner: Manner | None
-    """None: as that trace was written, or as is usual."""
+    """None: as that trace was written, or the default."""
 
 
 class AblateRequest(NamedTuple):
-    """Heads to take out, and the trace that is to be made again without them."""
+    """Heads to ablate, and the trace to make again without them."""
 
     trace: str
     heads: list[tuple[str, int, int]]
@@ -44,14 +44,14 @@ class AblateRequest(NamedTuple):
 
 
 class PatchRequest(NamedTuple):
-    """Two traces: what the model did in one is put into its reading of the other."""
+    """Two traces: activations of `trace` are patched into a pass over the input of `other`."""
 
     trace: str
     other: str
 
 
 def patch_request(data: bytes) -> PatchRequest:
-    """The fields of POST /api/patch. Errors: `DataError`, by field."""
+    """Parse the fields of POST /api/patch. Errors: `DataError` naming the field."""
     given = fields(data, PatchRequest._fields)
     for name in PatchRequest._fields:
         if not isinstance(given.get(name), str):
@@ -60,7 +60,7 @@ def patch_request(data: bytes) -> PatchRequest:
 
 
 def trace_request(data: bytes) -> TraceRequest:
-    """The fields of POST /api/trace and /api/generate. Errors: `DataError` and `ConfigError`, by field."""
+    """Parse the fields of POST /api/trace and /api/generate. Errors: `DataError` and `ConfigError` naming the field."""
     given = fields(data, (*SOURCES, "gold", "begin", "decode"))
     named = [name for name in SOURCES if name in given]
     if len(named) != 1 or (named[0] != "ids" and not isinstance(given[named[0]], str)):
@@ -73,7 +73,7 @@ def trace_request(data: bytes) -> TraceRequest:
 
 
 def ids_of(given: Mapping[str, Any], name: str, most: int) -> tuple[int, ...]:
-    """A field with ids of tokens; none: no ids. Errors: `DataError`."""
+    """Parse a field with token ids; empty if it is absent. Errors: `DataError`."""
     ids = given.get(name, [])
     if not isinstance(ids, list) or len(ids) > most or not all(type(id) is int and 0 <= id < 2**31 for id in ids):
         raise DataError(f"{name} must be a list of at most {most:,} ids of tokens. Leave it out.")
@@ -81,7 +81,7 @@ def ids_of(given: Mapping[str, Any], name: str, most: int) -> tuple[int, ...]:
 
 
 def manner(decode: object) -> Manner:
-    """How an answer is written, from the field `decode`. Errors: `DataError` and `ConfigError`, by field."""
+    """Parse the field `decode`: how to write an answer. Errors: `DataError` and `ConfigError` naming the field."""
     if not isinstance(decode, dict):
         raise DataError("decode must be an object. Leave it out.")
     known(decode, DECODE, "decode.")
@@ -103,7 +103,7 @@ def manner(decode: object) -> Manner:
 
 
 def ablate_request(data: bytes) -> AblateRequest:
-    """The fields of POST /api/ablate. Errors: `DataError`, by field."""
+    """Parse the fields of POST /api/ablate. Errors: `DataError` naming the field."""
     given = fields(data, AblateRequest._fields)
     heads, kind = given.get("heads"), given.get("kind", "zero")
     if kind not in KINDS:
@@ -125,7 +125,7 @@ def ablate_request(data: bytes) -> AblateRequest:
 
 
 def fields(data: bytes, names: tuple[str, ...]) -> dict[str, Any]:
-    """The JSON object of a body. Errors: `DataError` for anything else, and for an unknown field."""
+    """Parse a body as a JSON object. Errors: `DataError` for anything else, and for an unknown field."""
     try:
         given = json.loads(data)
     except (ValueError, RecursionError):
@@ -137,7 +137,7 @@ def fields(data: bytes, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def known(given: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
-    """Refuse a field that is none. Errors: `DataError` with the nearest name."""
+    """Raise `DataError`, with the nearest name, for an unknown field."""
     for name in given:
         if name not in names:
             raise DataError(f"{where}{name[:40]} is no field. {suggestion(name, names)}")

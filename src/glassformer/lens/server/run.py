@@ -1,4 +1,4 @@
-"""From a run folder to what is shown of it: its model, a few of its own inputs, what its heads do."""
+"""Making the explorer's `Subject` from a run folder: its model, a few of its own inputs, what its heads do."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from glassformer.train.sources.text_data import TextSplit
 
 EXAMPLES = 3
 SCORED = 200
-"""Dev pairs that are answered with a head and without."""
+"""The number of dev pairs to score with and without a head."""
 BEGUN = 24
-"""Tokens of the dev text that a decoder goes on from."""
+"""The number of tokens of a dev text that a decoder continues."""
 HEADS = "heads.json"
-"""Beside the run's recipe: what its heads do, so that it is found out once."""
+"""A file beside the run's recipe that keeps the diagnosis of its heads, so that it is made only once."""
 FOUND = ("heads", "sentences", "similar")
 Told = Callable[[str], None]
 
@@ -53,12 +53,12 @@ def subject_of(
     others: Sequence[tuple[str, Path]] = (),
     study: Mapping[str, Any] | None = None,
 ) -> Subject:
-    """The best checkpoint of a run, ready to be looked into; `told` hears of what takes long, or cannot be had.
+    """Load the best checkpoint of a run for the explorer; `told` gets messages on slow work and on what is missing.
 
-    `others` and `study` are shown beside it, as `Subject` has them.
+    `others` and `study` are those of `Subject`.
 
-    Errors: those of loading a run. Data that are no longer there, or no longer as they were, cost the examples, and are
-    told of.
+    Errors: those of loading a run. If its data are missing or changed, there are no examples from them, and `told`
+    says so.
     """
     recipe = load_recipe(run / "recipe.toml")
     loaded = load_run(run, recipe)
@@ -89,7 +89,7 @@ def subject_of(
 
 
 def layout_of(recipe: Recipe) -> Layout:
-    """How the run lays texts out."""
+    """Return how the run lays out its texts."""
     data = recipe.data
     text = data.task == TEXT
     begins = not text or data.documents is not False
@@ -97,7 +97,7 @@ def layout_of(recipe: Recipe) -> Layout:
 
 
 def examples_of(recipe: Recipe, tokenizers: Tokenizers, split: Split | None) -> list[Example]:
-    """The first dev pairs; the beginning of the dev text; without data, the first entries of the vocabulary."""
+    """Return examples: the first dev pairs, passages of the dev text or, without data, the start of the vocabulary."""
     if isinstance(split, PairsSplit) and len(split.encoded):
         gold = recipe.data.layout != LABEL
         n = min(EXAMPLES, len(split.encoded))
@@ -112,7 +112,7 @@ def examples_of(recipe: Recipe, tokenizers: Tokenizers, split: Split | None) -> 
 
 
 def silencer(run: Path, recipe: Recipe, loaded: Loaded) -> Silence:
-    """Takes heads out; what they give on average is found out when it is first asked for."""
+    """Return a function that ablates heads; it computes their mean outputs when they are first needed."""
 
     @cache
     def means() -> Means:
@@ -125,7 +125,7 @@ def silencer(run: Path, recipe: Recipe, loaded: Loaded) -> Silence:
 
 
 def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Score | None:
-    """The share of dev pairs that are answered right as a whole; none where there are no pairs to answer."""
+    """Return a function that measures exact match on dev pairs, or None if there are no pairs to answer."""
     if not isinstance(split, PairsSplit) or recipe.data.layout == LABEL:
         return None
     n = min(SCORED, len(split.encoded))
@@ -141,7 +141,7 @@ def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Score | None:
 
 
 def heads_of(run: Path, loaded: Loaded, told: Told) -> dict[str, Any]:
-    """What the heads of a run do, sentences about them, and which read alike: as found for these weights, or now."""
+    """Return the roles of a run's heads, sentences on them, and similar pairs: from `HEADS` or a new diagnosis."""
     digest, path = weights_sha256(loaded.model), run / HEADS
     kept = read_json(path) if path.is_file() else {}
     if kept.get("weights_sha256") == digest and all(name in kept for name in FOUND):
@@ -156,6 +156,6 @@ def heads_of(run: Path, loaded: Loaded, told: Told) -> dict[str, Any]:
     record = {"heads": found.to_json(), "sentences": list(found.sentences), "similar": alike}
     try:
         write_text_atomically(path, json.dumps({"weights_sha256": digest, **record}))
-    except (OSError, GlassformerError) as reason:  # a run that only may be read is looked into all the same
+    except (OSError, GlassformerError) as reason:  # a read-only run can still be explored
         told(f"What was found out is not kept: {reason}")
     return record

@@ -1,4 +1,4 @@
-"""What a run wrote at its evaluations, step by step, as it has kept it."""
+"""Reading the sample texts that a run saved at its evaluations."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 MOST = 30
-"""Evaluations that are told of, the newest ones."""
+"""The most evaluations to return, the newest ones."""
 LONGEST = 20_000
-"""Characters of one of them."""
+"""The most characters of one evaluation."""
 NAME = re.compile(r"step-(\d{9,})\.txt")
 
 
 class Sample(NamedTuple):
-    """The texts of one evaluation."""
+    """The sample texts of one evaluation."""
 
     step: int
     text: str
     cut: bool
-    """Whether there was more."""
+    """Whether the text was cut."""
 
 
 def samples(run: Path) -> list[Sample]:
-    """Those of the newest evaluations, in their order; a file that training deletes meanwhile is left out."""
+    """Return the samples of the newest evaluations in order; skip a file that training deletes at this moment."""
     paths = (run / "samples").glob("step-*.txt")
     found = {int(match[1]): path for path in paths if (match := NAME.fullmatch(path.name))}
     told: list[Sample] = []

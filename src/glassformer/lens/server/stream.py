@@ -1,4 +1,4 @@
-"""Work for somebody who may leave: it ends then, or after a minute, and can tell of itself while it goes on."""
+"""Long work for a client that may leave: it ends then or after a minute, and can stream its progress."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from glassformer.lens.server.guard import error
 
 Line = dict[str, Any]
 Poll = Callable[[], None]
-"""Called now and then by long work; what it raises ends it."""
+"""Called repeatedly by long work, which ends if it raises."""
 MOST_SECONDS = 60
-"""That one answer may take."""
+"""The most seconds that one answer may take."""
 Done = TypeVar("Done")
 
 
 class Left(GlassformerError):
-    """Who asked has left, or the server ends."""
+    """The client has left, or the server is shutting down."""
 
 
 class Asker:
-    """Who waits for an answer, until `left`; `ended` says that the server ends."""
+    """A client that waits for an answer until `left` is set; `ended` is set when the server shuts down."""
 
     def __init__(self, ended: threading.Event) -> None:
         self.ended = ended
@@ -38,14 +38,14 @@ class Asker:
         self.most = time.monotonic() + MOST_SECONDS
 
     def poll(self) -> None:
-        """Errors: `GlassformerError` where nobody waits any more, or it has taken too long."""
+        """Raise `GlassformerError` if nobody waits any more or the time limit has passed."""
         if self.left.is_set() or self.ended.is_set():
             raise Left("Nobody waits for this answer any more. Ask again.")
         if time.monotonic() > self.most:
             raise GlassformerError(f"An answer may take {MOST_SECONDS} s here. Ask for fewer tokens.")
 
     async def stays(self, request: Request, waited: Awaitable[Done]) -> Done:
-        """What is waited for; if the one who asked leaves before, `left` is set. The request's body has been read."""
+        """Return what `waited` gives; set `left` if the client leaves first. The request's body must have been read."""
         waiting = asyncio.ensure_future(waited)
         leaving = asyncio.ensure_future(request.receive())
         try:
@@ -63,10 +63,10 @@ async def streamed(
     ended: threading.Event,
     one: CapacityLimiter | None = None,
 ) -> Response:
-    """What `work(tell, poll)` tells, and then what it returns, as lines; a mistake before the first is a refusal.
+    """Stream as JSON lines what `work(tell, poll)` tells and then returns.
 
-    It runs on a thread of its own, when it is its turn among all work of `one`. Errors in it: a `GlassformerError` is
-    the last line.
+    The work runs on another thread when its turn in the limiter `one` comes. A `GlassformerError` in it becomes the
+    last line or, if it is the first, an error response.
     """
     loop, asker = asyncio.get_running_loop(), Asker(ended)
     lines: asyncio.Queue[Line | None] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""What a server shows: a model with its tokenizers, and what is known of its run. Every path stays in here."""
+"""What the explorer shows: a model with its tokenizers, and facts of its run. No file path is sent to the page."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from glassformer.lens.trace.value import Trace
 from glassformer.model.transformer import Transformer
 
 MOST_PAIRS = 100
-"""Of heads that read alike: so many are told of, and how many there are."""
+"""How many pairs of similar heads the page gets, besides their total number."""
 Head = tuple[str, int, int]
 """(block, layer, head)."""
 Example = tuple[Text, Text | None]
-"""A source and, where it is known, the right answer."""
+"""A source and, if known, the correct answer."""
 
 
 Score = Callable[[Callable[[], None]], tuple[str, float, int]]
-"""Is given what is called now and then meanwhile, and ends it where it raises."""
+"""Takes a function to call repeatedly during the work, which ends the work if it raises."""
 
 
 @runtime_checkable
 class Silence(Protocol):
-    """silence(model, heads, kind): while the `with` lasts, these heads give nothing ("zero"), or their "mean"."""
+    """silence(model, heads, kind): within the `with`, these heads output nothing ("zero") or their mean ("mean")."""
 
     def __call__(self, model: Transformer, heads: Iterable[Head], kind: str = "zero") -> AbstractContextManager[None]:
-        """The `with`."""
+        """Return the context manager."""
         ...
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to look into, and what is known of it."""
+    """A model to inspect, and facts of its run."""
 
     name: str
     model: Transformer
@@ -50,27 +50,27 @@ class Subject:
     about: Mapping[str, Any] = field(default_factory=dict)
     """For the header of traces: `name`, `task`, `step`."""
     run: Path | None = None
-    """Its folder, where its figures are."""
+    """The run's folder, which has its metrics."""
     heads: Sequence[Mapping[str, Any]] = ()
-    """What each head does, as the header of a trace has it."""
+    """What each head does, in the format of a trace's header."""
     sentences: Sequence[str] = ()
     history: Callable[[], dict[str, Any]] | None = None
-    """Roles over checkpoints; may take seconds."""
+    """Returns head roles over checkpoints; may take seconds."""
     silence: Silence | None = None
     score: Score | None = None
-    """A figure of the model as it is now: its name, its value, and of how many samples."""
+    """Measures the model in its current state: the metric's name, its value, and the number of samples."""
     kept: Callable[[], Sequence[int]] = tuple
-    """The steps of the checkpoints that there are now."""
+    """Returns the steps of the current checkpoints."""
     similar: Sequence[Sequence[Any]] | None = None
-    """Pairs of heads that read alike, most alike first: (one, other, divergence in bits); None: not looked for."""
+    """Pairs of heads with similar attention, most similar first: (one, other, divergence in bits); None: unknown."""
     others: Sequence[tuple[str, Path]] = ()
     """Runs whose curves are drawn beside its own: name and folder."""
     study: Mapping[str, Any] | None = None
-    """The study that the run is an arm of: `name`, `metric`, `share`, `n`; of each arm `values`, `seed`, `figure`, and
+    """The study that the run is an arm of: `name`, `metric`, `share`, `n`; for each arm `values`, `seed`, `figure` and
     `data`, a digest."""
 
     def trace(self, source: Text, gold: Text | None = None, manner: Manner = USUAL_MANNER) -> Trace:
-        """The model's answer to a source, as a trace that knows the heads' roles."""
+        """Trace the model's answer to a source; the trace includes the heads' roles."""
         made = trace(
             self.model,
             self.tokenizers,
@@ -89,7 +89,7 @@ class Subject:
         return made
 
     def facts(self) -> dict[str, Any]:
-        """What the page is told of the run."""
+        """Return the facts of the run for the page."""
         ids = self.tokenizers.source.decode
         examples = [source if isinstance(source, str) else ids(source) for source, _ in self.examples]
         told: dict[str, Any] = {
@@ -104,13 +104,13 @@ class Subject:
         return told | {"live": True, "checkpoints": self.history is not None, "kept": list(self.kept())}
 
     def lines(self, since: int = 0) -> list[dict[str, Any]]:
-        """The run's figures from line `since` on."""
+        """Return the run's metrics from line `since` on."""
         return [] if self.run is None else figures(self.run, since)
 
     def samples(self) -> list[dict[str, Any]]:
-        """What the run wrote at its evaluations."""
+        """Return what the model wrote at the run's evaluations."""
         return [] if self.run is None else [each._asdict() for each in samples(self.run)]
 
     def beside(self) -> list[dict[str, Any]]:
-        """Name and figures of each of the other runs."""
+        """Return name and metrics of each of the other runs."""
         return [{"name": name, "metrics": figures(run)} for name, run in self.others]

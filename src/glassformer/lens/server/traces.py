@@ -1,4 +1,4 @@
-"""The traces of one launch: those of the run's examples, and the last that were asked for."""
+"""The traces in memory: those of the run's examples, and the latest ones that were requested."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from glassformer.lens.trace.reading import Text
 from glassformer.lens.trace.value import Trace
 
 MOST_TRACES = 32
-"""Kept at once; the oldest of those that were asked for goes first."""
+"""The most traces in memory; beyond it, the oldest requested one is dropped."""
 UNKNOWN = f"There is no such trace any more, as {MOST_TRACES} are kept: those of the run, and the last ones. Ask again."
 
 
 class Asked(NamedTuple):
-    """What the model answered, and how."""
+    """What the model was asked to answer, and how."""
 
     source: Text
     gold: Text | None = None
     manner: Manner = USUAL_MANNER
     without: tuple[Head, ...] = ()
-    """Heads that gave something else meanwhile."""
+    """Heads that are ablated."""
     kind: str = "zero"
-    """What they gave: nothing, or their mean."""
+    """What they output instead: nothing ("zero") or their mean ("mean")."""
 
     def without_too(self, heads: Sequence[Head], kind: str) -> Asked:
-        """The same, without these heads, either. Errors: `GlassformerError` for two kinds."""
+        """Return a copy with these heads ablated too. Errors: `GlassformerError` if the kinds differ."""
         if self.without and kind != self.kind:
             raise GlassformerError(f"This trace is without heads by {self.kind} already. Take a trace with all heads.")
         return self._replace(without=tuple(dict.fromkeys([*self.without, *heads])), kind=kind)
 
     @property
     def note(self) -> str:
-        """What tells it from other answers to the same text, but for how it was begun."""
+        """A note that tells it from other answers to the same text, except for its forced prefix."""
         names = [head_id(*each) for each in self.without]
         how = "without" if self.kind == "zero" else "with the mean of"
         notes = [f"{how} {', '.join(names) if len(names) < 4 else f'{len(names)} heads'}"] if names else []
@@ -49,7 +49,7 @@ class Asked(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A trace that is known, its header as it is sent, and what was asked."""
+    """A trace in memory, its header as sent, and what was asked."""
 
     trace: Trace
     header: bytes
@@ -57,7 +57,7 @@ class Kept(NamedTuple):
 
 
 class Traces:
-    """What the model answered, by ids that count up."""
+    """The traces of one server, by ids that count up."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -69,7 +69,7 @@ class Traces:
             self.keep(self.run(asked), asked)
 
     def keep(self, made: Trace, asked: Asked) -> str:
-        """The id under which a trace is known from now on."""
+        """Store a trace and return its id."""
         name = str(self.made)
         self.made += 1
         notes = [asked.note] if asked.note else []
@@ -83,18 +83,18 @@ class Traces:
         return name
 
     def run(self, asked: Asked, manner: Manner | None = None, *, poll: Poll = nothing) -> Trace:
-        """The model's answer, or what it writes in another manner, without the heads that are left out."""
+        """Trace the model's answer without the ablated heads; `manner` replaces the one in `asked`."""
         manner = (manner or asked.manner)._replace(poll=poll)
         with self.fewer(asked):
             return self.subject.trace(asked.source, asked.gold, manner)
 
     def score(self, asked: Asked, *, poll: Poll = nothing) -> tuple[str, float, int] | None:
-        """The figure of the subject without the heads that are left out; None where it has none."""
+        """Measure the subject's score without the ablated heads; None if it has no score."""
         with self.fewer(asked):
             return None if self.subject.score is None else self.subject.score(poll)
 
     def fewer(self, asked: Asked) -> AbstractContextManager[None]:
-        """While it lasts, the model is without some heads. Errors: `GlassformerError` where it cannot be."""
+        """Ablate the heads for the length of a `with`. Errors: `GlassformerError` if the subject does not allow it."""
         if not asked.without:
             return nullcontext()
         if self.subject.silence is None:
@@ -102,7 +102,7 @@ class Traces:
         return self.subject.silence(self.subject.model, asked.without, asked.kind)
 
     def answer(self, given: TraceRequest, heard: Callable[[int], None] | None = None, *, poll: Poll = nothing) -> str:
-        """The id of the trace that a request asks for. Errors: `GlassformerError` where it names one not known."""
+        """Make the trace that a request asks for and return its id. Errors: `GlassformerError` for an unknown trace."""
         if given.trace is None:
             asked = Asked(given.source, given.gold)
         elif (kept := self.known.get(given.trace)) is not None:
@@ -114,7 +114,7 @@ class Traces:
 
 
 def repeated(known: Kept) -> Manner:
-    """The manner in which the model writes once more, token by token, what it wrote."""
+    """Return the manner that forces the model to write the same tokens again, one by one."""
     target = known.trace.header["sequences"].get("target")
     if target is None:
         return known.asked.manner
@@ -123,7 +123,7 @@ def repeated(known: Kept) -> Manner:
 
 
 def answered(trace: Trace) -> list[str]:
-    """The model's own answer: its label; the tokens that it wrote; of tokens that were given, the likeliest."""
+    """Return the model's own answer: its label, the tokens it wrote or, for a given target, its most likely tokens."""
     header = trace.header
     if "labels" in header:
         return [header["labels"][0][0]]
@@ -133,7 +133,7 @@ def answered(trace: Trace) -> list[str]:
 
 
 def title(trace: Trace) -> str:
-    """The first words that were read, and the note."""
+    """Return a title: the first words that the model read, and the note."""
     sequences = trace.header["sequences"]
     side = sequences.get("source") or sequences["target"]
     words = [text for text, special in zip(side["text"], side["special"], strict=True) if not special][:24]

@@ -1,1 +1,1 @@
-"""A trace: one run of a model over one input, with everything that the explorer shows of it, as a value and a file."""
+"""Traces: one run of a model over one input, with all that the explorer shows of it, in memory and as a file."""

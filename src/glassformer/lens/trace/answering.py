@@ -1,4 +1,4 @@
-"""How the answer of a trace comes to be: token by token or by a beam, with a beginning where one is given."""
+"""Writing the answer of a trace, token by token or by beam search, from a forced prefix if one is given."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ Ids = Sequence[int]
 
 
 class Manner(NamedTuple):
-    """In which way an answer is written."""
+    """How to write an answer."""
 
     sampling: Sampling = GREEDY
     most: int | None = None
-    """Tokens that it has at most; none: as many as are usual for the shape."""
+    """The most tokens of the answer; None: the usual number for the model's shape."""
     search: BeamSettings = ONE_BEAM
     begin: Ids = ()
-    """The tokens that it begins with, whatever the model holds of them."""
+    """Forced prefix: the answer begins with these tokens, whatever the model predicts."""
     heard: Callable[[int], None] | None = None
-    """Told of each token as it is written; of a beam of each that its best answer has, when it is found."""
+    """Called with each token as it is written; with a beam, for each token of the best answer once it is found."""
     poll: Callable[[], None] = nothing
-    """Called before each step; what it raises ends the writing."""
+    """Called before each step; if it raises, the writing ends."""
 
 
 class Written(NamedTuple):
-    """What was written."""
+    """An answer."""
 
     said: list[int]
     fast: tuple[Tensor, ...] = ()
-    """The logits that each token was chosen from, by the cached path; of a beam none."""
+    """The logits that each token was chosen from, by cached decoding; empty for a beam search."""
     beams: Tree | None = None
 
 
@@ -53,7 +53,7 @@ USUAL_MANNER = Manner()
 def write(
     model: Transformer, manner: Manner, most: int, *, sources: list[Ids] | None, prompts: list[Ids] | None
 ) -> Written:
-    """The answer to one row, of up to `most` tokens. Errors: `ConfigError` for a beginning that is longer."""
+    """Write the answer to one row, of up to `most` tokens. Errors: `ConfigError` if the forced prefix is longer."""
     check_choice(model, manner.sampling, manner.search, 1, ())
     if len(manner.begin) > most:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The tree of a beam search: each beginning that went on at some step, and the answers that were found."""
+"""The tree of a beam search: every hypothesis that was extended at some step, and the answers that were found."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Beginning = tuple[int, ...]
 
 @dataclass
 class Node:
-    """A beginning of an answer, or all of it."""
+    """A hypothesis: a prefix of an answer, or a complete one."""
 
     log_p: float
-    """In nats, of all its tokens."""
+    """The log-probability of all its tokens, in nats."""
     score: float | None = None
-    """Of an answer: what the search ranked it by."""
+    """For an answer, the score by which the search ranked it."""
     rank: int | None = None
-    """Of an answer: how many were better."""
+    """For an answer, how many were better."""
 
 
 class Tree:
-    """A filter that changes nothing, and remembers what goes on in the one row of a search.
+    """A filter that changes no logits and records the search for one row.
 
-    It sees what the model holds of each token; filters behind it may leave fewer.
+    It sees the logits before later filters, which may remove tokens.
     """
 
     def __init__(self, search: BeamSettings) -> None:
@@ -40,10 +40,10 @@ class Tree:
         self.nodes: dict[Beginning, Node] = {(): Node(0.0)}
         self.before: dict[Beginning, Float[Tensor, " V"]] = {}
         self.ends: dict[Beginning, float] = {}
-        """The log-probability of the end behind each beginning."""
+        """The log-probability of <eos> after each hypothesis."""
 
     def __call__(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-        """The logits, as they are."""
+        """Record a step and return the logits unchanged."""
         log_p = logits.cpu().double().log_softmax(-1)
         begun = [tuple(ids) for ids in context.written]
         for ids in filter(None, begun):
@@ -53,11 +53,11 @@ class Tree:
         return logits
 
     def behind(self, ids: Beginning) -> Node:
-        """The node of a beginning whose last token was chosen at the last step."""
+        """Return the node of a hypothesis whose last token was chosen at the last step."""
         return Node(self.nodes[ids[:-1]].log_p + float(self.before[ids[:-1]][ids[-1]]))
 
     def end(self, found: Sequence[Hypothesis]) -> None:
-        """What was found, best first."""
+        """Add the answers of the search, best first."""
         for rank, each in enumerate(found):
             ids = tuple(each.ids)
             if each.complete:
@@ -69,7 +69,7 @@ class Tree:
         self.before = {}
 
     def as_json(self) -> dict[str, Any]:
-        """The header's `beams`: nodes level by level; each names its parent by its place, -1 at the root."""
+        """Return the header's `beams`: nodes level by level; `parent` is the parent's index, -1 for the root."""
         order = sorted((ids for ids in self.nodes if ids), key=lambda ids: (len(ids), -self.nodes[ids].log_p))
         places = {(): -1} | {ids: place for place, ids in enumerate(order)}
         nodes: list[dict[str, Any]] = []

@@ -1,7 +1,7 @@
-"""The container of a trace: `GFT1`, length of the header (u32), header (JSON in UTF-8), buffers aligned to 8 bytes.
+"""The file format of a trace: `GFT1`, header length (u32), header (JSON in UTF-8), buffers aligned to 8 bytes.
 
-All numbers are little-endian. `buffers` of the header says of each its encoding, shape, offset behind the header, and
-size in bytes. Attention is indexed [layer, head, query, key], always.
+All numbers are little-endian. The header's `buffers` gives each buffer's encoding, shape, offset from the end of the
+header, and size in bytes. Attention is always indexed [layer, head, query, key].
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ VERSION = 1
 
 
 Buffers = Mapping[str, tuple[str, Array]]
-"""Name to encoding and elements, as they are stored."""
+"""Name to encoding and elements, as stored."""
 
 
 def pack(header: Mapping[str, Any], buffers: Buffers) -> bytes:
-    """The file of a header (without `buffers`) and of its buffers."""
+    """Return the bytes of a trace file with this header (without `buffers`) and these buffers."""
     text = header_text(header, buffers)
     text += b" " * (-(len(MAGIC) + 4 + len(text)) % ALIGNED)
     stored = (piece(buffers, name) for name in buffers)
@@ -38,7 +38,7 @@ def pack(header: Mapping[str, Any], buffers: Buffers) -> bytes:
 
 
 def header_text(header: Mapping[str, Any], buffers: Buffers) -> bytes:
-    """The whole header as JSON, with `buffers`. Errors: `DataError` where it is not as the schema says."""
+    """Return the complete header as JSON, with `buffers`. Errors: `DataError` if it does not fit the schema."""
     entries: dict[str, Any] = {}
     offset = 0
     for name, (encoding, stored) in buffers.items():
@@ -51,13 +51,13 @@ def header_text(header: Mapping[str, Any], buffers: Buffers) -> bytes:
 
 
 def piece(buffers: Buffers, name: str, layer: int | None = None) -> bytes:
-    """The bytes of a buffer, or of one layer of it."""
+    """Return the bytes of a buffer or of one layer of it."""
     encoding, stored = buffers[name]
     return np.ascontiguousarray(stored if layer is None else stored[layer], ENCODINGS[encoding].dtype).tobytes()
 
 
 def cut(data: bytes) -> tuple[bytes, dict[str, list[bytes]]]:
-    """The header in the bytes of a file, as it stands, and its buffers: attention in pieces, one for each layer."""
+    """Split the bytes of a file into its header, as stored, and its buffers: attention in one piece for each layer."""
     begin = 8 + struct.unpack("<I", data[4:8])[0]
     header = json.loads(data[8:begin])
     by_layer = {group["buffer"]: group["layers"] for group in header["attention"]}
@@ -69,7 +69,7 @@ def cut(data: bytes) -> tuple[bytes, dict[str, list[bytes]]]:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[str, Array]]]:
-    """The header and the buffers of a file. Errors: `DataError` naming the field that is damaged."""
+    """Parse and check the header and the buffers of a file. Errors: `DataError` naming the damaged field."""
     if data[:4] != MAGIC:
         raise DataError(
             f"A trace begins with GFT1; this begins with {data[:4]!r}. Give a file that trace.save() wrote."
@@ -95,7 +95,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[str, Array]]]:
 
 
 def check_header(header: object, room: int) -> None:
-    """Refuse a header that contradicts the schema, itself, or the `room` bytes behind it. Errors: `DataError`."""
+    """Raise `DataError` for a header that contradicts the schema, itself, or the `room` bytes after it."""
     version = cast("dict[str, object]", header).get("version") if isinstance(header, dict) else None
     if isinstance(version, int) and version != VERSION:
         raise DataError(
@@ -152,13 +152,13 @@ def _check_group(where: str, group: Mapping[str, Any], header: Mapping[str, Any]
 
 
 def length_of(header: Mapping[str, Any], sequence: str) -> int:
-    """How many tokens `source` has, or `target_in`: all of the target but the last, which nobody reads any more."""
+    """Return the length of `source` or `target_in`; the latter is the target without its last token, never read."""
     side, less = ("target", 1) if sequence == "target_in" else ("source", 0)
     return len(header["sequences"].get(side, {"ids": []})["ids"]) - less
 
 
 def finite(value: Any) -> Any:
-    """The same with null for each number that is not finite, which JSON cannot say."""
+    """Replace every number that is not finite with None, as JSON has no such numbers."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

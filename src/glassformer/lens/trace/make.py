@@ -1,4 +1,4 @@
-"""Making a trace: let the model answer by the fast path, then replay the answer once and record everything."""
+"""Making a trace: let the model answer by cached decoding, then replay the answer once and record everything."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from glassformer.model.transformer import Transformer
 
 MOST_WEIGHTS = 2**26
 MOST_LOGITS = 2**16
-"""Numbers: up to so many, all logits of a trace are kept, so that temperature can be changed without the model."""
+"""Up to this many numbers, a trace keeps all logits, so that the temperature can be changed without the model."""
 
 
 def trace(
@@ -54,16 +54,16 @@ def trace(
     heard: Callable[[int], None] | None = None,
     poll: Callable[[], None] = nothing,
 ) -> Trace:
-    """One run of a model over one input, to look at: `.show()` in a notebook, `.save(path)`, `.to_html()`.
+    """Record one run of a model over one input, to view with `.show()` in a notebook, `.save(path)` or `.to_html()`.
 
-    `source` is a text, or ids without special ones: what an encoder-decoder answers, a decoder goes on from, an
-    encoder reads. The model writes the answer itself, or reads the `target` where one is given; with `gold`, each step
-    is compared with it. With a beam (`search`) the trace is that of the best answer, and the header's `beams` has all
-    that was looked at; an answer of its own begins with the ids of `begin`. `heard` is told of each token that is
-    written, and `poll` called before each step: what they raise ends the writing. `encoding` is that of attention
-    weights: "sqrt255", "u16" or "f32" (exact). `about` adds to the header's `model` (`name`, `task`, `step`).
-    Errors: `ConfigError` for a model that reads features or gives numbers, and for a committee; `DataError` for a text
-    that is too long.
+    `source` is a text, or ids without special ones: what an encoder-decoder answers, a decoder continues or an encoder
+    reads. The model writes the answer itself, from the forced prefix `begin`, or reads `target` if it is given; with
+    `gold`, each step is compared with it. With a beam (`search`), the trace is of the best answer, and the header's
+    `beams` has the whole search tree. `heard` is called with each written token and `poll` before each step; if they
+    raise, the writing ends. `encoding` is for attention weights: "sqrt255", "u16" or "f32" (exact). `about` adds to the
+    header's `model` (`name`, `task`, `step`).
+    Errors: `ConfigError` for a model that reads features or predicts numbers, and for a committee; `DataError` for a
+    text that is too long.
     """
     refuse_joint(model, "A trace", "Trace each member.")
     tokenizers = both(tokenizer)
@@ -103,7 +103,7 @@ def trace(
 
 
 def refuse_large(model: Transformer, reading: Reading) -> None:
-    """Refuse a text whose attention would not fit beside the model. Errors: `DataError` with both figures."""
+    """Raise `DataError` for a text with more than `MOST_WEIGHTS` attention weights in this model."""
     T, S = len(reading.tokens), len(reading.source or [])
     config, weights = model.config, 0
     if config.decoder is not None:
@@ -124,7 +124,10 @@ def answers(
     seen: Sight,
     buffers: dict[str, tuple[str, Array]],
 ) -> dict[str, Any]:
-    """What the head said: `labels`, or `steps`, `lens`, `attribution` and (where they are few) `logits`."""
+    """Return the header's entries on the head's output: `labels`, or `steps`, `lens`, `attribution` and `logits`.
+
+    `logits` only up to `MOST_LOGITS` numbers.
+    """
     if not isinstance(model.config.head, Lm):
         chances: list[float] = seen.logits.double().softmax(-1).tolist()
         names = tokenizers.target.tokens(range(len(SPECIALS), tokenizers.target.vocab_size))
@@ -144,7 +147,7 @@ def answers(
 def attention_of(
     model: Transformer, seen: Sight, encoding: str
 ) -> tuple[list[dict[str, Any]], dict[str, tuple[str, Array]]]:
-    """The header's groups, one for each kind of attention that the model has, and their buffers."""
+    """Return the header's groups, one for each kind of attention in the model, and their buffers."""
     groups: list[dict[str, Any]] = []
     buffers: dict[str, tuple[str, Array]] = {}
     alone = model.encoder is None or model.decoder is None
@@ -175,7 +178,7 @@ def attention_of(
 
 
 def mask_of(allowed: Array) -> str:
-    """The name of a mask: "none" (all may be read), "causal" (none behind the query may be), else "explicit"."""
+    """Name a mask: "none" (everything may be read), "causal" (nothing after the query), otherwise "explicit"."""
     if allowed.all():
         return "none"
     square = allowed.shape[0] == allowed.shape[1]
@@ -183,7 +186,7 @@ def mask_of(allowed: Array) -> str:
 
 
 def sequences_of(model: Transformer, reading: Reading, tokenizers: Tokenizers) -> dict[str, Any]:
-    """`source` is what encoders read; `target` what decoders read, and the last token that they wrote."""
+    """Return the sequences: `source` is what encoders read; `target` what decoders read plus the last written token."""
     if model.decoder is None:
         return {"source": sequence(reading.tokens, tokenizers.source) | {"n_prompt": reading.n_prompt}}
     last = reading.said[-1]
@@ -193,13 +196,13 @@ def sequences_of(model: Transformer, reading: Reading, tokenizers: Tokenizers) -
 
 
 def sequence(ids: Sequence[int], tokenizer: Tokenizer) -> dict[str, Any]:
-    """Ids, what each is called, and whether it is a special one. Texts are for display, ids are the truth."""
+    """Return ids, their display texts, and which ones are special. Texts are for display only; rely on the ids."""
     special = [id < len(SPECIALS) and id != UNK for id in ids]
     return {"ids": list(ids), "text": tokenizer.tokens(ids), "special": special}
 
 
 def vocabulary_of(header: Mapping[str, Any], tokenizers: Tokenizers, *, complete: bool) -> dict[str, str]:
-    """Id to text for each target id that the header speaks of; of all where all logits are kept."""
+    """Map each target id in the header to its text; with `complete`, as when all logits are kept, every id."""
     spoken = {step[key] for step in header["steps"] for key in ("input", "chosen", "gold") if step.get(key) is not None}
     spoken |= {row[0] for step in header["steps"] for row in step["top"]}
     lens = header.get("lens") or {"top": []}
@@ -211,7 +214,7 @@ def vocabulary_of(header: Mapping[str, Any], tokenizers: Tokenizers, *, complete
 
 
 def model_facts(model: Transformer) -> dict[str, Any]:
-    """The header's `model`: what it is, in figures."""
+    """Return the header's `model`: its kind, sizes and settings."""
     config = model.config
     sides = {"encoder": config.encoder, "decoder": config.decoder}
     there = {name: stack for name, stack in sides.items() if stack is not None}
@@ -235,7 +238,7 @@ def model_facts(model: Transformer) -> dict[str, Any]:
 
 
 def weights_sha256(model: Transformer) -> str:
-    """One digest of all weights: names, shapes and bytes."""
+    """Return one digest of all weights: names, shapes, dtypes and bytes."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {list(tensor.shape)} {tensor.dtype}\n".encode())
@@ -245,7 +248,7 @@ def weights_sha256(model: Transformer) -> str:
 
 @torch.no_grad()
 def parameters_of(model: Transformer) -> list[dict[str, Any]]:
-    """Each tensor: name, shape, how many numbers it adds, its Euclidean norm, and whose it is where it is tied."""
+    """List each tensor: name, shape, how many numbers it adds, its Euclidean norm, and the tensor it is tied to."""
     named = dict(model.named_parameters(remove_duplicate=False))
     rows, _ = count_parameters(model)
     return [

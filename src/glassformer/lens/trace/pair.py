@@ -1,4 +1,4 @@
-"""Two traces side by side: the answer to one read behind the other's text, and what brings it back (`patch`)."""
+"""Activation patching between two traces: which parts of one bring its answer back on the other's text (`patch`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glassformer.model.transformer import Transformer
 
 
 class Asked(NamedTuple):
-    """What `patch` is given."""
+    """The arguments of `patch`."""
 
     one: Input
     other: Input
@@ -24,15 +24,15 @@ class Asked(NamedTuple):
 
 
 def patch_traces(model: Transformer, one: Trace, other: Trace, *, poll: Callable[[], None] = nothing) -> Patching:
-    """The effects of what the model did in one trace, put into its reading of the other's text with the one's answer.
+    """Patch activations of one trace into a pass over the other's text with the first one's answer; return the effects.
 
-    `poll` is that of `patch`. Errors: `DataError` where the texts differ in length, or the model writes no tokens.
+    `poll` is that of `patch`. Errors: `DataError` if the texts differ in length or the model writes no tokens.
     """
     return patch(model, *asked(one.header, other.header, next(model.parameters()).device), poll=poll)
 
 
 def asked(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device) -> Asked:
-    """The answer of one, behind the texts of both. Errors: `DataError` for a model that writes no tokens."""
+    """Put the answer of one trace after the texts of both. Errors: `DataError` for a model that writes no tokens."""
     if not one["steps"]:
         raise DataError("What is patched is the chance of tokens, and this model gives labels. See `heads` instead.")
     texts, others = one["sequences"], other["sequences"]
@@ -53,7 +53,7 @@ def asked(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device
 
 
 def patching_as_json(found: Patching) -> dict[str, Any]:
-    """The same for programs and for the page: heads the strongest first, streams by stack and blocks."""
+    """Return the effects as JSON: heads with the strongest first, streams by stack and blocks."""
     heads: list[dict[str, Any]] = [
         {"id": head_id(*where, head), "block": where[0], "layer": where[1], "head": head, "effect": float(effect)}
         for where, effects in found.heads.items()

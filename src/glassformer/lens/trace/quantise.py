@@ -1,11 +1,11 @@
-"""Attention weights as few bytes, and back.
+"""Storing attention weights in few bytes, and decoding them.
 
-| encoding | bytes a weight | largest error | what becomes 0 |
+| encoding | bytes per weight | largest error | what becomes 0 |
 | sqrt255 | 1 | 0.004, and 1e-5 where weights are small | below 1e-6 |
 | u16 | 2 | 0.000008 | below 0.000008 |
 | f32 | 4 | none | nothing |
 
-The square root spends the 256 levels where weights of a softmax are: near 0.
+The square root puts most of the 256 levels near 0, where most weights of a softmax are.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Array = NDArray[Any]
 
 
 class Encoding(NamedTuple):
-    """How numbers become the elements of a buffer, and what each element says."""
+    """How numbers become the elements of a buffer, and back."""
 
     dtype: str
-    """As numpy writes it; always little-endian."""
+    """In numpy's notation; always little-endian."""
     encode: Callable[[Array], Array]
     decode: Callable[[Array], Array]
 
@@ -64,16 +64,16 @@ ENCODINGS: dict[str, Encoding] = {
 
 
 def encode(numbers: Array, encoding: str) -> Array:
-    """The elements to store. Weights of `sqrt255` and `u16` lie from 0 to 1. Errors: `ConfigError` for the name."""
+    """Return the elements to store; `sqrt255` and `u16` need weights in [0, 1]. Errors: `ConfigError` for the name."""
     chosen = lookup(ENCODINGS, encoding, "encoding")
     return chosen.encode(numbers).astype(chosen.dtype)
 
 
 def decode(stored: Array, encoding: str) -> Array:
-    """The numbers that the elements stand for."""
+    """Return the numbers that the elements encode."""
     return lookup(ENCODINGS, encoding, "encoding").decode(stored)
 
 
 def brief(value: float) -> float:
-    """Six significant digits: what is shown has fewer."""
+    """Round to six significant digits, more than is ever shown."""
     return float(f"{value:.6g}")

@@ -1,4 +1,4 @@
-"""What a model reads for a text, what it answers, and which position answers what: one value for every shape."""
+"""Letting a model of any shape read a text: its input, its answer, and which position predicts which token."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from glassformer.model.outputs import Classify, Lm
 from glassformer.model.transformer import Transformer
 
 MOST_TOKENS = 4096
-"""Of one sequence of a trace: its attention would have 16 million weights a head."""
+"""The most tokens of a sequence in a trace: its attention has 16 million weights per head."""
 USUAL_TOKENS = 40
-"""Of a text that goes on, where nothing else is asked for."""
+"""The default length of a continuation."""
 
 
 class Layout(NamedTuple):
-    """How a run lays texts out; none of it has to be said of a model that was trained on pairs."""
+    """How a run lays out its texts; a model trained on pairs needs none of these settings."""
 
     begins: bool = True
-    """A decoder's text begins with <bos>, as one of documents does."""
+    """Whether a decoder's text begins with <bos>, as documents do."""
     masked: bool = False
-    """An encoder alone reads the text as it is and says each token again, as a masked language model does."""
+    """Whether an encoder reads the text as it is and predicts each token again, as a masked language model does."""
     window: int | None = None
-    """How many tokens a decoder reads at once; none: as many as it takes."""
+    """The most tokens that a decoder reads at once; None: as many as the model allows."""
 
 
 USUAL = Layout()
 
 
 class Reading(NamedTuple):
-    """What goes in, and what comes out of it, place by place."""
+    """The input of a model and its output, position by position."""
 
     mode: str
     """"generate", "forced" (the tokens were given), "fill" (an encoder's blanks) or "label"."""
@@ -46,15 +46,15 @@ class Reading(NamedTuple):
     tokens: list[int]
     """What the stack below the head reads."""
     said: list[int | None]
-    """The token that was taken at each place of `tokens`; None where none is asked for."""
+    """The token that was chosen at each position of `tokens`; None where none is predicted."""
     gold: list[int | None]
-    """The right token at each place, where it is known."""
+    """The correct token at each position, where it is known."""
     n_prompt: int = 0
     """How many of `tokens` were given."""
     fast: tuple[Tensor, ...] = ()
-    """The logits from which each generated token was chosen, by the cached path."""
+    """The logits from which each generated token was chosen, by cached decoding."""
     beams: Tree | None = None
-    """What a beam search looked at."""
+    """The hypotheses of a beam search."""
 
 
 def read(
@@ -66,7 +66,7 @@ def read(
     layout: Layout = USUAL,
     manner: Manner = USUAL_MANNER,
 ) -> Reading:
-    """Lets the model answer, unless the `target` is given. Errors: `ConfigError`, `DataError`."""
+    """Let the model answer, unless the `target` is given. Errors: `ConfigError`, `DataError`."""
     config = model.config
     check_manner(model, target, manner)
     if not config.reads_tokens or any(s is not None and s.n_features for s in (config.encoder, config.decoder)):
@@ -85,7 +85,7 @@ def read(
 
 
 def check_manner(model: Transformer, target: Ids | None, manner: Manner) -> None:
-    """Refuse wishes of an answer that none is written for. Errors: `ConfigError`."""
+    """Raise `ConfigError` for settings of how to write an answer where the model writes none."""
     wished = [name for name, given in (("begin", manner.begin), ("beam", manner.search.beam > 1)) if given]
     if not wished:
         return
@@ -151,7 +151,7 @@ def _masked(model: Transformer, text: Ids) -> Reading:
 
 
 def padded(ids: Ids | None, length: int) -> list[int | None]:
-    """`ids` cut or lengthened with None to a length."""
+    """Return `ids`, cut to a length or padded with None."""
     return [*(ids or [])[:length], *[None] * (length - len(ids or []))]
 
 
@@ -159,7 +159,7 @@ Text = str | Sequence[int]
 
 
 def as_ids(text: Text, tokenizer: Tokenizer) -> list[int]:
-    """The ids of a text; ids stay as they are. Errors: `DataError` for more than a trace may have."""
+    """Return the ids of a text; ids stay as they are. Errors: `DataError` for more than a trace allows."""
     ids = tokenizer.encode(text) if isinstance(text, str) else [*text]
     if len(ids) > MOST_TOKENS:
         raise DataError(f"A trace has at most {MOST_TOKENS} tokens a side; got {len(ids)}. Shorten the text.")
@@ -167,5 +167,5 @@ def as_ids(text: Text, tokenizer: Tokenizer) -> list[int]:
 
 
 def both(tokenizer: Tokenizer | Tokenizers) -> Tokenizers:
-    """The tokenizers of the two sides; one that is given alone is that of both."""
+    """Return the tokenizers of both sides; a single one serves both."""
     return Tokenizers(tokenizer, tokenizer) if isinstance(tokenizer, Tokenizer) else tokenizer

@@ -1,7 +1,8 @@
-"""A small part of JSON Schema: enough for `schema.json`, which the explorer's page reads, too.
+"""A validator for a small part of JSON Schema: enough for `schema.json`, which the explorer's page reads too.
 
-Known are `type` (one or several), `enum`, `const`, `required`, `properties`, `additionalProperties` (a schema),
-`items`, `minItems`, `maxItems`, `minimum` and `$ref` to `#/$defs/NAME`. What `properties` do not name is ignored.
+It knows `type` (one or several), `enum`, `const`, `required`, `properties`, `additionalProperties` (a schema),
+`items`, `minItems`, `maxItems`, `minimum` and `$ref` to `#/$defs/NAME`. Without `additionalProperties`, fields that
+`properties` does not name are ignored.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 @cache
 def header_schema() -> Mapping[str, Any]:
-    """The schema of a trace's header."""
+    """Return the schema of a trace's header."""
     return json.loads(files("glassformer.lens.trace").joinpath("schema.json").read_text("utf-8"))
 
 
 def check(value: object, schema: Mapping[str, Any], where: str = "header") -> None:
-    """Refuse a value that is not as the schema says. Errors: `DataError` naming the field, as `header.steps[0].p`."""
+    """Raise `DataError`, naming the field like `header.steps[0].p`, for a value that does not fit the schema."""
     _check(value, schema, schema, where)
 
 

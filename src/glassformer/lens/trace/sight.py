@@ -1,4 +1,4 @@
-"""One teacher-forced pass that records: attention weights, who may read what, and the stream after each block."""
+"""One teacher-forced pass that records attention weights, attention masks and the residual stream after each block."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ Place = tuple[str, int]
 
 @dataclass
 class Sight:
-    """What was seen of one sequence. Attention by (block, layer)."""
+    """The recording of one sequence. Attention is by (block, layer)."""
 
     weights: dict[Place, Float[Tensor, "H T S"]] = field(default_factory=dict)
     allowed: dict[Place, Bool[Tensor, "T S"]] = field(default_factory=dict)
     """True where a query may read a key."""
     sizes: dict[Place, Float[Tensor, "H S"]] = field(default_factory=dict)
-    """How much each key gives a head that reads it, as `value_sizes` has it."""
+    """How much each key contributes to a head that attends to it; see `value_sizes`."""
     log_sums: dict[Place, Float[Tensor, "H T"]] = field(default_factory=dict)
-    """ln of what each softmax is divided by, so that score = ln(weight) + this; of softmax alone."""
+    """ln of each softmax's denominator, so that score = ln(weight) + this; for the softmax rule only."""
     streams: list[Float[Tensor, "T D"]] = field(default_factory=list)
-    """Of the stack that the head reads: before its first block, and after each."""
+    """The stream of the stack that the head reads: before its first block and after each."""
     logits: Float[Tensor, "..."] = field(default_factory=lambda: torch.empty(0))
-    """[T, V], or [N] of a head that answers once a sequence."""
+    """[T, V], or [N] for a head that answers once per sequence."""
 
 
 @torch.no_grad()
 def look(model: Transformer, tokens: Int[Tensor, "1 T"], source: Int[Tensor, "1 S"] | None = None) -> Sight:
-    """The model in evaluation mode reads one sequence without padding; its answers are those of any other pass."""
+    """Run the model in evaluation mode on one sequence without padding and record it; recording changes no result."""
     seen = Sight()
 
     def note(call: Attended) -> None:
@@ -62,7 +62,7 @@ def look(model: Transformer, tokens: Int[Tensor, "1 T"], source: Int[Tensor, "1 
 
 
 def log_sums(call: Attended, weights: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T"]:
-    """logsumexp of each query's scores, as its largest weight tells it; infinite where nothing may be read."""
+    """Return the logsumexp of each query's scores, derived from its largest weight; infinite if all keys are masked."""
     scores = dot_products(call.q, call.k, scale=call.scale)
     if call.mask.bias is not None:
         scores = scores + call.mask.bias
@@ -72,7 +72,7 @@ def log_sums(call: Attended, weights: Float[Tensor, "B H T S"]) -> Float[Tensor,
 
 @contextmanager
 def recorded_stream(stack: Stack, kept: list[Float[Tensor, "T D"]]) -> Generator[None]:
-    """While it lasts, what the blocks of a stack read and write is kept, of the first row of a batch."""
+    """Record what the blocks of a stack read and write for the first row of a batch, while the `with` block runs."""
     own = stack.through
 
     def recording(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:

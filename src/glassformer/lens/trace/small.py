@@ -1,4 +1,4 @@
-"""What is known of a head before its weights are: a small picture of it, and how decidedly it reads."""
+"""Small summaries of a head, shown before its weights are loaded: a thumbnail, confidence and entropy."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import numpy as np
 from glassformer.lens.trace.quantise import Array
 
 SIDE = 64
-"""Of a picture, in cells: a map with more of them is shown small before it is read."""
+"""The most cells on a side of a thumbnail; a larger map is shown as a thumbnail before it is loaded."""
 
 
 def shrunk(weights: Array) -> Array:
-    """Maps [..., query, key] of `SIDE` cells a side at most, each the largest weight of those it stands for.
+    """Shrink maps [..., query, key] to at most `SIDE` cells a side, each the largest weight of the cells it covers.
 
-    The largest and not the mean, so that a line of single cells is not lost.
+    The largest, not the mean, so that thin lines remain visible.
     """
     for axis in (-2, -1):
         length = weights.shape[axis]
@@ -23,9 +23,9 @@ def shrunk(weights: Array) -> Array:
 
 
 def decided(weights: Array) -> dict[str, list[list[float]]]:
-    """Of weights [layer, head, query, key], by layer and head: confidence and entropy (nats), means over the queries.
+    """Return confidence and entropy (nats) by layer and head, means over queries, of weights [layer, head, query, key].
 
-    Confidence is a query's largest weight (Voita et al. 2019, section 4); entropy is that of its row as shares of 1.
+    Confidence is a query's largest weight (Voita et al. 2019, section 4); entropy is that of its normalised row.
     """
     confidence: list[list[float]] = []
     entropy: list[list[float]] = []

@@ -1,4 +1,4 @@
-"""What a model thought at each step: the token taken, its chance and rank, the likeliest others, and the logit lens."""
+"""What a model predicted at each step: the chosen token's probability and rank, the top tokens, and the logit lens."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from glassformer.lens.trace.reading import Reading
 from glassformer.model.transformer import Transformer
 
 TOP = 10
-"""The likeliest tokens that a step lists."""
+"""How many of the most likely tokens a step lists."""
 LENS_TOP = 3
 ROWS = 64
-"""Places whose chances over the vocabulary are in memory together."""
+"""How many positions have their probabilities over the vocabulary in memory at once."""
 
 
 def steps_of(reading: Reading, logits: Float[Tensor, "T V"]) -> list[dict[str, Any]]:
-    """One entry for each place at which a token was taken; chances are those of the model itself, at temperature 1.
+    """Return one entry for each position at which a token was chosen; probabilities are the model's at temperature 1.
 
-    Entropy and loss are in nats; `rank` counts the tokens that were likelier than the one taken.
+    Entropy and loss are in nats; `rank` counts the tokens that were more likely than the chosen one.
     """
     found: list[dict[str, Any]] = []
     for t, said in enumerate(reading.said):
@@ -32,7 +32,7 @@ def steps_of(reading: Reading, logits: Float[Tensor, "T V"]) -> list[dict[str, A
 
 
 def step_of(reading: Reading, t: int, said: int, logits: Float[Tensor, " V"]) -> dict[str, Any]:
-    """The entry of one place: a row of the vocabulary at a time, as all of them together may be large."""
+    """Return the entry of one position; one row of the vocabulary at a time, as all together may be large."""
     log_p = logits.double().log_softmax(-1)
     p = log_p.exp()
     gold = reading.gold[t]
@@ -54,9 +54,9 @@ def step_of(reading: Reading, t: int, said: int, logits: Float[Tensor, " V"]) ->
 
 @torch.no_grad()
 def lens_of(model: Transformer, reading: Reading, streams: Sequence[Float[Tensor, "T D"]]) -> dict[str, Any]:
-    """The logit lens (nostalgebraist 2020): what norm and head make of the stream before the last block has written.
+    """Compute the logit lens (nostalgebraist 2020): final norm and head on the input and on every block's output.
 
-    `top[layer][place]` are the likeliest tokens with their chances, `p[layer][place]` the chance of the token taken.
+    `top[layer][place]` are the most likely tokens with their probabilities, `p[layer][place]` that of the chosen token.
     """
     stack = model.reader
     names = ["input", *(f"block {i}" for i in range(len(streams) - 1))]

@@ -1,4 +1,4 @@
-"""The trace as a value: what is in it, its file, and its page."""
+"""The `Trace` object: its contents, its file and its page."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from glassformer.store.files import write_bytes, write_text_atomically
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One run of a model over one input; `header` is as `schema.json` says, `buffers` name (encoding, elements)."""
+    """One run of a model over one input. `schema.json` describes `header`; `buffers`: name to (encoding, elements)."""
 
     header: dict[str, Any]
     buffers: dict[str, tuple[str, Array]]
 
     def attention(self, block: str) -> Array:
-        """The weights [layer, head, query, key] of "encoder", "decoder" or "cross". Errors: `DataError`: none there."""
+        """Return the weights [layer, head, query, key] of "encoder", "decoder" or "cross".
+
+        Errors: `DataError` if the trace has none of that kind.
+        """
         for group in self.header["attention"]:
             if group["block"] == block:
                 encoding, stored = self.buffers[group["buffer"]]
@@ -33,19 +36,19 @@ class Trace:
 
     @property
     def sources(self) -> list[str]:
-        """The tokens that were read."""
+        """The tokens that the encoder read."""
         return self.header["sequences"].get("source", {"text": []})["text"]
 
     @property
     def output(self) -> list[str]:
-        """The tokens that were written, or that the model was made to read."""
+        """The tokens that the model wrote, or those of the given target."""
         target = self.header["sequences"].get("target")
         if target is not None:
             return target["text"][target["n_prompt"] :]
         return [self.header["vocab"][str(step["chosen"])] for step in self.header["steps"]]
 
     def to_bytes(self) -> bytes:
-        """The whole trace as the bytes of its file."""
+        """Return the trace as the bytes of its file."""
         return pack({name: each for name, each in self.header.items() if name != "buffers"}, self.buffers)
 
     def save(self, path: Path | str) -> Path:
@@ -55,11 +58,11 @@ class Trace:
         return path
 
     def to_html(self) -> str:
-        """One self-contained page that shows the trace; it works from disk, and asks nothing of any network."""
+        """Return a self-contained HTML page that shows the trace; it works from disk, without a network."""
         return standalone([self.to_bytes()], {"name": self.header["model"]["name"]})
 
     def show(self) -> Page:
-        """The page, for the last line of a notebook's cell."""
+        """Return the page, for the last line of a notebook's cell."""
         return Page(self.to_html())
 
     def _repr_html_(self) -> str:
@@ -68,7 +71,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Page:
-    """A page that a notebook shows in a frame of its own, in which nothing can reach the notebook."""
+    """A page that a notebook shows in a sandboxed frame, from which nothing can reach the notebook."""
 
     html: str
 
@@ -83,7 +86,7 @@ class Page:
 
 
 def read_trace(path: Path | str) -> Trace:
-    """The trace in a file. Errors: `DataError` naming the field that is damaged."""
+    """Read a trace from a file. Errors: `DataError` naming the damaged field, or for a file that cannot be read."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -92,6 +95,6 @@ def read_trace(path: Path | str) -> Trace:
 
 
 def from_bytes(data: bytes) -> Trace:
-    """The trace in the bytes of a file. Errors: `DataError` naming the field that is damaged."""
+    """Read a trace from the bytes of a file. Errors: `DataError` naming the damaged field."""
     header, buffers = unpack(data)
     return Trace(header, {name: (encoding, np.asarray(stored)) for name, (encoding, stored) in buffers.items()})

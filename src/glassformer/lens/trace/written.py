@@ -1,4 +1,4 @@
-"""What wrote each token of a trace: the terms of its logit, for the header and a buffer."""
+"""Direct logit attribution for a trace: the terms of each token's logit, for the header and a buffer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUFFER = "attribution"
 
 
 def written(model: Transformer, reading: Reading) -> tuple[dict[str, Any], Array] | None:
-    """The header's `attribution`, and the terms [part, step]; none where the head is not linear in the stream."""
+    """Return the header's `attribution` and the terms [part, step], or None if the head is not linear in the stream."""
     if not isinstance(model.head, Head) or model.head.transform is not None:
         return None
     device = next(model.parameters()).device

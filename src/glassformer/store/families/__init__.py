@@ -1,4 +1,4 @@
-"""Foreign weights as data: one table for each family of models, from our names to theirs."""
+"""Hugging Face's names for our weights: one table for each family of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BART (Lewis et al. 2020): both stacks, learned positions, norms after the sum and one behind the embedding."""
+"""BART (Lewis et al. 2020): encoder and decoder, learned positions, norms after the sum and after the embedding."""
 
 from __future__ import annotations
 

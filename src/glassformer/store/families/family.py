@@ -1,4 +1,4 @@
-"""How a family of models names and lays out what we have too."""
+"""Renaming our weights to those of another family of models, and changing their layout to match."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from glassformer.store.rename import Table, join_projections, rename
 
 
 class Family(NamedTuple):
-    """One table, from our names to theirs."""
+    """The table from our names to a family's names, and how its layout differs."""
 
     names: Table
     joined: str | None = None
-    """What query, key and value are called where they are one matrix."""
+    """The family's name for query, key and value if they are one matrix."""
     turned: str | None = None
-    """A pattern for their names of matrices [in, out], where ours are [out, in]."""
+    """A pattern for the names of matrices that the family stores as [in, out]; ours are [out, in]."""
     unread: tuple[str, int] | None = None
-    """A pattern for their names of tables of positions, and how many rows, which no token reads, precede ours there."""
+    """A pattern for the names of position tables that begin with rows that no token reads, and the number of rows."""
 
     def export(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our tensors (weights, or their gradients) by their names and in their layout."""
+        """Return our tensors (weights or their gradients) under the family's names and in its layout."""
         joined = join_projections(tensors, self.joined) if self.joined else tensors
         renamed = rename(joined, self.names)
         return {name: self._laid_out(name, each) for name, each in renamed.items()}

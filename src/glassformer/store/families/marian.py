@@ -1,4 +1,4 @@
-"""Marian (Junczys-Dowmunt et al. 2018): both stacks as in Vaswani et al. 2017, its sinusoids in halves."""
+"""Marian (Junczys-Dowmunt et al. 2018): both stacks as in Vaswani et al. 2017, but with sinusoids in halves."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from glassformer.store.families.bart import BART
 from glassformer.store.families.family import Family
 
 MARIAN = Family(names=BART.names)
-"""BART's names; what only BART has, Marian's models lack. Its table of positions is computed, here as there."""
+"""BART's names; names of parts that only BART has never occur. Marian computes its position table, and so do we."""

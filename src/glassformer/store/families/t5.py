@@ -1,4 +1,4 @@
-"""T5 (Raffel et al. 2020): both stacks, RMS norms before the branches, buckets of distances, no biases."""
+"""T5 (Raffel et al. 2020): encoder and decoder, RMS norms before the branches, distance buckets, no biases."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ T5 = Family(names=[*BOTH, (r"branch\.up\.", "DenseReluDense.wi.")])
 T5_GATED = Family(
     names=[*BOTH, (r"branch\.gate\.", "DenseReluDense.wi_0."), (r"branch\.up\.", "DenseReluDense.wi_1.")],
 )
-"""T5 1.1 and those after it, with gated feed-forwards (Shazeer 2020, section 3.1)."""
+"""T5 1.1 and later models, with gated feed-forwards (Shazeer 2020, section 3.1)."""
