@@ -27,7 +27,7 @@ def pick(
 
 
 def choice(device: str, T: int, S: int, mask: Mask | None, *, flexible: bool, narrow: bool) -> tuple[str, str]:
-    """As `pick`, but the reason has placeholders: `torch.compile` would make lengths written into it constants."""
+    """As `pick`, with placeholders in the reason: lengths written into it would be part of what is compiled."""
     if mask is not None and mask.value_bias is not None:
         return "matmul", "a value bias is mixed by the weights, which the fused kernel never shows"
     if flexible and device == "cuda" and mask is not None and skipping_pays(mask, T, S):

@@ -58,7 +58,7 @@ def flex(
 
 @cache
 def compiled() -> Callable[..., Tensor]:
-    """Return the compiled kernel. Callers apply the scale: as an argument that can change it would be no constant."""
+    """Return the compiled kernel. Callers scale q: a scale that may vary could not be a constant of the kernel."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor, add: Callable[..., Tensor], blocks: BlockMask) -> Tensor:
         return flex_attention(q, k, v, add, blocks, scale=1.0, enable_gqa=q.shape[1] != k.shape[1])

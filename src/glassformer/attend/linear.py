@@ -95,8 +95,8 @@ def sums(
 ) -> Float[Tensor, "B H T K"]:
     """features(q) (sum of features(k) v^T) divided by features(q) (sum of features(k)) (equations 5, 9 and 10).
 
-    Time and memory grow with T + S. Causal sums run over columns. A causal mask that gives positions, and any mask with
-    documents or a prefix, therefore computes the weights, `ROWS` queries at a time. Errors: as `check`.
+    Time and memory grow with T + S. Causal sums run over columns; so a causal mask with positions, and any mask with
+    documents or a prefix, computes the weights, `ROWS` queries at a time. Errors: as `check`.
     """
     check(mask, dropout)
     T, S = q.shape[2], k.shape[2]
@@ -121,10 +121,7 @@ def sums(
 def causal_sums(
     of_q: Float[Tensor, "B G R T K"], of_k: Float[Tensor, "B G S K"], values: Float[Tensor, "B G S W"]
 ) -> Float[Tensor, "B G R T W"]:
-    """Each query's sum over the keys up to its own position, for the last T of S positions.
-
-    The chunks before a query's own contribute through their sums; within its own chunk the weights are computed.
-    """
+    """Each query's sum over keys up to its own position: by sums before its own chunk, by weights within it."""
     T, S = of_q.shape[3], of_k.shape[2]
     before = of_k[:, :, : S - T].mT @ values[:, :, : S - T]  # [B, G, K, W]
     fill = -T % min(CHUNK, T)

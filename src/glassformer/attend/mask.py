@@ -1,4 +1,4 @@
-"""`Mask`: the rules that say which keys each query may read, and the only code that turns them into a tensor."""
+"""`Mask`: the rules that say which keys each query may read, and how they become a tensor."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Mask:
         if self.key_positions is not None:
             rules.append(torch.atleast_2d(self.key_positions >= 0)[:, None, :])
         pattern = self.sparse
-        causal = self.causal and (T > 1 or self.placed)  # a single query is the last position: it reads every key
+        causal = self.causal and (T > 1 or self.placed)  # a single query is last and reads every key
         if causal or pattern is not None:
             queries, keys = self.places(T, S, device)
             places = torch.atleast_2d(queries)[:, :, None], torch.atleast_2d(keys)[:, None, :]
@@ -161,8 +161,8 @@ class Mask:
     def lower(self, T: int, S: int, like: Float[Tensor, "..."]) -> Lowered:
         """Turn the mask into a tensor to add to scores, in the dtype and on the device of `like`.
 
-        The layers of a forward pass share one mask, so the result is kept for the next layer, unless the bias is
-        learned: each layer then needs a graph of its own.
+        The layers of a forward pass share a mask, so the result is cached; but not with a learned bias, whose graph
+        must belong to one backward pass.
         """
 
         def build() -> Lowered:
@@ -174,13 +174,13 @@ class Mask:
         return self.once((T, S, like.dtype, like.device), build)
 
     def once(self, place: Hashable, build: Callable[[], Lowered]) -> Lowered:
-        """Return `build()`, cached under the key `place` for the next layer, unless the bias is learned."""
+        """Return `build()`, cached under `place` for the next layer unless the bias is learned."""
         return build() if self.bias is not None and self.bias.requires_grad else self.kept(place, build)
 
     def kept(self, place: Hashable, build: Callable[[], Kept]) -> Kept:
-        """Return `build()`, which must not depend on the bias, cached under the key `place` for the next layer.
+        """Return `build()`, which must not depend on the bias, cached under `place` for the next layer.
 
-        Nothing is cached in compiled code: the lengths in the key would become constants of it.
+        Not cached in compiled code: the lengths in the key would become constants of it.
         """
         if torch.compiler.is_compiling():
             return build()
@@ -209,7 +209,7 @@ def lower(
     """Combine which keys may be read and the bias into one tensor to add; with `always_reads` no query is blind."""
     if allowed is None:
         return Lowered(bias, None, None)
-    blind = ~allowed.any(-1, keepdim=True)  # these queries keep finite scores (no NaN); their output is zeroed later
+    blind = ~allowed.any(-1, keepdim=True)  # keeps finite scores, so no NaN; its output is zeroed later
     zeros = like.new_zeros(()) if bias is None else bias
     added = torch.where(allowed | blind, zeros, float("-inf"))
     return Lowered(added, None if always_reads else blind, allowed)
@@ -220,9 +220,9 @@ class Lowered:
     """A mask as tensors that an attention kernel can use."""
 
     added: Float[Tensor, "*#rows S"] | None
-    """Added to the scores: 0 (or the bias) where a key may be read, -inf elsewhere; None if nothing is to be added."""
+    """Added to the scores: 0 (or the bias) where a key may be read, else -inf; None to add nothing."""
     blind: Bool[Tensor, "*#rows 1"] | None
-    """True at blind queries, which may read no key and get an output of zeros; None if there can be none."""
+    """True at queries that may read no key, whose output is zero; None if there are none."""
     allowed: Bool[Tensor, "*#rows S"] | None
     """True at keys that may be read; None if all may be."""
 

@@ -18,7 +18,7 @@ from glassformer.foundation.shapes import Float, Int, Tensor
 ROWS = 256
 """Queries per chunk where all keys must be met, because the pattern cannot be applied to columns."""
 BLOCKS = (16, 128)
-"""The least and most queries in a block: fewer make small matrix products, more compute many scores that go unread."""
+"""The least and most queries in a block: fewer make small products, more compute many unread scores."""
 LEAST, SHARE = 256, 0.25
 """From this many keys, and up to this share of the scores, blocks beat the fused kernel (`make bench ARGS=sparse`)."""
 
@@ -35,9 +35,8 @@ def sparse(
 ) -> Float[Tensor, "B H T K"]:
     """The result of `reference` under the mask's pattern, without holding the T x S scores.
 
-    Where columns are positions (T = S, no positions given), each block of queries meets only the keys that the pattern
-    may let it read. Otherwise, or without a pattern, `ROWS` queries at a time meet all keys. Errors: `ConfigError` for
-    a value bias.
+    Where columns are positions (T = S, no positions given), blocks of queries meet only keys within the pattern.
+    Otherwise, or without a pattern, `ROWS` queries at a time meet all keys. Errors: `ConfigError` for a value bias.
     """
     refuse(mask.value_bias, "sparse")
     S, pattern = k.shape[2], mask.sparse
@@ -69,7 +68,7 @@ def by_rows(
     dropout: float = 0.0,
     normalise: Normalise = softmax_of_scores,
 ) -> Float[Tensor, "B H T K"]:
-    """`matmul` over `ROWS` queries at a time, so that the scores of all queries are never held at once."""
+    """`matmul` over `ROWS` queries at a time, so that not all scores are held at once."""
     T, S = q.shape[2], k.shape[2]
     if T <= ROWS:
         return matmul(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
@@ -158,7 +157,7 @@ class Part(NamedTuple):
         return x.movedim(-4, -2).flatten(-4, -2)[..., :S, :]
 
     def neighbours(self, x: Float[Tensor, "B G S K"]) -> Float[Tensor, "BG step M R K"]:
-        """Each block of keys joined with its `back` blocks before and `ahead` blocks after."""
+        """Join each block of keys with the `back` blocks before and `ahead` blocks after it."""
         return self.beside(self.arrange(x.flatten(0, 1), x.shape[2]))
 
     def beside(self, blocks: Tensor, fill: int = 0) -> Tensor:

@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The most tokens that an answer may have, and the name of the setting that says so."""
+    """The most tokens that an answer may have, and the name of what limits it."""
 
     tokens: int
     name: str

@@ -85,17 +85,16 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Find the `n_best` answers to each row, best first, by log-probability / `lengths` (None: `length_penalty(0.6)`).
 
-    Each step looks at the 2 * beam most likely continuations. Those that are `eos`, among the first `beam`, become
-    answers; up to `beam` others are extended. A row is done when no hypothesis can beat its answers any more: since
-    log-probabilities only fall, a hypothesis can reach at most its present one over the most favourable length. With
-    `early_stop`, a row is done once it has `beam` answers; so it is with beam=1, which is greedy decoding. A hypothesis
-    that reaches `max_new_tokens` is an answer too, but not complete. Rows and `numbers` are as in `generate`.
+    Each step looks at the 2 * beam most likely continuations: an `eos` among the first `beam` ends an answer, and
+    `beam` others are extended. A row is done when no hypothesis can beat its answers any more: log-probabilities only
+    fall, so the bound is the present one over the most favourable length. With `early_stop`, it is done once it has
+    `beam` answers, as with beam=1, which is greedy. A hypothesis that reaches `max_new_tokens` is an answer too, but
+    not complete. Rows and `numbers` are as in `generate`.
 
-    `coverage` is the beta of `Coverage`, whose penalty is added to an answer's score. `groups` splits the beam into
-    that many groups, which search one after another in each step. A token loses `diversity` for each hypothesis of an
-    earlier group that just chose it (Vijayakumar et al. 2018, section 4, Hamming diversity); this affects the choice
-    but not the score. The same answer found by several groups counts once. Each answer contains the `forced` texts.
-    Errors: `ConfigError`, `DataError`.
+    `coverage` is the beta of `Coverage`, added to an answer's score. `groups` cuts the beam into that many parts, which
+    search in turn at each step; a token loses `diversity` for each hypothesis of an earlier group that just chose it
+    (Vijayakumar et al. 2018, section 4, Hamming diversity). This affects choices, not scores. An answer found by
+    several groups counts once. Each answer contains the `forced` texts. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_beam(beam, n_best, groups)
@@ -189,9 +188,9 @@ class Rule(NamedTuple):
 def extend_groups(
     searches: Sequence[Search], logits: Float[Tensor, "rows V"], rule: Rule, groups: int, diversity: float
 ) -> None:
-    """Extend each search by one token, group after group; `logits` has a row per hypothesis, in the order of searches.
+    """Extend each search by one token, group after group; `logits` has a row per hypothesis, in order.
 
-    Enough candidates are kept for a group to find 2 * width tokens that no earlier group made less likely.
+    There are enough candidates for each group to find 2 * width tokens that no other group made less likely.
     """
     likely = likeliest(logits, rule.beam * (2 if groups == 1 else 2 + groups))
     if rule.forced is not None:

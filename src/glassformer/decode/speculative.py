@@ -57,16 +57,15 @@ def speculative(
 ) -> Iterator[Emitted]:
     """Yield tokens as `generate` does and with the same distribution; each round gives a row one or more tokens.
 
-    In a round (Leviathan et al. 2023, algorithm 1) up to `guesses` tokens x are guessed with probabilities q. The model
-    reads them in one forward pass and accepts each with probability min(1, p(x) / q(x)), up to the first that it
-    rejects. The next token is drawn from max(0, p - q), or from p if all were accepted. p and q are computed with
-    `sampling` and `filters`, so greedy text is exactly that of `generate`. Guesses come from a `draft` model with the
-    same vocabulary; or from the text itself, as what followed the last time that it had the same last `lookup` tokens
-    (or fewer, down to one), with q = 1.
+    In a round (Leviathan et al. 2023, algorithm 1), up to `guesses` tokens x are guessed with probabilities q. The
+    model reads them in one forward pass and accepts each with probability min(1, p(x) / q(x)), up to the first that it
+    rejects. The next token is drawn from max(0, p - q), or from p if all were accepted. p and q include `sampling` and
+    `filters`, so greedy text is exactly that of `generate`. Guesses come from a `draft` model with the same vocabulary;
+    or, with q = 1, from what followed when the text last had its last `lookup` tokens (or fewer, down to one).
 
-    The guesses of all rows are read together (`Reader`), but each row accepts its own. Random numbers depend on
-    (sampling.seed, number of the row, tokens written), as in `generate`, but a sampled text differs from that of
-    `generate`. `tally` counts guesses. The other arguments are those of `generate`. Errors: `ConfigError`, `DataError`.
+    The guesses of all rows are read together (`Reader`). Random numbers depend on (sampling.seed, number of the row,
+    tokens written), as in `generate`, but sampled texts differ from its texts. `tally` counts guesses. The other
+    arguments are those of `generate`. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_context(model, max_context, drop)

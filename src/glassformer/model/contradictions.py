@@ -20,7 +20,7 @@ def check_input(config: StackConfig) -> None:
 
 
 def check_experts(config: StackConfig) -> None:
-    """Refuse a mixture of experts without experts, and expert settings without a mixture. Errors: `ConfigError`."""
+    """Refuse a mixture without experts, and expert settings without a mixture. Errors: `ConfigError`."""
     if (config.feed_forward == "experts") != (config.n_experts is not None):
         raise ConfigError(
             f"feed_forward='experts' and n_experts go together; got feed_forward={config.feed_forward!r} and "

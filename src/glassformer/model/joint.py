@@ -28,9 +28,9 @@ SIDES = ("encoder", "decoder")
 class Joint(Transformer):
     """A committee that can be used as a `Transformer` to decode or score; softmax(logits) is the mean probability.
 
-    Its vectors are those of all members side by side, [B, T, sum of their widths], and its head splits them again.
-    Members need the same vocabularies, kinds of stacks, inputs, device and dtype (`check_members`), but may differ in
-    size; the shortest `max_len` holds for all. Nothing is copied. It cannot be trained or saved; its members can.
+    Its vectors are those of all members side by side, [B, T, sum of their widths], which its head splits again. Members
+    may differ in all that `check_members` does not compare; the shortest `max_len` holds for all. Nothing is copied. It
+    is not for training and has no checkpoint of its own.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer
@@ -92,7 +92,7 @@ class Joint(Transformer):
         return torch.cat(found, dim=-1)
 
     def _memories(self, memory: Float[Tensor, "B S D"] | None) -> Sequence[Tensor | None]:
-        """Split the memory for the members; members without an encoder beside a decoder get it whole and refuse it."""
+        """Split the memory for the members; models of one stack get it whole and refuse it."""
         if memory is None or self.encoder is None or self.decoder is None:
             return [memory] * len(self.members)
         return memory.split([each.config.encoder.d_model for each in self.members if each.config.encoder], dim=-1)
@@ -131,8 +131,7 @@ def refuse_joint(model: object, what: str, instead: str) -> None:
 class MeanHead(nn.Module):
     """Turns the members' vectors into logits whose softmax is the mean of the members' probabilities.
 
-    Logits are free up to a constant. It is chosen such that a committee of one gives its member's own logits, because
-    penalties that multiply logits depend on it.
+    The free constant in logits is chosen so that one member alone keeps its own, as penalties that multiply them need.
     """
 
     def __init__(self, members: Sequence[Transformer]) -> None:

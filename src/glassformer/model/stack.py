@@ -81,13 +81,12 @@ class Stack(nn.Module):
 
         `keep` is False at padding, which may be anywhere, because positions count only real tokens. A stack with
         `n_features` reads vectors instead of ids; one with `n_segments` takes `segments`, the part of each token.
-        `documents` numbers the texts packed in a row: a token reads only its own document, and positions start anew in
-        each (padding within a document has its number). Every token may read the first `prefix` real tokens of its row.
+        `documents` numbers the texts packed in a row: a token reads only its own document, where positions start anew
+        (padding within a document has its number). All tokens may read the first `prefix` real tokens of their row.
 
         Errors: `DataError` for an id outside the vocabulary, features that are not finite, a sequence longer than
-        max_len, a memory with another number of rows, and a `keep` of another shape than its tokens or memory, as
-        broadcasting would mark wrong keys. `ConfigError` for segments in a stack without them, and for documents or a
-        prefix where they are not supported.
+        max_len, a memory with another number of rows, and a `keep` of a wrong shape, as broadcasting would mark wrong
+        keys. `ConfigError` for segments, documents or a prefix where they are not supported.
         """
         check_keep(keep)
         check_shape("keep", keep, "tokens", tokens)
@@ -99,7 +98,7 @@ class Stack(nn.Module):
         if self.token_dropout.p and self.training:
             x = x * self.token_dropout(x.new_ones(*x.shape[:2], 1))
         x = self._marked(x, segments)
-        # A cache makes positions in the dtype of its input, and bfloat16 cannot count beyond 256. So give it integers.
+        # A cache makes positions in its input's dtype, and bfloat16 cannot count beyond 256: so it gets integers.
         ids = tokens if tokens.ndim == 2 else torch.zeros(x.shape[:2], dtype=torch.long, device=tokens.device)
         step = whole(ids, keep) if cache is None else cache.step(ids, keep)
         self._check_length(step, 0 if cache is None else cache.dropped)
@@ -195,14 +194,14 @@ class Stack(nn.Module):
 
 
 def with_cache(blocks: nn.ModuleList, x: Tensor, shared: dict[str, Any], cache: Cache) -> Tensor:
-    """Run all blocks with a cache. `Stack.along` holds this function; decoding replaces it by compiled code."""
+    """Run all blocks with a cache. As `Stack.along`; decoding may replace it by compiled code."""
     for block, layer, cross in zip(blocks, cache.layers, cache.cross, strict=True):
         x = block(x, **shared, cache=layer, cross_cache=cross)
     return x
 
 
 def one_by_one(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:
-    """Run all blocks. `Stack.through` holds this function; `recompute` replaces it to save memory in training."""
+    """Run all blocks. As `Stack.through`; `recompute` replaces it to save memory."""
     for block in blocks:
         x = run(block, x)
     return x

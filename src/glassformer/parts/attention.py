@@ -19,10 +19,9 @@ class Attention(nn.Module):
     Vaswani et al. 2017, section 3.2.2. With fewer key/value heads G than heads H, each key/value head serves H/G heads
     (Ainslie et al. 2023). The options:
 
-    - `attend` computes attention from the projections. To watch a model, replace it. `weigh` computes its weights.
-    - `qk_norm` makes a norm of one head's width for queries and another for keys. They are applied before rotation and
-      keep scores from growing without bound (Henry et al. 2020, section 3; Dehghani et al. 2023, section 2.1, for norms
-      with weights of their own).
+    - `attend` computes attention from the projections; replace it to watch a model. `weigh` gives its weights.
+    - `qk_norm` makes norms of a head's width for queries and for keys, applied before rotation, so that no score grows
+      without bound (Henry et al. 2020, section 3; with a norm's own weights, Dehghani et al. 2023, section 2.1).
     - `relation` is what a position scheme adds in this layer only.
     - `scale` multiplies the scores, 1/sqrt(K) by default. T5 uses 1 and puts the scale into the initial weights (Raffel
       et al. 2020, the code of its models).

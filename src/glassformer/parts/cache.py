@@ -1,9 +1,8 @@
-"""The key/value cache: it keeps keys and values already computed, so that a decoding step projects only new tokens.
+"""The key/value cache: keys and values already computed, so that a decoding step projects only new tokens.
 
-`Cache` holds one layer cache per layer. The kinds: `Growing`, which `generate` uses; `Fixed`, with the constant shapes
-that a compiled step needs; `Once`, for the keys of an encoder's memory; `State` (in state.py), for linear attention;
-`Rolling` (in rolling.py), for a window. Attention uses them all alike. The cache also knows the position of each key,
-so rows of unequal length can share a batch.
+The kinds for a layer: `Growing`, which `generate` uses; `Fixed`, whose constant shapes a compiled step needs; `Once`,
+for an encoder's memory; `State` (state.py), for linear attention; `Rolling` (rolling.py), for a window. Attention uses
+them all alike. The cache also knows the position of each key, so rows of unequal length can share a batch.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class LayerCache(Protocol):
 
 @runtime_checkable
 class TakesBack(LayerCache, Protocol):
-    """A layer cache that holds each token separately, so that tokens can be removed again."""
+    """A layer cache from which the last tokens can be removed."""
 
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens."""
@@ -69,9 +68,9 @@ class Columns:
 
 
 class Growing(Columns):
-    """A cache of any length: its buffer doubles when full, so most steps write their own columns and copy no others.
+    """A cache of any length: its buffer doubles when full, so most steps copy nothing.
 
-    With gradients enabled it copies everything instead, because a backward pass must find its tensors unchanged.
+    With gradients enabled it copies everything instead: a backward pass must find its tensors unchanged.
     """
 
     def append(
@@ -91,9 +90,9 @@ class Growing(Columns):
         return self.read()
 
     def make_room(self, n: int) -> None:
-        """Moves to a buffer of twice the size needed, if n more columns would fill this one; does nothing while empty.
+        """Moves to a buffer of twice the size needed, if n more columns would fill this one; not while empty.
 
-        Call this before a compiled step: the step then never moves the buffer and always reads only part of it.
+        Call it before a compiled step, which then never moves the buffer and always reads a part of it.
         """
         if self._held is not None and self.used + n >= self._held[0].shape[2]:
             self._held = (self._moved(self._held[0], n), self._moved(self._held[1], n))
@@ -119,7 +118,7 @@ class Once(Growing):
 
 
 class Fixed(Columns):
-    """A buffer for `capacity` tokens, written in place and always returned whole; the mask hides unwritten columns."""
+    """A buffer for `capacity` tokens, written in place and returned whole; the mask hides unwritten columns."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
@@ -159,9 +158,9 @@ class Step(NamedTuple):
 
 
 class Cache:
-    """The cache of a decoder: for each layer, one `LayerCache` of its own keys and one of the encoder memory's keys.
+    """The cache of a decoder: for each layer, one `LayerCache` of its own keys and one of the encoder's memory.
 
-    With a `capacity`, layers are `Fixed` and take at most that many tokens; without, they are `Growing`.
+    Layers are `Fixed`, for at most `capacity` tokens, or `Growing` without a capacity.
     """
 
     dropped = 0
@@ -220,7 +219,7 @@ class Cache:
         self.length = length
 
     def take_back(self, lengths: Int[Tensor, " B"]) -> None:
-        """Keeps only the first `lengths[row]` tokens of each row; columns that other rows still use become empty in it.
+        """Keeps the first `lengths[row]` tokens of each row; columns that only other rows use become empty.
 
         Errors: as `truncate`.
         """
@@ -232,7 +231,7 @@ class Cache:
             self._ragged = keys
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Keeps the given rows of the batch, in the order given, for instance when other rows are finished."""
+        """Keeps the given rows of the batch, in the order given."""
         for layer in self.layers:
             layer.select(rows)
         self._select_memories(rows)

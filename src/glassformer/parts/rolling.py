@@ -77,7 +77,7 @@ class RollingCache(Cache):
         """How many of the first positions are never dropped."""
         self._keys: Tensor | None = None  # the position of each held column, [columns] or [B, columns]
         self._plan: Plan | None = None
-        self._full = 0  # while fewer columns are held, too few can be out of reach to look for them
+        self._full = 0  # with fewer columns, too few can be out of reach
 
     def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
         """Returns the positions that new tokens would have, and those of the keys that they may read."""

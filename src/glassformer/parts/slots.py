@@ -113,7 +113,7 @@ class Crossing:
         self.lengths: list[int] = []
 
     def take(self, others: Sequence[LayerCache], rows: Int[Tensor, " rows"], lengths: Sequence[int], most: int) -> None:
-        """Copies rows of the cross-attention caches that projected the memories; `lengths` counts their real places."""
+        """Copies rows of the caches that projected the memories; `lengths` counts their real places."""
         self.lengths += lengths
         for room, other in zip(self.rooms, others, strict=True):
             room.take(other, rows, 1, most)

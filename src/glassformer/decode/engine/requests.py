@@ -101,10 +101,7 @@ def places_of(source: Sequence[int] | None) -> int:
 
 
 def check_request(model: Transformer, request: Request, columns: int) -> None:
-    """Refuse a request that the model cannot write. A row of it reads up to `columns` tokens.
-
-    Errors: `ConfigError` for its settings, `DataError` for its ids and lengths.
-    """
+    """Refuse what the model cannot write; rows read up to `columns` tokens. Errors: `ConfigError`, `DataError`."""
     check_counts(request)
     if (request.source is None) == (model.encoder is not None and model.decoder is not None):
         raise ConfigError("An encoder-decoder answers a source, a model of one stack has none; give source or prompt.")

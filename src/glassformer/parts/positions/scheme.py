@@ -1,7 +1,4 @@
-"""The base class of position schemes: each scheme overrides one of its four methods.
-
-The rest of the network calls all four and never asks which scheme it has.
-"""
+"""The base class of position schemes: each overrides one of four methods, and attention never asks which it is."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ class Room(NamedTuple):
 
 
 class Relation(nn.Module, ABC):
-    """A module that adds relative positions in one layer, with its own parameters; held by that self-attention."""
+    """What a scheme adds in one layer only, with parameters of its own; held by that layer's self-attention."""
 
     @abstractmethod
     def forward(self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float) -> Mask:
@@ -45,7 +42,7 @@ class Relation(nn.Module, ABC):
 
 
 class Positions(nn.Module):
-    """The scheme "none", and the base of all others: attention sees a set of tokens, without order."""
+    """No positions ("none"), and the base of all schemes: attention sees a set, without order."""
 
     def __init__(self, room: Room) -> None:
         super().__init__()
