@@ -19,8 +19,7 @@ PLACEMENTS: dict[str, tuple[str, ...]] = {
     "sandwich": ("in", "out"),
 }
 """Which slots hold a norm: before the branch (Xiong et al. 2020), after the sum (Vaswani et al. 2017), after the branch
-(Liu et al. 2022, Swin v2, section 3.2; OLMo 2), or before and after the branch (Ding et al. 2021, CogView, section
-2.4)."""
+(Liu et al. 2022, Swin v2, section 3.2; OLMo 2), or before and after it (Ding et al. 2021, CogView, section 2.4)."""
 
 
 class Residual(nn.Module):

@@ -74,7 +74,7 @@ class Room:
         self.n_rows = n
 
     def _widen(self, k: Tensor, v: Tensor, n: int, columns: int, most_rows: int) -> None:
-        """Moves to larger buffers if needed: for the rows of now and half as many more, up to `most_rows`.
+        """Moves to larger buffers if needed: for the current rows and half as many more, up to `most_rows`.
 
         There is one spare column, and at least one spare row below `most_rows`: a buffer of one row, or one that is
         read whole, would need a compilation of its own where steps are compiled.

@@ -163,7 +163,7 @@ class Constraint:
             raise self._lost(len(ids))
         mask = np.frombuffer(state.compute_bitmask(), np.uint8)
         may = np.unpackbits(mask, bitorder="little")[: self.size].astype(np.bool_)
-        if not state.is_accepting() and not may[EOS + 1 :].any():  # llguidance stops so when it exceeds its limits
+        if not state.is_accepting() and not may[EOS + 1 :].any():  # beyond its limits, llguidance allows only the end
             if not searched:
                 raise self._lost(len(ids))
             may[:] = False  # in a beam, only this hypothesis ends

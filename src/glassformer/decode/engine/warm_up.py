@@ -11,7 +11,7 @@ from glassformer.decode.engine.requests import Request
 from glassformer.foundation.shapes import Float, Int, Tensor
 
 READ, WRITTEN = (5, 2, 3), 2
-"""Prompt lengths of the texts written together, all different; and tokens written, the last of them by a step."""
+"""Tokens read by each of the texts written together, all different; and tokens written, the last one by a step."""
 
 
 def warm_up(engine: Engine) -> None:
