@@ -62,11 +62,11 @@ def generate(
     takes only `prompts`. Rows may differ in length, and each gets the tokens that it would get alone. Finished rows
     leave the batch. `max_new_tokens` is one limit, or one per row. `stop` is called after each step was yielded.
 
-    With `max_context`, a row with more tokens loses the fewest multiples of `drop` at its front. drop=1 reads the last
-    `max_context` tokens anew at each step; a larger `drop` keeps the cache for `drop` steps. Without, a row longer than
-    the model takes is refused. `numbers` identify the rows to `choose` (None: their places in the call). With `prefix`,
-    the tokens of a prompt read each other in both directions, as the objective "prefix" trains (Raffel et al. 2020,
-    section 3.2.1). Errors: `ConfigError`, `DataError`.
+    With `max_context`, a longer row loses tokens at its front, as few multiples of `drop` as needed. drop=1 reads the
+    last `max_context` tokens anew at each step; a larger `drop` keeps the cache for `drop` steps. Without, a row longer
+    than the model takes is refused. `numbers` identify the rows to `choose` (None: their places in the call). With
+    `prefix`, the tokens of a prompt read each other in both directions, as the objective "prefix" trains (Raffel et al.
+    2020, section 3.2.1). Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_context(model, max_context, drop)

@@ -15,7 +15,7 @@ from glassformer.parts import Cache
 
 
 class Text(NamedTuple):
-    """What a row shall read now, and after how many of its last ids logits are wanted."""
+    """What a row is to read now, and after how many of its last ids logits are wanted."""
 
     row: int
     ids: Sequence[int]

@@ -163,7 +163,7 @@ class Rounds:
         )
 
     def text(self, wanted: Wanted, guessed: Sequence[int]) -> Text:
-        """What the model shall read to check the guesses of a row."""
+        """What the model must read to check the guesses of a row."""
         gone = len(self.rows.prompts[wanted.row]) + len(self.rows.written[wanted.row]) - len(wanted.ids)
         both_ways = max(0, len(self.rows.prompts[wanted.row]) - gone) if self.rows.prefix else 0
         return Text(wanted.row, [*wanted.ids, *guessed], len(guessed) + 1, both_ways)

@@ -17,7 +17,7 @@ class First(nn.Module):
         super().__init__()
 
     def forward(self, x: Float[Tensor, "B T D"], keep: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B D"]:
-        """One vector a row."""
+        """Return one vector per row."""
         if keep is None:
             return x[:, 0]
         place = keep.int().argmax(1)  # argmax returns the first of several equal values
@@ -32,7 +32,7 @@ class Mean(nn.Module):
         super().__init__()
 
     def forward(self, x: Float[Tensor, "B T D"], keep: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B D"]:
-        """One vector a row."""
+        """Return one vector per row."""
         if keep is None:
             return x.mean(1)
         total = torch.where(keep[:, :, None], x, 0.0).sum(1)
@@ -50,7 +50,7 @@ class AttentionPooling(nn.Module):
         self.query = nn.Parameter(torch.zeros(d_model))
 
     def forward(self, x: Float[Tensor, "B T D"], keep: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B D"]:
-        """One vector a row."""
+        """Return one vector per row."""
         scores = x @ self.query * x.shape[-1] ** -0.5
         if keep is None:
             return (scores.softmax(-1)[:, :, None] * x).sum(1)

@@ -62,7 +62,7 @@ def apply(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Contex
 
 
 def filtered(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-    """As `apply`, but a row may end up without any allowed token, as in a beam. Errors: for NaN and infinities."""
+    """As `apply`, but a row may end up without any allowed token, as in a beam. Errors: for NaN and +inf."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     check_numbers(logits, context)
     for each in steps:
