@@ -29,7 +29,7 @@ def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms
 
     `uniforms` replaces the random numbers, which otherwise are a pure function of (seed, number of the row, tokens
     written), so that a row gets the same text in any batch. Errors while choosing: `ConfigError` if every token is
-    forbidden or a filter returns NaN or +inf, `DataError` if the model's logits are NaN or infinite.
+    forbidden or a filter returns NaN or +inf, `DataError` if the model's logits are NaN or +inf.
     """
     applied = partial(apply, [*first, *filters_of(sampling)])
     given = uniforms or partial(own_uniforms, sampling.seed)
@@ -124,7 +124,7 @@ def numbers(seed: int, row: int, block: int, lane: int = 0) -> list[float]:
 
 
 def check_numbers(logits: Float[Tensor, "B V"], context: Context) -> None:
-    """Refuse logits of the model that are NaN or infinite. Errors: `DataError` naming the row."""
+    """Refuse logits of the model that are NaN or +inf. Errors: `DataError` naming the row."""
     if (place := unbounded(logits)) is not None:
         what = "infinite" if bool(logits[place].amax().isposinf()) else "no numbers (NaN)"
         row = context.numbers[place]
