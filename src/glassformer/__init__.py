@@ -1,6 +1,7 @@
 """A transformer you can see through.
 
-The public names, each imported from its file when it is first used: `import glassformer` alone does not import torch.
+This module offers the public names. Each is imported from its file at its first use, so `import glassformer` alone does
+not import torch.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # what `_HOMES` says, in the words of type checkers and editors
+if TYPE_CHECKING:  # the same names as in `_HOMES`, for type checkers and editors
     from glassformer.attend import ATTEND as ATTEND
     from glassformer.attend.mask import Mask as Mask
     from glassformer.data.batch import Batch as Batch
@@ -104,7 +105,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """The public name, from its file; called by Python only while `name` is not here yet."""
+    """Import a public name from its file and keep it here; Python calls this only for names that are not here yet."""
     if name not in _HOMES:
         raise AttributeError(f"module 'glassformer' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
@@ -112,5 +113,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What completion in an editor offers: also the names not imported yet."""
+    """Also list the public names not imported yet, so that completion offers them."""
     return sorted({*globals(), *_HOMES})

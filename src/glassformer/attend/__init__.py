@@ -1,7 +1,7 @@
 """Floor 1: attention as functions of (q, k, v, mask), without parameters.
 
-A rule is what is computed, a backend is how. Every rule has a `reference`, the equation written out; each other
-backend of the rule equals it in value and gradient.
+A rule says what is computed; a backend says how. Every rule has a backend `reference`, its equation written out, and
+its other backends agree with it in value and gradient.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ ATTEND: dict[str, Mapping[str, Attend]] = {name: rule.backends for name, rule in
 
 
 def choose(rule: str, backend: str, *, cap: float = CAP) -> tuple[Attend, Weigh]:
-    """A backend of a rule, and the rule's weights; `cap` is that of softcap.
+    """Look up a backend of a rule, and the function that computes the rule's weights; only "softcap" uses `cap`.
 
-    Errors: `ConfigError` for a name that is not known, and for a backend that only other rules have.
+    Errors: `ConfigError` for an unknown name, and for a backend that only other rules have.
     """
     chosen = softcap(cap) if rule == "softcap" else lookup(RULES, rule, "attention_rule")
     if backend not in chosen.backends and any(backend in other.backends for other in RULES.values()):

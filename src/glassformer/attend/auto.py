@@ -1,4 +1,4 @@
-"""The backend for the case at hand, from measured crossings."""
+"""Choosing the fastest backend of softmax attention, from measured crossover points."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from glassformer.attend.sparse import FEW, pays, sparse
 from glassformer.foundation.shapes import Float, Tensor
 
 MATMUL_UP_TO = 256 * 256
-"""Scores (T x S) of one head up to which two products beat the fused kernel on a CPU (`make bench`)."""
+"""Up to this many scores (T x S) of one head, two matrix products beat the fused kernel on a CPU (`make bench`)."""
 
 
 def pick(
     device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True, narrow: bool = False
 ) -> tuple[str, str]:
-    """The backend's name and the reason, for a device type, the lengths of queries and keys, and perhaps a mask.
+    """Choose a backend for a device type, the numbers of queries and keys, and a mask; return its name and the reason.
 
-    `flexible`: FlexAttention can have these heads, numbers and dropout (`obstacle`). `narrow`: in bfloat16 or float16.
+    `flexible`: FlexAttention supports this head width, dtype and dropout (`obstacle`). `narrow`: the dtype is bfloat16
+    or float16.
     """
     name, reason = choice(device, T, S, mask, flexible=flexible, narrow=narrow)
     return name, reason.format(device=device, T=T, S=S)
 
 
 def choice(device: str, T: int, S: int, mask: Mask | None, *, flexible: bool, narrow: bool) -> tuple[str, str]:
-    """As `pick`, with places for the lengths in the reason: written in, they would be part of what is compiled."""
+    """As `pick`, with placeholders in the reason: lengths written into it would be part of what is compiled."""
     if mask is not None and mask.value_bias is not None:
         return "matmul", "a value bias is mixed by the weights, which the fused kernel never shows"
     if flexible and device == "cuda" and mask is not None and skipping_pays(mask, T, S):
@@ -51,7 +52,7 @@ def auto(
     scale: float,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
-    """Whatever `pick` names for these inputs."""
+    """Attention by the backend that `pick` names for these inputs."""
     flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=dropout) is None
     narrow = q.dtype.itemsize < 4
     name, _ = choice(q.device.type, q.shape[-2], k.shape[-2], mask, flexible=flexible, narrow=narrow)

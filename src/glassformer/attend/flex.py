@@ -1,4 +1,4 @@
-"""Attention by torch's FlexAttention: its kernel leaves out every block of scores in which nothing may be read."""
+"""Attention by torch's FlexAttention, whose kernel skips every block of scores in which no key may be read."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 
 BLOCK, ROWS = 128, 1024
-"""Queries, and keys, of a block, as the kernels want them; queries counted at once, so no T x S table is made."""
+"""Queries, and keys, per block, as the kernels require; queries counted at a time, so that no T x S table is made."""
 LEAST, SHARE = 1024, 0.5
-"""Keys from which, and share of blocks up to which, packed documents are taken to be worth a compiled kernel.
+"""The least number of keys, and the largest share of blocks read, for which packed documents use a compiled kernel.
 
 Not measured. A causal mask over one long document reads more than half of the blocks, so a row must hold several.
 """
 KINDS = 64
-"""Kernels that a process may compile, one for each kind of mask and numbers; torch itself stops at 8."""
+"""Kernels that a process may compile, one for each kind of mask and dtype; torch's own limit is 8."""
 FORWARD_ONLY = ("cpu", "mps")
-"""Devices on which torch 2.13 has no backward of FlexAttention."""
+"""Devices on which torch 2.13 has no backward pass of FlexAttention."""
 NARROWEST, DTYPES = 16, (torch.float32, torch.bfloat16, torch.float16)
-"""The width of heads from which, and the numbers in which, an accelerator is asked for it."""
+"""The smallest head width, and the dtypes, with which it is used on an accelerator."""
 ASKED = "attention_rule='softmax' with attention='flex'"
 
 
@@ -42,15 +42,15 @@ def flex(
 ) -> Float[Tensor, "B H T K"]:
     """`torch.nn.attention.flex_attention` under our mask (Dong et al. 2024, "Flex Attention").
 
-    On an accelerator compiled at the first call, for any lengths; on a processor torch's uncompiled equation, which
-    holds all scores and has no gradient. Errors: `ConfigError` for a value bias, and for what `obstacle` names.
+    On an accelerator it is compiled at the first call, for any lengths. On a CPU it runs torch's uncompiled equation,
+    which holds all scores and has no gradient. Errors: `ConfigError` for a value bias, and for what `obstacle` names.
     """
     refuse(mask.value_bias, "flex")
     learns = any(each is not None and each.requires_grad for each in (q, k, v, mask.bias)) and torch.is_grad_enabled()
     if reason := obstacle(q.device.type, q.shape[-1], q.dtype, learns=learns, dropout=dropout):
         raise ConfigError(reason)
     (blocks, _), add = blocks_of(mask, q.shape[2], k.shape[2], q.device), _adding(mask.bias, q.dtype)
-    if q.device.type == "cpu":  # the operation itself: the function around it would compile
+    if q.device.type == "cpu":  # call the operator itself: the public function would compile it
         return torch.ops.higher_order.flex_attention(q * scale, k, v, add, blocks.as_tuple(), 1.0, {})[0]
     with torch.compiler.config.patch(recompile_limit=KINDS):  # pyright: ignore[reportAttributeAccessIssue]
         return compiled()(q * scale, k, v, add, blocks)
@@ -58,7 +58,7 @@ def flex(
 
 @cache
 def compiled() -> Callable[..., Tensor]:
-    """The kernel. The scale stays outside: a number that may change would be no constant of it."""
+    """Return the compiled kernel. Callers scale q: a scale that may vary could not be a constant of the kernel."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor, add: Callable[..., Tensor], blocks: BlockMask) -> Tensor:
         return flex_attention(q, k, v, add, blocks, scale=1.0, enable_gqa=q.shape[1] != k.shape[1])
@@ -67,7 +67,7 @@ def compiled() -> Callable[..., Tensor]:
 
 
 def obstacle(device: str, width: int, dtype: torch.dtype, *, learns: bool, dropout: float = 0.0) -> str | None:
-    """Why FlexAttention cannot compute this, and what to do; None where it can."""
+    """Say why FlexAttention cannot compute this and what to do instead; None if it can."""
     if dropout:
         return (
             f"FlexAttention forms no weights that could be dropped, so {ASKED} takes no dropout; got {dropout}. "
@@ -87,7 +87,7 @@ def obstacle(device: str, width: int, dtype: torch.dtype, *, learns: bool, dropo
 
 
 def pays(mask: Mask, T: int, S: int) -> bool:
-    """Whether packed documents leave so many blocks unread that skipping them is worth a compiled kernel."""
+    """Whether packed documents leave enough blocks unread for skipping them to be worth a compiled kernel."""
     documents = mask.documents
     if documents is None or mask.bias is not None or T != S or S < LEAST or torch.compiler.is_compiling():
         return False
@@ -96,7 +96,7 @@ def pays(mask: Mask, T: int, S: int) -> bool:
 
 
 def blocks_of(mask: Mask, T: int, S: int, device: torch.device) -> tuple[BlockMask, Float[Tensor, ""]]:
-    """The mask as the kernel wants it, and the share of its blocks in which something is read; once for all layers."""
+    """Return the mask in the kernel's form and the share of blocks that are not skipped; built once for all layers."""
 
     def build() -> tuple[BlockMask, Tensor]:
         reads, rows = _reads(mask, T, S, device)
@@ -114,12 +114,12 @@ def blocks_of(mask: Mask, T: int, S: int, device: torch.device) -> tuple[BlockMa
 
 
 def _listed(table: Tensor) -> tuple[Tensor, Tensor]:
-    """How many blocks of keys each block of queries has, and which: those first, in their order."""
+    """For each block of queries: how many blocks of keys it reads, and all block numbers, with the read ones first."""
     return table.sum(-1, dtype=torch.int32), table.int().argsort(dim=-1, descending=True, stable=True).int()
 
 
 def _reads(mask: Mask, T: int, S: int, device: torch.device) -> tuple[Callable[..., Tensor], int]:
-    """`Mask.allowed` of one pair, or of any tensors that fit together; and of how many rows it differs."""
+    """Return `Mask.allowed` as a function of indices that broadcast, and the number of rows for which it differs."""
     places, keys = mask.places(T, S, device)
     keys = keys if mask.keep is None else torch.where(mask.keep, keys, -1)
     documents = [] if mask.documents is None else [mask.documents_of_queries(T, S), mask.documents]
@@ -147,7 +147,7 @@ def _at(table: Tensor, b: Tensor, place: Tensor) -> Tensor:
 
 
 def _adding(bias: Tensor | None, dtype: torch.dtype) -> Callable[..., Tensor]:
-    """The score and its bias, read where it lies: it is copied for no row."""
+    """Return a function that adds the bias to a score; it indexes the bias in place, so no row gets a copy."""
     table = bias if bias is None else bias.to(dtype) if bias.ndim == 3 else bias.to(dtype).squeeze(0)
 
     def add(score: Tensor, b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:

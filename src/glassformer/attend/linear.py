@@ -1,4 +1,4 @@
-"""Linear attention: the softmax's exponential becomes a product of features, so sums over the keys can be kept."""
+"""Linear attention: a product of features replaces the exponential of softmax, so sums over keys can be kept."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 
 WRITTEN_OUT_UP_TO = 128 * 128
-"""Weights (T x S) of one head up to which writing them out beats the sums on a CPU."""
+"""Up to this many weights (T x S) of one head, computing them all beats the sums on a CPU."""
 CHUNK = 64
-"""Positions of a causal piece: within it the weights are written out, before it there are sums."""
+"""Positions per chunk of a causal row: weights are computed within a chunk, sums cover all chunks before it."""
 ROWS = 256
-"""Queries whose weights are written out at once, where positions, documents or a prefix are given."""
+"""Queries whose weights are computed at a time, where positions, documents or a prefix are given."""
 
 
 def features(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -25,17 +25,17 @@ def features(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 
 def from_features(y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The x with features y; -inf where y is 0."""
+    """The inverse of `features`: the x whose features are y, -inf where y is 0."""
     return torch.where(y > 1, y - 1, y.clamp(max=1).log())
 
 
 def linear_weights(
     q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float
 ) -> Float[Tensor, "B H T S"]:
-    """features(q) . features(k) over the sum of the same for all readable keys (Katharopoulos et al. 2020, equation 4).
+    """features(q) . features(k), divided by its sum over the readable keys (Katharopoulos et al. 2020, equation 4).
 
-    A scale of the products would leave these shares as they are, so `scale` changes nothing. Each row sums to 1, or to
-    0 where nothing may be read. Errors: `ConfigError` for a mask with a bias, a value bias or a pattern.
+    `scale` is ignored, because scaling the products would not change these ratios. Each row sums to 1, or to 0 where no
+    key may be read. Errors: `ConfigError` for a mask with a bias, a value bias or a pattern.
     """
     del scale
     check(mask)
@@ -56,7 +56,7 @@ def reference(
     scale: float,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
-    """weights v, with the weights written out. Errors: as `check`."""
+    """weights v, with all weights computed (`linear_weights`). Errors: as `check`."""
     check(mask, dropout)
     return weighted_sum(linear_weights(q, k, mask, scale=scale), v, mask).to(q.dtype)
 
@@ -70,14 +70,14 @@ def auto(
     scale: float,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
-    """Whatever `pick` names for these inputs."""
+    """Linear attention by the backend that `pick` names for these inputs."""
     name, _ = pick(q.device.type, q.shape[2], k.shape[2], mask)
     chosen = reference if name == "reference" else sums
     return chosen(q, k, v, mask, scale=scale, dropout=dropout)
 
 
 def pick(device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True) -> tuple[str, str]:
-    """`reference` while the weights are few, then `sums`, and the reason."""
+    """Choose `reference` for few weights and `sums` for many; return the name and the reason."""
     del mask, flexible
     if T * S <= WRITTEN_OUT_UP_TO:
         return "reference", f"{T} x {S} weights on {device} are few enough to be written out"
@@ -93,10 +93,10 @@ def sums(
     scale: float,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
-    """features(q) (sum of features(k) v^T) over features(q) (sum of features(k)) (equations 5, 9 and 10).
+    """features(q) (sum of features(k) v^T) divided by features(q) (sum of features(k)) (equations 5, 9 and 10).
 
-    Time and memory grow with T + S. Causal sums run over columns, so a mask that gives positions has its weights
-    written out, some queries at a time; so has one with documents or a prefix. Errors: as `check`.
+    Time and memory grow with T + S. Causal sums run over columns; so a causal mask with positions, and any mask with
+    documents or a prefix, computes the weights, `ROWS` queries at a time. Errors: as `check`.
     """
     check(mask, dropout)
     T, S = q.shape[2], k.shape[2]
@@ -113,7 +113,7 @@ def sums(
         keep = there if keep is None else keep & there
     if keep is not None:
         of_k = of_k * keep[:, None, :, None]
-    values = F.pad(v.to(wide), (0, 1), value=1.0)  # the last number of each sum is then the denominator
+    values = F.pad(v.to(wide), (0, 1), value=1.0)  # so that the last entry of each sum is the denominator
     mixed = causal_sums(of_q, of_k, values) if mask.causal else of_q @ (of_k.mT @ values)[:, :, None]
     return (mixed[..., :-1] / nonzero(mixed[..., -1:])).flatten(1, 2).to(q.dtype)
 
@@ -121,7 +121,7 @@ def sums(
 def causal_sums(
     of_q: Float[Tensor, "B G R T K"], of_k: Float[Tensor, "B G S K"], values: Float[Tensor, "B G S W"]
 ) -> Float[Tensor, "B G R T W"]:
-    """What each of the last T positions finds in the sums up to its own: whole chunks before it, then its own chunk."""
+    """Each query's sum over keys up to its own position: by sums before its own chunk, by weights within it."""
     T, S = of_q.shape[3], of_k.shape[2]
     before = of_k[:, :, : S - T].mT @ values[:, :, : S - T]  # [B, G, K, W]
     fill = -T % min(CHUNK, T)
@@ -135,12 +135,12 @@ def causal_sums(
 
 
 def nonzero(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """A denominator that is 1 where it would be 0: whoever reads nothing then gets 0."""
+    """Replace 0 by 1 in a denominator, so that a query that reads nothing gets 0."""
     return torch.where(x == 0, 1.0, x)
 
 
 def check(mask: Mask, dropout: float = 0.0) -> None:
-    """Raises `ConfigError` for what sums over keys cannot honour."""
+    """Raise `ConfigError` for what sums over keys cannot support: biases, patterns and attention dropout."""
     refuse(mask.value_bias, "linear")
     if mask.bias is not None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Which keys each query may read: a value, and the one place where it becomes a tensor."""
+"""`Mask`: the rules that say which keys each query may read, and how they become a tensor."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ Kept = TypeVar("Kept")
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Rules that a key must meet to be read; with none of them, every query reads every key. True means *may be read*.
+    """The rules that a key must meet to be read. Without any, every query reads every key. True means *may be read*.
 
-    Without positions the queries are the last T of the S keys, so a mask serves a whole sequence and a cached step
-    alike. A key at position -1 holds nothing and is read by nobody. A query that may read no key gets zeros.
+    If no positions are given, the queries are the last T of the S keys, so one mask serves a whole sequence and a
+    decoding step with a cache. A key at position -1 is empty and never read. A query that may read no key gets zeros.
     """
 
     causal: bool = False
-    """A query reads its own position and those before it."""
+    """A query reads only its own position and earlier ones."""
     window: int | None = None
-    """A query reads keys less than `window` positions before it; if not causal, after it too."""
+    """A query reads only keys less than `window` positions before it or, if not causal, after it."""
     pattern: Pattern | None = None
-    """A sparser rule in place of `window`: dilated, strided, blocks, global tokens, sinks.
+    """A richer sparse rule in place of `window`: dilation, stride, blocks, global tokens, sinks.
 
-    It counts positions, also beside `documents`: who packs several in a row gives the positions within each."""
+    It counts positions even if `documents` is given: with several documents in a row, give positions within each."""
     keep: Bool[Tensor, "B S"] | None = None
     """False at padding keys."""
     bias: Float[Tensor, "*#batch H T S"] | None = None
     """Added to the scores."""
     value_bias: ValueBias | None = None
-    """Added to the values, pair by pair."""
+    """Added to the values, separately for each pair of query and key."""
     query_positions: Int[Tensor, "*#batch T"] | None = None
-    """Where each query stands; one row for all sequences, or one for each."""
+    """The position of each query: one row for all sequences, or one per sequence."""
     key_positions: Int[Tensor, "*#batch S"] | None = None
-    """Where each key stands."""
+    """The position of each key."""
     documents: Int[Tensor, "*#batch S"] | None = None
-    """To which document each key belongs, where several are packed in a row; a query reads its own only."""
+    """The document of each key, where several are packed in a row; a query reads only its own document."""
     query_documents: Int[Tensor, "*#batch T"] | None = None
-    """To which document each query belongs; None: those of the last T keys."""
+    """The document of each query; if None, those of the last T keys."""
     prefix: Int[Tensor, " #B"] | None = None
-    """Keys at positions below it are read by every query, also from before them: a prefix LM (Raffel et al. 2020,
-    section 3.2.1, figure 4). It loosens the causal rule and no other."""
+    """Every query may read the keys at positions below this, even those after it: a prefix LM (Raffel et al. 2020,
+    section 3.2.1, figure 4). It relaxes only the causal rule."""
     _lowered: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -83,37 +83,37 @@ class Mask:
 
     @property
     def sparse(self) -> Pattern | None:
-        """The pattern, also where it was given as a window; None where there is none."""
+        """The sparse pattern, whether given as `pattern` or as `window`; None if there is none."""
         if self.window is not None:
             return Pattern(window=self.window)
         return None if self.pattern is None or self.pattern.reads_everything else self.pattern
 
     @property
     def placed(self) -> bool:
-        """Whether positions are given, so that columns need not be places."""
+        """Whether positions are given, so that a column's number need not be its position."""
         return self.query_positions is not None or self.key_positions is not None
 
     @property
     def hides_nothing(self) -> bool:
-        """Whether every key is read by every query and nothing is added."""
+        """Whether every query reads every key and no bias is added."""
         others = (self.sparse, self.keep, self.bias, self.value_bias, self.key_positions, self.documents)
         return not self.causal and all(other is None for other in others)
 
     @property
     def only_causal(self) -> bool:
-        """Whether the causal rule over consecutive positions is all there is."""
+        """Whether the causal rule, over consecutive positions, is the only rule."""
         others = (self.sparse, self.keep, self.bias, self.value_bias, self.documents, self.prefix)
         return self.causal and not self.placed and all(other is None for other in others)
 
     def allowed(self, T: int, S: int, device: torch.device) -> Bool[Tensor, "#B 1 #T S"] | None:
-        """True where query t may read key s; None where everything may be read."""
+        """True where query t may read key s; None if every query may read every key."""
         rules: list[Tensor] = []  # each [#B, #T, S]
         if self.keep is not None:
             rules.append(self.keep[:, None, :])
         if self.key_positions is not None:
             rules.append(torch.atleast_2d(self.key_positions >= 0)[:, None, :])
         pattern = self.sparse
-        causal = self.causal and (T > 1 or self.placed)  # the last of the keys reads all of them
+        causal = self.causal and (T > 1 or self.placed)  # a single query is last and reads every key
         if causal or pattern is not None:
             queries, keys = self.places(T, S, device)
             places = torch.atleast_2d(queries)[:, :, None], torch.atleast_2d(keys)[:, None, :]
@@ -132,18 +132,18 @@ class Mask:
         return allowed[:, None]
 
     def places(self, T: int, S: int, device: torch.device) -> tuple[Int[Tensor, "*#batch T"], Int[Tensor, "*#batch S"]]:
-        """Where queries and keys stand: as given, or the queries as the last of the keys."""
+        """The positions of queries and keys: those given, or else 0 to S - 1, with the queries as the last T."""
         keys = torch.arange(S, device=device) if self.key_positions is None else self.key_positions
         queries = torch.arange(S - T, S, device=device) if self.query_positions is None else self.query_positions
         return queries, keys
 
     def back(self, T: int, S: int, device: torch.device) -> Int[Tensor, "*#batch T S"]:
-        """How far each key lies back from each query; one table for all sequences, or one for each."""
+        """How many positions each key is before each query: one table for all sequences, or one per sequence."""
         queries, keys = self.places(T, S, device)
         return queries[..., :, None] - keys[..., None, :]
 
     def documents_of_queries(self, T: int, S: int) -> Int[Tensor, "#B T"]:
-        """To which document each query belongs: as given, or those of the last T keys."""
+        """The document of each query: `query_documents`, or else those of the last T keys."""
         if self.query_documents is not None:
             return torch.atleast_2d(self.query_documents)
         assert self.documents is not None
@@ -154,15 +154,15 @@ class Mask:
         return torch.atleast_2d(self.documents)[:, S - T :]
 
     def _always_reads(self, T: int, S: int) -> bool:
-        """Whether every query reads itself at least, which needs no look at values."""
+        """Whether every query certainly reads at least itself; decided without looking at tensor values."""
         others = (self.keep, self.key_positions, self.query_positions, self.query_documents)
         return T <= S and all(other is None for other in others)
 
     def lower(self, T: int, S: int, like: Float[Tensor, "..."]) -> Lowered:
-        """The mask as numbers to add to scores, in the dtype and on the device of `like`.
+        """Turn the mask into a tensor to add to scores, in the dtype and on the device of `like`.
 
-        The layers of a forward share one mask, so it is lowered once; not where the bias is being learned, as its
-        graph must belong to one backward.
+        The layers of a forward pass share a mask, so the result is cached; but not with a learned bias, whose graph
+        must belong to one backward pass.
         """
 
         def build() -> Lowered:
@@ -174,13 +174,13 @@ class Mask:
         return self.once((T, S, like.dtype, like.device), build)
 
     def once(self, place: Hashable, build: Callable[[], Lowered]) -> Lowered:
-        """What `build` answers, kept under a name for the next layer unless the bias learns."""
+        """Return `build()`, cached under `place` for the next layer unless the bias is learned."""
         return build() if self.bias is not None and self.bias.requires_grad else self.kept(place, build)
 
     def kept(self, place: Hashable, build: Callable[[], Kept]) -> Kept:
-        """What `build` makes of the mask without its bias, kept under a name for the next layer.
+        """Return `build()`, which must not depend on the bias, cached under `place` for the next layer.
 
-        Not in compiled code, of which the lengths in its name would be a part.
+        Not cached in compiled code: the lengths in the key would become constants of it.
         """
         if torch.compiler.is_compiling():
             return build()
@@ -189,7 +189,7 @@ class Mask:
         return self._lowered[place]
 
     def of_queries(self, first: int, end: int, T: int, S: int, device: torch.device) -> Mask:
-        """The mask of the queries `first` to `end` of T among the same S keys."""
+        """The mask of queries `first` to `end` (exclusive) out of T, over the same S keys."""
         positions = torch.arange(S - T, S, device=device) if self.query_positions is None else self.query_positions
         return replace(
             self,
@@ -206,10 +206,10 @@ def lower(
     *,
     always_reads: bool = False,
 ) -> Lowered:
-    """What may be read and what is added as one tensor; `always_reads`: no query is blind, so none is looked for."""
+    """Combine which keys may be read and the bias into one tensor to add; with `always_reads` no query is blind."""
     if allowed is None:
         return Lowered(bias, None, None)
-    blind = ~allowed.any(-1, keepdim=True)  # such a query keeps finite scores, and its output is zeroed
+    blind = ~allowed.any(-1, keepdim=True)  # keeps finite scores, so no NaN; its output is zeroed later
     zeros = like.new_zeros(()) if bias is None else bias
     added = torch.where(allowed | blind, zeros, float("-inf"))
     return Lowered(added, None if always_reads else blind, allowed)
@@ -217,15 +217,15 @@ def lower(
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """A mask made ready for a kernel."""
+    """A mask as tensors that an attention kernel can use."""
 
     added: Float[Tensor, "*#rows S"] | None
-    """To be added to the scores: 0 (or the bias) where a key may be read, -inf where not."""
+    """Added to the scores: 0 (or the bias) where a key may be read, else -inf; None to add nothing."""
     blind: Bool[Tensor, "*#rows 1"] | None
-    """True at queries that may read nothing, whose output is zero; None where there can be none."""
+    """True at queries that may read no key, whose output is zero; None if there are none."""
     allowed: Bool[Tensor, "*#rows S"] | None
-    """True at keys that may be read; None where all may."""
+    """True at keys that may be read; None if all may be."""
 
     def zero_blind(self, output: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows K"]:
-        """The output with zeros for queries that may read nothing."""
+        """Replace the output of queries that may read no key by zeros."""
         return output if self.blind is None else output.masked_fill(self.blind, 0.0)

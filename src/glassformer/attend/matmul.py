@@ -1,4 +1,4 @@
-"""Attention as two batched products and a softmax: the fastest way for short sequences on a CPU."""
+"""Attention as two batched matrix products and a softmax: the fastest backend for short sequences on a CPU."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from glassformer.attend.softmax import softmax
 from glassformer.foundation.shapes import Float, Tensor
 
 Normalise = Callable[[Tensor, Lowered], Tensor]
-"""Scores [..., S] and the mask in the same layout to weights; what a blind query gets is zeroed later."""
+"""Turns scores [..., S] and the mask, in the same layout, into weights; outputs of blind queries are zeroed later."""
 
 
 def softmax_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:
-    """The softmax rule."""
+    """Weights of the softmax rule."""
     return softmax(scores if lowered.added is None else scores + lowered.added)
 
 
@@ -29,13 +29,13 @@ def matmul(
     dropout: float = 0.0,
     normalise: Normalise = softmax_of_scores,
 ) -> Float[Tensor, "B H T K"]:
-    """The equation of `reference` in the inputs' own dtype, grouped heads without copies of the keys.
+    """The equation of `reference`, in the dtype of the inputs and without copying keys for grouped heads.
 
-    The scores exist whole, [B, H, T, S], so memory grows with T times S. Other rules differ in `normalise` alone.
+    All scores [B, H, T, S] are held, so memory grows with T times S. Other rules differ only in `normalise`.
     """
     B, H, T, K = q.shape
     G, S = k.shape[1], k.shape[2]
-    grouped = (q * scale).reshape(B, G, H // G * T, K)  # the heads of a group are more queries of one head
+    grouped = (q * scale).reshape(B, G, H // G * T, K)  # the heads of a group become further queries of one head
     scores = (grouped @ k.mT).view(B, H, T, S)
     lowered = mask.lower(T, S, scores)
     weights = F.dropout(normalise(scores, lowered).to(v.dtype), dropout)

@@ -1,4 +1,4 @@
-"""Sparse patterns as a table: whether the query at one position may read the key at another."""
+"""Evaluating sparse patterns: whether the query at one position may read the key at another."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from glassformer.foundation.shapes import Bool, Int, Tensor
 def readable(
     pattern: Pattern, queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"]
 ) -> Bool[Tensor, "*#pairs"]:
-    """True where the pattern lets a query at `queries` read a key at `keys`; the causal rule is the mask's.
+    """True where the pattern lets the query at position t read the key at position s; `Mask` adds the causal rule.
 
-    Of one pair, as a kernel asks, or of all pairs at once: whatever shapes fit together.
+    `queries` and `keys` are positions of any shapes that broadcast: one pair, as in a kernel, or all pairs at once.
 
     window:  |t - s| < window * dilation and (t - s) mod dilation = 0, or s < sinks, or s or t < global_tokens
     stride:  t - s < stride, or (t - s) mod stride = 0

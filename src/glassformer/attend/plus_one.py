@@ -1,4 +1,4 @@
-"""Softmax with one more in the denominator, so that a head may read nothing at all."""
+"""Softmax with 1 added to its denominator, so that a head can read almost nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def plus_one_weights(
 ) -> Float[Tensor, "B H T S"]:
     """exp(score) / (1 + sum over the readable keys of exp(score)) (Miller 2023, "Attention is off by one").
 
-    That is a softmax over the keys and one more of score 0, whose value is 0. A row sums to less than 1.
+    This is a softmax over the keys and one extra key, whose score and value are 0. A row sums to less than 1.
     """
     scores = dot_products(q, k, scale=scale)
     if mask.bias is not None:
@@ -27,7 +27,7 @@ def plus_one_weights(
 
 
 def plus_one_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:
-    """The same without the row's copy: numerator and denominator divided by the exponential of the largest."""
+    """The same weights without a padded copy; scores are shifted by their largest (at least 0) to avoid overflow."""
     wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if lowered.added is not None:
         wide = wide + lowered.added

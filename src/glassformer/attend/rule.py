@@ -1,4 +1,4 @@
-"""A rule of attention: its weights, which are its specification, and the backends that compute with them."""
+"""Attention rules: each is specified by its weights and has several backends that compute it."""
 
 from __future__ import annotations
 
@@ -35,21 +35,22 @@ class Weigh(Protocol):
 
 @runtime_checkable
 class Pick(Protocol):
-    """pick(device, T, S, mask): the backend that `auto` takes for a device type and two lengths, and the reason.
+    """pick(device, T, S, mask): the backend that `auto` uses for a device type and two lengths, and the reason.
 
-    `flexible`: whether `obstacle` of attend/flex.py names nothing, for the rules that have that backend.
+    `flexible`: whether FlexAttention supports the case (`obstacle` in attend/flex.py); only rules with that backend
+    use it.
     """
 
     def __call__(
         self, device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True
     ) -> tuple[str, str]:
-        """The name, and why."""
+        """The backend's name and the reason."""
         ...
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What is computed (`weigh`), the ways to compute it, and which of them `auto` takes."""
+    """What is computed (`weigh`), the backends that compute it, and which of them `auto` uses (`pick`)."""
 
     weigh: Weigh
     backends: Mapping[str, Attend]
@@ -57,7 +58,7 @@ class Rule:
 
 
 def rule_of_scores(weigh: Weigh, normalise: Normalise) -> Rule:
-    """A rule that differs from softmax in how a row of scores becomes weights, with every backend that this takes."""
+    """Make a rule that differs from softmax only in how a row of scores becomes weights, with all its backends."""
 
     def reference(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
         return weighted_sum(F.dropout(weigh(q, k, mask, scale=scale), dropout), v, mask).to(q.dtype)

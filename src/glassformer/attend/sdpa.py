@@ -1,4 +1,4 @@
-"""Attention through torch's fused kernels, which never hold the T x S scores where the mask lets them."""
+"""Attention by torch's fused kernels, which avoid holding the T x S scores where the mask allows it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def sdpa(
 ) -> Float[Tensor, "B H T K"]:
     """`torch.nn.functional.scaled_dot_product_attention` under our mask.
 
-    The kernel's own causal rule counts from the first key, so it is asked for only where queries and keys are the
-    same positions; a single last query reads everything and needs no mask. Errors: `ConfigError` for a value bias.
+    The kernel's own causal mask aligns the first query with the first key, so it is used only where T = S. A single
+    query is the last position: it reads every key and needs no mask. Errors: `ConfigError` for a value bias.
     """
     refuse(mask.value_bias, "sdpa")
     T, S = q.shape[-2], k.shape[-2]

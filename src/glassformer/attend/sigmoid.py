@@ -1,4 +1,4 @@
-"""Sigmoid attention: each key is read or not by its own score, whatever the others score."""
+"""Sigmoid attention: the weight of each key depends on its own score, not on those of other keys."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from glassformer.foundation.shapes import Float, Tensor
 def sigmoid_weights(
     q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float
 ) -> Float[Tensor, "B H T S"]:
-    """sigmoid(score - log n), n the number of keys that the query may read (Ramapuram et al. 2024, section 3).
+    """sigmoid(score - log n), where n is how many keys the query may read (Ramapuram et al. 2024, section 3).
 
-    The paper's n is the length of the sequence. Counting what each query may read is the same where all is read, and
-    else the only n that leaves a row its answer whatever padding stands beside it and however long it is to become.
+    In the paper n is the sequence length. Counting readable keys gives the same if all are read. Otherwise it is the
+    only n with which a row's output depends neither on padding nor on how long the row will become.
     """
     scores = dot_products(q, k, scale=scale)
     if mask.bias is not None:
@@ -30,7 +30,7 @@ def sigmoid_weights(
 
 
 def sigmoid_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:
-    """The same with the mask added to the scores: the sigmoid of -inf is 0."""
+    """The same weights, with the mask added to the scores: the sigmoid of -inf is 0."""
     wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if lowered.added is not None:
         wide = wide + lowered.added

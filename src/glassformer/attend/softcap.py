@@ -1,4 +1,4 @@
-"""Softmax over scores that cannot grow beyond a cap."""
+"""Softmax attention over scores that are kept between -cap and cap."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 
 CAP = 50.0
-"""Gemma 2's own, in its attention layers."""
+"""The cap of Gemma 2's attention layers."""
 
 
 def softcap(cap: float = CAP) -> Rule:
-    """softmax(cap * tanh(q k^T * scale / cap) + bias) over the readable keys (Gemma Team 2024, Gemma 2, section 2).
+    """The rule softmax(cap * tanh(q k^T * scale / cap) + bias) (Gemma Team 2024, Gemma 2, section 2).
 
-    A bias is added after the cap, as the mask is. Errors: `ConfigError` for a cap that is not positive.
+    The bias, like the mask, is added after capping. Errors: `ConfigError` for a cap that is not positive.
     """
     if not cap > 0.0:
         raise ConfigError(f"softcap must be above 0, as scores are kept within it; got {cap}. Try softcap={CAP}.")

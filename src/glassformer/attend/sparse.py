@@ -1,4 +1,4 @@
-"""Attention that costs what its pattern reads: blocks of queries meet the keys they may read and no others."""
+"""Sparse attention whose cost follows its pattern: each block of queries meets only the keys that it may read."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.shapes import Float, Int, Tensor
 
 ROWS = 256
-"""Queries that meet all keys at once, where their pattern says nothing about columns."""
+"""Queries per chunk where all keys must be met, because the pattern cannot be applied to columns."""
 BLOCKS = (16, 128)
-"""The least and the most queries of a block: shorter ones make small products, longer ones read in vain."""
+"""The least and most queries in a block: fewer make small products, more compute many unread scores."""
 LEAST, SHARE = 256, 0.25
-"""Keys from which, and share of the scores up to which, blocks beat the fused kernel (`make bench ARGS=sparse`)."""
+"""From this many keys, and up to this share of the scores, blocks beat the fused kernel (`make bench ARGS=sparse`)."""
 
 
 def sparse(
@@ -33,11 +33,10 @@ def sparse(
     dropout: float = 0.0,
     normalise: Normalise = softmax_of_scores,
 ) -> Float[Tensor, "B H T K"]:
-    """Equal to `reference` under the mask's pattern, without the T x S scores.
+    """The result of `reference` under the mask's pattern, without holding the T x S scores.
 
-    Where columns are places (T = S, no positions given) it meets block by block only the keys that the pattern lets
-    read. Elsewhere, and without a pattern, a few queries at a time meet all keys. Errors: `ConfigError` for a value
-    bias.
+    Where columns are positions (T = S, no positions given), blocks of queries meet only keys within the pattern.
+    Otherwise, or without a pattern, `ROWS` queries at a time meet all keys. Errors: `ConfigError` for a value bias.
     """
     refuse(mask.value_bias, "sparse")
     S, pattern = k.shape[2], mask.sparse
@@ -69,7 +68,7 @@ def by_rows(
     dropout: float = 0.0,
     normalise: Normalise = softmax_of_scores,
 ) -> Float[Tensor, "B H T K"]:
-    """`matmul` for some of the queries after the other, so that all scores never stand side by side."""
+    """`matmul` over `ROWS` queries at a time, so that not all scores are held at once."""
     T, S = q.shape[2], k.shape[2]
     if T <= ROWS:
         return matmul(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
@@ -89,11 +88,11 @@ def by_rows(
 
 
 FEW = "on {device}: the pattern reads few of {T} x {S} scores, and blocks compute no others"
-"""Why blocks are taken where they pay."""
+"""The reason that `pick` gives for choosing blocks."""
 
 
 def pays(mask: Mask, T: int, S: int) -> bool:
-    """Whether blocks are faster than whole products: a pattern over places, long enough, and sparse enough."""
+    """Whether blocks beat full matrix products: a pattern over columns, long enough and sparse enough."""
     pattern = mask.sparse
     if pattern is None or mask.placed or mask.bias is not None or mask.value_bias is not None or T != S or S < LEAST:
         return False
@@ -101,10 +100,10 @@ def pays(mask: Mask, T: int, S: int) -> bool:
 
 
 class Part(NamedTuple):
-    """Queries in blocks, and the keys that each block meets.
+    """One part of a pattern: queries in blocks, and the keys that each block meets.
 
-    Block (r, m) holds the positions (m * size + c) * step + r. Its keys are those of the blocks m - back .. m + ahead
-    of the same r; or, where `shared` is given, those columns for every query.
+    Block (r, m) holds the positions (m * size + c) * step + r for c = 0 .. size - 1. It meets the keys of blocks
+    m - back .. m + ahead of the same r. Where `shared` is given, every query meets those columns instead.
     """
 
     step: int
@@ -113,15 +112,15 @@ class Part(NamedTuple):
     ahead: int
     shared: Tensor | None
     reads: Callable[[Tensor, Tensor], Tensor]
-    """Whether a query at a position reads a key at another in this part; each pair belongs to one part at most."""
+    """Whether this part lets a query position read a key position; each pair belongs to at most one part."""
 
     @property
     def met(self) -> int:
-        """R, how many keys each query meets."""
+        """How many keys each query meets (R)."""
         return (self.back + 1 + self.ahead) * self.size if self.shared is None else len(self.shared)
 
     def columns(self, S: int, device: torch.device) -> Int[Tensor, "S R"]:
-        """The keys that each query meets, by column; -1: none."""
+        """The columns of the keys that each query meets; -1 where there is no key."""
         if self.shared is not None:
             return self.shared.to(device).expand(S, -1)
         places = self.arrange(torch.arange(S, device=device)[:, None], S, fill=-1)  # [step, M, size, 1]
@@ -129,7 +128,7 @@ class Part(NamedTuple):
         return self.restore(keys, S)
 
     def scores(self, q: Float[Tensor, "B H S K"], k: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H S R"]:
-        """q k^T with the keys of its block."""
+        """q k^T over the keys that each query meets."""
         if self.shared is not None:
             keys = k.index_select(2, self.shared.to(k.device))
             return (_grouped(q, k.shape[1]) @ keys.mT).view(*q.shape[:3], -1)
@@ -139,7 +138,7 @@ class Part(NamedTuple):
         return self.restore(products.unflatten(3, (-1, self.size)).movedim(3, 1), q.shape[2]).reshape(*q.shape[:3], -1)
 
     def mix(self, weights: Float[Tensor, "B H S R"], v: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H S K"]:
-        """weights v with the values of its block."""
+        """weights v over the keys that each query meets."""
         B, H, S, _ = weights.shape
         if self.shared is not None:
             return (_grouped(weights, v.shape[1]) @ v.index_select(2, self.shared.to(v.device))).view(B, H, S, -1)
@@ -148,7 +147,7 @@ class Part(NamedTuple):
         return self.restore(mixed, S).reshape(B, H, S, -1)
 
     def arrange(self, x: Tensor, S: int, fill: int = 0) -> Tensor:
-        """[..., S, K] to [..., step, M, size, K], filled up to whole blocks."""
+        """Reshape [..., S, K] to [..., step, M, size, K], padded with `fill` to whole blocks."""
         whole = self.step * self.size
         x = F.pad(x, (0, 0, 0, -S % whole), value=fill)
         return x.unflatten(-2, (-1, self.size, self.step)).movedim(-2, -4)
@@ -158,11 +157,11 @@ class Part(NamedTuple):
         return x.movedim(-4, -2).flatten(-4, -2)[..., :S, :]
 
     def neighbours(self, x: Float[Tensor, "B G S K"]) -> Float[Tensor, "BG step M R K"]:
-        """Each block of keys with those before and after it."""
+        """Join each block of keys with the `back` blocks before and `ahead` blocks after it."""
         return self.beside(self.arrange(x.flatten(0, 1), x.shape[2]))
 
     def beside(self, blocks: Tensor, fill: int = 0) -> Tensor:
-        """[..., M, size, K] to [..., M, (back + 1 + ahead) * size, K]."""
+        """As `neighbours`, for blocks already arranged: [..., M, size, K] to [..., M, (back + 1 + ahead) * size, K]."""
         if self.back + self.ahead == 0:
             return blocks
         M = blocks.shape[-3]
@@ -171,11 +170,11 @@ class Part(NamedTuple):
 
 
 def _grouped(x: Tensor, G: int) -> Tensor:
-    return x.reshape(x.shape[0], G, -1, x.shape[-1])  # the heads of a group are more queries of one head
+    return x.reshape(x.shape[0], G, -1, x.shape[-1])  # the heads of a group become further queries of one head
 
 
 def parts_of(pattern: Pattern, S: int, *, causal: bool) -> list[Part]:
-    """The pattern cut into one or two parts that share no pair of query and key."""
+    """Split the pattern into one or two parts that share no pair of query and key."""
     if pattern.window is not None:
         return _window(pattern, pattern.window, S, causal)
     if pattern.stride is not None:
@@ -186,7 +185,7 @@ def parts_of(pattern: Pattern, S: int, *, causal: bool) -> list[Part]:
 
 def _window(pattern: Pattern, window: int, S: int, causal: bool) -> list[Part]:
     first, reach = min(pattern.global_tokens + pattern.sinks, S), window * pattern.dilation
-    step = min(pattern.dilation, S)  # a larger one leaves each token alone, too, and is padded to its length
+    step = min(pattern.dilation, S)  # a step above S would isolate each token just the same, with more padding
     size = min(max(window, BLOCKS[0]), BLOCKS[1], ceil(S / step))
     back = min(ceil((window - 1) / size), ceil(S / (step * size)) - 1)
 
@@ -226,7 +225,7 @@ def _all(q: Tensor, s: Tensor) -> Tensor:
 
 
 def _lowered(mask: Mask, parts: list[Part], scores: Float[Tensor, "B H S R"]) -> Lowered:
-    """The mask at the columns that each query meets; once for all layers, as `Mask.lower` does it."""
+    """Lower the mask for the columns that each query meets; cached for all layers, as in `Mask.lower`."""
 
     def build() -> Lowered:
         S, device = scores.shape[2], scores.device

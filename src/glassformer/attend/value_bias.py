@@ -1,4 +1,4 @@
-"""Something added to the values for each pair of query and key, not for each key alone."""
+"""A bias added to the values, different for each pair of query and key."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class ValueBias:
     """Query t reads v_s + table[index[t, s]] from key s (Shaw, Uszkoreit and Vaswani 2018, equation 3)."""
 
     table: Float[Tensor, "R K"]
-    """What may be added, the same for all heads."""
+    """The R vectors that can be added, the same for all heads."""
     index: Int[Tensor, "*#batch T S"]
-    """Which row of the table is added for each pair."""
+    """The row of the table to add for each pair."""
 
     def read(self, weights: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T K"]:
-        """sum over s of weight[t, s] table[index[t, s]]: the weights are summed by row, then the rows are mixed.
+        """sum over s of weight[t, s] table[index[t, s]].
 
-        So no vector for each pair is ever held. Sums are taken in float32 at least.
+        The weights are first summed per table row, so that no vector per pair is held. Sums are in float32 or wider.
         """
         wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
         rows = self.index if self.index.ndim == 3 else self.index[None]
@@ -32,7 +32,7 @@ class ValueBias:
 
 
 def refuse(value_bias: ValueBias | None, backend: str) -> None:
-    """Errors: `ConfigError` for a value bias, from a backend that does not hold the weights it would be mixed by."""
+    """Raise `ConfigError` for a value bias: the named backend does not hold the weights that it needs."""
     if value_bias is not None:
         raise ConfigError(
             f"A value bias is mixed by the attention weights, which the backend {backend!r} never holds whole. "

@@ -1,1 +1,1 @@
-"""Floor 4: ids in, ids out."""
+"""Floor 4: decoding. It turns ids of prompts or sources into ids of answers."""

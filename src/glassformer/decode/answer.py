@@ -1,4 +1,4 @@
-"""Whole answers for many sources: sorted by length, decoded in batches, given back in order."""
+"""Whole answers for many sources: sort them by length, decode in batches, return the answers in order."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from glassformer.model.transformer import Transformer
 
 
 class Answer(NamedTuple):
-    """Token ids without <eos>; `complete` is False where the limit came before <eos>."""
+    """Token ids without <eos>; `complete` is False if the limit came before <eos>."""
 
     ids: list[int]
     complete: bool
     limit: str = ""
-    """What cut an answer that is not complete: max_new_tokens, max_len, or the length of its source."""
+    """The limit that cut an incomplete answer: max_new_tokens, max_len, or the length of its source."""
     log_probability: float | None = None
-    """Of a beam: in nats, of all tokens, <eos> included, as the search had it."""
+    """With a beam: of all tokens, <eos> included, in nats, as computed by the search."""
     score: float | None = None
-    """Of a beam: what the search ranked it by."""
+    """With a beam: the score by which the search ranked it."""
 
 
 class Limit(NamedTuple):
-    """How many tokens an answer may have, and what says so."""
+    """The most tokens that an answer may have, and the name of what limits it."""
 
     tokens: int
     name: str
@@ -44,7 +44,7 @@ ASKED, MODELS, USUAL = "max_new_tokens", "max_len", "twice the source and ten mo
 
 
 def nothing() -> None:
-    """Where nobody wants to be asked, in the middle of long work, whether it shall go on."""
+    """The default for `poll`: do nothing between steps."""
 
 
 def answer(
@@ -63,7 +63,7 @@ def answer(
     forced: Forced | None = None,
     poll: Callable[[], None] = nothing,
 ) -> list[Answer]:
-    """The answer to each source, in order: the best one of `answers`, which says what the arguments are."""
+    """Return the answer to each source, in order: the best one of `answers`, which explains the arguments."""
     found = answers(
         model,
         sources,
@@ -99,17 +99,17 @@ def answers(
     forced: Forced | None = None,
     poll: Callable[[], None] = nothing,
 ) -> list[list[Answer]]:
-    """The answers to each source, in order: the greedy one, one drawn as `sampling` says, or the best of a beam.
+    """Return the answers to each source, in order: greedy, drawn as `sampling` says, or found by a beam search.
 
-    `search` describes the beam; what `sampling` penalises is penalised there, too, and `filters` come before all else.
-    Of a beam up to `n_best` answers come, best first, and each holds what is `forced`; none has an id of `never`.
+    `search` describes the beam. It also applies the penalties in `sampling`. `filters` come before all others. A beam
+    gives up to `n_best` answers, best first, and each contains the `forced` texts. No answer has an id of `never`.
 
-    Drawn answers hang on (sampling.seed, number of the source), whatever the batches; `numbers` None: its place.
-    `max_new_tokens` None: twice the source's length and ten more, behind as many tokens as are `begun`: those that one
-    of the filters begins every answer with. An encoder alone fills `lengths[i]` blanks (none: as
-    many as the source has tokens), each with its likeliest token; `lengths` is of it alone, as `max_new_tokens` is not.
-    `poll` is called before each batch and after each token; what it raises ends the writing. Errors: `ConfigError` and
-    `DataError`, for arguments that are none and for a source longer than the model takes.
+    Drawn answers depend on (sampling.seed, number of the source) and not on the batches; the number is the source's
+    place unless `numbers` gives it. Without `max_new_tokens`, the limit is twice the source's length plus ten, plus
+    `begun`, the number of tokens with which a filter begins every answer. An encoder-only model fills `lengths[i]`
+    blanks (None: as many as the source has tokens), each with its most likely token; only it takes `lengths`, and it
+    takes no `max_new_tokens`. `poll` is called before each batch and at each step; an exception from it ends decoding.
+    Errors: `ConfigError` and `DataError` for invalid arguments, and for a source longer than the model takes.
     """
     check_writes(model)
     if max_new_tokens is not None:
@@ -122,7 +122,7 @@ def answers(
             f"lengths has one number from 0 on for each source; got {len(lengths)} for {len(sources)} sources, the "
             f"smallest {min(lengths, default=0)}. Leave it out for answers as long as their sources."
         )
-    check_sources(model, sources)  # before sorting: an error names the caller's row
+    check_sources(model, sources)  # before sorting, so that errors name the caller's row
     check_lengths(model, max_new_tokens, lengths)
     check_choice(model, sampling, search, n_best, filters)
     check_forced(forced, search.beam, search.beam_groups)
@@ -153,7 +153,7 @@ def answers(
 
 
 def check_lengths(model: Transformer, max_new_tokens: int | None, lengths: Sequence[int] | None) -> None:
-    """Refuse what says how long answers are where the model does not go by it. Errors: `ConfigError`."""
+    """Refuse `lengths` or `max_new_tokens` where the model does not use it. Errors: `ConfigError`."""
     if model.config.stack.causal and lengths is not None:
         raise ConfigError(
             "lengths are of an encoder, which fills so many blanks; this model writes until <eos>. Leave lengths out; "
@@ -169,7 +169,7 @@ def check_lengths(model: Transformer, max_new_tokens: int | None, lengths: Seque
 def check_choice(
     model: Transformer, sampling: Sampling, search: BeamSettings, n_best: int, filters: Sequence[Filter]
 ) -> None:
-    """Refuse ways to choose that contradict each other, or that the model has no use for. Errors: `ConfigError`."""
+    """Refuse decoding settings that contradict each other or that the model cannot use. Errors: `ConfigError`."""
     if search.beam > 1 and sampling.contrastive_alpha:
         raise ConfigError(
             f"A beam ranks whole answers, contrastive search goes token by token; got beam={search.beam} with "
@@ -194,9 +194,9 @@ def check_choice(
 
 
 def limit_of(model: Transformer, source: Sequence[int], asked: int | None, begun: int = 0) -> Limit:
-    """What was asked for, else twice the source's length and ten more behind what is `begun`.
+    """The limit of an answer: what was asked for, or else `begun` plus twice the source's length plus ten.
 
-    But no more than the model takes.
+    Never more than the model takes.
     """
     limit = Limit(begun + 2 * len(source) + 10, USUAL) if asked is None else Limit(asked, ASKED)
     longest = model.config.stack.max_len

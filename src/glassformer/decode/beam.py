@@ -1,6 +1,6 @@
-"""Beam search: at each step the likeliest beginnings of an answer go on together, and no end comes too early.
+"""Beam search: extend the most likely hypotheses together, and stop only when none can beat the answers found.
 
-In groups it is diverse beam search (Vijayakumar et al. 2018): each group takes what those before it did not.
+With groups it is diverse beam search (Vijayakumar et al. 2018): each group avoids what earlier groups chose.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.transformer import Transformer
 
 Lengths = Callable[[int], float]
-"""What a log-probability is divided by, from the number of tokens written, <eos> included; monotone and above 0."""
+"""From the number of tokens written (with <eos>) to the divisor of a log-probability; monotone and above 0."""
 
 
 class Hypothesis(NamedTuple):
-    """One answer: its ids without <eos>, and whether it came to its end."""
+    """One finished answer: its ids without <eos>, its scores, and whether it is complete (ended with <eos>)."""
 
     ids: list[int]
     log_probability: float
-    """In nats, of all tokens written, <eos> included."""
+    """Of all tokens written, <eos> included, in nats."""
     score: float
     complete: bool
 
 
 class Beginning(NamedTuple):
-    """What goes on: the ids so far, their log-probability, and the row of the last step that it goes on from."""
+    """An unfinished hypothesis: its ids so far, their log-probability, and the row of the last step it extends."""
 
     ids: list[int]
     log_probability: float
@@ -49,18 +49,18 @@ class Beginning(NamedTuple):
 
 @dataclass
 class Search:
-    """The beam of one row of the call, or one group of it."""
+    """The beam of one row of the call, or one group of that beam."""
 
     row: int
     limit: int
     going: list[Beginning]
     found: list[Hypothesis] = field(default_factory=list[Hypothesis])
     closed: bool = False
-    """Whether it is done and only keeps later groups of its row from its tokens."""
+    """Whether the search is done and runs on only to keep later groups of its row from its tokens."""
 
 
 def length_penalty(alpha: float) -> Lengths:
-    """lp(Y) = ((5 + |Y|) / 6)^alpha (Wu et al. 2016, equation 14); 0: none, above: longer answers win more often."""
+    """lp(Y) = ((5 + |Y|) / 6)^alpha (Wu et al. 2016, equation 14); 0 changes nothing, above 0 favours long answers."""
     return lambda length: ((5 + length) / 6) ** alpha
 
 
@@ -83,18 +83,18 @@ def beam_search(
     numbers: Sequence[int] | None = None,
     poll: Callable[[], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `n_best` answers to each row, best first, by log-probability over `lengths` (none: `length_penalty(0.6)`).
+    """Find the `n_best` answers to each row, best first, by log-probability / `lengths` (None: `length_penalty(0.6)`).
 
-    At each step the 2 * beam likeliest tokens behind what goes on are looked at: of the first `beam` those that are
-    `eos` end, and `beam` others go on. A row is done when nothing that goes on can still beat what it found: its
-    log-probability only falls, so it is at best what it is now, over the most favourable length. With `early_stop` it
-    is done when `beam` answers ended, as it is with one beam, which is the greedy choice. What reaches its limit of
-    `max_new_tokens` is an answer too, not complete. Rows and their `numbers` are as in `generate`.
+    Each step looks at the 2 * beam most likely continuations: an `eos` among the first `beam` ends an answer, and
+    `beam` others are extended. A row is done when no hypothesis can beat its answers any more: log-probabilities only
+    fall, so the bound is the present one over the most favourable length. With `early_stop`, it is done once it has
+    `beam` answers, as with beam=1, which is greedy. A hypothesis that reaches `max_new_tokens` is an answer too, but
+    not complete. Rows and `numbers` are as in `generate`.
 
-    `coverage` is the beta of `Coverage`, added to the score of an answer. With `groups` the beam is cut in so many,
-    which search in turn at each step; a token loses `diversity` for each beginning that an earlier group just let end
-    in it (Vijayakumar et al. 2018, section 4, Hamming diversity). It is chosen by that, but ranked by its own score;
-    what several groups found is one answer. Each answer holds what is `forced`. Errors: `ConfigError`, `DataError`.
+    `coverage` is the beta of `Coverage`, added to an answer's score. `groups` cuts the beam into that many parts, which
+    search in turn at each step; a token loses `diversity` for each hypothesis of an earlier group that just chose it
+    (Vijayakumar et al. 2018, section 4, Hamming diversity). This affects choices, not scores. An answer found by
+    several groups counts once. Each answer contains the `forced` texts. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_beam(beam, n_best, groups)
@@ -140,7 +140,7 @@ def beam_search(
 
 
 def spread(rows: Rows, groups: int) -> Rows:
-    """Each row so many times: one for each group of its beam."""
+    """Repeat each row once for each group of its beam."""
     if groups == 1:
         return rows
     which = [row for row in range(len(rows.prompts)) for _ in range(groups)]
@@ -155,13 +155,13 @@ def spread(rows: Rows, groups: int) -> Rows:
 
 
 def open_rows(searches: Sequence[Search], groups: int) -> list[Search]:
-    """The searches that go on, of rows of which one is not done: groups end together, so none hangs on a bound."""
+    """The unfinished searches. All groups of a row end together, so none depends on when another's bound was met."""
     rows = {each.row // groups for each in searches if not each.closed}
     return [each for each in searches if each.going and each.row // groups in rows]
 
 
 def together(searches: Sequence[Search], groups: int, width: int) -> list[list[Hypothesis]]:
-    """What the groups of each row found: the best of each, what several found once."""
+    """Join what the groups of each row found: the best of each group, without duplicates."""
     found: list[list[Hypothesis]] = []
     for first in range(0, len(searches), groups):
         once: dict[tuple[int, ...], Hypothesis] = {}
@@ -173,24 +173,24 @@ def together(searches: Sequence[Search], groups: int, width: int) -> list[list[H
 
 
 class Rule(NamedTuple):
-    """By what a step takes tokens and ranks what ends with it."""
+    """How one step chooses tokens and scores the answers that end with it."""
 
     beam: int
     eos: int
     step: int
     lengths: Lengths
     penalties: Sequence[float]
-    """What an answer that goes on from each row of the step loses."""
+    """Added to the score of an answer that extends each row of the step; 0 or below."""
     forced: Forced | None = None
-    """What each answer holds."""
+    """Texts that each answer must contain."""
 
 
 def extend_groups(
     searches: Sequence[Search], logits: Float[Tensor, "rows V"], rule: Rule, groups: int, diversity: float
 ) -> None:
-    """Each search one token on, a group after the other; the rows of `logits` are what goes on in them, in order.
+    """Extend each search by one token, group after group; `logits` has a row per hypothesis, in order.
 
-    A group takes none but the 2 * width likeliest tokens of a row that no other group made less likely.
+    There are enough candidates for each group to find 2 * width tokens that no other group made less likely.
     """
     likely = likeliest(logits, rule.beam * (2 if groups == 1 else 2 + groups))
     if rule.forced is not None:
@@ -217,9 +217,9 @@ def extend(
     rule: Rule,
     less: Float[Tensor, "B V"] | None = None,
 ) -> None:
-    """Each search one token on. What goes on in each is in rows of `likely`, the first of them as given.
+    """Extend each search by one token. Its hypotheses are consecutive rows of `likely`, from its entry in `firsts` on.
 
-    A token is taken as if it had `less` of probability, but counts with all of it.
+    `less` is subtracted from log-probabilities for choosing tokens, but not from their scores.
     """
     beam, eos, step, lengths, penalties, forced = rule
     log_p, k = likely.log_p, likely.log_p.shape[-1]
@@ -255,9 +255,9 @@ def extend(
 
 
 def done(search: Search, step: int, n_best: int, lengths: Lengths, stop_at: int | None) -> bool:
-    """Whether nothing that goes on can be among the `n_best` any more, or `stop_at` answers were found.
+    """Whether no hypothesis can still become one of the `n_best`, or `stop_at` answers were found.
 
-    A coverage penalty is never above 0, so that the bound holds with one, too.
+    A coverage penalty is never above 0, so the bound holds with one too.
     """
     if not search.going or (stop_at is not None and len(search.found) >= stop_at):
         return True
@@ -269,12 +269,12 @@ def done(search: Search, step: int, n_best: int, lengths: Lengths, stop_at: int 
 
 
 def best(found: Sequence[Hypothesis], n_best: int) -> list[Hypothesis]:
-    """The best answers found, best first; of equals the one found first."""
+    """The best answers found, best first; among equals, the one found first comes first."""
     return sorted(found, key=lambda each: -each.score)[:n_best]
 
 
 def follow(run: Run, searches: Sequence[Search], covered: Coverage | None) -> Run:
-    """The next step: a row for each beginning that goes on, with the cache of the one it goes on from."""
+    """Prepare the next step: one row per hypothesis, with the cache rows of those they extend."""
     begun = [each for search in searches for each in search.going]
     rows = torch.tensor([each.row for each in begun], device=run.tokens.device)
     run.cache.select(rows)
@@ -289,7 +289,7 @@ def follow(run: Run, searches: Sequence[Search], covered: Coverage | None) -> Ru
 
 
 def check_beam(beam: int, n_best: int, groups: int = 1) -> None:
-    """Refuse a beam without room. Errors: `ConfigError`."""
+    """Refuse a beam width, `n_best` or number of groups out of bounds. Errors: `ConfigError`."""
     if beam < 1:
         raise ConfigError(f"beam must be at least 1; got {beam}. Try beam=4; 1 is greedy.")
     if not 1 <= n_best <= beam:

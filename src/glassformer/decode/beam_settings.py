@@ -1,6 +1,6 @@
-"""The settings of a beam search: how many beginnings go on, and by what answers are ranked. Imports no torch.
+"""The settings of beam search: its width, groups, and how answers are ranked. Imports no torch.
 
-`decode/beam.py` searches with them.
+`decode/beam.py` implements the search.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_PENALTY = 10
 
 @dataclass(frozen=True)
 class BeamSettings:
-    """How answers are searched for; a frozen value, checked when made. Errors: `ConfigError`."""
+    """How answers are searched for; a frozen dataclass, checked when made. Errors: `ConfigError`."""
 
     section: ClassVar[str] = ""
 
@@ -40,7 +40,7 @@ class BeamSettings:
         self.check_beam()
 
     def check_beam(self) -> None:
-        """Refuse numbers out of bounds, and settings that contradict each other."""
+        """Refuse numbers out of bounds, and settings that contradict each other. Errors: `ConfigError`."""
         at_least(self, self.section, 1, "beam", "beam_groups")
         at_most(self, self.section, MOST_BEAM, "beam", "beam_groups")
         at_least(self, self.section, 0, "coverage_penalty", "diversity")
@@ -64,4 +64,4 @@ class BeamSettings:
 
 
 ONE_BEAM = BeamSettings()
-"""No search: the likeliest token each time, or one that is drawn."""
+"""No beam search: each token is the most likely one, or is drawn."""

@@ -1,4 +1,4 @@
-"""Labels for many texts: sorted by length, read in batches, given back in order."""
+"""Label probabilities for many texts: sort them by length, read in batches, return the results in order."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def label_probabilities(
     batch_size: int = 128,
     poll: Callable[[], None] = nothing,
 ) -> Float[Tensor, "N L"]:
-    """The probability of each label for each text, in order, whatever the batches. The model is put in evaluation mode.
+    """Return the probability of each label for each text, in order. Puts the model in evaluation mode.
 
-    `poll` is called before each batch; what it raises ends the reading.
-    Errors: `ConfigError` for a model whose head gives no labels, `DataError` for a text longer than it takes.
+    Batches do not affect the result. `poll` is called before each batch; an exception from it ends the work. Errors:
+    `ConfigError` for a model without a classify head, `DataError` for a text longer than the model takes.
     """
     if not isinstance(model.config.head, Classify):
         raise ConfigError(

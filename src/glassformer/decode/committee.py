@@ -1,8 +1,8 @@
-"""A committee: classifiers that were trained apart and answer as one, by the mean of their probabilities.
+"""A committee of classifiers: an ensemble of models, trained separately, whose probabilities are averaged.
 
-p(label | text) = 1/M Σ p_m(label | text), over the M members (Lakshminarayanan et al. 2017, section 2.4; with votes in
-place of probabilities Hansen and Salamon 1990). What one member gets wrong by chance, the others seldom get wrong with
-it. A member reads the texts by its own tokenizer; shapes, vocabularies and devices may differ, the label set may not.
+p(label | text) = 1/M Σ p_m(label | text), over the M members (Lakshminarayanan et al. 2017, section 2.4; Hansen and
+Salamon 1990 with votes instead of probabilities). A random mistake of one member is seldom shared by the others. Each
+member uses its own tokenizer. Sizes, vocabularies and devices may differ; the label set must be the same.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.transformer import Transformer
 
 Read = Sequence[Sequence[int]]
-"""One text as each member reads it, as ids."""
+"""One text as ids, once per member."""
 
 
 class Member(NamedTuple):
     """One classifier of a committee."""
 
     name: str
-    """What errors call it."""
+    """The member's name in errors."""
     model: Transformer
     tokenizers: Tokenizers
 
 
 def shared_labels(members: Sequence[Member]) -> list[str]:
-    """The labels of all members, in the order of the first. Errors: `ConfigError` naming a label that one lacks."""
+    """The members' common labels, in the order of the first. Errors: `ConfigError` naming a label that one lacks."""
     (first, labels), *others = ((each.name, each.tokenizers.labels) for each in members)
     for name, own in others:
         for one, some, two, all_of_two in ((first, labels, name, {*own}), (name, own, first, {*labels})):
@@ -47,10 +47,10 @@ def shared_labels(members: Sequence[Member]) -> list[str]:
 def committee_probabilities(
     members: Sequence[Member], texts: Sequence[Read], *, batch_size: int = 128
 ) -> Float[Tensor, "N L"]:
-    """The probability of each of `shared_labels` for each text, in float64; of one member those of its model.
+    """Return the mean probability of each of `shared_labels` for each text, in float64.
 
-    Errors: `ConfigError` for members of unlike labels, `DataError` for one whose probabilities are no numbers, and
-    those of `label_probabilities`.
+    Errors: `ConfigError` for members with different labels, `DataError` for a member whose probabilities are not
+    finite, and those of `label_probabilities`.
     """
     labels = shared_labels(members)
     tables = [
@@ -69,7 +69,7 @@ def committee_probabilities(
 def mean_by_name(
     tables: Sequence[Float[Tensor, "N L"]], columns: Sequence[Sequence[str]], labels: Sequence[str]
 ) -> Float[Tensor, "N L"]:
-    """The mean of tables whose columns have names, in float64; the columns of the mean are `labels`."""
+    """Average tables with named columns, in float64; the columns of the result are `labels`."""
     aligned = [
         table.double()[:, [names.index(label) for label in labels]]
         for table, names in zip(tables, columns, strict=True)

@@ -1,4 +1,4 @@
-"""Steps of one token as compiled code: what the many small operations between the products take is saved."""
+"""Compiled decoding steps, which save the time of the many small operations between matrix products."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from glassformer.parts import Cache
 from glassformer.parts.cache import Growing, LayerCache
 
 KINDS = 32
-"""Steps that differ in more than lengths: with padding or without, of one row or several, of other blocks."""
+"""How many kinds of steps may be compiled: with or without padding, one row or several, different blocks."""
 
 
 class CompiledSteps:
-    """In place of `with_cache`: one more token of each row, by code that all blocks share.
+    """Replaces `with_cache`: runs steps of one token per row by compiled code that all blocks share.
 
-    It is compiled when the first token is read: once for one row and once for several, once for the layers of a
-    `Growing` cache and once for those of `Slots`; how many rows and keys there are is no part of it. Many tokens at
-    once, those of a prompt, go as before.
+    The code is compiled at first use, separately for one row and for several, and for the layers of a `Growing` cache
+    and of `Slots`. It works for any number of rows and keys. Steps with several tokens (prompts) are not compiled.
     """
 
     def __init__(self) -> None:
@@ -34,8 +33,8 @@ class CompiledSteps:
     def __call__(
         self, blocks: nn.ModuleList, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache
     ) -> Float[Tensor, "B T D"]:
-        """The stream after all blocks."""
-        if x.shape[1] > 1 or cache.length == 1:  # the first token finds no keys: code of its own, for one use
+        """Return the residual stream after all blocks."""
+        if x.shape[1] > 1 or cache.length == 1:  # a first token finds no keys: that would compile code for one use
             return with_cache(blocks, x, shared, cache)
         with many_kinds(), own_lengths():
             for block, layer, cross in zip(blocks, cache.layers, cache.cross, strict=True):
@@ -46,31 +45,31 @@ class CompiledSteps:
 
 
 def many_kinds() -> AbstractContextManager[None]:
-    """As many kinds of steps as there are may be compiled."""
+    """Allow the compiler `KINDS` kinds of steps."""
     return torch.compiler.config.patch(recompile_limit=KINDS)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def own_lengths() -> AbstractContextManager[None]:
-    """Two lengths that happen to be equal when a step is compiled need not be equal ever after."""
+    """Keep the compiler from assuming that two lengths which are equal now will always be equal."""
     return shapes.patch(use_duck_shape=False)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def step(
     block: nn.Module, x: Float[Tensor, "B 1 D"], shared: dict[str, Any], layer: LayerCache, cross: LayerCache
 ) -> Float[Tensor, "B 1 D"]:
-    """What is compiled."""
+    """The function that is compiled: one block on one token per row."""
     return block(x, **shared, cache=layer, cross_cache=cross)
 
 
 def compile_steps(model: Transformer) -> Transformer:
-    """The model, its decoder's steps compiled from now on. Errors: `ConfigError` where there is no C++ compiler."""
+    """Make the model run compiled decoding steps, and return it. Errors: as `check_compiler`."""
     check_compiler(next(model.parameters()).device)
     model.reader.along = CompiledSteps()
     return model
 
 
 def check_compiler(device: torch.device) -> None:
-    """Refuse to compile for a processor where nothing can: TorchInductor writes C++."""
+    """Refuse to compile for a CPU without a C++ compiler, which TorchInductor needs. Errors: `ConfigError`."""
     if device.type != "cpu":
         return
     from torch._inductor.cpp_builder import get_cpp_compiler

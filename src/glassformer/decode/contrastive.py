@@ -1,4 +1,4 @@
-"""Contrastive search: of the likeliest tokens the one whose vector is least like any that stands there already."""
+"""Contrastive search: choose a likely token whose vector differs from those of the text so far."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from glassformer.model.transformer import Transformer
 
 
 class Seen(NamedTuple):
-    """What was read of the rows that go on: their directions, where they are real, and the logits behind them."""
+    """What was read of the unfinished rows: unit vectors of all tokens, which are real, and the next token's logits."""
 
     directions: Float[Tensor, "B T D"]
     real: Bool[Tensor, "B T"]
     logits: Float[Tensor, "B V"]
 
     def select(self, rows: Int[Tensor, " rows"]) -> Seen:
-        """The given rows."""
+        """Return the given rows."""
         return Seen(*(each[rows] for each in self))
 
 
@@ -56,18 +56,18 @@ def contrastive(
     numbers: Sequence[int] | None = None,
     prefix: bool = False,
 ) -> Iterator[Emitted]:
-    """Yields tokens as `generate` does: of the k likeliest the best by probability and by how new it is.
+    """Yield tokens as `generate` does, choosing among the k most likely by probability and by novelty.
 
-    v is best by (1 - alpha) * p(v) - alpha * max_j cos(h_v, h_j) (Su et al. 2022, equation 5), where h are the vectors
-    before the head, h_v that of v read behind the text, and j all that was read before. alpha 0 is the greedy choice.
-    A step reads k tokens for each row. `filters` come before the k are taken; what they forbid is never written. Where
-    the model takes no more tokens of a row, so that v cannot be read, its last one is the likeliest. The other
-    arguments are those of `generate`. Errors: `ConfigError`, `DataError`.
+    The chosen token v maximises (1 - alpha) * p(v) - alpha * max_j cos(h_v, h_j) (Su et al. 2022, equation 5). Here h
+    are the vectors before the head, h_v is that of v read after the text, and j runs over all tokens read before. alpha
+    0 is greedy decoding. Each step reads k tokens per row. `filters` apply before the k are taken; tokens that they
+    forbid are never written. When a row is as long as the model takes, v cannot be read, and the most likely token is
+    its last. The other arguments are those of `generate`. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_contrast(alpha, k)
     check_context(model, max_context, drop)
-    context = None if max_context is None else max_context - 1  # so that the token looked ahead at has room
+    context = None if max_context is None else max_context - 1  # leaves room for the candidate token
     if context == 0:
         raise ConfigError("Contrastive search reads a token ahead; max_context must be at least 2, got 1.")
     drop = drop if context is None else min(drop, context)
@@ -87,7 +87,7 @@ def contrastive(
 
 
 def read(model: Transformer, run: Run) -> Seen:
-    """All that a run is about to read, read."""
+    """Read the tokens that a run holds; return what contrastive search needs of them."""
     hidden = model.hidden(
         run.tokens, keep=run.keep, prefix=run.prefix, memory=run.memory, source_keep=run.memory_keep, cache=run.cache
     )
@@ -98,7 +98,7 @@ def read(model: Transformer, run: Run) -> Seen:
 def step(
     model: Transformer, context: Context, run: Run, seen: Seen, alpha: float, k: int, filters: Sequence[Filter]
 ) -> tuple[Int[Tensor, " B"], Run, Seen]:
-    """The next token of each row, and what was read with it."""
+    """Choose the next token of each row; return it with the updated run and what was read."""
     logits = apply(filters, seen.logits, context)
     p, candidates = logits.softmax(-1).topk(min(k, logits.shape[-1]))
     n, k = p.shape
@@ -113,7 +113,7 @@ def step(
         "memory": None if run.memory is None else run.memory[spread],
         "source_keep": None if run.memory_keep is None else run.memory_keep[spread],
     }
-    keep = None if bool(room.all()) else room[spread, None]  # a row that is full reads padding, and ends with this step
+    keep = None if bool(room.all()) else room[spread, None]  # a full row reads padding and ends with this step
     ahead = model.hidden(candidates.flatten()[:, None], keep=keep, cache=run.cache, **of_source)[:, 0]
     ahead = ahead.unflatten(0, (n, k))
     directions = F.normalize(ahead, dim=-1)
@@ -129,7 +129,7 @@ def step(
 
 
 def stay(model: Transformer, rows: Rows, run: Run, seen: Seen, context: int | None, drop: int) -> tuple[Run, Seen]:
-    """The rows that go on; all are read anew where tokens left in front of one."""
+    """Keep the unfinished rows; read all anew if one lost tokens at its front."""
     live = [i for i, row in enumerate(run.going) if not rows.done[row]]
     if len(live) < len(run.going):
         which = torch.tensor(live, device=run.tokens.device)
@@ -145,7 +145,7 @@ def stay(model: Transformer, rows: Rows, run: Run, seen: Seen, context: int | No
 
 
 def check_contrast(alpha: float, k: int) -> None:
-    """Refuse shares that are none. Errors: `ConfigError`."""
+    """Refuse `alpha` or `k` out of bounds. Errors: `ConfigError`."""
     if not 0 <= alpha <= 1:
         raise ConfigError(f"alpha of contrastive search must be from 0 to 1; got {alpha}. Try 0.6.")
     if k < 1:

@@ -1,4 +1,4 @@
-"""What the decoder read of the source while it wrote: one attention's weights, and the penalty for what it left out."""
+"""Which source tokens the decoder attends to while it writes, and a penalty for those that it leaves out."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from glassformer.parts import Attended, attentions, watch_attention
 
 
 class Reading:
-    """What each of several models read in its last forward; see `reading`."""
+    """The attention weights of each of several models in their last forward pass; see `reading`."""
 
     def __init__(self, models: int) -> None:
         self._of: list[Float[Tensor, "B T S"] | None] = [None] * models
 
     def note(self, model: int, weights: Float[Tensor, "B T S"]) -> None:
-        """What one of them read, mean over heads."""
+        """Store the weights of one model, averaged over its heads."""
         self._of[model] = weights
 
     @property
     def weights(self) -> Float[Tensor, "B T S"] | None:
-        """The mean over the models; none before all of them had a forward."""
+        """The mean over the models; None until each has run a forward pass."""
         told = [each for each in self._of if each is not None]
         return torch.stack(told).mean(0) if len(told) == len(self._of) else None
 
 
 def reading_layer(model: Transformer) -> str:
-    """The cross-attention that says where a token comes from: that of the last layer but one, or of the only one.
+    """The name of the cross-attention used for alignments: that of the layer before the last, or of the only layer.
 
     Its mean over heads aligns better than that of the last layer (Garg et al. 2019, section 3.1). Errors:
-    `ConfigError` for a model without an encoder beside its decoder.
+    `ConfigError` for a model that is not an encoder-decoder.
     """
     names = [name for name in attentions(model) if name.endswith("cross_attention")]
     if not names:
@@ -48,9 +48,9 @@ def reading_layer(model: Transformer) -> str:
 
 @contextmanager
 def reading(model: Transformer) -> Generator[Reading]:
-    """Collects the weights of `reading_layer` while the `with` lasts, of a committee the mean of its members'.
+    """Inside the `with`, collect the weights of `reading_layer`; for a committee, the mean over its members.
 
-    What is computed is the same bits as without.
+    The model's results are equal bit by bit to those without it.
     """
     models = members_of(model)
     seen = Reading(len(models))
@@ -71,8 +71,9 @@ def reading(model: Transformer) -> Generator[Reading]:
 class Coverage:
     """cp(X; Y) = beta * sum_i log(min(sum_j p_ij, 1)) (Wu et al. 2016, equation 14).
 
-    p_ij is how much token j of the answer read token i of the source, <eos> left out. It is 0 where every token was
-    read once, and never above; at least the smallest float is taken for what was never read.
+    p_ij is the attention of answer token j to source token i, where <eos> does not count. The penalty is 0 if each
+    source token got a total attention of at least 1, else below 0. Sums are at least the smallest float, to avoid
+    log(0).
     """
 
     def __init__(self, beta: float, sources: Sequence[Sequence[int]], seen: Reading) -> None:
@@ -82,7 +83,7 @@ class Coverage:
         self._sums = torch.zeros(self._real.shape, dtype=torch.float64)
 
     def penalties(self) -> list[float]:
-        """What an answer that ends now loses, row by row; the weights of the step just done are counted in."""
+        """Add the last step's weights to the sums; return the penalty of each row for an answer that ends now."""
         assert self.seen.weights is not None, "a step was done before"
         self._sums = self._sums + self.seen.weights[:, -1].to(self._sums)
         shares = self._sums.clamp(torch.finfo(self._sums.dtype).tiny, 1.0)

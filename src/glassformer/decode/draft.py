@@ -1,4 +1,4 @@
-"""Who guesses the next tokens for speculative decoding: a smaller model, or the text itself."""
+"""Drafts for speculative decoding: a smaller model, or the text so far, guesses the next tokens."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from glassformer.foundation.shapes import Float, Tensor
 
 
 class Guess(NamedTuple):
-    """Tokens, and the probabilities that each of them was drawn from; none: each was certain."""
+    """Guessed tokens, and the distributions from which they were drawn; None: each had probability 1."""
 
     tokens: list[int]
     shares: Float[Tensor, "T V"] | None = None
 
 
 class Wanted(NamedTuple):
-    """The row of a call, the ids that are read of it, and how many tokens to guess at most."""
+    """A request for a guess: the row of the call, the ids that it reads, and the most tokens to guess."""
 
     row: int
     ids: Sequence[int]
@@ -30,11 +30,11 @@ class Wanted(NamedTuple):
 
 
 Draft = Callable[[Sequence[Wanted], Context], list[Guess]]
-"""A guess for each row that goes on, of which fewer tokens or none may come; the context has the rows as they are."""
+"""Returns a guess for each wanted row, possibly with fewer tokens or none; the context describes the same rows."""
 
 
 class ModelDraft:
-    """A smaller model that draws its guesses as the larger one draws its tokens, those of all rows together."""
+    """A smaller model that draws its guesses as the larger one draws its tokens, for all rows together."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ModelDraft:
         self.reader, self.mass, self.uniforms, self.eos = reader, mass, uniforms, eos
 
     def __call__(self, wanted: Sequence[Wanted], context: Context) -> list[Guess]:
-        """Up to as many guesses as wanted; fewer where its own context is full, and none behind `eos`."""
+        """Guess up to as many tokens as wanted: fewer if the draft model's context is full, and none after `eos`."""
         self.reader.keep({each.row for each in wanted})
         longest = self.reader.model.config.stack.max_len
         most = [each.most if longest is None else min(each.most, longest - len(each.ids) + 1) for each in wanted]
@@ -67,31 +67,31 @@ class ModelDraft:
 
 
 class LookupDraft:
-    """What followed the last time that the text had its last `most` ids, or fewer, down to one (Saxena 2023).
+    """Prompt lookup (Saxena 2023): guess what followed when the text last had its present last `most` ids, or fewer.
 
-    A guess is certain: all probability is on it. None where the last id is new, and none behind `eos`.
+    The guess has probability 1. There is no guess if the last id is new, and none after `eos`.
     """
 
     def __init__(self, most: int, eos: int) -> None:
         self.most, self.eos = most, eos
 
     def __call__(self, wanted: Sequence[Wanted], context: Context) -> list[Guess]:
-        """What followed in each text."""
+        """Guess what followed before, for each row."""
         guessed = (followed(each.ids, each.most, self.most) for each in wanted)
         return [Guess(ids[: ids.index(self.eos) + 1] if self.eos in ids else ids) for ids in guessed]
 
 
 def followed(ids: Sequence[int], n: int, most: int) -> list[int]:
-    """Up to `n` ids behind the last place that has the last `most` ids, or fewer."""
+    """Up to `n` ids after the earlier place whose preceding ids best match the end of `ids` (up to `most` ids)."""
     if n == 0:
         return []
     alike = [min(length, most) for length in ends_alike(ids)]
-    back = max(range(1, len(alike)), key=alike.__getitem__, default=0)  # of equals the nearest to the end
+    back = max(range(1, len(alike)), key=alike.__getitem__, default=0)  # among equals, the nearest to the end
     return [*ids[len(ids) - back :][:n]] if alike[back] else []
 
 
 def grown(context: Context, more: Sequence[tuple[int, Sequence[int]]]) -> Context:
-    """Rows of a context by their places, one as often as it comes, with these tokens behind what each wrote."""
+    """Select rows of a context by their places (repeats allowed), and append these tokens to what each wrote."""
     return Context(
         [context.numbers[i] for i, _ in more],
         [context.prompts[i] for i, _ in more],

@@ -1,7 +1,7 @@
-"""Texts that every answer of a beam must hold (lexically constrained decoding, Hokamp and Liu 2017).
+"""Texts that every answer of a beam search must contain (lexically constrained decoding, Hokamp and Liu 2017).
 
-The beam is shared among beginnings by how much of the forced texts they hold (Post and Vilar 2018, dynamic beam
-allocation), so that those that took a less likely token for it are not pushed out by those that did not.
+The beam is divided among hypotheses by how much of the forced texts they contain (Post and Vilar 2018, dynamic beam
+allocation). Hypotheses that took a less likely token to make progress are thus not pushed out by the others.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 
 Held = tuple[int, ...]
-"""How many bytes of each forced text stand there: all of them once it is whole, else those that the text ends with."""
+"""How many bytes of each forced text are there: all once it is contained, else the part with which the answer ends."""
 
 
 Option = tuple[float, int, int]
-"""Log-probability, token, and place among the options of a step."""
+"""Log-probability, token, and index among the options of a step."""
 NO_TEXT = b"\xff"
-"""Stands for <unk>: what it stands between is not one text, and no text has this byte."""
+"""The spelling of <unk> here: no text contains this byte, so no forced text is found across an <unk>."""
 
 
 class Forced:
-    """Texts that each answer holds, however they are cut into tokens; inside of a longer word counts, too.
+    """Texts that each answer must contain, however they are split into tokens, possibly inside a longer word.
 
-    `spelled` are the bytes of each id, as `Tokenizer.spelling` has them.
+    `spelled` gives the bytes of each id, as from `Tokenizer.spelling`.
     """
 
     def __init__(self, spelled: Sequence[bytes], texts: Sequence[str]) -> None:
@@ -41,7 +41,7 @@ class Forced:
         self._after, self._nearer = lru_cache(2**18)(self._read_on), lru_cache(2**12)(self._tokens_on)
 
     def held(self, ids: Sequence[int]) -> Held:
-        """What stands in a text of these ids."""
+        """How much of each forced text these ids contain."""
         now = (0,) * len(self.words)
         for id in ids:
             now = self._after(now, id)
@@ -52,12 +52,12 @@ class Forced:
         return tuple(prefix_at_end(word, word[:n] + more) for word, n in zip(self.words, held, strict=True))
 
     def _tokens_on(self, held: Held) -> list[int]:
-        """The tokens behind which more of the texts stands there."""
+        """The tokens that add to what is held of the forced texts."""
         ids = range(len(self.spelled))
         return [id for id in ids if self.spelled[id] and sum(self._after(held, id)) > sum(held)]
 
     def beside(self, likely: Candidates, logits: Float[Tensor, "rows V"], begun: Sequence[Sequence[int]]) -> Candidates:
-        """The likeliest tokens of each row, and behind them all others that bring a forced text nearer."""
+        """Add to the most likely tokens of each row all others that make progress on a forced text."""
         nearer = [self._nearer(self.held(ids)) for ids in begun]
         most = max(map(len, nearer))
         if most == 0:
@@ -79,10 +79,10 @@ class Forced:
         k: int,
         eos: int,
     ) -> list[Option]:
-        """What the beam takes of `k` options behind each beginning: the best of each count of bytes in turn.
+        """Order the options (`k` per hypothesis) for the beam: grouped by bytes held, the best of each group in turn.
 
-        The fullest count is first. An option that ends a text, by `eos` or as it is the `last`, is none where the text
-        does not hold all.
+        The group that holds most comes first. An option that ends an answer, by `eos` or because this is the `last`
+        step, is left out unless the answer contains all forced texts.
         """
         banks: dict[int, list[Option]] = {}
         held = [self.held(ids) for ids in begun]
@@ -95,7 +95,7 @@ class Forced:
         return [option for turn in turns for option in turn if option is not None]
 
     def refuse(self, row: int, limit: int) -> ConfigError:
-        """What is told where no answer was found."""
+        """The error for a row without an answer."""
         return ConfigError(
             f"An answer holds all that is forced, {', '.join(map(repr, self.texts)):.80}; within its {limit} tokens "
             f"none of row {row} (counted from 0) did. Raise max_new_tokens, widen the beam, or force less."
@@ -103,7 +103,7 @@ class Forced:
 
 
 def check_forced(forced: Forced | None, beam: int, groups: int) -> None:
-    """Refuse what is forced where no beam searches for it. Errors: `ConfigError`."""
+    """Refuse forced texts without a beam search in one group. Errors: `ConfigError`."""
     if forced is not None and (beam == 1 or groups > 1):
         raise ConfigError(
             f"What is forced is searched for by one beam, of 2 at least; got beam={beam} and groups={groups}. Try "
@@ -112,7 +112,7 @@ def check_forced(forced: Forced | None, beam: int, groups: int) -> None:
 
 
 def prefix_at_end(word: bytes, text: bytes) -> int:
-    """The length of `word` where it stands in a text, else of its longest beginning that the text ends with."""
+    """The length of `word` if `text` contains it, else of its longest prefix with which `text` ends."""
     if word in text:
         return len(word)
     return next(n for n in range(min(len(word), len(text)), -1, -1) if text.endswith(word[:n]))

@@ -1,4 +1,4 @@
-"""Decoding as a generator: the source is encoded once, then one token a step for every row that is not finished."""
+"""Decoding token by token: encode the source once, then yield one token per step for every unfinished row."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
 
 Stop = Callable[[int, Sequence[int]], bool]
-"""Whether a row, by its place in the call, ends with the ids that it wrote."""
+"""Called with a row's place in the call and the ids that it wrote; returns whether the row ends there."""
 
 
 class Emitted(NamedTuple):
-    """One step: the rows that still went on, by their place in the call, and the token each of them got."""
+    """One step: the rows that were unfinished, by their place in the call, and the token that each got."""
 
     rows: list[int]
     tokens: list[int]
 
 
 def greedy(logits: Float[Tensor, "B V"], _: Context) -> Int[Tensor, " B"]:
-    """The likeliest token; of equals, the one with the lowest id."""
-    return logits.max(-1).indices  # as argmax, which is several times as slow
+    """Choose the most likely token; among equals, the one with the lowest id."""
+    return logits.max(-1).indices  # the same as argmax, but several times as fast
 
 
 def stops_at(sequences: Sequence[Sequence[int]]) -> Stop:
-    """A row ends where the last ids that it wrote are one of these sequences. Errors: `ConfigError` for no ids."""
+    """Make a `Stop` that ends a row once it wrote one of these sequences. Errors: `ConfigError` for an empty one."""
     if any(len(each) == 0 for each in sequences):
         raise ConfigError("A stop sequence has at least one token; got one without any. Leave it out.")
     return lambda _, ids: any(ends_with(ids, each) for each in sequences)
@@ -56,16 +56,16 @@ def generate(
     numbers: Sequence[int] | None = None,
     prefix: bool = False,
 ) -> Iterator[Emitted]:
-    """Yields the tokens of each step until every row has ended with `eos`, at a `stop`, or at its limit.
+    """Yield the tokens of each step until every row has ended with `eos`, at a `stop`, or at its limit.
 
-    An encoder-decoder takes `sources` (without special tokens) and begins each row with <bos>, or with `prompts`; a
-    decoder takes `prompts` alone. Rows may differ in length; each gets what it would get alone. Rows that finished
-    leave the batch. `max_new_tokens` is one limit, or one for each row. `stop` is asked after each step was yielded.
+    An encoder-decoder takes `sources` (without special tokens) and begins each row with <bos> or its prompt; a decoder
+    takes only `prompts`. Rows may differ in length, and each gets the tokens that it would get alone. Finished rows
+    leave the batch. `max_new_tokens` is one limit, or one per row. `stop` is called after each step was yielded.
 
-    With `max_context` a row of more tokens is read from its end: as few multiples of `drop` as needed leave in front,
-    so 1 reads the last `max_context` tokens at each step, and more keeps the cache for `drop` steps. Without, a row
-    longer than the model takes is refused. `numbers` tell `choose` which row is which (none: its place in the call).
-    With `prefix` the tokens of a prompt read one another both ways, as the objective "prefix" learns it (Raffel et al.
+    With `max_context`, a longer row loses tokens at its front, as few multiples of `drop` as needed. drop=1 reads the
+    last `max_context` tokens anew at each step; a larger `drop` keeps the cache for `drop` steps. Without, a row longer
+    than the model takes is refused. `numbers` identify the rows to `choose` (None: their places in the call). With
+    `prefix`, the tokens of a prompt read each other in both directions, as the objective "prefix" trains (Raffel et al.
     2020, section 3.2.1). Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
@@ -90,7 +90,7 @@ def generate(
 
 
 def check_writes(model: Transformer) -> None:
-    """Refuse a model whose head gives no tokens, and what is no model. Errors: `ConfigError`."""
+    """Refuse anything but a model whose head predicts tokens. Errors: `ConfigError`."""
     if not isinstance(getattr(model, "config", None), ModelConfig):
         raise ConfigError(f"Tokens are written by a Transformer; got {came(model)}. Give the model first.")
     if not isinstance(model.config.head, Lm):
@@ -101,14 +101,14 @@ def check_writes(model: Transformer) -> None:
 
 
 def check_sources(model: Transformer, sources: Sequence[Sequence[int]]) -> None:
-    """Refuse an id outside the source vocabulary by its row and column among `sources`. Errors: `DataError`."""
+    """Refuse ids outside the source vocabulary. Errors: `DataError` with the row and column in `sources`."""
     size = model.config.source_vocab_size or model.config.vocab_size
     if size is not None:
         check_ids(sources, size, "sources")
 
 
 class Rows(NamedTuple):
-    """The rows of a call: what they read, what they wrote so far, and who is done."""
+    """The rows of a call: what they read, what they have written, and which are done."""
 
     sources: Sequence[Sequence[int]] | None
     prompts: Sequence[Sequence[int]]
@@ -119,7 +119,7 @@ class Rows(NamedTuple):
     prefix: bool = False
 
     def grow(self, step: Emitted, eos: int, stop: Stop | None) -> Iterator[Emitted]:
-        """Yields a step whose tokens its rows have then; after it they end with `eos`, at their limit, at a `stop`."""
+        """Append a step's tokens to its rows and yield it; then mark the rows that end by `eos`, limit or `stop`."""
         for row, token in zip(step.rows, step.tokens, strict=True):
             self.written[row].append(token)
         yield step
@@ -128,7 +128,7 @@ class Rows(NamedTuple):
             self.done[row] = token == eos or len(ids) >= self.limits[row] or (stop is not None and stop(row, ids))
 
     def context(self, going: Sequence[int]) -> Context:
-        """What is known of these rows."""
+        """Make the `Context` of these rows, for filters and `choose`."""
         return Context(
             [self.numbers[row] for row in going],
             [self.prompts[row] for row in going],
@@ -137,19 +137,19 @@ class Rows(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What goes from one step to the next."""
+    """The state that one step passes to the next."""
 
     going: list[int]
-    """The call's rows, in the order of the batch's."""
+    """The rows in the batch, by their places in the call."""
     begins: list[int]
-    """How many tokens of each of them were left out in front."""
+    """How many tokens were left out at the front of each."""
     tokens: Tensor
     keep: Tensor | None
     cache: Cache
     memory: Tensor | None
     memory_keep: Tensor | None
     prefix: Tensor | None
-    """How many of the tokens of each row are read both ways; none: none."""
+    """How many tokens at the start of each row are read in both directions; None means none."""
 
 
 def begin_rows(
@@ -159,7 +159,7 @@ def begin_rows(
     max_new_tokens: int | Sequence[int],
     numbers: Sequence[int] | None = None,
 ) -> Rows:
-    """The rows of a call, as they were asked for. Errors: `ConfigError` and `DataError` for what cannot be."""
+    """Check the arguments of a call and make its rows. Errors: `ConfigError` and `DataError` for invalid arguments."""
     if not model.config.stack.causal:
         raise ConfigError("generate() writes from left to right; this model reads both ways. Use fill_blanks().")
     if (sources is None) == (model.encoder is not None and model.decoder is not None):
@@ -186,13 +186,13 @@ def begin_rows(
 
 
 def begin_of(length: int, max_context: int | None, drop: int) -> int:
-    """How many of `length` tokens are left out in front, so that at most `max_context` are read."""
+    """How many of `length` tokens to leave out at the front, so that at most `max_context` are read."""
     over = 0 if max_context is None else max(0, length - max_context)
     return -(-over // drop) * drop
 
 
 def check_context(model: Transformer, max_context: int | None, drop: int) -> None:
-    """Refuse a context that the model does not take, or that would be empty. Errors: `ConfigError`."""
+    """Refuse a `max_context` longer than the model takes, and a `drop` out of bounds. Errors: `ConfigError`."""
     longest = model.config.stack.max_len
     if max_context is not None and longest is not None and max_context > longest:
         raise ConfigError(f"max_context must be at most max_len={longest}; got {max_context}. Try {longest}.")
@@ -201,13 +201,13 @@ def check_context(model: Transformer, max_context: int | None, drop: int) -> Non
 
 
 def read_first(model: Transformer, rows: Rows, max_context: int | None = None, drop: int = 1) -> Run:
-    """The run at its first step: the sources are encoded, and the prompts are to be read."""
+    """Prepare the first step: encode the sources; the step will read the prompts."""
     going = list(range(len(rows.prompts)))
     return read_anew(model, rows, going, max_context, drop, *memories(model, rows.sources))
 
 
 def memories(model: Transformer, sources: Sequence[Sequence[int]] | None) -> tuple[Tensor | None, Tensor | None]:
-    """What the encoder makes of the sources, and where it is real; None for a decoder alone, and where all is."""
+    """Encode the sources; return (memory, keep). Memory is None without sources, keep is None without padding."""
     if sources is None:
         return None, None
     device = next(model.parameters()).device
@@ -225,7 +225,7 @@ def read_anew(
     memory: Tensor | None,
     memory_keep: Tensor | None,
 ) -> Run:
-    """A step that reads all that these rows may read, into a new cache."""
+    """Prepare a step that reads these rows from their begin, into a new cache."""
     whole = rows.context(going).read
     begins = [begin_of(len(ids), max_context, drop) for ids in whole]
     tokens, keep = _pad_left([ids[begin:] for ids, begin in zip(whole, begins, strict=True)])
@@ -237,7 +237,7 @@ def read_anew(
 
 
 def _next(model: Transformer, rows: Rows, run: Run, max_context: int | None, drop: int) -> Run:
-    """The next step: it reads the newest token of each row, or all anew where tokens left in front of one."""
+    """Prepare the next step: read each row's newest token, or all tokens anew if a row lost some at its front."""
     lengths = [len(rows.prompts[row]) + len(rows.written[row]) for row in run.going]
     begins = [begin_of(length, max_context, drop) for length in lengths]
     live = [i for i, row in enumerate(run.going) if not rows.done[row]]
@@ -251,7 +251,7 @@ def _next(model: Transformer, rows: Rows, run: Run, max_context: int | None, dro
 
 
 def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
-    """Prompts with their padding in front, so that the last column is the last token of every row."""
+    """Pad prompts on the left, so that the last column holds the last token of every row."""
     if any(len(prompt) == 0 for prompt in prompts):
         row = next(i for i, prompt in enumerate(prompts) if len(prompt) == 0)
         raise DataError(
@@ -262,9 +262,9 @@ def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
 
 
 def _leave(run: Run, live: list[int], max_len: int | None) -> Run:
-    """Takes finished rows out of the batch, once they are a quarter of it: moving the cache costs too.
+    """Remove finished rows from the batch once they are a quarter of it, because copying the cache costs time too.
 
-    At once where the cache is as long as the model takes: a finished row goes on unseen, but must not go beyond that.
+    If the cache is as long as the model takes, remove them at once: a finished row that stays would grow beyond that.
     """
     full = max_len is not None and run.cache.length >= max_len
     if len(run.going) - len(live) < (1 if full else max(1, len(run.going) // 4)):
@@ -283,9 +283,9 @@ def _leave(run: Run, live: list[int], max_len: int | None) -> Run:
 def fill_blanks(
     model: Transformer, sources: Sequence[Sequence[int]], lengths: Sequence[int], never: Sequence[int] = ()
 ) -> list[list[int]]:
-    """Answers of an encoder alone: row i reads [source, <sep>, blanks] and fills `lengths[i]` blanks at once.
+    """Answers of an encoder-only model: row i reads [source, <sep>, blanks] and fills its `lengths[i]` blanks at once.
 
-    No blank gets one of the ids of `never`.
+    No blank gets an id of `never`.
     """
     check_writes(model)
     check_sources(model, sources)

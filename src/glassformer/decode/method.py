@@ -1,4 +1,4 @@
-"""The way to write that the settings describe: token by token, or looking ahead."""
+"""Choosing the decoding method from the settings: `generate`, or contrastive search."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from glassformer.decode.contrastive import contrastive
 from glassformer.decode.generate import Emitted, generate
 
 Method = Callable[..., Iterator[Emitted]]
-"""`generate`, or what takes its place: all its arguments but `choose`, and yields what it yields."""
+"""`generate` or a replacement for it: takes all its arguments except `choose`, and yields the same."""
 
 USUAL_K = 4
-"""Tokens that contrastive search chooses among where top_k does not say."""
+"""How many tokens contrastive search chooses among if top_k is not set."""
 
 
 def method_of(sampling: Sampling, first: Sequence[Filter] = ()) -> Method:
-    """The method of the settings; the filters of `first` come before all others."""
+    """Return the method that the settings describe; the filters in `first` apply before all others."""
     if sampling.contrastive_alpha:
         filters = [*first, *filters_of(sampling)]
         return partial(contrastive, alpha=sampling.contrastive_alpha, k=sampling.top_k or USUAL_K, filters=filters)

@@ -1,7 +1,7 @@
-"""A model made ready for decoding: its weights rounded and laid out once, so that a step has less to read.
+"""Preparing a model for faster decoding: weights in lower precision, packed once.
 
-One text at a time is bound by the memory: a step reads each weight once. bfloat16 has half the bytes of float32, int8
-a quarter.
+Decoding one text is limited by memory bandwidth, because each step reads every weight once. bfloat16 halves the bytes
+of float32; int8 takes a quarter.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ from glassformer.parts.int8 import Int8Linear
 from glassformer.parts.packed import PackedLinear
 
 Make = Callable[[Tensor, Tensor | None], nn.Module]
-"""A map from its weight and bias."""
+"""Makes a linear map from weight and bias."""
 
 
 def prepared(model: Transformer, precision: str, cache: str = "exact", *, compile: bool = False) -> Transformer:
-    """The model itself for "float32", else a copy to decode with; the model stays as it is.
+    """Return a copy of the model for decoding, or the model itself if nothing changes. The model is not modified.
 
-    "float32": as it was trained, bit for bit. "bfloat16": everything in bfloat16. "int8": linear maps and the head in
-    whole numbers of 8 bits (`Int8Linear`), keys and values in bfloat16 where the machine has it in hardware, all else
-    as it was. "auto": bfloat16 where the machine has it in hardware, else as it was trained. With `compile` steps of
-    one token are compiled code (`CompiledSteps`), also of a copy.
+    `precision`: "float32" is as trained, bit for bit. "bfloat16" converts everything to bfloat16. "int8" quantises
+    linear maps and the head to 8 bits (`Int8Linear`) and holds keys and values in bfloat16 if the machine has it in
+    hardware. "auto" is bfloat16 if the machine has it in hardware, else as trained.
 
-    `cache`: keys and values as they are ("exact"), or in 8 bits ("int8", `parts/rounded.py`). A committee is one of
-    members made ready.
-    Errors: `ConfigError` for another name, and for what this machine or the model lacks.
+    `cache`: "exact" holds keys and values as they are, "int8" in 8 bits (`parts/rounded.py`). With `compile`, steps of
+    one token run as compiled code (`CompiledSteps`). For a committee, every member is prepared. Errors: `ConfigError`
+    for an unknown name, and for what this machine or the model does not support.
     """
     if isinstance(model, Joint):
         return Joint([prepared(each, precision, cache, compile=compile) for each in model.members])
@@ -53,7 +52,7 @@ def prepared(model: Transformer, precision: str, cache: str = "exact", *, compil
 
 
 def check_rounds(model: Transformer, compile: bool) -> None:
-    """Refuse keys in 8 bits where none are held so. Errors: `ConfigError`."""
+    """Refuse an 8-bit cache for linear attention and for compiled steps. Errors: `ConfigError`."""
     if model.config.stack.attention_rule == "linear":
         raise ConfigError("Linear attention keeps sums, which are not rounded. Leave decode.cache='int8' out.")
     if compile:
@@ -61,17 +60,17 @@ def check_rounds(model: Transformer, compile: bool) -> None:
 
 
 def sharing_weights(model: Transformer) -> Transformer:
-    """A copy with the same tensors."""
+    """Copy the modules of a model, sharing its tensors."""
     return copy.deepcopy(model, {id(each): each for each in (*model.parameters(), *model.buffers())})
 
 
 def as_trained(model: Transformer) -> Transformer:
-    """The model itself."""
+    """Return the model itself."""
     return model
 
 
 def in_bfloat16(model: Transformer) -> Transformer:
-    """A copy in bfloat16; on a processor that multiplies it, its maps are laid out for that."""
+    """Return a copy in bfloat16; on a CPU with bfloat16 in hardware, with packed linear maps."""
     made = copy.deepcopy(model).to(torch.bfloat16)
     for attention in self_attentions(made):
         join_projections(attention)
@@ -81,7 +80,7 @@ def in_bfloat16(model: Transformer) -> Transformer:
 
 
 def in_int8(model: Transformer) -> Transformer:
-    """A copy whose linear maps are `Int8Linear`. Errors: `ConfigError` where the machine has no product for them."""
+    """Return a copy whose linear maps are `Int8Linear`. Errors: `ConfigError` if the machine lacks 8-bit products."""
     if not has_int8(device := device_of(model)):
         raise ConfigError(
             "decode.precision='int8' needs a processor that multiplies 8-bit numbers (AVX-512 VNNI); "
@@ -99,7 +98,7 @@ def in_int8(model: Transformer) -> Transformer:
 
 
 def automatic(model: Transformer) -> Transformer:
-    """In bfloat16 where that is fast."""
+    """Return a copy in bfloat16 if that is fast here, else the model itself."""
     return in_bfloat16(model) if has_bfloat16(device_of(model)) else model
 
 
@@ -116,7 +115,7 @@ CACHES = {"exact": False, "int8": True}
 
 
 def device_of(model: Transformer) -> torch.device:
-    """Where its parameters are."""
+    """The device of a model's parameters."""
     return next(model.parameters()).device
 
 
@@ -127,7 +126,7 @@ def self_attentions(model: Transformer) -> list[Attention]:
 
 
 def join_projections(attention: Attention) -> None:
-    """One map in place of query, key and value: a step calls one product in place of three."""
+    """Join the maps of query, key and value into one, so that a step calls one product instead of three."""
     three = [attention.query, attention.key, attention.value]
     weight = torch.cat([each.weight for each in three])
     biases = [bias for each in three if (bias := cast(Tensor | None, each.bias)) is not None]
@@ -141,9 +140,9 @@ def join_projections(attention: Attention) -> None:
 
 
 def replace_maps(module: nn.Module, make: Make) -> None:
-    """Another map in place of each linear one within, the head's too; a router, which chooses experts, stays exact.
+    """Replace each linear map in a module, including the head's, by one from `make`; routers of experts stay exact.
 
-    The matrix of a tied embedding, which is only looked up, stays as well.
+    The matrix of a tied embedding, which is only looked up, stays too.
     """
     for name, child in module.named_children():
         if not isinstance(child, nn.Linear):

@@ -1,4 +1,4 @@
-"""Answers read again, in one forward: how likely the model finds each token, and what of the source it reads there."""
+"""Scoring given answers in one forward pass: each token's log-probability, and its alignment to the source."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Link = tuple[int, int]
 
 
 class ReadBack(NamedTuple):
-    """What the model itself makes of an answer, before temperature, penalties and filters."""
+    """The model's own scores of an answer, before temperature, penalties and filters."""
 
     log_probabilities: list[float]
-    """Of each token in nats; that of <eos> is the last one where the answer is complete."""
+    """Of each token, in nats; the last one is that of <eos> if the answer is complete."""
     links: list[Link]
-    """The source token that each token of the answer read most, in order; none where that is the source's <eos>."""
+    """The source token that each answer token attends to most, in order; no link if that is the source's <eos>."""
 
 
 @torch.no_grad()
@@ -37,10 +37,10 @@ def read_back(
     batch_size: int = 128,
     linked: bool = True,
 ) -> list[ReadBack]:
-    """For each source and its answer; `linked` False: without links. The weights are those of `reading_layer`.
+    """Score each answer to its source; with `linked`, also align it by the attention weights of `reading_layer`.
 
-    A token is linked by what is read where it is written, one position before it is read itself. Errors: `ConfigError`
-    for a model that is no encoder-decoder.
+    A token is aligned by the weights of the position that predicts it, which is one before its own. Errors:
+    `ConfigError` for a model that is not an encoder-decoder.
     """
     if model.encoder is None or model.decoder is None:
         raise ConfigError(
@@ -70,5 +70,5 @@ def read_back(
 
 
 def pharaoh(links: Sequence[Link]) -> str:
-    """Links as "0-0 1-2 2-1": source before answer."""
+    """Format links as "0-0 1-2 2-1", source token first (Pharaoh format)."""
     return " ".join(f"{i}-{j}" for i, j in links)

@@ -1,4 +1,4 @@
-"""A model that reads texts again and again, each a little longer than before, or with another end."""
+"""Reading texts repeatedly with a cache, each time a little longer or with another end, for speculative decoding."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from glassformer.parts import Cache
 
 
 class Text(NamedTuple):
-    """What a row is to read now, and behind how many of its last ids the logits are asked for."""
+    """What a row is to read now, and after how many of its last ids logits are wanted."""
 
     row: int
     ids: Sequence[int]
     last: int = 1
     both_ways: int = 0
-    """How many tokens at its beginning a prefix model reads both ways."""
+    """How many tokens at its start a prefix model reads in both directions."""
 
 
 class Together:
-    """Rows that share a cache since they began together. One that goes on no more is padding until it is left."""
+    """Rows that began together and share a cache. A finished row is padding until it is removed."""
 
     def __init__(self, rows: list[int], cache: Cache, memory: Tensor | None, memory_keep: Tensor | None) -> None:
         self.rows, self.cache, self.memory, self.memory_keep = rows, cache, memory, memory_keep
@@ -39,11 +39,11 @@ class Together:
 
 
 class Reader:
-    """A model that reads several texts at once, and reads no token twice that still stands where it stood.
+    """A model that reads several texts at once and reads no token twice that is still at the same place.
 
-    Each forward reads what is new of all rows that share a cache, with padding behind the shorter ones; what a row
-    had before and has no more is taken back of that row alone. Rows that must begin anew, because their first tokens
-    left, share another cache from then on.
+    Each forward pass reads the new tokens of all rows that share a cache, with padding after the shorter ones. Tokens
+    that a row no longer has are removed from that row's part of the cache. Rows that must start anew, because they lost
+    their first tokens, share another cache from then on.
     """
 
     def __init__(self, model: Transformer, sources: Sequence[Sequence[int]] | None = None) -> None:
@@ -53,7 +53,7 @@ class Reader:
         self._of: dict[int, Together] = {}
 
     def behind(self, texts: Sequence[Text]) -> list[Float[Tensor, "T V"]]:
-        """The logits behind each of the `last` ids of each text."""
+        """Return the logits after each of the `last` ids of each text."""
         starts = {text.row: self._stands(text) for text in texts}
         if anew := [row for row, start in starts.items() if start == 0]:
             memory, keep = (None if each is None else each[anew] for each in (self._memory, self._memory_keep))
@@ -67,7 +67,7 @@ class Reader:
         return [found[text.row] for text in texts]
 
     def keep(self, rows: Collection[int]) -> None:
-        """Nobody asks for the other rows any more. They leave once they are a quarter: moving a cache costs too."""
+        """Keep only these rows. The others are removed once they are a quarter, as copying a cache costs time too."""
         self._of = {row: together for row, together in self._of.items() if row in rows}
         for together in {*self._of.values()}:
             places = [i for i, row in enumerate(together.rows) if self._of.get(row) is together]
@@ -75,14 +75,14 @@ class Reader:
                 together.select(torch.tensor(places, device=self.device))
 
     def _stands(self, text: Text) -> int:
-        """How many of its ids are read and may stay so."""
+        """How many of a text's ids are already in the cache and can be kept."""
         before = self._read.get(text.row)
         if before is None or before.both_ways != text.both_ways:
             return 0
         return min(same(before.ids, text.ids), len(text.ids) - text.last)
 
     def _go_on(self, together: Together, texts: dict[int, Text], starts: dict[int, int]) -> dict[int, Tensor]:
-        """One forward of what is new."""
+        """Read what is new of these texts in one forward pass; return the logits by row."""
         cache, begins = together.cache, together.cache.length == 0
         if not begins and any(starts[row] < len(self._read[row].ids) for row in texts):
             lengths = [starts.get(row, cache.length) for row in together.rows]
@@ -105,5 +105,5 @@ class Reader:
 
 
 def same(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids at the beginning are the same."""
+    """The length of the common prefix."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

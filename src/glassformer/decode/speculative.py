@@ -1,4 +1,4 @@
-"""Speculative decoding: tokens are guessed cheaply, and the model reads them all at once and keeps what it may."""
+"""Speculative decoding: guess tokens cheaply, then let the model check them all in one forward pass."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from glassformer.model.joint import members_of
 from glassformer.model.transformer import Transformer
 
 Lanes = Callable[[Context, int], Sequence[float]]
-"""A number from [0, 1) for each row of a context, for a purpose: the token itself, the guess, or whether it stays."""
+"""A random number from [0, 1) for each row, for a purpose: drawing the token, drawing the guess, or accepting it."""
 TOKEN, GUESS, STAYS = range(3)
 
 
 @dataclass
 class Tally:
-    """How many tokens were guessed, and how many of them stayed."""
+    """How many tokens were guessed, and how many of them were accepted."""
 
     guessed: int = 0
     stayed: int = 0
@@ -55,17 +55,17 @@ def speculative(
     lanes: Lanes | None = None,
     tally: Tally | None = None,
 ) -> Iterator[Emitted]:
-    """Yields tokens as `generate` does, each distributed as without guessing; a round gives a row one or several.
+    """Yield tokens as `generate` does and with the same distribution; each round gives a row one or more tokens.
 
-    Leviathan et al. 2023, algorithm 1: up to `guesses` tokens x are guessed with probabilities q, the model reads them
-    in one forward, and the first so many stay: each with probability min(1, p(x) / q(x)). The token behind them is
-    drawn from max(0, p - q), or from p where all stayed. p and q are those that `sampling` and `filters` make, so a
-    greedy text is the very one of `generate`. Who guesses: a `draft` model with the same vocabulary; or what followed
-    the last time where the text last had the same `lookup` tokens (or fewer, down to one), which is sure of itself.
+    In a round (Leviathan et al. 2023, algorithm 1), up to `guesses` tokens x are guessed with probabilities q. The
+    model reads them in one forward pass and accepts each with probability min(1, p(x) / q(x)), up to the first that it
+    rejects. The next token is drawn from max(0, p - q), or from p if all were accepted. p and q include `sampling` and
+    `filters`, so greedy text is exactly that of `generate`. Guesses come from a `draft` model with the same vocabulary;
+    or, with q = 1, from what followed when the text last had its last `lookup` tokens (or fewer, down to one).
 
-    The guesses of all rows are read together (`Reader`), and each row keeps its own. Random numbers hang on
-    (sampling.seed, number of the row, tokens written), as without; but a drawn text is another.
-    `tally` counts. The other arguments are those of `generate`. Errors: `ConfigError`, `DataError`.
+    The guesses of all rows are read together (`Reader`). Random numbers depend on (sampling.seed, number of the row,
+    tokens written), as in `generate`, but sampled texts differ from its texts. `tally` counts guesses. The other
+    arguments are those of `generate`. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_context(model, max_context, drop)
@@ -73,7 +73,7 @@ def speculative(
     given = lanes or partial(own_uniforms, sampling.seed)
     rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
     mass, window = shares(sampling, filters), Window(model.config.stack.max_len, max_context, drop)
-    with torch.no_grad():  # around no yield: whoever iterates keeps gradients as they are
+    with torch.no_grad():  # never around a yield, which would switch gradients off for the caller
         guess: Draft = LookupDraft(lookup, eos)
         if draft is not None:
             guess = ModelDraft(Reader(draft, sources), mass, lambda context: given(context, GUESS), eos)
@@ -93,18 +93,18 @@ def speculative(
 
 
 class Window(NamedTuple):
-    """How much of a text is read: what the model takes at most, and `max_context` and `drop` of `generate`."""
+    """How much of a text is read: the most that the model takes, and `max_context` and `drop` as in `generate`."""
 
     longest: int | None
     max_context: int | None
     drop: int
 
     def begin(self, length: int) -> int:
-        """How many tokens are left out in front."""
+        """How many tokens are left out at the front."""
         return begin_of(length, self.max_context, self.drop)
 
     def room(self, length: int, most: int) -> int:
-        """How many tokens more, up to `most`, are read without another beginning."""
+        """How many more tokens, up to `most`, can be read without leaving out more at the front."""
         begin = self.begin(length)
         room = most if self.longest is None else min(most, self.longest - length + begin)
         return max(takewhile(lambda n: self.begin(length + n) == begin, range(1, room + 1)), default=0)
@@ -112,7 +112,7 @@ class Window(NamedTuple):
 
 @dataclass
 class Rounds:
-    """In each round tokens are guessed for all rows that go on, and read together."""
+    """Runs the rounds: guess tokens for all unfinished rows, then read and check them together."""
 
     rows: Rows
     reader: Reader
@@ -125,7 +125,7 @@ class Rounds:
     tally: Tally
 
     def one(self, going: list[int]) -> list[list[int]]:
-        """The tokens of one round, row by row: the guesses that stay, and one more."""
+        """Run one round; return the tokens of each row: its accepted guesses and one more."""
         self.reader.keep(going)
         context = self.rows.context(going)
         wanted = [self.wanted(row, whole) for row, whole in zip(going, context.read, strict=True)]
@@ -135,10 +135,10 @@ class Rounds:
         return self.settled(guessed, self.reader.behind(texts), context)
 
     def settled(self, guessed: list[Guess], logits: list[Tensor], context: Context) -> list[list[int]]:
-        """The tokens of each row, from its guesses and the logits [T, V] behind what it has and behind each of them.
+        """Check the guesses: return each row's tokens, from the logits [T, V] after its text and after each guess.
 
-        A place at a time, of the rows whose guesses all stayed: filters are never asked what comes behind a guess that
-        they forbid, of which a grammar knows nothing.
+        It goes place by place, with only the rows whose guesses were all accepted so far. So filters never see a text
+        that they forbid, which a grammar could not follow.
         """
         found: list[list[int]] = [[] for _ in guessed]
         live = [*range(len(guessed))]
@@ -156,24 +156,24 @@ class Rounds:
         return found
 
     def wanted(self, row: int, whole: Sequence[int]) -> Wanted:
-        """What is to be guessed behind all that the row has: no more than it may write yet."""
+        """Ask for guesses after all tokens of a row, but no more than it may still write."""
         left = self.rows.limits[row] - len(self.rows.written[row]) - 1
         return Wanted(
             row, whole[self.window.begin(len(whole)) :], self.window.room(len(whole), min(self.guesses, left))
         )
 
     def text(self, wanted: Wanted, guessed: Sequence[int]) -> Text:
-        """What the model reads of it."""
+        """What the model must read to check the guesses of a row."""
         gone = len(self.rows.prompts[wanted.row]) + len(self.rows.written[wanted.row]) - len(wanted.ids)
         both_ways = max(0, len(self.rows.prompts[wanted.row]) - gone) if self.rows.prefix else 0
         return Text(wanted.row, [*wanted.ids, *guessed], len(guessed) + 1, both_ways)
 
 
 def settle(guessed: Guess, place: int, p: Float[Tensor, " V"], stays: float, drawn: float) -> tuple[int, bool]:
-    """The token at a place of the guesses, and whether it is the guess x that stood there.
+    """Return the token at a place of the guesses, and whether it is the accepted guess x.
 
-    That stays with probability min(1, p(x) / q(x)). Else it is drawn from max(0, p - q), and behind the last guess from
-    p (Leviathan et al. 2023, algorithm 1).
+    x is accepted with probability min(1, p(x) / q(x)). Otherwise the token is drawn from max(0, p - q), or from p after
+    the last guess (Leviathan et al. 2023, algorithm 1).
     """
     if place == len(guessed.tokens):
         return int(pick(p[None], [drawn])), False
@@ -188,7 +188,7 @@ def settle(guessed: Guess, place: int, p: Float[Tensor, " V"], stays: float, dra
 def check_guessing(
     model: Transformer, draft: Transformer | None, lookup: int, guesses: int, sampling: Sampling
 ) -> None:
-    """Refuse guesses that cannot be checked. Errors: `ConfigError`."""
+    """Refuse settings and models with which guesses cannot be made or checked. Errors: `ConfigError`."""
     if sampling.contrastive_alpha:
         raise ConfigError("Contrastive search looks ahead by itself; guesses are for tokens that are drawn. Leave one.")
     if (draft is None) == (lookup == 0) or lookup < 0:

@@ -1,4 +1,4 @@
-"""Text as it is written: the ids of a row become text piece by piece, whole characters only, up to a stop text."""
+"""Streaming text: turn the ids of a row into text piece by piece, in whole characters, up to a stop text."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ ENDED, STOPPED, LIMITED = "eos", "stop", "max_new_tokens"
 
 
 class Piece(NamedTuple):
-    """More text of a row; joined, the pieces of a row are all that it wrote before its stop text."""
+    """A further piece of a row's text; joined, a row's pieces are all that it wrote before its stop text."""
 
     row: int
     text: str
     tokens: int
     """How many the row has written so far, <eos> included."""
     end: str = ""
-    """Why the row ended, with its last piece: "eos", "stop" or "max_new_tokens"."""
+    """In its last piece, why the row ended: "eos", "stop" or "max_new_tokens"."""
 
 
 class TextStream:
-    """Ids in, text out as soon as it is sure: no half character, and nothing that may turn out to be a stop text."""
+    """Takes ids and returns text once it is certain: no partial character, nothing that may become a stop text."""
 
     def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = (), *, behind: bool = False) -> None:
-        """`behind`: whether the text goes on from another (`goes_on`)."""
+        """`behind`: whether the text continues another one (`goes_on`)."""
         check_stops(stops)
         self.stops = stops
         self.tokens = 0
-        """How many ids came."""
+        """How many ids were added."""
         self.stopped = False
-        """Whether a stop text came; it is told no more, nor is what follows."""
+        """Whether a stop text came; neither it nor what follows is returned."""
         self._decoding = Decoding(tokenizer, behind=behind)
         self._held = ""
 
     def __len__(self) -> int:
-        """Characters that all ids spell, told or not."""
+        """The number of characters in the text of all ids, returned or not."""
         return len(self._decoding)
 
     def add(self, id: int) -> str:
-        """The text that is sure since the last id came."""
+        """Add an id; return the text that has become certain."""
         self.tokens += 1
         return self._tell(self._decoding.add(id), last=False)
 
     def take(self, id: int, end: str = "") -> tuple[str, str]:
-        """The text that is sure with this id, and why the row ends: as given with its last id, or at a stop text."""
+        """Add an id; return the text now certain and why the row ends: `end` (given with the last id) or "stop"."""
         text = self.add(id)
         if end and not self.stopped:
             text += self.end()
         return text, STOPPED if self.stopped else end
 
     def end(self) -> str:
-        """What was held back, where no more ids come; bytes that are no character are U+FFFD."""
+        """Return the text held back, as no more ids come; invalid bytes become U+FFFD."""
         return self._tell(self._decoding.end(), last=True)
 
     def _tell(self, more: str, *, last: bool) -> str:
@@ -67,14 +67,14 @@ class TextStream:
             return ""
         text = self._held + more
         found = [(at + len(each), at) for each in self.stops if (at := text.find(each)) >= 0]
-        self.stopped = bool(found)  # by the one that is whole first, so that it hangs on no token's length
+        self.stopped = bool(found)  # at the one completed first, so that the result does not depend on token lengths
         sure = min(found)[1] if found else len(text) - (0 if last else begun(text, self.stops))
         self._held = text[sure:]
         return text[:sure]
 
 
 def begun(text: str, stops: Sequence[str]) -> int:
-    """How many characters at the end of `text` a stop text may begin with; the most of all stop texts."""
+    """The length of the longest end of `text` that is a proper prefix of a stop text."""
     return max(
         (n for each in stops for n in range(1, min(len(each), len(text) + 1)) if text.endswith(each[:n])), default=0
     )
@@ -97,12 +97,12 @@ def write(
     method: Method | None = None,
     behind: Sequence[bool] | None = None,
 ) -> Iterator[Piece]:
-    """The text of each row of `generate`, as it is written; all but `stops`, `poll`, `method` and `behind` is as there.
+    """Yield the text of each row of `generate` while it is written; arguments not explained here are as there.
 
-    A row ends where one of `stops` comes, whatever tokens it is made of; the stop text is left out. Every row ends
-    with one piece that says why. `method` writes in place of `generate`, and then `choose` is its own.
-    `poll` is called at each step; what it raises ends the writing. `behind`: which rows go on from a text, so that the
-    blank before a word is told (none: those of which a prompt holds text).
+    A row ends where one of `stops` appears, however it is split into tokens; the stop text itself is left out. Every
+    row ends with one piece that says why. `method` is used instead of `generate`, and then `choose` is ignored. `poll`
+    is called at each step; an exception from it ends decoding. `behind` says which rows continue a text, so that a
+    blank before their first word is kept (None: rows whose prompt has text).
     """
     n_rows = len((prompts if sources is None else sources) or ())
     if behind is None:
@@ -136,18 +136,18 @@ def write(
 
 
 def goes_on(tokenizer: Tokenizer, prompt: Sequence[int], text: str | None = None) -> bool:
-    """Whether what is written behind a prompt goes on from a text; behind special ids alone it begins one.
+    """Whether what is written after a prompt continues a text; after only special ids it begins one.
 
-    `text` is the prompt as it was typed: white space at its end that its ids do not hold stands for the blank.
+    `text` is the prompt as typed. If it ends in white space that the ids do not hold, that is the blank already.
     """
     read = tokenizer.decode(prompt)
     return bool(read) and (text is None or not text[-1:].isspace() or read[-1:].isspace())
 
 
 def check_stops(stops: Sequence[str]) -> None:
-    """Refuse a stop text without characters, which would stop every text at once, and one of half characters.
+    """Refuse an empty stop text, which would stop every text at once, and one that is not valid Unicode.
 
-    Errors: `ConfigError`, and `DataError` for half characters, which never come.
+    Errors: `ConfigError`, and `DataError` for half characters (lone surrogates), which can never be written.
     """
     if any(not each for each in stops):
         raise ConfigError("A stop text has at least one character; got ''. Leave it out.")

@@ -1,1 +1,1 @@
-"""Floor 0: what every other floor stands on; it knows nothing of transformers."""
+"""Floor 0: shared basics that all other floors use; it knows nothing of transformers."""

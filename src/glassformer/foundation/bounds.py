@@ -1,4 +1,4 @@
-"""Bounds of settings: a number outside them is refused when its config is made, before anything is counted out."""
+"""Bounds of settings: a config refuses numbers outside them when it is made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from glassformer.foundation.errors import ConfigError
 
 
 def at_least(config: object, section: str, least: int, *names: str) -> None:
-    """Refuse a number below `least`, or one that is not finite; none is always allowed."""
+    """Refuse a setting below `least`, or not finite; None is always allowed. Errors: `ConfigError`."""
     for name in names:
         value = getattr(config, name)
         if value is not None and not least <= value < math.inf:
@@ -19,7 +19,7 @@ def at_least(config: object, section: str, least: int, *names: str) -> None:
 
 
 def at_most(config: object, section: str, most: int, *names: str) -> None:
-    """Refuse a number above `most`; none is always allowed."""
+    """Refuse a setting above `most`; None is always allowed. Errors: `ConfigError`."""
     for name in names:
         value = getattr(config, name)
         if value is not None and value > most:
@@ -30,10 +30,10 @@ def at_most(config: object, section: str, most: int, *names: str) -> None:
 
 
 def placed(section: str, name: str) -> str:
-    """A setting as a user finds it; a config that belongs to no section has none."""
+    """A setting's full name, "section.name"; just the name if the config belongs to no section."""
     return f"{section}.{name}" if section else name
 
 
 def in_digits(value: int | float) -> str:
-    """A number for a message; of a very long one only how long it is, as Python writes no number of 5,000 digits."""
+    """A number as text for a message; for a very long one only its length, as Python prints no 5,000 digits."""
     return f"one of {value.bit_length()} bits" if isinstance(value, int) and value.bit_length() > 99 else str(value)

@@ -1,4 +1,4 @@
-"""What a user can be told: the rule, what came, what to do. Each kind carries the exit code of the command line."""
+"""Errors for users: each message gives the rule, what was found and what to do; each class has an exit code."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import errno
 
 
 class GlassformerError(ValueError):
-    """A mistake that its maker can mend. The message says the rule, what came, and what to do."""
+    """A mistake that the user can correct. The message gives the rule, what was found and what to do."""
 
     exit_code = 2
 
 
 class ConfigError(GlassformerError):
-    """A configuration that cannot be: an unknown name or key, or values that contradict each other."""
+    """An invalid configuration: an unknown name or key, or values that contradict each other."""
 
     def __init__(self, message: str, *, setting: str | None = None) -> None:
         super().__init__(message)
         self.setting = setting
-        """The field of its config that is to be changed, where it is one."""
+        """The field of the config to change, if it is a single one."""
 
 
 class DataError(GlassformerError):
-    """A file or value that cannot be read as data. The message names file, line (or row and column) and remedy."""
+    """A file or value that cannot be read as data. The message gives file and line (or row and column) and a remedy."""
 
 
 class TooLongError(DataError):
-    """A text of more tokens than the model reads. The message says how many there are, and how many may be."""
+    """A text with more tokens than the model can read. The message gives its number of tokens and the limit."""
 
 
 class CheckpointError(GlassformerError):
-    """A run or checkpoint folder that is missing, incomplete, damaged or of another model."""
+    """A run or checkpoint folder that is missing, incomplete, damaged or belongs to another model."""
 
 
 class DivergedError(GlassformerError):
-    """Loss or gradient is no longer a finite number. Raised before the weights are touched."""
+    """The loss or gradient is no longer finite. Raised before the weights change."""
 
     exit_code = 4
 
@@ -45,17 +45,17 @@ class ResourceError(GlassformerError):
 
 
 class BusyError(GlassformerError):
-    """As much is waiting as may wait. The same asked again later will do."""
+    """The queue is full. The same request may succeed later."""
 
 
 class ProcessError(GlassformerError):
-    """Another of the processes that train a run together failed or does not answer. The message names it."""
+    """Another process of a distributed training run failed or does not answer. The message names it."""
 
     exit_code = 1
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether Python or torch asked for memory in vain; torch's class is known by name, as torch is not imported."""
+    """Whether an error means that memory ran out; torch's class is recognised by name, without importing torch."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"

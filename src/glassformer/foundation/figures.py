@@ -1,4 +1,4 @@
-"""Pictures by matplotlib, which is imported when one is drawn, and where they may be written."""
+"""Importing matplotlib only when needed, and checking where a picture may be written."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from glassformer.foundation.errors import ConfigError
 
 KINDS = (".png", ".svg", ".pdf")
 SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "glassformer", "pdf.fonttype": 42}
-"""Text stays text, and equal figures give equal files."""
+"""Text stays text in the file, and equal figures give equal files."""
 DATED = {".svg": "Date", ".pdf": "CreationDate"}
-"""Where a file would say when it was made."""
+"""The metadata field of each file type that would hold its creation time."""
 
 
 def matplotlib(name: str) -> Any:
-    """A module of matplotlib. Errors: `ConfigError` with the remedy where it is not installed."""
+    """Import a module of matplotlib. Errors: `ConfigError` with the remedy if it is not installed."""
     try:
         return import_module(f"matplotlib.{name}")
     except ImportError:
@@ -24,7 +24,7 @@ def matplotlib(name: str) -> Any:
 
 
 def check_picture(path: Path | str) -> Path:
-    """The path of a picture to write. Errors: `ConfigError` for a kind that there is not, and where no file can be."""
+    """Check the path of a picture to write. Errors: `ConfigError` for an unknown file type or an impossible place."""
     path = Path(path)
     if path.suffix.lower() not in KINDS:
         raise ConfigError(

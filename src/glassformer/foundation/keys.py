@@ -1,4 +1,4 @@
-"""JSON objects in which each key stands once; of two values Python's reader would keep the last, in silence."""
+"""Refusing JSON objects with repeated keys, of which Python's reader would silently keep the last value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A key given twice means one thing to one reader and another to the next."""
+    """Make a dict from key-value pairs, as `object_pairs_hook` of `json`. Errors: `ValueError` for a repeated key."""
     value = dict(pairs)
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]

@@ -1,4 +1,4 @@
-"""The place of this process among those that `torchrun` started, as the environment says. Imports no torch."""
+"""The rank of this process among those that `torchrun` started, from the environment. Imports no torch."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", 
 
 @dataclass(frozen=True)
 class Launched:
-    """Which of how many processes this is; `Launched()` is one that runs alone."""
+    """The rank of this process and the number of processes; `Launched()` is a process that runs alone."""
 
     number: int = 0
-    """Its rank among all."""
+    """Its rank among all processes."""
     count: int = 1
     local_number: int = 0
     """Its rank on this machine, which is also the number of its accelerator."""
     local_count: int = 1
     address: str = LOOPBACK
-    """Where all of them meet."""
+    """The address where all processes meet."""
     port: int = 0
 
     @property
     def first(self) -> bool:
-        """Whether it is the one that speaks and writes for all."""
+        """Whether this is rank 0, which prints and writes for all."""
         return self.number == 0
 
 
 def launched(environment: Mapping[str, str] | None = None) -> Launched:
-    """What `torchrun` put into the environment (none: this process's); alone where it started nothing.
+    """Read what `torchrun` put into the environment (None: this process's); `Launched()` if it started nothing.
 
-    Errors: `ConfigError` for half of it, or for numbers that contradict each other.
+    Errors: `ConfigError` if variables are missing, or numbers contradict each other.
     """
     found = os.environ if environment is None else environment
     if "RANK" not in found and "WORLD_SIZE" not in found:
@@ -61,7 +61,7 @@ START = "Start them all with `torchrun --standalone --nproc-per-node=N -m glassf
 
 
 def whole(environment: Mapping[str, str], name: str, usual: int | None = None) -> int:
-    """One of the variables as a number. Errors: `ConfigError`."""
+    """Read one variable as a whole number. Errors: `ConfigError`."""
     text = environment.get(name)
     if text is None and usual is not None:
         return usual

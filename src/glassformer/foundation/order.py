@@ -1,4 +1,4 @@
-"""Settings of the position schemes: frozen values, checked when made. Parts and configs both read them."""
+"""Settings of the position schemes: frozen dataclasses, checked when made. Both parts and model configs use them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.foundation.typed import check_types
 
 LAYOUTS = ("half", "interleaved")
 MOST_PLACES, MOST_TOLD_APART = 2**31 - 1, 2**20
-"""Positions; and distances with a vector of their own."""
+"""Upper bounds: of positions, and of distances with a vector or bucket of their own."""
 SCALINGS: dict[str, tuple[float, float] | None] = {
     "none": None,
     "linear": None,
@@ -20,26 +20,27 @@ SCALINGS: dict[str, tuple[float, float] | None] = {
     "yarn": (1.0, 32.0),
     "llama3": (1.0, 4.0),
 }
-"""Scalings of rotary angles to their usual (slow_turns, fast_turns); None: it treats all pairs alike."""
+"""The scalings of rotary angles and their default (slow_turns, fast_turns); None if all pairs are treated alike."""
 
 
 @dataclass(frozen=True)
 class RotaryConfig:
-    """How queries and keys are turned by their position (Su et al. 2021), and how that is stretched to longer texts.
+    """Rotary positions (Su et al. 2021): how queries and keys are rotated, and how that is scaled to longer texts.
 
-    Pair i of a head turns by base^(-2i/K) a position. `factor` is how many times longer than `original_max_len`, the
-    length of the training before, the texts are to be. Errors: `ConfigError` for values that contradict each other.
+    Pair i of a head is rotated by base^(-2i/K) radians per position. `factor` says how many times longer texts are to
+    be than `original_max_len`, the length in the original training. Errors: `ConfigError` for values that contradict
+    each other.
     """
 
     base: float = 10_000.0
-    layout: str = "half"  # which numbers make a pair: i and i + K/2 (half), or 2i and 2i + 1 (interleaved)
-    share: float = 1.0  # part of a head that is turned, from its first number on
+    layout: str = "half"  # which numbers form a pair: i and i + K/2 (half), or 2i and 2i + 1 (interleaved)
+    share: float = 1.0  # the part of a head that is rotated, from its first number on
     scaling: str = "none"
-    factor: float | None = None  # of every scaling
-    original_max_len: int | None = None  # of yarn and llama3, like the turns
-    slow_turns: float | None = None  # pairs that turn less often in the original length are slowed by the factor
-    fast_turns: float | None = None  # pairs that turn more often are left alone
-    attention_factor: float | None = None  # of yarn: what multiplies queries and keys; None: 0.1 ln(factor) + 1
+    factor: float | None = None  # for every scaling
+    original_max_len: int | None = None  # for yarn and llama3, as slow_turns and fast_turns
+    slow_turns: float | None = None  # pairs with fewer turns in the original length are slowed by the factor
+    fast_turns: float | None = None  # pairs with more turns do not change
+    attention_factor: float | None = None  # for yarn: multiplies queries and keys; None: 0.1 ln(factor) + 1
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -75,7 +76,7 @@ class RotaryConfig:
 
     @property
     def turns(self) -> tuple[float, float]:
-        """(slow_turns, fast_turns), the scaling's usual ones where none were given; (0, 0) where it has none."""
+        """(slow_turns, fast_turns), by default those of the scaling; (0, 0) if it has none."""
         slow, fast = SCALINGS[self.scaling] or (0.0, 0.0)
         return (
             slow if self.slow_turns is None else self.slow_turns,
@@ -83,14 +84,14 @@ class RotaryConfig:
         )
 
     def width(self, d_head: int) -> int:
-        """How many numbers of a head are turned. Errors: `ConfigError` where they make no pairs."""
+        """How many numbers of a head are rotated. Errors: `ConfigError` if they do not form pairs."""
         turned = round(d_head * self.share)
         if self.share == 1.0 and turned % 2:
             raise ConfigError(
                 f"positions='rotary' turns the numbers of a head in pairs, so d_head must be even; got {d_head}. "
                 f"Try d_head={d_head + 1}."
             )
-        least = 4 if self.scaling == "ntk" else 2  # the stretched base of ntk is no number for a single pair
+        least = 4 if self.scaling == "ntk" else 2  # ntk's exponent R/(R-2) is undefined for a single pair
         if turned % 2 or turned < least or abs(turned - d_head * self.share) > 1e-6:
             even = max(least, 2 * round(d_head * self.share / 2))
             remedy = f"share={even / d_head}" if even <= d_head else f"d_head={least} and share=1.0"
@@ -103,11 +104,11 @@ class RotaryConfig:
 
 @dataclass(frozen=True)
 class RelativeConfig:
-    """How distances between a query and a key are told apart: T5's buckets and Shaw's clipped distance."""
+    """Relative positions: how T5's buckets and Shaw's clipping group the distances between query and key."""
 
-    n_buckets: int = 32  # of positions="t5"; where both sides are read, half of them for each side
-    max_distance: int = 128  # of positions="t5": from here on all distances share the last bucket
-    clip_distance: int = 16  # of positions="shaw", k in the paper: farther keys count as this far
+    n_buckets: int = 32  # for positions="t5"; if both sides are read, half of them for each side
+    max_distance: int = 128  # for positions="t5": from this distance on, all share the last bucket
+    clip_distance: int = 16  # for positions="shaw" (k in the paper): keys farther away count as this far
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -118,7 +119,7 @@ class RelativeConfig:
         at_most(self, "", MOST_TOLD_APART, "n_buckets", "clip_distance")
 
     def sides(self, causal: bool) -> tuple[int, int]:
-        """(buckets of one side, how many of them hold a single distance). Errors: `ConfigError` for too few."""
+        """(buckets per side, how many of them hold a single distance). Errors: `ConfigError` for too few buckets."""
         least = 2 if causal else 4
         if self.n_buckets < least or (self.n_buckets % 2 and not causal):
             even = max(least, self.n_buckets + self.n_buckets % 2)

@@ -1,4 +1,4 @@
-"""Sparse patterns: which keys a query reads by its place alone. A value of plain numbers, with its contradictions."""
+"""Sparse attention patterns: settings that say, by positions alone, which keys a query may read."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from glassformer.foundation.typed import check_types
 
 @dataclass(frozen=True)
 class Pattern:
-    """One local rule (window, stride or block), and beside a window perhaps keys that everybody reads.
+    """One local rule (window, stride or block), and with a window optionally keys that every query reads.
 
-    With nothing set, every place is read. All numbers count positions. Errors: `ConfigError` for numbers that
-    contradict each other. `attend/pattern.py` turns it into a table.
+    With no rule set, every key may be read. All numbers count positions. Errors: `ConfigError` for numbers that
+    contradict each other. `attend/pattern.py` evaluates a pattern.
     """
 
     window: int | None = None
-    """Keys less than `window` steps away, the query's own included; a step is `dilation` positions."""
+    """A query reads keys less than `window` steps away, its own included; a step is `dilation` positions."""
     dilation: int = 1
-    """Positions from one key of the window to the next (Longformer, Beltagy et al. 2020, section 3.1)."""
+    """Distance between neighbouring keys of the window (Longformer, Beltagy et al. 2020, section 3.1)."""
     stride: int | None = None
-    """The last `stride` keys, and before them each `stride`-th (Sparse Transformer, Child et al. 2019, section 4.3)."""
+    """A query reads the last `stride` keys and each `stride`-th before (Sparse Transformer, Child et al. 2019, 4.3)."""
     block: int | None = None
-    """The keys of the query's own block of this length, and the summary of each block (Child et al. 2019, 4.3)."""
+    """A query reads its own block of this length, and the summary of every block (Child et al. 2019, section 4.3)."""
     summary: int = 1
-    """The last keys of a block that later blocks read (the paper's c)."""
+    """How many last keys of a block later blocks read (the paper's c)."""
     global_tokens: int = 0
-    """The first tokens read everything and are read by all (Longformer, section 3.1; ETC, Ainslie et al. 2020)."""
+    """This many first tokens read all and are read by all (Longformer, section 3.1; ETC, Ainslie et al. 2020)."""
     sinks: int = 0
-    """The first keys stay readable beside a causal window (StreamingLLM, Xiao et al. 2023, section 3.2)."""
+    """This many first keys stay readable besides a causal window (StreamingLLM, Xiao et al. 2023, section 3.2)."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -74,16 +74,16 @@ class Pattern:
 
     @property
     def reads_everything(self) -> bool:
-        """Whether it hides nothing."""
+        """Whether it hides no key."""
         return self.window is None and self.stride is None and self.block is None
 
     @property
     def anchored(self) -> bool:
-        """Whether it counts from the first place, and not only from the query back."""
+        """Whether it depends on positions from the start, and not only on distances from the query."""
         return bool(self.block or self.sinks or self.global_tokens)
 
     def check_causal(self, causal: bool) -> None:
-        """Raises `ConfigError` where a rule that only looks back stands in attention that looks ahead too."""
+        """Raise `ConfigError` for a rule that only reads back, if attention is not causal."""
         for name, given in (("stride", self.stride), ("block", self.block), ("sinks", self.sinks)):
             if given and not causal:
                 raise ConfigError(

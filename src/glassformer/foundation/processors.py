@@ -6,5 +6,5 @@ import os
 
 
 def free_processors() -> int:
-    """Those that the system lets this process run on, which may be fewer than the machine has."""
+    """The number of processors on which this process may run, possibly fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

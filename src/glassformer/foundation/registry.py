@@ -1,4 +1,4 @@
-"""Looking a name up in a plain dictionary: an unknown name is answered with the known ones and the nearest."""
+"""Looking up names in a dictionary, with errors that list the known names and suggest the most similar one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Entry = TypeVar("Entry")
 
 
 def lookup(table: Mapping[str, Entry], name: str, what: str) -> Entry:
-    """The entry called `name`; `what` names the field in the error.
+    """Return the entry called `name`; `what` names the setting in the error.
 
     >>> lookup({"layer": 1, "rms": 2}, "rsm", "norm")
     Traceback (most recent call last):
@@ -28,7 +28,7 @@ def lookup(table: Mapping[str, Entry], name: str, what: str) -> Entry:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The second half of such an error: what is known, and the nearest to what came."""
+    """The second half of the error message: the known names, and the one most similar to `name`."""
     names = sorted(known)
     text = "Known: " + ", ".join(repr(each) for each in names) + "."
     nearest = get_close_matches(name, names, n=1, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""Device and threads: chosen on request, with the reason in words. Importing this does nothing."""
+"""Choosing the device and the number of threads, with the reason as text. Importing this changes nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from glassformer.foundation.processors import free_processors
 
 OMP = "OMP_NUM_THREADS"
 MOST_THREADS = 8
-"""Beyond this, small models spend their time handing work around."""
+"""With more threads, small models spend their time handing out work."""
 
 
 def choose_device(name: str = "auto") -> tuple[torch.device, str]:
-    """The device and why. "auto": an accelerator where there is one, else the processor. Errors: `ConfigError`."""
+    """Choose a device; return it and the reason. "auto": an accelerator if there is one, else the CPU.
+
+    Errors: `ConfigError` for a device that torch cannot reach.
+    """
     if name == "auto":
         accelerator = torch.accelerator.current_accelerator(check_available=True)
         if accelerator is None:
@@ -23,7 +26,7 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
         return accelerator, f"{accelerator.type}, the accelerator of this machine"
     try:
         device = torch.device(name)
-        reached = not torch.empty(0, device=device).is_meta  # tensors of meta hold no numbers
+        reached = not torch.empty(0, device=device).is_meta  # tensors on "meta" hold no numbers
     except (RuntimeError, AssertionError, ImportError, AttributeError):
         device, reached = None, False
     if device is None or not reached:
@@ -32,11 +35,11 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
 
 
 def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:
-    """Sets torch's threads, and says how many and why.
+    """Set torch's number of threads; return it and the reason.
 
-    `asked` if it is above 0; else OMP_NUM_THREADS, where the environment has it, as for any program that uses OpenMP;
-    else one for each processor that this process may use, up to 8. Several `processes` on this machine share its
-    processors out, and none takes more than its share.
+    It is `asked` if above 0; else OMP_NUM_THREADS from the environment, as in any program that uses OpenMP; else one
+    per processor that this process may use, up to 8. Several `processes` on this machine share its processors, and none
+    takes more than its share.
     """
     if processes > 1:
         return shared_threads(asked, processes)
@@ -50,7 +53,7 @@ def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:
 
 
 def shared_threads(asked: int, processes: int) -> tuple[int, str]:
-    """As `choose_threads`, of one process of several. OMP_NUM_THREADS=1 is what torchrun sets when nobody has."""
+    """As `choose_threads`, for one of several processes. Ignores OMP_NUM_THREADS=1, torchrun's default."""
     allowed = free_processors()
     wished, remark = from_environment()
     wished = 0 if wished == 1 else wished
@@ -61,9 +64,9 @@ def shared_threads(asked: int, processes: int) -> tuple[int, str]:
 
 
 def from_environment() -> tuple[int, str]:
-    """What OMP_NUM_THREADS asks for, 0 for nothing; and a remark where it stands there and is no such number.
+    """Return what OMP_NUM_THREADS asks for (0: nothing), and a remark if it is set but not a valid number.
 
-    Of a list, one number for each level of nesting, the first is ours.
+    It may be a list with one number for each level of nesting; the first is ours.
     """
     text = os.environ.get(OMP, "").partition(",")[0].strip()
     if not text:
@@ -74,7 +77,7 @@ def from_environment() -> tuple[int, str]:
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 numbers in hardware; elsewhere they are emulated, and slow."""
+    """Whether the device multiplies bfloat16 numbers in hardware; otherwise they are emulated, which is slow."""
     if device.type == "cpu":
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     if device.type == "cuda":
@@ -83,5 +86,5 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def has_int8(device: torch.device) -> bool:
-    """Whether it is a processor that multiplies 8-bit numbers in hardware (VNNI); older ones overflow on the way."""
+    """Whether the device is a CPU that multiplies 8-bit numbers in hardware (VNNI); on older CPUs sums overflow."""
     return device.type == "cpu" and torch.cpu._is_vnni_supported()  # pyright: ignore[reportPrivateUsage]

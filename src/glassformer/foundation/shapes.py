@@ -1,12 +1,12 @@
-"""The alphabet of shapes. Each letter means the same wherever it stands in a signature.
+"""The letters used for tensor shapes. Each has the same meaning in every signature.
 
     B  batch (sequences)              D  d_model, the width of the residual stream
     T  queries: positions computed    H  heads
-    S  keys: positions that are read  G  key/value heads (G divides H; G < H is grouped attention)
+    S  keys: positions that are read  G  key/value heads (G divides H; G < H is grouped-query attention)
     V  vocabulary                     K  d_head, the width of one head
     F  d_ff, the inner width of the feed-forward branch
 
-Inside attention the layout is `[B, H, T, K]`, that of torch's own kernels. Annotations are executed by the tests
+Inside attention the layout is `[B, H, T, K]`, as in torch's own kernels. The tests check shapes against the annotations
 (`--jaxtyping-packages`); in production they cost nothing.
 """
 

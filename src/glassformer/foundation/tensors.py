@@ -1,7 +1,4 @@
-"""What a user gives a model to read: ids [B, T] or features [B, T, I], and anything else refused by name.
-
-And what belongs to it: which places are real, and as many rows beside it.
-"""
+"""Checks of the tensors that a user gives a model: ids [B, T] or features [B, T, I], masks, documents, prefixes."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ IDS = (torch.int64, torch.int32)
 
 
 def check_read(name: str, given: object, *, features: bool | None = None) -> None:
-    """Refuse what is no batch of ids (`features` False), no batch of features (True), or neither of both (None).
+    """Refuse anything but a batch of ids (`features` False), of features (True), or either (None).
 
-    Only class, dtype and number of dimensions are looked at, which costs nothing on any device. Errors: `DataError`.
+    It looks only at class, dtype and number of dimensions, which costs nothing on any device. Errors: `DataError`.
     """
     forms = {False: "token ids [B, T] (int64)", True: "features [B, T, I] (floats)"}
     wanted = " or ".join(form for which, form in forms.items() if features in (which, None))
@@ -35,7 +32,7 @@ def check_read(name: str, given: object, *, features: bool | None = None) -> Non
 
 
 def mended(name: str, given: Tensor, features: bool | None) -> str:
-    """What would make ids or features of it, as far as its shape tells."""
+    """The remedy in the error of `check_read`, as far as the dtype and shape tell."""
     reads_features = features is True or (features is None and given.ndim > 2)
     if reads_features and not given.is_floating_point():
         return "Features are floats, a vector of them for each place."
@@ -47,7 +44,7 @@ def mended(name: str, given: Tensor, features: bool | None) -> str:
 
 
 def check_keep(keep: object, name: str = "keep") -> None:
-    """Raises `ConfigError` for a mask of numbers: in some libraries they mean True and False, in others addends."""
+    """Raise `ConfigError` for a mask that is not boolean: numbers are 0/1 in some libraries and are added in others."""
     if keep is not None and getattr(keep, "dtype", None) != torch.bool:
         got = keep.dtype if isinstance(keep, Tensor) else came(keep)
         raise ConfigError(
@@ -57,7 +54,7 @@ def check_keep(keep: object, name: str = "keep") -> None:
 
 
 def check_shape(name: str, keep: Tensor | None, marked: str, values: Tensor) -> None:
-    """Raises `DataError` for a mask that has not one value for each place of `values` [B, T, ...]."""
+    """Raise `DataError` unless a mask has one value for each place of `values` [B, T, ...]."""
     if keep is not None and keep.shape != values.shape[:2]:
         raise DataError(
             f"{name} says of each place of {marked} whether it is real, so both have one shape [B, T]; got {name} "
@@ -66,7 +63,7 @@ def check_shape(name: str, keep: Tensor | None, marked: str, values: Tensor) -> 
 
 
 def check_beside(name: str, given: Tensor, beside: str, values: Tensor) -> None:
-    """Raises `DataError` for more or fewer rows than stand beside them."""
+    """Raise `DataError` unless `given` has as many rows as `values`."""
     if given.shape[:1] != values.shape[:1]:
         raise DataError(
             f"Row i of {name} belongs to row i of {beside}, so both have as many; got {name} {list(given.shape)} and "
@@ -75,7 +72,7 @@ def check_beside(name: str, given: Tensor, beside: str, values: Tensor) -> None:
 
 
 def check_documents(documents: object, values: Tensor) -> None:
-    """Raises `DataError` for what does not give a document's number to each place of tokens [B, T, ...]."""
+    """Raise `DataError` unless `documents` has a whole number for each place of tokens [B, T, ...]."""
     if documents is None:
         return
     if not isinstance(documents, Tensor) or documents.dtype not in IDS or documents.shape != values.shape[:2]:
@@ -87,9 +84,9 @@ def check_documents(documents: object, values: Tensor) -> None:
 
 
 def check_prefix(prefix: object, values: Tensor) -> None:
-    """Raises `DataError` for what does not say of each row of tokens [B, T, ...] how many at its start all may read.
+    """Raise `DataError` unless `prefix` has one length, from 0 to T, for each row of tokens [B, T, ...].
 
-    On an accelerator the numbers themselves are not looked at, which would cost a wait.
+    On an accelerator the values are not checked, because that would wait for the device.
     """
     if prefix is None:
         return

@@ -1,6 +1,6 @@
-"""Values of the types that their annotations say: a setting of another one is refused, by name, when it is made.
+"""Type checks of settings: a frozen config refuses values that do not match its annotations when it is made.
 
-The annotations of a frozen config are read once a class; nothing here imports torch.
+Annotations are read once per class. Imports no torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORDS: Mapping[type, str] = {
     NoneType: "None",
 }
 TYPED: Mapping[type, str] = {**WORDS, bool: "true or false", NoneType: "none"}
-"""The same as they are typed, in a recipe or on the command line."""
+"""The same, as spelled in a recipe or on the command line."""
 
 
 @cache
@@ -39,10 +39,10 @@ def types_in(annotation: Any) -> tuple[type, ...]:
 
 
 def check_types(config: object, section: str = "") -> None:
-    """Refuse a field whose value is not of its type; called first when a frozen config is made.
+    """Refuse a field whose value is not of its type; the first check when a frozen config is made.
 
-    A whole number is good enough for a float. True is no number, and 64.0 no whole one: each is a mistake elsewhere.
-    `section` is what the name begins with in a recipe. Errors: `ConfigError` naming field, types and value.
+    A whole number is accepted for a float. True is not accepted as a number, nor 64.0 as a whole number. `section` is
+    the prefix of the name in a recipe. Errors: `ConfigError` naming field, types and value.
     """
     for name, annotation in annotations_of(type(config)).items():
         value, allowed = getattr(config, name), types_in(annotation)
@@ -54,31 +54,31 @@ def check_types(config: object, section: str = "") -> None:
 
 
 def expect(value: object, kind: type, what: str, then: str) -> None:
-    """Refuse an argument of another class. `what` it is and what to do `then` stand in the error, a `ConfigError`."""
+    """Refuse an argument of another class. The error, a `ConfigError`, says `what` it is and what to do (`then`)."""
     if not isinstance(value, kind):
         raise ConfigError(f"{what} must be {in_words(kind)}; got {came(value)}. {then}")
 
 
 def is_of(value: object, allowed: tuple[type, ...]) -> bool:
-    """Whether a value is of one of these classes, as a setting is meant."""
+    """Whether a value has one of these classes; a bool is no number, and an int is accepted for a float."""
     if isinstance(value, bool):
         return bool in allowed
     return isinstance(value, allowed) or (isinstance(value, int) and float in allowed)
 
 
 def in_words(kind: type) -> str:
-    """A class as a user knows it."""
+    """A class in words for users."""
     return WORDS.get(kind, f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}")
 
 
 def came(value: object) -> str:
-    """A value and its class, on one line and not too long."""
+    """A value and its class as one short line, for error messages."""
     text = " ".join(repr(value).split()) if not isinstance(value, int) or value.bit_length() < 99 else "a long number"
     return "None" if value is None else f"{text[:60]} ({type(value).__name__})"
 
 
 def remedy(name: str, value: object, allowed: tuple[type, ...]) -> str:
-    """What to write instead: the same number where the value spells one, else a value of the right class."""
+    """What to write instead: the same number if the value spells one, else an example of the right class."""
     if isinstance(value, str | float) and {int, float} & {*allowed}:
         try:
             number = float(value)

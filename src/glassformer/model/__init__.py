@@ -1,1 +1,1 @@
-"""Floor 3: whole models from parts. It never sees text."""
+"""Floor 3: assembles parts into whole models. It never sees text."""

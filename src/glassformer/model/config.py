@@ -1,4 +1,4 @@
-"""What a model is: frozen values, checked when made. The shape of the config is the shape of the model."""
+"""The configuration of a model: frozen dataclasses, checked when made, with the same structure as the model."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Config = TypeVar("Config", bound="StackConfig | ModelConfig | RotaryConfig | Rel
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A whole model: an encoder, a decoder, or both, and a head: over `vocab_size` tokens, labels or numbers."""
+    """A whole model: an encoder, a decoder or both, and a head over `vocab_size` tokens, labels or numbers."""
 
-    vocab_size: int | None = None  # None: a model that neither reads nor writes tokens
+    vocab_size: int | None = None  # None: the model neither reads nor writes tokens
     encoder: StackConfig | None = None
     decoder: StackConfig | None = None
-    source_vocab_size: int | None = None  # None: the encoder reads the same vocabulary as the head writes
-    tie_embeddings: bool = True  # head and target embedding are one matrix (Press and Wolf 2017)
-    share_embeddings: bool = True  # encoder and decoder embed with one matrix, where the vocabulary is one
+    source_vocab_size: int | None = None  # None: source and target share one vocabulary
+    tie_embeddings: bool = True  # head and target embedding share one matrix (Press and Wolf 2017)
+    share_embeddings: bool = True  # encoder and decoder embeddings share one matrix, if they share the vocabulary
     scale_embeddings: bool = True  # embeddings times sqrt(d_model) (Vaswani et al. 2017, section 3.4)
-    scale_head: bool = False  # a tied head reads its vectors over sqrt(d_model) (T5, Raffel et al. 2020)
+    scale_head: bool = False  # a tied head divides its input by sqrt(d_model) (T5, Raffel et al. 2020)
     head_bias: bool = False
     init: str = "xavier"
     deepnorm: bool = False  # alpha and beta of Wang et al. 2022, for post-norm stacks and init="xavier"
-    head: Output = field(default_factory=Lm)  # what is answered: Lm, Classify, Tag or Regress
+    head: Output = field(default_factory=Lm)  # Lm, Classify, Tag or Regress
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -65,7 +65,7 @@ class ModelConfig:
         self._check_head()
 
     def _check_ends(self) -> None:
-        """What is read and what is answered must fit together."""
+        """Refuse inputs and a head that do not fit together."""
         reads_features = self.stack.n_features is not None
         if self.vocab_size is None and (isinstance(self.head, Lm) or self.reads_tokens):
             what = "answers" if isinstance(self.head, Lm) else "reads"
@@ -82,7 +82,7 @@ class ModelConfig:
             )
 
     def _check_head(self) -> None:
-        """A head gets what it needs, and no setting that it would not read."""
+        """Refuse head settings that lack something they need, or that the head would ignore."""
         if self.scale_head and not (isinstance(self.head, Lm) and self.tie_embeddings):
             raise ConfigError(
                 "scale_head evens out a matrix that a language model's head shares with its embedding; got head "
@@ -123,12 +123,12 @@ class ModelConfig:
 
     @property
     def deepnorm_constants(self) -> tuple[DeepNorm, DeepNorm]:
-        """Those of the encoder and of the decoder, whether `deepnorm` is set or not."""
+        """DeepNorm's constants for the encoder and the decoder, whether `deepnorm` is set or not."""
         return deepnorm(*(0 if stack is None else stack.n_layers for stack in (self.encoder, self.decoder)))
 
     @property
     def built_stacks(self) -> tuple[StackConfig | None, StackConfig | None]:
-        """Encoder and decoder as they are built: with `deepnorm`, its alpha is what their residuals are scaled by."""
+        """Encoder and decoder as they are built: with `deepnorm`, its alpha is their `residual_scale`."""
         if not self.deepnorm:
             return self.encoder, self.decoder
         encoder, decoder = (
@@ -139,30 +139,30 @@ class ModelConfig:
 
     @property
     def stack(self) -> StackConfig:
-        """The stack whose vectors the head reads: the decoder's where there is one."""
+        """The stack whose vectors the head reads: the decoder if there is one, else the encoder."""
         stack = self.decoder or self.encoder
         assert stack is not None
         return stack
 
     @property
     def one_vocabulary(self) -> bool:
-        """Whether source and target tokens are the same tokens."""
+        """Whether source and target share one vocabulary."""
         return self.source_vocab_size in (None, self.vocab_size)
 
     @property
     def shares_embeddings(self) -> bool:
-        """Whether encoder and decoder embed with one matrix."""
+        """Whether encoder and decoder share one embedding matrix."""
         stacks = (self.encoder, self.decoder)
         read_tokens = all(each is not None and each.n_features is None for each in stacks)
         return read_tokens and self.share_embeddings and self.one_vocabulary
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as `config.json` holds them."""
+        """Convert to plain values, as stored in `config.json`."""
         return asdict(self) | {"head": output_to_dict(self.head)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
-        """The inverse of `to_dict`. Errors: `ConfigError` for an unknown key, with the nearest known one."""
+        """The inverse of `to_dict`. Errors: `ConfigError` for an unknown key, with the most similar known one."""
         known = dict(values)
         for side in ("encoder", "decoder"):
             if known.get(side) is not None:
@@ -181,7 +181,7 @@ def _stack(values: Mapping[str, Any], side: str) -> StackConfig:
 
 
 def _without_alpha(encoder: StackConfig | None, decoder: StackConfig | None) -> dict[str, StackConfig | None]:
-    """The stacks without DeepNorm's alpha, which checkpoints once held as the residual_scale that a user sets."""
+    """Remove DeepNorm's alpha from the stacks: old checkpoints stored it as the `residual_scale` that users set."""
     stacks = {"encoder": encoder, "decoder": decoder}
     constants = deepnorm(*(stack.n_layers if stack else 0 for stack in stacks.values()))
     return {
@@ -191,7 +191,7 @@ def _without_alpha(encoder: StackConfig | None, decoder: StackConfig | None) -> 
 
 
 def strictly(cls: type[Config], values: Mapping[str, Any], where: str) -> Config:
-    """`cls(**values)`, refusing a key that `cls` does not have."""
+    """Return `cls(**values)`. Errors: `ConfigError` for a key that `cls` does not have."""
     names = {each.name for each in fields(cls)}
     for key in values:
         if key not in names:

@@ -1,4 +1,4 @@
-"""Settings of a stack that contradict each other: refused when the config is made, never at step 500."""
+"""Checks for stack settings that contradict each other, run when the config is made and not at step 500."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ADDS_TO_SCORES = ("alibi", "t5", "shaw")
 
 
 def check_input(config: StackConfig) -> None:
-    """A norm behind the embedding is a norm."""
+    """Refuse `embedding_norm` without a kind of norm. Errors: `ConfigError`."""
     if config.embedding_norm and config.norm == "none":
         raise ConfigError("embedding_norm=True wants a norm; got norm='none'. Leave it out, or try norm='layer'.")
 
 
 def check_experts(config: StackConfig) -> None:
-    """A mixture of experts has experts, and only it has their settings."""
+    """Refuse a mixture without experts, and expert settings without a mixture. Errors: `ConfigError`."""
     if (config.feed_forward == "experts") != (config.n_experts is not None):
         raise ConfigError(
             f"feed_forward='experts' and n_experts go together; got feed_forward={config.feed_forward!r} and "
@@ -45,7 +45,7 @@ def check_experts(config: StackConfig) -> None:
 
 
 def check_residual(config: StackConfig) -> None:
-    """What goes around a branch has a scale, and a final norm is a norm."""
+    """Refuse a `residual_scale` out of bounds, and `final_norm` without a kind of norm. Errors: `ConfigError`."""
     if not 0.0 < config.residual_scale < float("inf"):
         raise ConfigError(
             f"residual_scale must be above 0 and finite; got {config.residual_scale}. 1.0 scales nothing."
@@ -55,7 +55,7 @@ def check_residual(config: StackConfig) -> None:
 
 
 def check_attention_rule(config: StackConfig) -> None:
-    """A rule gets what it needs, and nothing that it cannot honour."""
+    """Refuse settings that the attention rule or backend cannot support. Errors: `ConfigError`."""
     if config.attention_rule != "softcap" and config.softcap != type(config).softcap:
         raise ConfigError(
             f"softcap belongs to attention_rule='softcap'; got softcap={config.softcap} with attention_rule="

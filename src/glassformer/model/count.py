@@ -1,4 +1,4 @@
-"""Where a model's parameters are."""
+"""Counting the parameters of a model, tensor by tensor."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from glassformer.model.transformer import Transformer
 
 
 class Row(NamedTuple):
-    """One parameter: its name, its shape, how many numbers it holds, its share of all, and whose tensor it is."""
+    """One parameter: its name, shape, number of elements, share of the total, and whether it is a shared tensor."""
 
     name: str
     shape: tuple[int, ...]
     numbers: int
     share: float
     same_as: str | None
-    """The name under which this tensor was counted already; such a row counts as 0."""
+    """The name under which this tensor was already counted, if any; its row then counts 0."""
 
 
 def count_parameters(model: nn.Module) -> tuple[list[Row], int]:
-    """A row for each named parameter, and the total of the unique tensors."""
+    """Return a row for each named parameter, and the total over distinct tensors."""
     named = list(model.named_parameters(remove_duplicate=False))
     total = sum(parameter.numel() for parameter in model.parameters())
     first: dict[int, str] = {}
@@ -38,7 +38,7 @@ def count_parameters(model: nn.Module) -> tuple[list[Row], int]:
 
 
 def count_config(config: ModelConfig) -> tuple[list[Row], int]:
-    """The same of the model that a config describes, each tensor once. Nothing is allocated: it is made on `meta`."""
+    """Count the model that a config describes, with one row per tensor; built on `meta`, so no memory is allocated."""
     with torch.device("meta"):
         rows, total = count_parameters(Transformer(config))
     return [row for row in rows if row.same_as is None], total

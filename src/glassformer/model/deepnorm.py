@@ -1,4 +1,4 @@
-"""DeepNorm: an enlarged residual and branches that start smaller, so that deep post-norm stacks train."""
+"""DeepNorm: a larger residual and branches with smaller initial weights, so that deep post-norm stacks train."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ class DeepNorm(NamedTuple):
     """The constants of one stack (Wang et al. 2022, DeepNet, figure 2)."""
 
     alpha: float
-    """What multiplies x in norm(alpha x + branch(x))."""
+    """Multiplies x in norm(alpha x + branch(x))."""
     beta: float
-    """Gain of the initial weights of value, output and the feed-forward; queries and keys keep theirs."""
+    """Multiplies the initial weights of value, output and feed-forward maps, but not of query and key."""
 
 
 def deepnorm(encoder_layers: int, decoder_layers: int) -> tuple[DeepNorm, DeepNorm]:
-    """The constants of the encoder and of the decoder; 0 layers: there is none, and its constants mean nothing.
+    """The constants (alpha, beta) of the encoder and of the decoder; those of a side with 0 layers mean nothing.
 
-    N encoder and M decoder layers. One stack alone: (2N)^(1/4), (8N)^(-1/4). Both: encoder 0.81 (N^4 M)^(1/16),
+    One stack of N layers: (2N)^(1/4), (8N)^(-1/4). N encoder and M decoder layers: encoder 0.81 (N^4 M)^(1/16),
     0.87 (N^4 M)^(-1/16); decoder (3M)^(1/4), (12M)^(-1/4).
     """
     N, M = encoder_layers, decoder_layers

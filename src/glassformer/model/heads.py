@@ -1,4 +1,4 @@
-"""Heads: what stands behind the last vectors, by what is asked. A model has one, chosen by `ModelConfig.head`."""
+"""Heads, which turn the last vectors into a model's output. A model has one, chosen by `ModelConfig.head`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.parts import ACTIVATIONS, NORMS, POOLINGS, Dropout, Embedding, 
 
 
 class SequenceHead(nn.Module):
-    """dropout(pooling(x)) W^T + b: labels or numbers of a whole sequence. Padding never counts."""
+    """dropout(pooling(x)) W^T + b: label scores or numbers for a whole sequence. Padding never counts."""
 
     def __init__(self, d_model: int, n_outputs: int, *, pooling: str = "mean", dropout: float = 0.0) -> None:
         super().__init__()
@@ -27,12 +27,12 @@ class SequenceHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_outputs))
 
     def forward(self, x: Float[Tensor, "B T D"], keep: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B N"]:
-        """One row of scores, or of numbers, a sequence. `keep` is False at padding; None: there is none."""
+        """Return one row of scores or numbers per sequence. `keep` is False at padding; None means no padding."""
         return F.linear(self.dropout(self.pooling(x, keep)), self.weight, self.bias)
 
 
 class PlaceHead(nn.Module):
-    """dropout(x) W^T + b: a score for each label, place by place."""
+    """dropout(x) W^T + b: a score for each label, at each place."""
 
     def __init__(self, d_model: int, n_labels: int, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class PlaceHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_labels))
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
-        """One row of scores a place."""
+        """Return one row of scores per place."""
         return F.linear(self.dropout(x), self.weight, self.bias)
 
 
@@ -85,4 +85,4 @@ HEADS: dict[str, Callable[[ModelConfig, Embedding | FeatureMap], AnyHead]] = {
     "tag": _tag,
     "regress": _regress,
 }
-"""From the config, and the map through which the head's stack reads, to the head; keys are those of `OUTPUTS`."""
+"""Each makes a head from the config and the input map of its stack; keys as in `OUTPUTS`."""

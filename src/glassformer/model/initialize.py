@@ -1,19 +1,19 @@
-"""Initialisation: a table of laws by role, on one screen.
+"""Initialisation of all weights, by the role of each; the whole scheme is in this table.
 
     role                            xavier                          normal
     ------------------------------  ------------------------------  -----------------------------------
     embedding, learned positions,   N(0, 1/sqrt(D))                 N(0, 0.02)
     segments
-    map of features, of I numbers   N(0, 1/sqrt(I))                 N(0, 1/sqrt(I))
+    map of I input features         N(0, 1/sqrt(I))                 N(0, 1/sqrt(I))
     T5's buckets                    N(0, 1/sqrt(D))                 N(0, 0.02)
     query key                       uniform, variance 2/(in + out)  N(0, 0.02)
-    query under an attention_scale  the same, times 1/(attention_scale sqrt(K)), at most 1
+    query with an attention_scale   the same, times 1/(attention_scale sqrt(K)), at most 1
     Shaw's keys and values          uniform, variance 2/(in + out)  N(0, 0.02)
-    dense map of a head             uniform, variance 2/(in + out)  N(0, 0.02)
+    dense layer of a head           uniform, variance 2/(in + out)  N(0, 0.02)
     value up gate                   the same, times beta            N(0, 0.02)
     output down                     the same, times beta            N(0, 0.02/sqrt(branches in stack))
     router                          N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
-    head of its own                 N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
+    untied head                     N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
     biases, query of a pooling      0                               0
     norms                           weight 1, bias 0                weight 1, bias 0
     the norm that a tied head       weight 1/(D sd), at most 1,     weight 1/(D sd), at most 1,
@@ -22,14 +22,15 @@
     head (or embedding tied to it)  N(0, 0.1/sqrt(D branches)), at  N(0, 0.1/sqrt(D branches)), at
     that reads no norm              most the first row's            most the first row's
 
-Written N(mean, standard deviation). The xavier column follows Glorot and Bengio 2010, equation 16, the normal one
-Radford et al. 2019, section 2.3. beta is DeepNorm's gain (`model/deepnorm.py`), and 1 without it. In a stack without
-norms the xavier column, too, divides output and down by sqrt(branches), or its stream would grow with each branch.
-The router starts small, so that all experts are about as likely (Fedus et al. 2022, section 2.4).
+N(mean, standard deviation) is a normal distribution. The xavier column follows Glorot and Bengio 2010, equation 16; the
+normal column follows Radford et al. 2019, section 2.3. beta is DeepNorm's gain (`model/deepnorm.py`), or 1 without
+DeepNorm. In a stack without norms, the xavier column too divides output and down by sqrt(branches); otherwise its
+stream would grow with each branch. The router starts small, so that all experts are about equally likely (Fedus et al.
+2022, section 2.4).
 
-The rows of the head and of what a tied head reads keep the first loss at ln V: a tied head scores the token just read
-against itself, and under a norm of weight 1 that score alone would be of the order of sqrt(D). Without a norm every
-branch of the stack may have added its part to what the head reads.
+The rows for heads, and for the norm that a tied head reads, keep the initial loss at ln V. A tied head scores the token
+just read against itself, and after a norm of weight 1 that score alone would be of the order of sqrt(D). Without a
+norm, every branch of the stack adds to what the head reads.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ class Laws:
     """One column of the table."""
 
     embedding: Callable[[int], float]
-    """Standard deviation from d_model."""
+    """Standard deviation, from d_model."""
     linear: Callable[[Tensor], object]
     """Fills the weight of a linear map."""
     writer: Callable[[Tensor, int, bool], object]
-    """Fills the weight of a map that writes to the residual stream, given the number of branches in the stack and
+    """Fills the weight of a map that writes to the residual stream; takes the number of branches in the stack and
     whether the stack has norms."""
 
 
 HEAD = 0.1
-"""Standard deviation of the first logits of a head or router that reads normalised vectors."""
+"""Standard deviation of the initial logits of a head or router that reads normalised vectors."""
 
 
 INITS: dict[str, Laws] = {
@@ -79,7 +80,7 @@ INITS: dict[str, Laws] = {
 
 
 def initialize(encoder: Stack | None, decoder: Stack | None, head: AnyHead, config: ModelConfig) -> None:
-    """Fills every parameter of a new model by the table's column `config.init`."""
+    """Initialise every parameter of a new model by the column `config.init` of the table."""
     laws = lookup(INITS, config.init, "init")
     for stack, constants in zip((encoder, decoder), config.deepnorm_constants, strict=True):
         if stack is not None:
@@ -102,7 +103,7 @@ def initialize(encoder: Stack | None, decoder: Stack | None, head: AnyHead, conf
 def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:
     config = stack.config
     sd = laws.embedding(config.d_model)
-    features = isinstance(stack.embedding, FeatureMap)  # whose vectors begin with the variance of what is read
+    features = isinstance(stack.embedding, FeatureMap)  # its initial outputs have the variance of its inputs
     nn.init.normal_(stack.embedding.weight, std=stack.embedding.weight.shape[1] ** -0.5 if features else sd)
     for table in (*stack.positions.parameters(), *([] if stack.segments is None else stack.segments.parameters())):
         nn.init.normal_(table, std=sd)

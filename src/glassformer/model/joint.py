@@ -1,7 +1,7 @@
-"""Several models that write as one, a committee: at each step a token has the mean of what they give it.
+"""A committee: an ensemble of models that decode together, by the mean of their probabilities at each step.
 
-p(token | before) = 1/M Σ p_m(token | before), over the M members (Lakshminarayanan et al. 2017, section 2.4; of models
-that translate Sutskever et al. 2014, table 1). Each member reads all that was written, whoever wanted it.
+p(token | before) = 1/M Σ p_m(token | before), over the M members (Lakshminarayanan et al. 2017, section 2.4; for
+translation, Sutskever et al. 2014, table 1). Every member reads all tokens that the committee has written.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SIDES = ("encoder", "decoder")
 
 
 class Joint(Transformer):
-    """A `Transformer` to whoever decodes or scores; the softmax of its logits is the mean of the probabilities.
+    """A committee that can be used as a `Transformer` to decode or score; softmax(logits) is the mean probability.
 
-    Its vectors are those of all members side by side, [B, T, sum of their widths], which its head takes apart. The
-    members may differ in all but their vocabularies and which stacks they have; the shortest `max_len` is that of all.
-    Nothing is copied. It is not made for training, and has no checkpoint of its own: its members do.
+    Its vectors are those of all members side by side, [B, T, sum of their widths], which its head splits again. Members
+    may differ in all that `check_members` does not compare; the shortest `max_len` holds for all. Nothing is copied. It
+    is not for training and has no checkpoint of its own.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer
@@ -42,8 +42,8 @@ class Joint(Transformer):
     """
 
     def __init__(self, members: Sequence[Transformer]) -> None:
-        """Errors: `ConfigError` for members that cannot write together."""
-        nn.Module.__init__(self)  # no weights of its own
+        """Errors: `ConfigError` for members that cannot decode together."""
+        nn.Module.__init__(self)  # skips Transformer.__init__: it has no weights of its own
         if not isinstance(members, list | tuple):
             raise ConfigError(
                 f"A committee is made from a list of models; got {came(members)}. Try Joint([one, other])."
@@ -53,20 +53,20 @@ class Joint(Transformer):
         first, configs = members[0], [each.config for each in members]
         encoder, decoder = (shortest([getattr(each, side) for each in configs]) for side in SIDES)
         self.config = replace(first.config, encoder=encoder, decoder=decoder)
-        for side in SIDES:  # asked whether they are there, never called: their names are the member's
+        for side in SIDES:  # only tested for None, never called; via __dict__, so as not to register them as submodules
             self.__dict__[side] = getattr(first, side)
         self.head = MeanHead(members)
         self.eval()
 
     @property
     def members(self) -> list[Transformer]:
-        """The models, in the order given."""
+        """The member models, in the order given."""
         return [cast(Transformer, each) for each in self._members]
 
     def encode(
         self, source: Int[Tensor, "B S"] | Float[Tensor, "B S I"], keep: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S D"]:
-        """The memories of all members, side by side."""
+        """Return the memories of all members, side by side."""
         return torch.cat([each.encode(source, keep) for each in self.members], dim=-1)
 
     def hidden(
@@ -82,7 +82,7 @@ class Joint(Transformer):
         prefix: Int[Tensor, " B"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The last vectors of all members, side by side; as of a `Transformer`, with the cache of `new_cache`."""
+        """Return the last vectors of all members, side by side; arguments as for `Transformer.hidden`."""
         told = {"keep": keep, "source": source, "source_keep": source_keep, "segments": segments}
         told |= {"documents": documents, "prefix": prefix}
         apart = zip(self.members, self._memories(memory), self._caches(cache), strict=True)
@@ -92,13 +92,13 @@ class Joint(Transformer):
         return torch.cat(found, dim=-1)
 
     def _memories(self, memory: Float[Tensor, "B S D"] | None) -> Sequence[Tensor | None]:
-        """What each member reads; one that has no encoder beside its decoder refuses it."""
+        """Split the memory for the members; models of one stack get it whole and refuse it."""
         if memory is None or self.encoder is None or self.decoder is None:
             return [memory] * len(self.members)
         return memory.split([each.config.encoder.d_model for each in self.members if each.config.encoder], dim=-1)
 
     def _caches(self, cache: Cache | None) -> Sequence[Cache | None]:
-        """Each member's own."""
+        """The cache of each member."""
         if cache is None:
             return [None] * len(self.members)
         if not isinstance(cache, JointCache):
@@ -106,11 +106,11 @@ class Joint(Transformer):
         return cache.members
 
     def new_cache(self, capacity: int | None = None, *, whole: bool = False) -> Cache:
-        """An empty cache for each member. Errors: as `Transformer.new_cache`."""
+        """Make an empty cache for each member. Errors: as `Transformer.new_cache`."""
         return JointCache([each.new_cache(capacity, whole=whole) for each in self.members])
 
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
-        """Errors: `ConfigError`, always: rows that come and go while others go on are of one model."""
+        """Always raises `ConfigError`: continuous batching works with one model only."""
         raise ConfigError(
             f"Texts that come and go while others are written are of one model; this is a committee of "
             f"{len(self.members)}. Write them with generate() or answers(), or serve one member."
@@ -118,30 +118,30 @@ class Joint(Transformer):
 
 
 def members_of(model: Transformer) -> list[Transformer]:
-    """The members of a committee, or the one model."""
+    """The members of a committee, or the model itself if it is none."""
     return model.members if isinstance(model, Joint) else [model]
 
 
 def refuse_joint(model: object, what: str, instead: str) -> None:
-    """Refuse a committee where one model is asked for. Errors: `ConfigError`."""
+    """Raise `ConfigError` for a committee where a single model is needed."""
     if isinstance(model, Joint):
         raise ConfigError(f"{what} is of one model; got a committee of {len(model.members)}. {instead}")
 
 
 class MeanHead(nn.Module):
-    """Vectors of all members side by side to logits whose softmax is the mean of the members' probabilities.
+    """Turns the members' vectors into logits whose softmax is the mean of the members' probabilities.
 
-    A constant is free in logits: here it makes those of one member its own, as penalties that multiply logits need it.
+    The free constant in logits is chosen so that one member alone keeps its own, as penalties that multiply them need.
     """
 
     def __init__(self, members: Sequence[Transformer]) -> None:
         super().__init__()
-        self.heads = [each.head for each in members]  # the members' own, which have their names there
+        self.heads = [each.head for each in members]  # a plain list: their parameters belong to the members
         self.widths = [each.config.stack.d_model for each in members]
         self.n_tokens = members[0].config.vocab_size or 0
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """The logits, in float32 or wider."""
+        """Return the logits, in float32 or wider."""
         log_p: Tensor | None = None
         wholes: list[Tensor] = []
         for head, part in zip(self.heads, x.split(self.widths, dim=-1), strict=True):
@@ -155,14 +155,14 @@ class MeanHead(nn.Module):
 
 
 class JointCache(Cache):
-    """The caches of all members; each took in the same tokens, and may hold other ones of them."""
+    """The caches of all members; all were given the same tokens, but a rolling cache may have dropped some."""
 
     def __init__(self, members: Sequence[Cache]) -> None:
         super().__init__(0, capacity=members[0].capacity)
         self.members = members
 
     def count(self) -> None:
-        """Takes over how many tokens there are."""
+        """Updates the length from the members' caches."""
         self.length = max(each.length for each in self.members)
 
     def truncate(self, length: int) -> None:
@@ -172,7 +172,7 @@ class JointCache(Cache):
         self.count()
 
     def take_back(self, lengths: Int[Tensor, " B"]) -> None:
-        """Forgets of each row all but its first tokens."""
+        """Keeps only the first `lengths[row]` tokens of each row."""
         for each in self.members:
             each.take_back(lengths)
         self.count()
@@ -184,7 +184,7 @@ class JointCache(Cache):
 
 
 def check_members(members: Sequence[Transformer]) -> None:
-    """Refuse models that cannot write one text together. Errors: `ConfigError` naming the first such, from 0."""
+    """Raise `ConfigError` for models that cannot decode together, with the place (from 0) of the first misfit."""
     if not members:
         raise ConfigError("A committee has at least one member; got none. Give the models.")
     kinds: list[dict[str, object]] = []
@@ -221,6 +221,6 @@ def check_members(members: Sequence[Transformer]) -> None:
 
 
 def shortest(stacks: Sequence[StackConfig | None]) -> StackConfig | None:
-    """The first of these stacks, for texts as long as all of them take; none where there is none."""
+    """The first of these stacks, with the shortest `max_len` of all; None if the first is None."""
     limits = [each.max_len for each in stacks if each is not None and each.max_len is not None]
     return None if stacks[0] is None else replace(stacks[0], max_len=min(limits, default=None))

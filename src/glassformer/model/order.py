@@ -1,4 +1,4 @@
-"""Which settings of the position schemes go together, and with what else of a stack."""
+"""Checks that the settings of position schemes fit each other and the rest of a stack."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
 
 SHOWS_WEIGHTS = ("auto", "reference", "matmul")
-"""Attention backends that hold the weights they use, so that something can be added to the values pair by pair."""
+"""Attention backends that hold their weights, which a bias on the values (per pair of query and key) needs."""
 OWNERS = {"n_buckets": "t5", "max_distance": "t5", "clip_distance": "shaw"}
-"""Which scheme reads a setting of `RelativeConfig`."""
+"""The scheme that uses each setting of `RelativeConfig`."""
 
 
 def check_order(
     positions: str, *, d_head: int, causal: bool, attention: str, rotary: RotaryConfig, relative: RelativeConfig
 ) -> None:
-    """Errors: `ConfigError` for a setting that its scheme cannot have, or that no chosen scheme reads."""
+    """Raise `ConfigError` for a setting that the chosen scheme cannot support, or does not use."""
     _check_owned("rotary", rotary, {each.name: "rotary" for each in fields(rotary)}, positions)
     _check_owned("relative", relative, OWNERS, positions)
     if positions == "rotary":

@@ -1,4 +1,4 @@
-"""What a model answers, as frozen values: one small class for each head in `HEADS`. Imports no torch."""
+"""Settings of the heads: one small frozen dataclass for each head in `HEADS`. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from glassformer.model.stack_config import MOST_WIDE
 
 @dataclass(frozen=True)
 class Lm:
-    """A score for each token of the vocabulary, at each place."""
+    """Language model: a score for each token of the vocabulary, at each place."""
 
     kind: ClassVar[str] = "lm"
-    transform: str | None = None  # activation of a dense map before a norm and the scores (BERT); None: no such map
+    transform: str | None = None  # activation of a dense layer and norm before the scores (BERT); None: no such layer
 
 
 @dataclass(frozen=True)
 class Classify:
-    """A score for each label, once a sequence."""
+    """Classification of sequences: one score for each label, per sequence."""
 
     kind: ClassVar[str] = "classify"
     n_labels: int
@@ -39,7 +39,7 @@ class Classify:
 
 @dataclass(frozen=True)
 class Tag:
-    """A score for each label, at each place."""
+    """Tagging: a score for each label, at each place."""
 
     kind: ClassVar[str] = "tag"
     n_labels: int
@@ -54,7 +54,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class Regress:
-    """One number or several, once a sequence."""
+    """Regression: one or more numbers per sequence."""
 
     kind: ClassVar[str] = "regress"
     n_numbers: int = 1
@@ -82,18 +82,18 @@ def check_labels(n_labels: int) -> None:
 
 
 def check_dropout(dropout: float, name: str = "head.dropout") -> None:
-    """Refuse a chance that is none; `name` is how the setting is called where it was set."""
+    """Refuse a value that is no dropout probability; `name` is the setting's name in the error."""
     if not 0.0 <= dropout < 1.0:
         raise ConfigError(f"{name} must be at least 0 and below 1; got {dropout}. Try {name}=0.1.")
 
 
 def output_to_dict(output: Output) -> dict[str, Any]:
-    """Plain values, as `config.json` holds them."""
+    """Convert to plain values, as stored in `config.json`."""
     return {"kind": output.kind, **asdict(output)}
 
 
 def output_from_dict(values: Mapping[str, Any]) -> Output:
-    """The inverse of `output_to_dict`. Errors: `ConfigError` for an unknown kind or key, with the nearest known one."""
+    """The inverse of `output_to_dict`. Errors: `ConfigError` for an unknown kind or key, with the most similar one."""
     known = dict(values)
     cls = lookup(OUTPUTS, str(known.pop("kind", None)), "head.kind")
     names = {each.name for each in fields(cls)}

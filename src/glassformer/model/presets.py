@@ -1,6 +1,6 @@
-"""Published models and the five notebooks', as configs: their shapes, not their weights.
+"""Configs of published models and of the five notebooks' models: their shapes, not their weights.
 
-Parameters of each, as `glassformer params NAME` counts them, every number once, beside the figure of its paper:
+The parameters of each, as `glassformer params NAME` counts them (shared ones once), and the number in its paper:
 
     preset         parameters      published
     -------------  --------------  -------------------------------------------------------------------------------
@@ -20,8 +20,8 @@ Parameters of each, as `glassformer params NAME` counts them, every number once,
     llama-2-7b      6,738,415,616  6.7B (Touvron et al. 2023, table 2 of Llama 1, with the same shape)
     llama-3-8b      8,030,261,248  8B (Llama Team 2024, table 3)
 
-A notebook's preset is the model that it builds (004: that it trains). 000 and 001 end with vectors, so the head is the
-embedding's matrix and adds nothing; 003 reads and gives vectors, so a map of 32 features and two labels are added here.
+A notebook's preset is the model that it builds (in 004: that it trains). 000 and 001 output vectors; here they get a
+tied head, which adds no parameters. 003 reads and outputs vectors; here it gets a map of 32 features and two labels.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from glassformer.model.outputs import Lm, Tag
 
 
 def _sizes(d_model: int, n_heads: int, n_layers: int, **more: int) -> dict[str, Any]:
-    """Those of a stack whose feed-forward branch is four times as wide as its residual stream, as most are."""
+    """The sizes of a stack whose feed-forward branch is four times as wide as its residual stream, as most are."""
     return {"d_model": d_model, "n_heads": n_heads, "n_layers": n_layers, "d_ff": 4 * d_model, **more}
 
 
 def _vaswani(**sizes: Any) -> ModelConfig:
-    """Vaswani et al. 2017, table 3: one vocabulary, and one matrix for both embeddings and the head."""
+    """Vaswani et al. 2017, table 3: one vocabulary, and one matrix shared by both embeddings and the head."""
     stack = StackConfig(n_layers=6, norm_placement="post", **sizes)
     return ModelConfig(37_000, encoder=stack, decoder=stack)
 
 
 def _gpt2(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
-    """Radford et al. 2019, section 2.3: norms before the branches, learned positions, a tied head."""
+    """Radford et al. 2019, section 2.3: pre-norm, learned positions, a tied head."""
     sizes = _sizes(d_model, n_heads, n_layers, max_len=1024)
     stack = StackConfig(positions="learned", activation="gelu_tanh", attention_dropout=0.1, causal=True, **sizes)
     return ModelConfig(50_257, decoder=stack, scale_embeddings=False, init="normal")
 
 
 def _bert(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
-    """Devlin et al. 2019: two segments, learned positions, norms after the sum; the head for masked tokens."""
+    """Devlin et al. 2019: two segments, learned positions, post-norm, and the head for masked tokens."""
     sizes = _sizes(d_model, n_heads, n_layers, max_len=512)
     stack = StackConfig(
         n_segments=2,
@@ -70,10 +70,10 @@ def _bert(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
 
 
 def _t5(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
-    """Raffel et al. 2020, section 2.1: RMS norms, no biases, buckets of distances, scores without a scale.
+    """Raffel et al. 2020, section 2.1: RMS norms, no biases, bucketed relative positions, scores without a scale.
 
-    The vocabulary is the published weights': 32,000 pieces and 100 sentinels, filled up to 32,128. T5 also has dropout
-    behind the last norm of a stack, which is not done here.
+    The vocabulary is that of the published weights: 32,000 pieces and 100 sentinels, padded to 32,128. T5 also has
+    dropout after the last norm of a stack, which we leave out.
     """
     sizes = _sizes(d_model, n_heads, n_layers, d_head=64)
     stack = StackConfig(
@@ -90,7 +90,7 @@ def _t5(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
 
 
 def _bart_base() -> ModelConfig:
-    """Lewis et al. 2020, section 2.1: GELU, norms after the sum and one behind the embedding."""
+    """Lewis et al. 2020, section 2.1: GELU, post-norm, and a norm after the embedding."""
     stack = StackConfig(
         d_model=768,
         n_heads=12,
@@ -106,7 +106,7 @@ def _bart_base() -> ModelConfig:
 
 
 def _llama(vocab_size: int, **sizes: Any) -> ModelConfig:
-    """Touvron et al. 2023, section 2.2: RMS norms, SwiGLU, rotary positions, no biases, a head of its own."""
+    """Touvron et al. 2023, section 2.2: RMS norms, SwiGLU, rotary positions, no biases, an untied head."""
     stack = StackConfig(
         d_model=4096,
         n_heads=32,
@@ -135,21 +135,21 @@ def _notebook_001() -> ModelConfig:
 
 
 def _notebook_002() -> ModelConfig:
-    """The model of the reverse task; that of the copy task has two layers."""
+    """The model of the reverse task; the copy task's model has two layers."""
     drops: dict[str, Any] = {"dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1}
     stack = StackConfig(d_model=64, n_heads=4, n_layers=3, d_ff=256, activation="gelu", **drops)
     return ModelConfig(20, encoder=stack, tie_embeddings=False, head_bias=True)
 
 
 def _notebook_003() -> ModelConfig:
-    """The stack of four encoder blocks over vectors."""
+    """The stack of four encoder blocks, which reads vectors."""
     sizes: dict[str, Any] = {"d_model": 32, "n_heads": 4, "n_layers": 4, "d_ff": 64, "n_features": 32}
     stack = StackConfig(norm_placement="post", final_norm=True, feed_forward_dropout=0.1, **sizes)
     return ModelConfig(encoder=stack, tie_embeddings=False, head=Tag(2))
 
 
 def _notebook_004() -> ModelConfig:
-    """The translator of numbers, over two vocabularies of 103 tokens."""
+    """The translator of numbers, with two vocabularies of 103 tokens each."""
     drops: dict[str, Any] = {"attention_dropout": 0.1, "feed_forward_dropout": 0.1}
     stack = StackConfig(d_model=128, n_heads=4, n_layers=2, d_ff=256, norm_placement="post", **drops)
     return ModelConfig(103, encoder=stack, decoder=stack, tie_embeddings=False, share_embeddings=False, head_bias=True)
@@ -178,7 +178,7 @@ PRESETS: dict[str, ModelConfig] = {
 
 
 def preset(name: str) -> ModelConfig:
-    """The config of a published model. Errors: `ConfigError` for an unknown name, with the nearest known one.
+    """Return the config of a named model. Errors: `ConfigError` for an unknown name, with the most similar known one.
 
     >>> from glassformer import preset
     >>> preset("gpt2").decoder.n_layers

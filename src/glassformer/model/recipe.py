@@ -1,4 +1,4 @@
-"""The `[model]` section of a recipe: a few flat settings that make both stacks of a model alike."""
+"""The `[model]` section of a recipe: a flat list of settings, used for both stacks of a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.model.config import ModelConfig, StackConfig
 from glassformer.model.outputs import Classify, Lm, check_dropout
 
 LOOK_BACK = ("sinks", "stride", "block", "summary")
-"""Settings of causal attention, which the encoder of an encoder-decoder leaves to the decoder."""
+"""Settings of causal attention; in an encoder-decoder only the decoder uses them."""
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(StackConfig)}
 READ_BY = {
     "encoder_layers": ("encoder-decoder", "encoder", "masked", "label"),
@@ -20,17 +20,17 @@ READ_BY = {
     "pooling": ("label",),
     "head_dropout": ("label",),
 }
-"""Settings that not every layout reads, and those that do."""
+"""Settings that only some layouts use, and those layouts."""
 
 
 def unread(layout: str) -> list[str]:
-    """The settings that a layout has no use for."""
+    """The settings that a layout does not use."""
     return [name for name, layouts in READ_BY.items() if layout not in layouts]
 
 
 @dataclass(frozen=True)
 class ModelRecipe:
-    """Settings of `[model]`; both stacks get the same, but for the number of layers and for patterns that look back."""
+    """Settings of `[model]`. Both stacks get the same, except the number of layers and causal attention patterns."""
 
     d_model: int = 256
     """Width of the residual stream (hidden size)."""
@@ -151,9 +151,9 @@ class ModelRecipe:
     def build(
         self, layout: str, vocab_size: int, source_vocab_size: int | None = None, n_labels: int | None = None
     ) -> ModelConfig:
-        """The model for a data layout, its vocabularies and its labels.
+        """Make the model's config for a data layout, its vocabularies and its labels.
 
-        "decoder" is a causal stack alone; "encoder", "masked" and "label" are one that reads both ways.
+        "decoder" gives one causal stack; "encoder", "masked" and "label" give one that reads both ways.
         """
         self._check_use(layout)
         shared_names = {each.name for each in fields(self)} & {each.name for each in fields(StackConfig)} - {"n_layers"}
@@ -177,7 +177,7 @@ class ModelRecipe:
         )
 
     def _check_use(self, layout: str) -> None:
-        """A setting of a stack or a head that the layout does not have would be ignored in silence."""
+        """Refuse settings of a stack or head that the layout does not have, instead of ignoring them silently."""
         for name in unread(layout):
             if getattr(self, name) != getattr(type(self), name):
                 layouts = " or ".join(map(repr, READ_BY[name]))
@@ -197,12 +197,12 @@ class ModelRecipe:
         return Classify(n_labels, self.pooling, self.head_dropout)
 
     def _layers(self, name: str) -> int:
-        """Blocks of the stack that has a number of its own by that name."""
+        """The number of blocks that the setting `name` gives, or else `n_layers`."""
         own: int | None = getattr(self, name)
         return self.n_layers if own is None else own
 
     def _order(self) -> dict[str, RotaryConfig | RelativeConfig]:
-        """Settings of the position schemes, which stacks hold in values of their own."""
+        """The settings of position schemes, in the config classes that a stack uses."""
         rotary = RotaryConfig(
             base=self.rotary_base,
             scaling=self.rotary_scaling,

@@ -1,4 +1,4 @@
-"""Recomputation (activation checkpointing): what a block keeps for its backward is computed anew in the backward."""
+"""Activation checkpointing: save memory by recomputing the activations of blocks in the backward pass."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from glassformer.model.stack import Stack
 
 @contextmanager
 def recompute(model: nn.Module, blocks: int = 1) -> Generator[None]:
-    """While it lasts, a forward keeps only what goes into each group of `blocks` blocks (Chen et al. 2016, section 4).
+    """Inside the `with`, a forward pass keeps only the input of each group of `blocks` blocks.
 
-    The backward computes a group anew when it comes to it, with the same random numbers and the same arithmetic: the
-    gradients are the same bits, for one more forward. Of n blocks that keep a each, what is held falls from n a
-    to about (n / blocks) x + blocks a, where x is the residual stream: groups of 1 are best where x is far smaller
-    than a, as it is in most models. 0 recomputes nothing. The backward may come after the `with`; afterwards the model
-    is exactly as before. A forward without gradients, as in decoding, is as always.
+    Source: Chen et al. 2016, section 4. The backward pass recomputes each group with the same random numbers and
+    arithmetic, so gradients are equal bit by bit, at the cost of one more forward pass. If each of n blocks keeps a
+    bytes, memory falls from n a to about (n / blocks) x + blocks a, where x is the size of the residual stream. Groups
+    of 1 are best if x is far smaller than a, as in most models. 0 recomputes nothing. The backward pass may run after
+    the `with`, when the model is exactly as before. Forward passes without gradients, as in decoding, do not change.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer, recompute
@@ -53,7 +53,7 @@ def in_groups(
     *,
     size: int,
 ) -> Float[Tensor, "B T D"]:
-    """x after all blocks, each by `run`; of a group of `size` only what goes into it is kept for the backward."""
+    """Run all blocks, each by `run`, keeping only the input of each group of `size` blocks for the backward pass."""
 
     def group(x: Tensor, first: int) -> Tensor:
         for block in blocks[first : first + size]:

@@ -1,4 +1,4 @@
-"""A stack: embed the tokens, add order, run the blocks."""
+"""A stack (encoder or decoder): embed the tokens, add position information, run the blocks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from glassformer.parts.positions import Relation, Room
 
 
 class Stack(nn.Module):
-    """An encoder or a decoder: tokens to vectors (Vaswani et al. 2017, figure 1, one side)."""
+    """An encoder or a decoder, from tokens to vectors (Vaswani et al. 2017, one side of figure 1)."""
 
     def __init__(
         self, config: StackConfig, vocab_size: int | None, *, reads_memory: bool = False, scale_embeddings: bool = True
@@ -77,16 +77,16 @@ class Stack(nn.Module):
         prefix: Int[Tensor, " B"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The vectors. `keep` is False at padding, which may stand anywhere: positions count real tokens.
+        """Return the vectors after the last block and norm.
 
-        A stack with `n_features` reads vectors in place of ids; one with `n_segments` takes the part that each token
-        belongs to. Tokens of one of `documents` read no other, and their positions count from its beginning (padding
-        within a document has its number); all may read the first `prefix` of a row, counted without padding.
+        `keep` is False at padding, which may be anywhere, because positions count only real tokens. A stack with
+        `n_features` reads vectors instead of ids; one with `n_segments` takes `segments`, the part of each token.
+        `documents` numbers the texts packed in a row: a token reads only its own document, where positions start anew
+        (padding within a document has its number). All tokens may read the first `prefix` real tokens of their row.
 
-        Errors: `DataError` for an id outside the vocabulary, for features that are not finite, for a sequence longer
-        than max_len, for a memory of more or fewer rows, and for a `keep` of another shape than what it marks:
-        stretched over it, a key would count as another's; `ConfigError` for segments where the stack has none, and for
-        documents and a prefix where they cannot be had.
+        Errors: `DataError` for an id outside the vocabulary, features that are not finite, a sequence longer than
+        max_len, a memory with another number of rows, and a `keep` of a wrong shape, as broadcasting would mark wrong
+        keys. `ConfigError` for segments, documents or a prefix where they are not supported.
         """
         check_keep(keep)
         check_shape("keep", keep, "tokens", tokens)
@@ -98,7 +98,7 @@ class Stack(nn.Module):
         if self.token_dropout.p and self.training:
             x = x * self.token_dropout(x.new_ones(*x.shape[:2], 1))
         x = self._marked(x, segments)
-        # A cache makes its places in the dtype of what it is given, and a short float counts no further than 256.
+        # A cache makes positions in its input's dtype, and bfloat16 cannot count beyond 256: so it gets integers.
         ids = tokens if tokens.ndim == 2 else torch.zeros(x.shape[:2], dtype=torch.long, device=tokens.device)
         step = whole(ids, keep) if cache is None else cache.step(ids, keep)
         self._check_length(step, 0 if cache is None else cache.dropped)
@@ -121,7 +121,7 @@ class Stack(nn.Module):
         return self.norm(self.along(self.blocks, x, shared, cache))
 
     def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
-        """x with the vectors of the segments, where the stack has any."""
+        """Add the segment vectors to x, if the stack has segments."""
         if self.segments is not None:
             return self.segments(segments, x)
         if segments is not None:
@@ -146,7 +146,7 @@ class Stack(nn.Module):
     def _mask(self, step: Step, like: Tensor, documents: Tensor | None, prefix: Tensor | None) -> Mask:
         config, pattern = self.config, self.pattern
         if documents is not None and pattern is not None and pattern.anchored:
-            # Blocks and first tokens are those of each document, so all places are counted as they are alone.
+            # Blocks, sinks and global tokens are counted within each document, so use positions within documents.
             places = within(documents, step.keys)
             step = Step(places, torch.where(step.keys >= 0, places, -1), in_order=False)
         bias = self.positions.score_bias(step.positions, step.keys, like)
@@ -154,14 +154,14 @@ class Stack(nn.Module):
         rules["causal"] = config.causal
         in_columns = (config.attention_rule == "linear" and prefix is None) or (pattern and self._in_columns(step))
         if step.in_order or in_columns:
-            # Real tokens stand in the order of their columns, so which columns are real is all that must be said.
+            # Columns can serve as positions, so the mask needs to know only which columns are real.
             keep = None if step.in_order else torch.atleast_2d(step.keys >= 0)
             return Mask(**rules, keep=keep)
         return Mask(**rules, query_positions=step.positions, key_positions=step.keys)
 
     @staticmethod
     def _in_columns(step: Step) -> bool:
-        """Whether each real token's position is its column, as with padding on the right: then blocks can be cut."""
+        """Whether each real token's position is its column (padding on the right), as block-wise attention needs."""
         if torch.compiler.is_compiling() or step.positions.shape[-1] != step.keys.shape[-1]:
             return False
         columns = torch.arange(step.keys.shape[-1], device=step.keys.device)
@@ -180,12 +180,12 @@ class Stack(nn.Module):
 
     @property
     def n_branches(self) -> int:
-        """Residual branches in all blocks."""
+        """The number of residual branches in all blocks."""
         return sum(len(cast(Block, block).branches) for block in self.blocks)
 
     @property
     def last_norm(self) -> nn.Module:
-        """The norm that the head reads."""
+        """The norm whose output the head reads; an identity if there is none."""
         if not isinstance(self.norm, nn.Identity):
             return self.norm
         block = self.blocks[-1]
@@ -194,21 +194,21 @@ class Stack(nn.Module):
 
 
 def with_cache(blocks: nn.ModuleList, x: Tensor, shared: dict[str, Any], cache: Cache) -> Tensor:
-    """x after all blocks: the seam at which decoding puts compiled code in place."""
+    """Run all blocks with a cache. As `Stack.along`; decoding may replace it by compiled code."""
     for block, layer, cross in zip(blocks, cache.layers, cache.cross, strict=True):
         x = block(x, **shared, cache=layer, cross_cache=cross)
     return x
 
 
 def one_by_one(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:
-    """x after all blocks: the seam at which `recompute` decides what is kept for the backward."""
+    """Run all blocks. As `Stack.through`; `recompute` replaces it to save memory."""
     for block in blocks:
         x = run(block, x)
     return x
 
 
 def whole(tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
-    """The step of a forward without a cache: the keys are the tokens themselves."""
+    """The step of a forward pass without a cache, where the keys are the tokens themselves."""
     columns = torch.arange(tokens.shape[1], device=tokens.device)
     if keep is None:
         return Step(columns, columns, in_order=True)
@@ -217,7 +217,7 @@ def whole(tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
 
 
 def within(documents: Int[Tensor, "B T"], keys: Int[Tensor, "*#B T"]) -> Int[Tensor, "B T"]:
-    """Positions counted from the first real token of each document, which begins where the number changes."""
+    """Positions counted from the first real token of each document; a document begins where the number changes."""
     begins, real = torch.ones_like(documents, dtype=torch.bool), (keys >= 0).expand_as(documents).long()
     begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
     counted = real.cumsum(1)
@@ -225,7 +225,7 @@ def within(documents: Int[Tensor, "B T"], keys: Int[Tensor, "*#B T"]) -> Int[Ten
 
 
 def room_of(config: StackConfig) -> Room:
-    """What of the config a position scheme may need."""
+    """Collect the settings that a position scheme may need."""
     return Room(
         config.d_model,
         config.n_heads,
@@ -238,7 +238,7 @@ def room_of(config: StackConfig) -> Room:
 
 
 def build_input(config: StackConfig, vocab_size: int | None, scale: float) -> Embedding | FeatureMap:
-    """What makes vectors of what the stack reads: tokens, or features."""
+    """Make the input map of a stack: an embedding of tokens, or a linear map of features."""
     if config.n_features is not None:
         return FeatureMap(config.n_features, config.d_model)
     assert vocab_size is not None
@@ -246,12 +246,12 @@ def build_input(config: StackConfig, vocab_size: int | None, scale: float) -> Em
 
 
 def build_norm(config: StackConfig) -> nn.Module:
-    """One norm of the stack."""
+    """Make one norm of the stack."""
     return lookup(NORMS, config.norm, "norm")(config.d_model, config.norm_eps)
 
 
 def build_feed_forward(config: StackConfig) -> nn.Module:
-    """One feed-forward branch of the stack."""
+    """Make one feed-forward branch of the stack."""
     activation = lookup(ACTIVATIONS, config.activation, "activation")
     lookup(EXPERTS, config.expert, "expert")
     make = lookup(FEED_FORWARDS, config.feed_forward, "feed_forward")
@@ -262,9 +262,9 @@ def build_feed_forward(config: StackConfig) -> nn.Module:
 def build_block(
     config: StackConfig, *, reads_memory: bool, relation: Relation | None = None, dropped: float = 0.0
 ) -> Block:
-    """One block of the stack, with parameters of its own.
+    """Make one block of the stack, with new parameters.
 
-    `relation` is what positions add in its self-attention, `dropped` its chance of stochastic depth.
+    `relation` is what the position scheme adds in its self-attention, `dropped` its stochastic depth probability.
     """
     attend, weigh = choose(config.attention_rule, config.attention, cap=config.softcap)
     qk_norm = lookup(NORMS, config.qk_norm, "qk_norm")

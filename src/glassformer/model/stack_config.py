@@ -1,4 +1,4 @@
-"""What a stack is: frozen values, checked when made."""
+"""The configuration of one stack, as a frozen dataclass that is checked when made."""
 
 from __future__ import annotations
 
@@ -17,66 +17,66 @@ COUNTS = (
     *("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "stride", "block"),
     *("n_experts", "experts_per_token", "n_features", "n_segments"),
 )
-"""Settings that count something, and begin at 1."""
+"""Settings that are counts and must be at least 1."""
 PLACES = ("max_len", "window", "stride", "block")
 REACH = ("dilation", "global_tokens", "sinks")
-"""Settings of places whose least values `Pattern` knows."""
+"""Settings in positions; `Pattern` checks their least values."""
 MOST_WIDE = 2**20
-"""Of widths, heads, blocks and experts: one matrix twice as wide would have 16 TB."""
+"""Upper bound for widths, heads, blocks and experts: one matrix twice as wide would take 16 TB."""
 
 
 @dataclass(frozen=True)
 class StackConfig:
-    """One stack of blocks: an encoder, or a decoder (causal, and reading the memory of an encoder if there is one).
+    """One stack of blocks: an encoder, or a decoder (causal; it reads the encoder's memory if there is an encoder).
 
-    Widths are counts of numbers, `max_len` a count of positions. Errors: `ConfigError` for values that contradict
-    each other; names (`norm`, `activation`, `positions`, `attention_rule`, ...) are looked up when the stack is built.
+    `max_len` counts positions. Errors: `ConfigError` for values that contradict each other. Names (`norm`,
+    `activation`, `positions`, `attention_rule`, ...) are looked up later, when the stack is built.
     """
 
     d_model: int = 256
     n_heads: int = 4
     n_layers: int = 3
     d_ff: int = 1024
-    n_features: int | None = None  # None: the stack reads tokens; else vectors of so many numbers
-    n_segments: int | None = None  # parts of a text that are told apart (BERT: 2); None: none are
-    embedding_norm: bool = False  # a norm behind embedding, segments and positions, before the first block
+    n_features: int | None = None  # None: the stack reads tokens; else vectors of this many numbers
+    n_segments: int | None = None  # number of segment embeddings (BERT: 2); None: no segments
+    embedding_norm: bool = False  # a norm after embedding, segments and positions, before the first block
     n_kv_heads: int | None = None  # None: as many as n_heads; fewer is grouped-query attention
     d_head: int | None = None  # None: d_model / n_heads
     dropout: float = 0.1  # on the embedding and on the output of each branch (Vaswani et al. 2017, section 5.4)
-    attention_dropout: float = 0.0  # on attention weights; above 0 it leaves the fused kernel
-    feed_forward_dropout: float = 0.0  # between the two maps of the feed-forward; the paper has none there
-    token_dropout: float = 0.0  # on whole tokens, whose embedding is then zero (Gal and Ghahramani 2016, section 4)
+    attention_dropout: float = 0.0  # on attention weights; above 0 the fused kernel cannot be used
+    feed_forward_dropout: float = 0.0  # between the two feed-forward maps; the paper has none there
+    token_dropout: float = 0.0  # zeroes whole token embeddings (Gal and Ghahramani 2016, section 4)
     norm: str = "layer"
     norm_eps: float = 1e-5
     norm_placement: str = "pre"
-    final_norm: bool | None = None  # None: as the placement asks (post: no, all others: yes)
-    qk_norm: str = "none"  # norm of each head's queries and keys, by the names of `norm`
-    residual_scale: float = 1.0  # what multiplies x where a branch is added to it; ModelConfig.deepnorm has its own
-    stochastic_depth: float = 0.0  # chance that a sequence skips a branch of the last block; linear from the first
+    final_norm: bool | None = None  # None: depends on the placement (post: no, all others: yes)
+    qk_norm: str = "none"  # norm of each head's queries and keys; same names as `norm`
+    residual_scale: float = 1.0  # multiplies x in x + branch(x); ModelConfig.deepnorm sets its own
+    stochastic_depth: float = 0.0  # probability that a sequence skips a branch of the last block; linear up to there
     activation: str = "relu"
     feed_forward: str = "plain"
-    n_experts: int | None = None  # of feed_forward="experts", each d_ff wide; the next four are theirs, too
+    n_experts: int | None = None  # for feed_forward="experts", like the next four; each expert is d_ff wide
     experts_per_token: int = 2
     expert: str = "plain"  # or "gated"
     balance_loss: float = 0.01  # weight of the load-balancing loss (Fedus et al. 2022, alpha of equation 4)
     router_z_loss: float = 0.0  # weight of the router's z-loss (Zoph et al. 2022, equation 5)
     positions: str = "sinusoidal"
-    rotary: RotaryConfig = field(default_factory=RotaryConfig)  # of positions="rotary"
-    relative: RelativeConfig = field(default_factory=RelativeConfig)  # of positions="t5" and "shaw"
-    max_len: int | None = None  # positions the stack accepts; None: any length (learned positions need a number)
+    rotary: RotaryConfig = field(default_factory=RotaryConfig)  # for positions="rotary"
+    relative: RelativeConfig = field(default_factory=RelativeConfig)  # for positions="t5" and "shaw"
+    max_len: int | None = None  # most positions the stack accepts; None: any length (learned positions need a number)
     causal: bool = False
-    window: int | None = None  # a query reads this many positions up to its own; None: all
-    dilation: int = 1  # positions from one key of the window to the next
-    stride: int | None = None  # the last `stride` keys, and before them each stride-th; causal
-    block: int | None = None  # the keys of a query's own block, and the last `summary` of each block; causal
+    window: int | None = None  # a query reads this many keys, its own included (not causal: on each side); None: all
+    dilation: int = 1  # distance in positions between neighbouring keys of the window
+    stride: int | None = None  # a query reads the last `stride` keys and every stride-th before; causal
+    block: int | None = None  # a query reads its own block and the last `summary` keys of each block; causal
     summary: int = 1
-    global_tokens: int = 0  # the first tokens, which read everything and are read by all, beside a window
-    sinks: int = 0  # the first keys, which stay readable beside a causal window
+    global_tokens: int = 0  # the first tokens read everything and are read by all; needs a window
+    sinks: int = 0  # the first keys stay readable; needs a causal window
     bias: bool = True
-    attention_rule: str = "softmax"  # what is computed; `attention` is how
+    attention_rule: str = "softmax"  # what is computed; `attention` says how
     attention: str = "auto"  # backend of the rule
-    attention_scale: float | None = None  # what multiplies q k^T; None: 1 / sqrt(head width)
-    softcap: float = 50.0  # what scores are kept within under attention_rule="softcap"
+    attention_scale: float | None = None  # multiplies q k^T; None: 1 / sqrt(head width)
+    softcap: float = 50.0  # bound for scores, for attention_rule="softcap"
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -117,13 +117,13 @@ class StackConfig:
 
     @property
     def routing(self) -> dict[str, Any]:
-        """What a mixture of experts wants to know beyond any feed-forward; empty for the others."""
+        """The settings that only a mixture of experts needs; empty for other feed-forwards."""
         names = ("n_experts", "experts_per_token", "expert")
         return {} if self.n_experts is None else {name: getattr(self, name) for name in names}
 
     @property
     def pattern(self) -> Pattern | None:
-        """The keys that a query may read by its place, where that is less than all. Errors: `ConfigError`."""
+        """The sparse pattern of the settings; None if every key may be read. Errors: `ConfigError`."""
         names = (field.name for field in fields(Pattern))
         pattern = Pattern(**{name: getattr(self, name) for name in names})
         return None if pattern.reads_everything else pattern
@@ -140,17 +140,17 @@ class StackConfig:
 
 
 def check_counts(config: object, *names: str) -> None:
-    """Raises `ConfigError` for a count that is below 1, or larger than any machine could hold."""
+    """Raise `ConfigError` for a count below 1, or larger than any machine could hold."""
     at_least(config, "", 1, *names)
     for name in names:
         at_most(config, "", MOST_PLACES if name in PLACES else MOST_WIDE, name)
 
 
 def nearest_divisor(whole: int, wanted: int) -> int:
-    """The divisor of `whole` that is nearest to `wanted`."""
+    """The divisor of `whole` nearest to `wanted`."""
     return min((n for n in range(1, whole + 1) if whole % n == 0), key=lambda n: (abs(n - wanted), n))
 
 
 def round_to_multiple(value: int, of: int) -> int:
-    """`value` rounded to a positive multiple of `of`."""
+    """Round `value` to a positive multiple of `of`."""
     return max(of, round(value / of) * of)

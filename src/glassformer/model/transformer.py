@@ -19,7 +19,7 @@ from glassformer.parts import Cache, RollingCache, Slots, StateCache, StateSlots
 
 
 class Transformer(nn.Module):
-    """Tokens or features to logits (Vaswani et al. 2017). The shape of the config is the shape of the model.
+    """A transformer, from tokens or features to logits (Vaswani et al. 2017); its config says which parts it has.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer
@@ -30,7 +30,7 @@ class Transformer(nn.Module):
     """
 
     rounds_cache = False
-    """Whether new caches hold keys and values in 8 bits; `prepared` makes models that do."""
+    """Whether new caches hold keys and values in 8 bits; `prepared` makes such models."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Transformer(nn.Module):
 
     @property
     def reader(self) -> Stack:
-        """The stack whose vectors the head reads: the decoder where there is one."""
+        """The stack whose vectors the head reads: the decoder if there is one, else the encoder."""
         stack = self.decoder if self.decoder is not None else self.encoder
         assert stack is not None
         return stack
@@ -59,7 +59,7 @@ class Transformer(nn.Module):
     def encode(
         self, source: Int[Tensor, "B S"] | Float[Tensor, "B S I"], keep: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S D"]:
-        """The encoder's memory of a source, for `hidden(..., memory=)`: encode once, decode many steps."""
+        """Return the encoder's output (the memory) for `hidden(..., memory=)`: encode once, then decode many steps."""
         if self.encoder is None or self.decoder is None:
             raise ConfigError("encode() belongs to an encoder-decoder; this model has one stack. Call hidden(tokens).")
         return self._read(self.encoder, "source", source, keep=keep)
@@ -77,13 +77,14 @@ class Transformer(nn.Module):
         prefix: Int[Tensor, " B"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The last vectors, before the head. `keep` and `source_keep` are True at real tokens; None: no padding.
+        """Return the last vectors, before the head.
 
-        An encoder-decoder takes the source, or the memory that `encode` made of it. With a cache, `tokens` are only
-        the new ones. A stack with `n_features` reads vectors of so many numbers in place of ids; one with `n_segments`
-        is told by `segments` to which part of the text each token belongs (None: all to the first). A model of one
-        stack takes `documents`, to which of several texts packed in a row each token belongs, so that none reads
-        another; a causal one `prefix`, how many tokens at the start of each row all others may read.
+        `keep` and `source_keep` are True at real tokens; None means no padding. An encoder-decoder takes `source`, or
+        the `memory` that `encode` made of it. With a cache, give only the new `tokens`. A stack with `n_features` reads
+        vectors of that many numbers instead of ids. A stack with `n_segments` takes `segments`, the part of the text
+        that each token belongs to (None: all to part 0). A model with one stack takes `documents`, which numbers the
+        texts packed in a row so that none reads another; if causal, also `prefix`, the number of tokens at the start of
+        each row that every token may read.
         """
         told = {"keep": keep, "segments": segments, "documents": documents, "prefix": prefix, "cache": cache}
         if self.decoder is None or self.encoder is None:
@@ -109,7 +110,7 @@ class Transformer(nn.Module):
 
     @staticmethod
     def _read(stack: Stack, name: str, given: Tensor, **more: Any) -> Tensor:
-        """What a stack makes of tokens or features. Errors: `DataError` where they are something else."""
+        """Run a stack on tokens or features. Errors: `DataError` for any other input."""
         check_read(name, given, features=stack.config.n_features is not None)
         return stack(given, **more)
 
@@ -126,18 +127,18 @@ class Transformer(nn.Module):
         prefix: Int[Tensor, " B"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B *T V"]:
-        """The logits: `head(hidden(...))`, [B, T, V]; [B, V] of a head that answers once a sequence."""
+        """Return the logits `head(hidden(...))`: [B, T, V], or [B, V] for a head with one output per sequence."""
         given = {"source": source, "source_keep": source_keep, "memory": memory, "segments": segments}
         x = self.hidden(tokens, keep=keep, documents=documents, prefix=prefix, cache=cache, **given)
         return self.head(x, keep) if isinstance(self.head, SequenceHead) else self.head(x)
 
     def new_cache(self, capacity: int | None = None, *, whole: bool = False) -> Cache:
-        """An empty cache for decoding: growing, or of constant shapes with room for `capacity` tokens.
+        """Make an empty cache for decoding: growing, or with constant shapes for `capacity` tokens.
 
-        Linear attention has a state in its place, whose size is constant. Where all layers read a window, keys that
-        none will read again are dropped; with `whole` they stay, so that tokens can be taken back.
+        Linear attention gets a state of constant size instead. With windowed attention the cache drops keys that no
+        query will read again, unless `whole` is set, which lets tokens be removed from the end (`truncate`).
 
-        Errors: `ConfigError` for a model that reads both ways: what comes later would change what was answered.
+        Errors: `ConfigError` for a model that is not causal, where later tokens would change earlier outputs.
         """
         if not self.config.stack.causal:
             raise ConfigError(
@@ -147,7 +148,7 @@ class Transformer(nn.Module):
         stack, n_layers = self.config.stack, len(self.reader.blocks)
         if stack.attention_rule == "linear":
             return StateCache(n_layers, stack.head_width, capacity=capacity)
-        rolls = capacity is None and not whole and self.reader.along is with_cache  # compiled steps know no other cache
+        rolls = capacity is None and not whole and self.reader.along is with_cache  # compiled steps cannot use it
         if rolls and stack.pattern is not None and stack.pattern.window is not None:
             made = RollingCache(n_layers, stack.pattern)
         else:
@@ -155,9 +156,9 @@ class Transformer(nn.Module):
         return rounding_cache(made) if self.rounds_cache else made
 
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
-        """An empty cache whose rows, `most_rows` at a time, come and go while others go on. Errors: as `new_cache`.
+        """Make an empty cache for continuous batching, whose rows, at most `most_rows` at a time, join and leave.
 
-        And where keys are rounded: a row that comes in would be rounded twice.
+        Errors: as `new_cache`, and for a cache in 8 bits, where a joining row would be rounded twice.
         """
         if self.rounds_cache:
             raise ConfigError("Rows that come and go keep their keys as they are. Leave decode.cache='int8' out.")

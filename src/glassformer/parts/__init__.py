@@ -1,4 +1,4 @@
-"""Floor 2: the parts of a transformer as modules, one idea a file; and the registries of their variants."""
+"""Floor 2: the parts of a transformer as modules, one idea per file, and the registries of their variants."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ __all__ = [
 ]
 
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm, "none": nn.Identity}
-"""From the width and eps to a norm."""
+"""Each makes a norm from the width and eps."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -81,4 +81,4 @@ FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
     "gated": GatedFeedForward,
     "experts": Experts,
 }
-"""From (d_model, d_ff, activation, dropout=, bias=) to a branch; experts also want what `StackConfig.routing` says."""
+"""Each makes a branch from (d_model, d_ff, activation, dropout=, bias=); experts also need `StackConfig.routing`."""

@@ -1,4 +1,4 @@
-"""Activations that torch has not under one name: functions of one number, applied to each."""
+"""Elementwise activations for which torch has no single function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from glassformer.foundation.shapes import Float, Tensor
 
 
 def gelu_tanh(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """GELU by its tanh approximation (Hendrycks and Gimpel 2016, section 2), as GPT-2 uses it."""
+    """GELU by its tanh approximation (Hendrycks and Gimpel 2016, section 2), as in GPT-2."""
     return F.gelu(x, approximate="tanh")
 
 
@@ -18,5 +18,5 @@ def relu_squared(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 
 def identity(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """x itself: a gated branch is then bilinear (Shazeer 2020, equation 5), a plain one linear."""
+    """Return x itself: a gated branch is then bilinear (Shazeer 2020, equation 5), a plain one linear."""
     return x

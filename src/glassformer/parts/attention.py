@@ -1,4 +1,4 @@
-"""Multi-head attention: queries from x, keys and values from x itself or from a source."""
+"""Multi-head attention: queries come from x; keys and values come from x too, or from another source."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from glassformer.parts.positions import Relation, Rotation, rotate
 class Attention(nn.Module):
     """Concat(head_1, ..., head_H) W_output with head_i = attention(x W_query_i, source W_key_i, source W_value_i).
 
-    Vaswani et al. 2017, section 3.2.2. With fewer key/value heads G than heads H, each serves H/G heads (Ainslie et
-    al. 2023). `attend` is the one seam between projections and arithmetic; whoever wants to watch replaces it.
-    `weigh` says which weights it uses. `qk_norm` makes a norm of a head's width for queries and one for keys, before
-    they are turned, so that no score grows without bound (Henry et al. 2020, section 3; with a norm's own weights,
-    Dehghani et al. 2023, section 2.1). `relation` is what a position scheme adds in this layer alone.
-    `joined` is one map that gives query, key and value of self-attention, where decoding has put it in their place,
-    `arithmetic` the dtype in which queries, keys and values are kept and multiplied where it is not that of x.
-    `scale` multiplies the scores, by default with 1/sqrt(K); T5 leaves it to the first weights and takes 1 (Raffel et
-    al. 2020, the code of its models).
+    Vaswani et al. 2017, section 3.2.2. With fewer key/value heads G than heads H, each key/value head serves H/G heads
+    (Ainslie et al. 2023). The options:
+
+    - `attend` computes attention from the projections; replace it to watch a model. `weigh` gives its weights.
+    - `qk_norm` makes norms of a head's width for queries and for keys, applied before rotation, so that no score grows
+      without bound (Henry et al. 2020, section 3; with a norm's own weights, Dehghani et al. 2023, section 2.1).
+    - `relation` is what a position scheme adds in this layer only.
+    - `scale` multiplies the scores, 1/sqrt(K) by default. T5 uses 1 and puts the scale into the initial weights (Raffel
+      et al. 2020, the code of its models).
+
+    Decoding may set `joined`, one map that gives query, key and value of self-attention together, and `arithmetic`, the
+    dtype in which queries, keys and values are held and multiplied if it is not that of x.
     """
 
     def __init__(
@@ -68,7 +71,10 @@ class Attention(nn.Module):
         rotation: Rotation | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """What each position of x reads. A cache may already hold all keys (of a source) or take the new ones in."""
+        """Attend from each position of x to `source`, or else to x itself.
+
+        A `complete` cache already holds all keys and values (of a source); any other takes in the new ones.
+        """
         if cache is not None and cache.complete:
             q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
             k, v = cache.read()
@@ -88,7 +94,7 @@ class Attention(nn.Module):
         return self.output(mixed if self.arithmetic is None else mixed.to(x.dtype))
 
     def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
-        """Query, key and value of all heads side by side; without a source by one product, where maps were joined."""
+        """Query, key and value for all heads side by side; by one product if the maps were joined."""
         if self.joined is not None:
             assert source is None, "the maps of self-attention are joined"
             inner, shared = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
@@ -97,10 +103,10 @@ class Attention(nn.Module):
         return self.query(x), self.key(source), self.value(source)
 
     def heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
-        """One vector a position cut into one a head."""
+        """Split the vector of each position into one vector per head."""
         return x.unflatten(-1, (-1, self.d_head)).transpose(1, 2)
 
     @property
     def writers(self) -> list[nn.Linear]:
-        """The maps that write to the residual stream."""
+        """The linear maps that write to the residual stream."""
         return [self.output]

@@ -1,4 +1,4 @@
-"""One block for all shapes: self-attention, perhaps cross-attention, feed-forward."""
+"""One transformer block, for every kind of stack: self-attention, optional cross-attention, feed-forward."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from glassformer.parts.residual import Residual
 
 
 class Block(nn.Module):
-    """Up to three residual branches (Vaswani et al. 2017, figure 1).
+    """Two or three residual branches (Vaswani et al. 2017, figure 1).
 
-    Encoder: no cross-attention, a mask that is not causal. Decoder: causal. Decoder of an encoder-decoder: causal,
-    with cross-attention to the encoder's memory.
+    In an encoder there is no cross-attention and the mask is not causal. In a decoder the mask is causal. The decoder
+    of an encoder-decoder also has cross-attention, which reads the encoder's output (the memory).
     """
 
     def __init__(self, self_attention: Residual, cross_attention: Residual | None, feed_forward: Residual) -> None:
@@ -38,7 +38,7 @@ class Block(nn.Module):
         cache: LayerCache | None = None,
         cross_cache: LayerCache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The stream after this block. Without a `memory_mask` all of the memory is read."""
+        """Return the residual stream after this block. Without a `memory_mask`, all of the memory may be read."""
         x = self.self_attention(x, mask=mask, rotation=rotation, cache=cache)
         if self.cross_attention is not None:
             if memory is None:
@@ -48,11 +48,11 @@ class Block(nn.Module):
 
     @property
     def branches(self) -> list[Residual]:
-        """The two or three that there are."""
+        """The branches that this block has, in order."""
         every = (self.self_attention, self.cross_attention, self.feed_forward)
         return [branch for branch in every if branch is not None]
 
     @property
     def writers(self) -> list[nn.Linear]:
-        """The linear maps that write to the residual stream, those of each branch."""
+        """The linear maps of all branches that write to the residual stream."""
         return [writer for each in self.branches for writer in cast(list[nn.Linear], each.branch.writers)]

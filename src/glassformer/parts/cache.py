@@ -1,9 +1,8 @@
-"""Keys and values already computed, so that a decoding step projects only the new tokens.
+"""The key/value cache: keys and values already computed, so that a decoding step projects only new tokens.
 
-`Growing` is what `generate` uses; `Fixed` has constant shapes, which a compiled step needs; `Once` holds the keys of
-an encoder's memory;
-`State` (in state.py) is that of linear attention, `Rolling` (in rolling.py) that of a window.
-Attention cannot tell them apart. The cache also knows where each key stands, so rows of unequal length share a batch.
+The kinds for a layer: `Growing`, which `generate` uses; `Fixed`, whose constant shapes a compiled step needs; `Once`,
+for an encoder's memory; `State` (state.py), for linear attention; `Rolling` (rolling.py), for a window. Attention uses
+them all alike. The cache also knows the position of each key, so rows of unequal length can share a batch.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from glassformer.foundation.shapes import Bool, Int, Num, Tensor
 
 @runtime_checkable
 class LayerCache(Protocol):
-    """What attention asks of one layer's memory."""
+    """What attention needs from the cache of one layer."""
 
     @property
     def complete(self) -> bool:
-        """Whether all keys are in already, so that nothing is left to project."""
+        """Whether all keys are already held, so that none need projecting."""
         ...
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Takes in the keys and values of new tokens [B, G, T, K]; answers with all that may be read."""
+        """Adds the keys and values of new tokens [B, G, T, K]; returns all keys and values that may be read."""
         ...
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """All keys and values."""
+        """Returns all keys and values."""
         ...
 
     def select(self, rows: Tensor) -> None:
@@ -40,7 +39,7 @@ class LayerCache(Protocol):
 
 @runtime_checkable
 class TakesBack(LayerCache, Protocol):
-    """One that holds each token apart."""
+    """A layer cache from which the last tokens can be removed."""
 
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens."""
@@ -48,7 +47,7 @@ class TakesBack(LayerCache, Protocol):
 
 
 class Columns:
-    """Keys and values of one layer in the first `used` columns of a room; how the room grows is each kind's own."""
+    """Keys and values of one layer, in the first `used` columns of a buffer; subclasses decide how the buffer grows."""
 
     complete = False
 
@@ -57,7 +56,7 @@ class Columns:
         self._held: tuple[Tensor, Tensor] | None = None
 
     def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
-        """All keys and values that are held."""
+        """Returns all keys and values that are held."""
         assert self._held is not None, "nothing was appended yet"
         k, v = self._held
         return k[:, :, : self.used], v[:, :, : self.used]
@@ -69,15 +68,15 @@ class Columns:
 
 
 class Growing(Columns):
-    """Any length: room that doubles where it is full, so that a step writes its own columns and copies no others.
+    """A cache of any length: its buffer doubles when full, so most steps copy nothing.
 
-    Where gradients are wanted all is copied instead: what a backward will read must not be written over.
+    With gradients enabled it copies everything instead: a backward pass must find its tensors unchanged.
     """
 
     def append(
         self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
     ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
-        """The new keys and values after the old."""
+        """Adds keys and values after those held; returns all."""
         if self._held is None:
             self._held = (k, v)
         elif torch.is_grad_enabled():
@@ -91,9 +90,9 @@ class Growing(Columns):
         return self.read()
 
     def make_room(self, n: int) -> None:
-        """Moves to twice the room that n more columns need, where they would leave none. Before the first, nothing.
+        """Moves to a buffer of twice the size needed, if n more columns would fill this one; not while empty.
 
-        Who compiles a step calls this first: a step then never moves, and always reads a part of the room.
+        Call it before a compiled step, which then never moves the buffer and always reads a part of it.
         """
         if self._held is not None and self.used + n >= self._held[0].shape[2]:
             self._held = (self._moved(self._held[0], n), self._moved(self._held[1], n))
@@ -110,16 +109,16 @@ class Growing(Columns):
 
 
 class Once(Growing):
-    """Projected at the first step, read ever after."""
+    """A cache that is filled at the first step and only read afterwards."""
 
     @property
     def complete(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the first step is done."""
+        """Whether the first step has filled it."""
         return self._held is not None
 
 
 class Fixed(Columns):
-    """Writes in place into room for `capacity` tokens and answers with all of it; the mask hides what is unwritten."""
+    """A buffer for `capacity` tokens, written in place and returned whole; the mask hides unwritten columns."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
@@ -128,7 +127,7 @@ class Fixed(Columns):
     def append(
         self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
     ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
-        """The whole room, with the new keys and values in their columns."""
+        """Writes the new keys and values into their columns; returns the whole buffer."""
         if self._held is None:
             B, G, _, K = k.shape
             self._held = (k.new_zeros(B, G, self.capacity, K), v.new_zeros(B, G, self.capacity, K))
@@ -139,7 +138,7 @@ class Fixed(Columns):
         return self._held
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """The whole room."""
+        """Returns the whole buffer."""
         assert self._held is not None, "nothing was appended yet"
         return self._held
 
@@ -149,34 +148,34 @@ class Fixed(Columns):
 
 
 class Step(NamedTuple):
-    """Where the tokens of one forward stand, and where every key does."""
+    """The positions of the tokens of one forward pass, and of all keys."""
 
     positions: Int[Tensor, "*batch T"]
     keys: Int[Tensor, "*batch S"]
-    """-1 where a column holds nothing."""
+    """-1 where a column holds no key."""
     in_order: bool
-    """Whether the queries are simply the last T of S consecutive keys, so that a mask needs no positions."""
+    """Whether the queries are the last T of S consecutive keys, so that a mask needs no positions."""
 
 
 class Cache:
-    """The memory of a decoder: one `LayerCache` a layer for its own keys, one for those of the encoder's memory.
+    """The cache of a decoder: for each layer, one `LayerCache` of its own keys and one of the encoder's memory.
 
-    With `capacity` it is `Fixed` and takes at most that many tokens; without, `Growing`.
+    Layers are `Fixed`, for at most `capacity` tokens, or `Growing` without a capacity.
     """
 
     dropped = 0
-    """Tokens whose keys are no longer held, as nobody will read them (`RollingCache`)."""
+    """How many tokens' keys were dropped because no query will read them again (`RollingCache`)."""
 
     def __init__(self, n_layers: int, *, capacity: int | None = None) -> None:
         self.capacity = capacity
         self.length = 0
         self.layers: list[LayerCache] = [Growing() if capacity is None else Fixed(capacity) for _ in range(n_layers)]
         self.cross: list[LayerCache] = [Once() for _ in range(n_layers)]
-        self._ragged: Tensor | None = None  # [B, columns] positions, once rows differ
-        self._memories: Tensor | None = None  # [B] which of the first rows' memory each row reads, once rows changed
+        self._ragged: Tensor | None = None  # [B, columns] positions of keys, once rows differ
+        self._memories: Tensor | None = None  # [B] the original row whose memory each row reads, once rows changed
 
     def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
-        """Where new tokens would stand. `keep` is False at padding, which takes a column but no position.
+        """Returns the positions that new tokens would have. `keep` is False at padding: a column without a position.
 
         Errors: `ConfigError` past the capacity.
         """
@@ -190,7 +189,7 @@ class Cache:
         return Step(columns[start:end], torch.where(columns < end, columns, -1), in_order=False)
 
     def check_room(self, end: int) -> None:
-        """Raises `ConfigError` where `end` tokens pass the capacity."""
+        """Raises `ConfigError` if `end` tokens exceed the capacity."""
         if self.capacity is not None and end > self.capacity:
             raise ConfigError(
                 f"The cache holds {self.capacity} tokens; a step to {end} was asked for. Make a larger one."
@@ -206,13 +205,13 @@ class Cache:
         return Step(positions.clamp(min=0), keys, in_order=False)
 
     def advance(self, step: Step) -> None:
-        """Makes room for the tokens of a step."""
+        """Records the tokens of a step; the layers add their keys and values."""
         self.length += step.positions.shape[-1]
         if step.keys.ndim == 2:
             self._ragged = step.keys
 
     def truncate(self, length: int) -> None:
-        """Forgets all but the first `length` tokens. Errors: `ConfigError` for a state, which keeps no token apart."""
+        """Forgets all but the first `length` tokens. Errors: `ConfigError` for a `State`, which keeps only sums."""
         for layer in self.layers:
             if not isinstance(layer, TakesBack):
                 raise ConfigError("Only keys and values kept token by token can be taken back. Read the text anew.")
@@ -220,7 +219,7 @@ class Cache:
         self.length = length
 
     def take_back(self, lengths: Int[Tensor, " B"]) -> None:
-        """Forgets of each row all but its first tokens; they leave holes where another row holds the column.
+        """Keeps the first `lengths[row]` tokens of each row; columns that only other rows use become empty.
 
         Errors: as `truncate`.
         """
@@ -232,7 +231,7 @@ class Cache:
             self._ragged = keys
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Keeps the given rows of the batch, in the order given: rows that are finished leave."""
+        """Keeps the given rows of the batch, in the order given."""
         for layer in self.layers:
             layer.select(rows)
         self._select_memories(rows)
@@ -240,7 +239,7 @@ class Cache:
             self._ragged = self._ragged[rows]
 
     def _select_memories(self, rows: Tensor) -> None:
-        """Keys of the memory stay where they are if each row reads the same one as before, as in a beam."""
+        """Copies no memory keys if each row still reads the memory it read before, as in beam search."""
         if not self.cross or not self.cross[0].complete:
             return
         before = self._memories

@@ -1,4 +1,4 @@
-"""Dropout that costs little on a CPU, where torch draws its random numbers one at a time."""
+"""Dropout that is fast on a CPU, where torch draws its random numbers one at a time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from glassformer.foundation.shapes import Float, Tensor
 
 
 class Dropout(nn.Module):
-    """x / (1 - p) where a coin with chance p of zero falls the other way (Srivastava et al. 2014), in training only.
+    """In training, sets each number to 0 with probability p and divides it by 1 - p otherwise (Srivastava et al. 2014).
 
-    On a CPU the coins come from numpy's SFC64, 16 bits each, seeded from torch's generator: the same torch seed gives
-    the same coins, at a tenth of the cost (`make bench`). p is thereby a multiple of 1/65,536.
+    On a CPU the random bits come from numpy's SFC64, 16 per number, seeded from torch's generator: the same torch seed
+    gives the same result, at a tenth of the cost (`make bench`). p is therefore rounded to a multiple of 1/65,536.
     """
 
     def __init__(self, p: float = 0.0) -> None:
@@ -22,7 +22,7 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """x with some numbers zeroed and the others enlarged, so that the mean stays."""
+        """Zeroes some numbers of x and scales up the others, so that the expected value stays the same."""
         if not self.training or self.p == 0.0:
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
@@ -31,17 +31,17 @@ class Dropout(nn.Module):
         return x * coins(x.shape, self.p, x.dtype) * (1.0 / kept)
 
     def extra_repr(self) -> str:
-        """The chance, for printing."""
+        """The probability p, for printing."""
         return f"p={self.p}"
 
 
 def zeros(p: float) -> int:
-    """How many of a coin's 65,536 sides fall as zero; one is left, however near p is to 1."""
+    """How many of the 65,536 values of 16 bits mean zero; at least one does not, however near p is to 1."""
     return min(round(p * 65_536), 65_535)
 
 
 def coins(shape: torch.Size, p: float, dtype: torch.dtype) -> Float[Tensor, "..."]:
-    """0 with chance p, else 1, independently in each place. Numbers, as a product is much faster than a choice."""
+    """0 with probability p, else 1, independently in each place. Floats: a product is much faster than a `where`."""
     seed = int(torch.empty((), dtype=torch.int64).random_())
     n = shape.numel()
     words = np.random.SFC64(seed).random_raw((n + 3) // 4).view(np.int16)[:n]

@@ -1,4 +1,4 @@
-"""Mixture of experts: several feed-forward maps, of which a router picks a few for each position."""
+"""Mixture of experts: a router picks a few of several feed-forward maps for each position."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
 
 EXPERTS: dict[str, type[FeedForward] | type[GatedFeedForward]] = {"plain": FeedForward, "gated": GatedFeedForward}
-"""What one expert can be."""
+"""The kinds of one expert."""
 
 
 class Routing(NamedTuple):
-    """What a router says of N positions and E experts, of which k are chosen."""
+    """How a router assigns N positions to k of E experts each."""
 
     logits: Float[Tensor, "N E"]
     chances: Float[Tensor, "N E"]
     """softmax(logits)."""
     chosen: Int[Tensor, "N k"]
-    """The most likely experts, the best first."""
+    """The k most likely experts, best first."""
     weights: Float[Tensor, "N k"]
-    """What their outputs are multiplied by."""
+    """The factors for their outputs."""
 
 
 def route(logits: Float[Tensor, "N E"], experts_per_token: int) -> Routing:
-    """The k best experts of each position, and the weight of each.
+    """Choose the k best experts for each position, and the weight of each.
 
-    k > 1: the softmax over the chosen alone (Shazeer et al. 2017, equations 3 and 5, without noise). k = 1: the chance
-    itself (Fedus et al. 2022, equation 2), as a weight of 1 would teach the router nothing.
+    For k > 1, weights are a softmax over the chosen experts only (Shazeer et al. 2017, equations 3 and 5, without
+    noise). For k = 1, the weight is the expert's probability (Fedus et al. 2022, equation 2): a constant 1 would give
+    the router no gradient.
     """
     chances = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     best, chosen = chances.topk(experts_per_token, dim=-1)
@@ -41,11 +42,11 @@ def route(logits: Float[Tensor, "N E"], experts_per_token: int) -> Routing:
 class Experts(nn.Module):
     """y = sum over the chosen experts e of weight_e(x) expert_e(x) (Shazeer et al. 2017, equation 1).
 
-    No expert is ever full and no token dropped, so a row's answer does not depend on its neighbours (but for its last
-    bits: an expert's product over more positions may be rounded otherwise). Where the balance is poor, some experts
-    have more to do. Whom they serve depends on values, so `torch.compile` breaks the graph here. The router computes
-    in its weight's dtype also under autocast (Fedus et al. 2022, section 2.4). `route` is the seam at which the
-    balance is watched.
+    Experts have no capacity limit and no token is dropped, so a row's output does not depend on the other rows, except
+    for rounding (a product over more positions may round differently). If the load is unbalanced, some experts compute
+    more. Which positions an expert gets depends on values, so `torch.compile` breaks the graph here. The router
+    computes in the dtype of its weight even under autocast (Fedus et al. 2022, section 2.4). To watch the balance,
+    replace `route`.
     """
 
     def __init__(
@@ -69,11 +70,11 @@ class Experts(nn.Module):
         )
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
-        """The map at each position. Each expert sees its own positions in one piece."""
+        """Apply the chosen experts at each position. Each expert gets all its positions in one batch."""
         rows, k = x.reshape(-1, x.shape[-1]), self.experts_per_token
         with torch.autocast(x.device.type, enabled=False):
             routing = self.route(self.router(rows.to(self.router.weight.dtype)), k)
-        asked = routing.chosen.flatten()  # [N k]: number i asks for position i // k
+        asked = routing.chosen.flatten()  # [N k]: entry i is an expert for position i // k
         order = asked.argsort(stable=True)
         shares = asked.bincount(minlength=len(self.experts)).tolist()
         given = rows[order // k].split(shares)
@@ -83,5 +84,5 @@ class Experts(nn.Module):
 
     @property
     def writers(self) -> list[nn.Linear]:
-        """The maps that write to the residual stream."""
+        """The linear maps that write to the residual stream."""
         return [writer for expert in self.experts for writer in expert.writers]  # pyright: ignore

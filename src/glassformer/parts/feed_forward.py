@@ -11,7 +11,7 @@ from glassformer.parts.dropout import Dropout
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = activation(x W_up + b_up) W_down + b_down (Vaswani et al. 2017, equation 2), dropout between the two."""
+    """FFN(x) = activation(x W_up + b_up) W_down + b_down (Vaswani et al. 2017, equation 2); dropout before W_down."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """FFN(x) = (activation(x W_gate) * (x W_up)) W_down (Shazeer 2020, equations 5 and 6), biases where asked for.
+    """FFN(x) = (activation(x W_gate) * (x W_up)) W_down (Shazeer 2020, equations 5 and 6), with optional biases.
 
-    By its activation it is called GLU (sigmoid, Dauphin et al. 2017), ReGLU (relu), GEGLU (gelu), SwiGLU (silu) or
-    bilinear (identity). It has three matrices: at 2/3 of the inner width it costs as much as the plain one.
+    Its name depends on the activation: GLU (sigmoid, Dauphin et al. 2017), ReGLU (relu), GEGLU (gelu), SwiGLU (silu) or
+    bilinear (identity). It has three matrices, so with 2/3 of the inner width it costs as much as the plain one.
     """
 
     def __init__(

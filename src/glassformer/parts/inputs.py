@@ -1,4 +1,4 @@
-"""Continuous vectors in: features instead of tokens, as of sound, of sensors, or of the state of a game."""
+"""Continuous inputs: vectors of features instead of tokens, for example from audio, sensors or a game's state."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from glassformer.foundation.shapes import Float, Tensor
 
 
 class FeatureMap(nn.Module):
-    """x W^T + b: n_features numbers a place to a vector of the stack's width (Dosovitskiy et al. 2021, equation 1).
+    """x W^T + b: maps n_features numbers per place to the stack's width (Dosovitskiy et al. 2021, equation 1).
 
-    It stands where the `Embedding` of a stack that reads tokens stands; order, masks and padding are as for tokens.
+    It replaces the `Embedding` of a stack that reads tokens; positions, masks and padding work as for tokens.
     """
 
     def __init__(self, n_features: int, d_model: int) -> None:
@@ -22,22 +22,22 @@ class FeatureMap(nn.Module):
         self.bias = nn.Parameter(torch.zeros(d_model))
 
     def forward(self, x: Float[Tensor, "B T I"]) -> Float[Tensor, "B T D"]:
-        """The vectors. Errors: `DataError` for another number of features, and for one that is not finite."""
+        """Map the features. Errors: `DataError` for a wrong number of features, and for values that are not finite."""
         check_features(x, self.weight.shape[1])
         return F.linear(x, self.weight, self.bias)
 
 
 def check_features(x: Float[Tensor, "B T I"], n_features: int) -> None:
-    """Raises `DataError` for vectors of another width, or naming row, place and feature of what is not finite.
+    """Raises `DataError` for a wrong width, or for the first value that is not finite (its row, place and feature).
 
-    Padding must be finite too: a hidden value has weight 0, and 0 times NaN is NaN.
+    Padding must be finite too: hidden values get weight 0, and 0 times NaN is NaN.
     """
     if x.ndim != 3 or x.shape[-1] != n_features:
         raise DataError(
             f"Features are numbers of shape [batch, places, {n_features}], the n_features of the stack; got "
             f"{list(x.shape)}. Give each place {n_features} numbers, or make the model with another n_features."
         )
-    if x.device.type != "cpu" or torch.compiler.is_compiling():  # elsewhere the look would cost a wait
+    if x.device.type != "cpu" or torch.compiler.is_compiling():  # elsewhere checking would wait for the device
         return
     wrong = (~x.isfinite()).nonzero()
     if len(wrong):

@@ -1,4 +1,4 @@
-"""A linear map in whole numbers: weights and inputs in 8 bits, exact sums, a step for each output and each position."""
+"""A linear map with weights and inputs quantised to 8 bits, for decoding on a CPU."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from glassformer.parts.opaque import int8_product
 
 
 class Int8Linear(nn.Module):
-    """y = (P Q^T) * step(x) * step(W) + b, with P * step(x) the input and Q * step(W) the weight, to half a step.
+    """y = (P Q^T) * step(x) * step(W) + b, where P * step(x) is the input and Q * step(W) the weight, to half a step.
 
-    Each row of W has a step of its own and each position of x (`rounded`). The sum of products of whole numbers is
-    exact, so what a position gets hangs on no other. Weights have a quarter of the bytes of float32, and are laid out
-    for the product once. Nothing is learned, and no gradient goes through it.
+    Each row of W and each position of x has its own step (`rounded`). Sums of products of whole numbers are exact, so
+    the result of one position does not depend on the others. Weights take a quarter of the bytes of float32 and are
+    packed once for the product. It has no parameters and passes no gradient.
     """
 
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
-        """Rounds a map's weights. Errors: `DataError` for weights that are not finite."""
+        """Quantises the weights of a linear map. Errors: `DataError` for weights that are not finite."""
         super().__init__()
         whole, step = rounded(weight.detach().float())
         if not bool(step.isfinite().all()):
@@ -32,7 +32,7 @@ class Int8Linear(nn.Module):
         self.bias = torch.zeros(len(step)) if bias is None else bias.detach().float()
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
-        """The map at each position, in the dtype of x."""
+        """Apply the map at each position; the result has the dtype of x."""
         whole, step = rounded(x.reshape(-1, x.shape[-1]).float())
         y = int8_product(whole, self.packed, self.step, self.zeros)
         y = torch.addcmul(self.bias, y, step, out=y)

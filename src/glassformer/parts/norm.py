@@ -14,8 +14,7 @@ from glassformer.foundation.shapes import Float, Tensor
 class LayerNorm(nn.Module):
     """(x - mean) / sqrt(variance + eps) * weight + bias, over the last axis (Ba, Kiros and Hinton 2016, equation 4).
 
-    Under autocast the result is in the autocast's dtype: the maps that follow read it there, and would each make a
-    copy of their own.
+    Under autocast the result has autocast's dtype: otherwise each linear map that reads it would make its own copy.
     """
 
     def __init__(self, width: int, eps: float) -> None:
@@ -33,8 +32,9 @@ class LayerNorm(nn.Module):
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) * weight, over the last axis (Zhang and Sennrich 2019, equation 4).
 
-    Neither mean nor bias. The root is taken in float32 at least; the quotient is rounded to the dtype of x before the
-    weight multiplies it, the order in which Llama's published weights were trained. Under autocast as `LayerNorm`.
+    It subtracts no mean and adds no bias. The root is computed in float32 or wider, and the quotient is rounded to the
+    dtype of x before it is multiplied by the weight, as in the training of Llama's published weights. Under autocast,
+    as `LayerNorm`.
     """
 
     def __init__(self, width: int, eps: float) -> None:
@@ -44,7 +44,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """The normalised vectors."""
-        by_hand = x.device.type == "cpu" and not torch.compiler.is_compiling()  # what compiles joins steps by itself
+        by_hand = x.device.type == "cpu" and not torch.compiler.is_compiling()  # the compiler fuses the steps itself
         return as_autocast((_RMSNorm.apply if by_hand else rms_norm)(x, self.weight, self.eps))
 
 
@@ -56,31 +56,31 @@ def rms_norm(x: Float[Tensor, "*where D"], weight: Float[Tensor, " D"], eps: flo
 
 
 class _RMSNorm(torch.autograd.Function):
-    """`rms_norm`, whose gradient is that of layer norm, in one kernel, and a little more.
+    """`rms_norm` with a faster gradient: the one kernel for layer norm's gradient, plus a correction.
 
-    With r = 1 / sqrt(mean(x^2) + eps) and h = g w, g being the gradient of y = x r w, d/dx is (h - x r^2 mean(h x)) r.
-    Layer norm's, where the mean of x is called 0, is the same less mean(h) r, which is added again; d/dw is the same.
+    Let r = 1 / sqrt(mean(x^2) + eps), g the gradient of y = x r w, and h = g w. Then d/dx is (h - x r^2 mean(h x)) r.
+    Layer norm's kernel, told that the mean of x is 0, gives this minus mean(h) r, which we add back; d/dw is the same.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """The norm, with fewer tensors in between."""
+        """Compute the norm with fewer intermediate tensors than `rms_norm`."""
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         y = (wide * inverse_root(wide, eps)).to(x.dtype)
         return y.mul_(weight) if weight.dtype == y.dtype else y * weight
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
-        """What lies between x and y is not kept."""
+        """Keep only the inputs for the backward pass, no intermediate tensors."""
         x, weight, ctx.eps = inputs
         ctx.save_for_backward(x, weight)
 
-    # The decorator of the base hides the parameters' names from the type checker.
+    # The decorator on the base class hides the parameter names from the type checker.
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Of steps that can be differentiated again, where that will be done."""
+        """Compute the gradient; if it will itself be differentiated, by differentiable steps."""
         x, weight = ctx.saved_tensors
         D, wide = x.shape[-1], x.to(torch.promote_types(x.dtype, torch.float32))
         g, w = grads[0].to(wide.dtype), weight.to(wide.dtype)
@@ -99,12 +99,12 @@ class _RMSNorm(torch.autograd.Function):
 
 
 def inverse_root(x: Float[Tensor, "*where D"], eps: float) -> Float[Tensor, "*where 1"]:
-    """1 / sqrt(mean(x^2) + eps), without a tensor of all squares."""
+    """1 / sqrt(mean(x^2) + eps), computed without holding all squares."""
     return (torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / x.shape[-1] + eps).rsqrt()
 
 
 def as_autocast(y: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
-    """y in the dtype of autocast, where there is one; the device `meta` cannot have one, and raises if asked."""
+    """Convert y to autocast's dtype, if autocast is on; check that it exists first, as the device `meta` raises."""
     device = y.device.type
     autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return y.to(torch.get_autocast_dtype(device)) if autocast else y

@@ -1,7 +1,7 @@
-"""Products of the processor's library (oneDNN) as operators of our own, which `torch.compile` calls as they are.
+"""Matrix products of oneDNN, torch's CPU library, as operators of our own that `torch.compile` treats as opaque.
 
-Their weights are laid out as that library wants them. torch's own operators for them can be called, but what compiles a
-model looks into them, and finds no layout that it knows.
+Their weights are packed in oneDNN's own layout. torch has operators for these products too, but the compiler looks
+inside them and does not know that layout.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ OURS.define("int8_product(Tensor whole, Tensor packed, Tensor step, Tensor zeros
 OURS.define("bfloat16_product(Tensor x, Tensor packed, Tensor? bias, int width) -> Tensor")
 
 int8_product = torch.ops.glassformer.int8_product.default
-"""Exact sums [M, N] of products of 8-bit numbers [M, D], each column times its step; `packed` of `qlinear_prepack`."""
+"""Exact sums [M, N] of products of 8-bit numbers [M, D], each column times its step; `packed` by `qlinear_prepack`."""
 bfloat16_product = torch.ops.glassformer.bfloat16_product.default
-"""x W^T + b, `width` numbers at each position; `packed` of `_reorder_linear_weight`."""
+"""x W^T + b, with `width` numbers per position; `packed` by `_reorder_linear_weight`."""
 
 
 def _int8(whole: Tensor, packed: Tensor, step: Tensor, zeros: Tensor) -> Tensor:
@@ -38,8 +38,8 @@ def _like_bfloat16(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -
     return x.new_empty(*x.shape[:-1], width)
 
 
-for key in ("CPU", "MkldnnCPU"):  # inputs are dense, weights the library's
+for key in ("CPU", "MkldnnCPU"):  # inputs are dense tensors, weights are in oneDNN's layout
     OURS.impl("int8_product", _int8, key)
     OURS.impl("bfloat16_product", _bfloat16, key)
-torch.library.register_fake("glassformer::int8_product", _like_int8, lib=OURS)  # shapes alone, for who compiles
+torch.library.register_fake("glassformer::int8_product", _like_int8, lib=OURS)  # only shapes, for the compiler
 torch.library.register_fake("glassformer::bfloat16_product", _like_bfloat16, lib=OURS)

@@ -1,4 +1,4 @@
-"""A linear map in bfloat16 whose weights are laid out once as the processor's product reads them."""
+"""A linear map in bfloat16 whose weights are packed once for the CPU's matrix product, for decoding."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from glassformer.parts.opaque import bfloat16_product
 
 
 class PackedLinear(nn.Module):
-    """y = x W^T + b in bfloat16, with W laid out for oneDNN: torch's own linear map lays it out anew at each call.
+    """y = x W^T + b in bfloat16, with W packed for oneDNN once; torch's own linear map packs it again at each call.
 
-    Nothing is learned. It needs a processor that has bfloat16 (`has_bfloat16`).
+    It has no parameters. It needs a CPU with bfloat16 instructions (`has_bfloat16`).
     """
 
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The residual connection around a branch, and where its norms stand: the only place that decides it."""
+"""The residual connection around a branch; the only file that decides where its norms go."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PLACEMENTS: dict[str, tuple[str, ...]] = {
 
 
 class Residual(nn.Module):
-    """norm_sum(scale x + dropout(norm_out(branch(norm_in(x))))); a slot without a norm passes its input on.
+    """norm_sum(scale x + dropout(norm_out(branch(norm_in(x))))); a slot without a norm is the identity.
 
       pre                        post                                  output
     x ─┬─ norm_in ─ branch ─┐    x ─┬─ branch ─┐                       x ─┬─ branch ─ norm_out ─┐
        └────────────────── + ─      └──────── + ─ norm_sum ─              └─────────────────── + ─
 
-    sandwich: norm_in and norm_out. `scale` multiplies what goes around the branch (alpha of Wang et al.
-    2022). With `stochastic_depth`, the chance that a sequence skips the branch, see there.
+    "sandwich" has norm_in and norm_out. `scale` multiplies the skip connection (alpha of Wang et al. 2022).
+    `stochastic_depth` is the probability that a sequence skips the branch in training (`StochasticDepth`).
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Residual(nn.Module):
         self.norm_sum = norm() if "sum" in slots else nn.Identity()
 
     def forward(self, x: Float[Tensor, "B T D"], **inputs: Any) -> Float[Tensor, "B T D"]:
-        """The stream with the branch's output added; `inputs` go to the branch."""
+        """Return the residual stream with the branch's output added; `inputs` are passed to the branch."""
         added = self.norm_out(self.branch(self.norm_in(x), **inputs))
         around = x if self.scale == 1.0 else x * self.scale
         return self.norm_sum(around + self.depth(self.dropout(added)))

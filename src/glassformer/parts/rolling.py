@@ -1,7 +1,7 @@
-"""A cache for windows: keys and values that no later query can read leave, so that it never grows.
+"""A cache of bounded size for windowed attention: it drops keys and values that no later query can read.
 
-Of a causal window all but the last keys are out of reach (Longformer, Beltagy et al. 2020, section 3.1), and beside
-them the first ones stay, where they are sinks (StreamingLLM, Xiao et al. 2023, section 3.2) or global tokens.
+With a causal window, only the last keys are in reach (Longformer, Beltagy et al. 2020, section 3.1). The first keys
+stay too if they are sinks (StreamingLLM, Xiao et al. 2023, section 3.2) or global tokens.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from glassformer.foundation.shapes import Bool, Int, Num, Tensor
 from glassformer.parts.cache import Cache, Columns, LayerCache, Step
 
 SLACK = 64
-"""Columns that may be out of reach before they leave: moving the others costs as much as they are many."""
+"""How many columns must be out of reach before they are dropped: dropping copies all the columns that stay."""
 
 
 class Plan(NamedTuple):
-    """What a step does to the columns: where all keys stand then, and which of those held stay (none: all)."""
+    """What a step does to the columns: the positions of all keys after it, and which held columns stay (None: all)."""
 
     keys: Int[Tensor, "*batch S"]
     stay: Int[Tensor, " columns"] | None
 
 
 class Rolling(Columns):
-    """Keys and values of one layer in constant room. `stay`: the columns to keep at the next step; none: all."""
+    """Keys and values of one layer in bounded memory. `stay`: the columns to keep at the next step; None means all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Rolling(Columns):
     def append(
         self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
     ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
-        """The new keys and values after those of the old that stay."""
+        """Drops the columns that do not stay, adds the new keys and values, and returns all."""
         if self._held is None:
             self._held, self.used = (k, v), k.shape[2]
             return self.read()
@@ -55,7 +55,7 @@ class Rolling(Columns):
 
 
 def roomier(old: Num[Tensor, "B G S K"], new: Num[Tensor, "B G T K"]) -> Num[Tensor, "B G R K"]:
-    """The old columns and the new, and room behind them until the next ones leave."""
+    """The old columns and then the new, in a buffer with free columns until the next ones are dropped."""
     B, G, T, K = new.shape
     used = old.shape[2]
     room = new.new_empty(B, G, used + T + SLACK, K)
@@ -64,7 +64,7 @@ def roomier(old: Num[Tensor, "B G S K"], new: Num[Tensor, "B G T K"]) -> Num[Ten
 
 
 class RollingCache(Cache):
-    """A `Cache` of `Rolling` layers, all of which read by one pattern: what is out of its reach is dropped."""
+    """A `Cache` of `Rolling` layers that all read by one pattern; it drops keys out of the pattern's reach."""
 
     def __init__(self, n_layers: int, pattern: Pattern) -> None:
         assert pattern.window is not None, "only a window has an end"
@@ -72,15 +72,15 @@ class RollingCache(Cache):
         self.rolling = [Rolling() for _ in range(n_layers)]
         self.layers: list[LayerCache] = [*self.rolling]
         self.reach = (pattern.window - 1) * pattern.dilation
-        """How far back a key may lie."""
+        """How many positions back a query can read."""
         self.first = max(pattern.sinks, pattern.global_tokens)
-        """How many of the first positions stay."""
-        self._keys: Tensor | None = None  # where each held column stands, [columns] or [B, columns]
+        """How many of the first positions are never dropped."""
+        self._keys: Tensor | None = None  # the position of each held column, [columns] or [B, columns]
         self._plan: Plan | None = None
-        self._full = 0  # columns held at which enough of them may be out of reach
+        self._full = 0  # with fewer columns, too few can be out of reach
 
     def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
-        """Where new tokens would stand, and the keys that they may read."""
+        """Returns the positions that new tokens would have, and those of the keys that they may read."""
         T, device = tokens.shape[1], tokens.device
         held = tokens.new_empty(0) if self._keys is None else self._keys
         if keep is None and held.ndim == 1:
@@ -97,7 +97,7 @@ class RollingCache(Cache):
         return Step(positions.clamp(min=0), keys, in_order=keys.ndim == 1 and self.dropped == 0)
 
     def _staying(self, held: Int[Tensor, "*batch S"]) -> Int[Tensor, " columns"] | None:
-        """The columns that some row may read from its next position on; none: all, or too few would leave."""
+        """The columns that any row may still read from its next position on; None to keep all, as too few would go."""
         if held.shape[-1] < self._full or not held.numel():
             return None
         last = held.max(-1, keepdim=True).values
@@ -108,7 +108,7 @@ class RollingCache(Cache):
         return stay if gone >= SLACK else None
 
     def advance(self, step: Step) -> None:
-        """Takes the tokens of the last `step` in, and tells the layers which of their columns stay."""
+        """Records the tokens of the last `step` and tells the layers which of their columns stay."""
         assert self._plan is not None, "a step is planned before it is taken"
         self.length += step.positions.shape[-1]
         self._keys, stay = self._plan
@@ -118,7 +118,7 @@ class RollingCache(Cache):
             layer.stay = stay
 
     def truncate(self, length: int) -> None:
-        """Errors: `ConfigError`: what was dropped for the tokens taken back would be missing."""
+        """Always raises `ConfigError`: keys dropped since then would be missing."""
         raise ConfigError("Windows drop keys, so no token can be taken back. Ask for new_cache(whole=True).")
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:

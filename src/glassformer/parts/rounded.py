@@ -1,7 +1,7 @@
-"""Keys and values in whole numbers of 8 bits: a quarter of the memory of float32, each rounded by 1/254 of its largest.
+"""A cache of keys and values in 8 bits: a quarter of float32's memory, with errors up to 1/254 of a vector's largest.
 
-Each head's vector of each token has a step of its own, so that a token with large numbers costs others nothing (per
-token, as Xiao et al. 2023, SmoothQuant, section 3, calls it).
+Each head's vector of each token has its own step, so a token with large numbers does not make others less exact
+("per-token" in Xiao et al. 2023, SmoothQuant, section 3).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Held = Growing | Fixed | Rolling
 
 
 class Rounded:
-    """A layer's memory that keeps whole numbers and their steps, and answers with their products.
+    """A layer cache that holds 8-bit whole numbers and their steps, and returns their products.
 
-    `make` is the memory that holds them, as it would hold keys and values.
+    `make` makes the layer caches that hold the numbers and the steps as they would hold keys and values.
     """
 
     def __init__(self, make: Callable[[], Held]) -> None:
@@ -30,13 +30,13 @@ class Rounded:
 
     @property
     def complete(self) -> bool:
-        """Whether all keys are in already."""
+        """Whether all keys are already held."""
         return self.numbers.complete
 
     def append(
         self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
-        """The new keys and values after the old, all of them rounded."""
+        """Adds keys and values after those held; returns all, rounded."""
         self._dtype = k.dtype
         (of_k, step_k), (of_v, step_v) = rounded(k), rounded(v)
         self.numbers.append(of_k, of_v)
@@ -44,9 +44,9 @@ class Rounded:
         return self.read()
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """All keys and values so far."""
+        """Returns all keys and values so far, rounded."""
         pairs = zip(self.numbers.read(), self.steps.read(), strict=True)
-        k, v = (each.to(self._dtype) * step.to(self._dtype) for each, step in pairs)  # of one dtype: twice as fast
+        k, v = (each.to(self._dtype) * step.to(self._dtype) for each, step in pairs)  # one dtype: twice as fast
         return k, v
 
     def select(self, rows: Tensor) -> None:
@@ -62,7 +62,7 @@ class Rounded:
 
 
 def rounding_cache(cache: Cache) -> Cache:
-    """A new cache whose keys and values, those of an encoder's memory too, are held in 8 bits."""
+    """Make a new, empty cache hold its keys and values, including those of an encoder's memory, in 8 bits."""
 
     def make() -> Held:
         if isinstance(cache, RollingCache):

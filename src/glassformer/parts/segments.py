@@ -1,4 +1,4 @@
-"""Which part of a text a token belongs to, as of a question and its passage: a vector for each part."""
+"""Segment embeddings: a vector for each part of a text, for example a question and its passage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Segments(nn.Module):
         self.weight = nn.Parameter(torch.empty(n_segments, d_model))
 
     def forward(self, segments: Int[Tensor, "B T"] | None, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """x with the vector of each token's part added; None: all belong to part 0. Errors: `DataError`."""
+        """Add the vector of each token's part to x. None: all belong to part 0. Errors: as `check_segments`."""
         if segments is None:
             return x + self.weight[0]
         check_segments(segments, x, len(self.weight))
@@ -25,13 +25,13 @@ class Segments(nn.Module):
 
 
 def check_segments(segments: Int[Tensor, "B T"], x: Float[Tensor, "B T D"], n_segments: int) -> None:
-    """Raises `DataError` for segments that are not one number a token, each from 0 to n_segments - 1."""
+    """Raise `DataError` unless segments has one number per token, each from 0 to n_segments - 1."""
     if segments.shape != x.shape[:2]:
         raise DataError(
             f"segments says of each token to which part it belongs, so it has the tokens' shape {list(x.shape[:2])}; "
             f"got {list(segments.shape)}. Give one number a token, padding included."
         )
-    if segments.device.type != "cpu" or torch.compiler.is_compiling():  # elsewhere the look would cost a wait
+    if segments.device.type != "cpu" or torch.compiler.is_compiling():  # elsewhere checking would wait for the device
         return
     wrong = ((segments < 0) | (segments >= n_segments)).nonzero()
     if len(wrong):

@@ -1,7 +1,7 @@
-"""Caches whose rows come and go while others go on: what decoding needs where texts begin and end at any time.
+"""Caches for continuous batching: rows join and leave the batch at any time while the others continue.
 
-Each row has a slot of its own and stands in it from column 0 on, so no row pays for another's padding. New rows are
-taken over from the cache that read their prompts; the last rows move into the slots of those that leave.
+Each row has its own slot and starts there at column 0, so no row pays for another's padding. New rows are copied from
+the cache that read their prompts; the last rows move into the slots of those that leave.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from glassformer.parts.cache import Cache, LayerCache, Step
 from glassformer.parts.state import State, StateCache
 
 STEP_OF_COLUMNS = 64
-"""Room is made for a multiple of so many columns, so that it seldom has to be made anew."""
+"""Buffers grow by multiples of this many columns, so that they seldom have to be reallocated."""
 
 
 def moved_up(n_rows: int, gone: Collection[int]) -> list[int]:
-    """The former places of the rows that stay, in their new order: the last ones fill the places of those gone."""
+    """The old places of the rows that stay, in their new order: the last rows fill the places of those gone."""
     stay = [row for row in range(n_rows) if row not in gone]
     holes = sorted(row for row in gone if row < len(stay))
     order = list(range(len(stay)))
@@ -30,10 +30,10 @@ def moved_up(n_rows: int, gone: Collection[int]) -> list[int]:
 
 
 class Room:
-    """Keys and values of one layer, [rows, G, columns, K] each; a row's own are in its first columns.
+    """Buffers for the keys and values of one layer, [rows, G, columns, K] each; each row fills its first columns.
 
-    `at` says where the next tokens stand, `width` how many columns are read; whoever owns the room sets both. A
-    `complete` room is filled once and then only read: the keys of an encoder's memory.
+    `at` gives the columns of the next tokens and `width` how many columns are read; the owner of the room sets both. A
+    `complete` room is filled once and then only read: it holds the keys of an encoder's memory.
     """
 
     def __init__(self, *, complete: bool = False) -> None:
@@ -45,7 +45,7 @@ class Room:
     def append(
         self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
-        """Writes the keys and values where each row stands; all columns up to the longest row's."""
+        """Writes new keys and values at each row's columns `at`; returns as `read`."""
         assert self._held is not None, "rows are taken before they go on"
         assert self.at is not None, "a step says where its tokens stand"
         rows = torch.arange(len(k), device=k.device)[:, None]
@@ -54,16 +54,15 @@ class Room:
         return self.read()
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """The columns of all rows up to the longest row's."""
+        """Returns the keys and values of all rows, up to the columns of the longest row."""
         assert self._held is not None, "no row was taken yet"
         k, v = self._held
         return k[: self.n_rows, :, : self.width], v[: self.n_rows, :, : self.width]
 
     def take(self, other: LayerCache, rows: Int[Tensor, " rows"], columns: int, most_rows: int) -> None:
-        """Rows of another cache behind one's own; `columns` is the most that any row will need.
+        """Copies rows of another cache behind its own; `columns` is the most that any of them will need.
 
-        What a slot held before is wiped: numbers that are none, of a row long gone, would reach others even through
-        a weight of 0.
+        Slots are zeroed first: NaN or infinity left by an earlier row would spoil the result even at a weight of 0.
         """
         n = self.n_rows + len(rows)
         k, v = other.read()
@@ -75,10 +74,10 @@ class Room:
         self.n_rows = n
 
     def _widen(self, k: Tensor, v: Tensor, n: int, columns: int, most_rows: int) -> None:
-        """Larger room where it is needed, as large as the rows of now need it, and half as many more rows.
+        """Moves to larger buffers if needed: for the current rows and half as many more, up to `most_rows`.
 
-        At least one more, and one more column than any row needs: where steps are compiled, a room of one row and one
-        that is read whole would be kinds of their own.
+        There is one spare column, and at least one spare row below `most_rows`: a buffer of one row, or one that is
+        read whole, would need a compilation of its own where steps are compiled.
         """
         if self._held is not None and self._held[0].shape[0] >= n and self._held[0].shape[2] > columns:
             return
@@ -96,7 +95,7 @@ class Room:
                 held[: self.n_rows, :, : self.width] = before[: self.n_rows, :, : self.width]
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Keeps the given rows, in the order of `moved_up`: only those that stand elsewhere are copied."""
+        """Keeps the given rows, in an order from `moved_up`; copies only rows whose place changes."""
         order = rows.tolist()
         assert self._held is not None
         for place, row in enumerate(order):
@@ -107,21 +106,21 @@ class Room:
 
 
 class Crossing:
-    """The keys of the encoder's memory in each layer, projected once for each row, and how long each memory is."""
+    """Keys and values of the encoder's memory in each layer, projected once per row, and each memory's length."""
 
     def __init__(self, n_layers: int) -> None:
         self.rooms = [Room(complete=True) for _ in range(n_layers)]
         self.lengths: list[int] = []
 
     def take(self, others: Sequence[LayerCache], rows: Int[Tensor, " rows"], lengths: Sequence[int], most: int) -> None:
-        """Rows of the cache that read the memories first; of each, so many places are real."""
+        """Copies rows of the caches that projected the memories; `lengths` counts their real places."""
         self.lengths += lengths
         for room, other in zip(self.rooms, others, strict=True):
             room.take(other, rows, 1, most)
         self._measure()
 
     def leave(self, order: Sequence[int]) -> None:
-        """Keeps these rows."""
+        """Keeps the given rows, in the order of `moved_up`."""
         self.lengths = [self.lengths[row] for row in order]
         for room in self.rooms:
             room.select(torch.tensor(order, dtype=torch.long))
@@ -132,13 +131,13 @@ class Crossing:
             room.width = max(self.lengths, default=0)
 
     def keep(self, device: torch.device) -> Bool[Tensor, "B S"]:
-        """Where the memories are real."""
+        """True at the real places of the memories."""
         places = torch.arange(max(self.lengths), device=device)
         return places < torch.tensor(self.lengths, device=device)[:, None]
 
 
 class Slots(Cache):
-    """A `Cache` whose rows come and go. All rows go on together, each from where it stands."""
+    """A `Cache` whose rows join and leave. A step advances all rows together, each from its own length."""
 
     def __init__(self, n_layers: int, *, most_rows: int) -> None:
         super().__init__(n_layers)
@@ -150,7 +149,7 @@ class Slots(Cache):
         self.lengths: list[int] = []
 
     def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
-        """Where new tokens stand: behind those of their own row. Padding cannot be: rows are read before they come."""
+        """Returns the positions of new tokens, after those of their row; no padding, as another cache reads prompts."""
         assert keep is None, "padding takes no place here"
         assert len(tokens) == len(self.lengths), "all rows go on together"
         T, device = tokens.shape[1], tokens.device
@@ -160,7 +159,7 @@ class Slots(Cache):
         return Step(before + torch.arange(T, device=device), keys, in_order=False)
 
     def advance(self, step: Step) -> None:
-        """Tells the layers where the tokens of a step stand."""
+        """Records the tokens of a step and tells the layers their columns."""
         self.lengths = [length + step.positions.shape[-1] for length in self.lengths]
         self.length = max(self.lengths)
         self._measure()
@@ -170,10 +169,10 @@ class Slots(Cache):
     def take(
         self, other: Cache, rows: Sequence[int], lengths: Sequence[int], columns: int, memories: Sequence[int] = ()
     ) -> None:
-        """Rows of a growing cache whose padding is on the right come in behind those that are there.
+        """Adds rows of a growing cache with padding on the right, behind the rows already here.
 
-        `lengths`: how many tokens of each are real. `columns`: the most that one of them will have. `memories`: how
-        many places of the memory of each are real, where there is an encoder.
+        `lengths`: the number of real tokens in each. `columns`: the most tokens that any of them will have. `memories`:
+        the number of real places in each one's memory, if there is an encoder.
         """
         which = torch.tensor(rows, device=other.layers[0].read()[0].device)
         for room, layer in zip(self.rooms, other.layers, strict=True):
@@ -184,7 +183,7 @@ class Slots(Cache):
         self._measure()
 
     def leave(self, gone: Collection[int]) -> list[int]:
-        """Takes rows out; the answer is the order of those that stay, by `moved_up`."""
+        """Removes rows; returns the new order of those that stay (`moved_up`)."""
         order = moved_up(len(self.lengths), gone)
         self.lengths = [self.lengths[row] for row in order]
         for room in self.rooms:
@@ -195,13 +194,13 @@ class Slots(Cache):
         return order
 
     def _measure(self) -> None:
-        """Whatever is moved into larger room is moved by this width, so it holds as soon as rows came or went."""
+        """Updates the width of each room at once, because moving to larger buffers copies that many columns."""
         for room in self.rooms:
             room.width = max(self.lengths, default=0)
 
 
 class StateSlots(StateCache):
-    """The same of linear attention: a row's state has one size, so there is no room to make."""
+    """The counterpart of `Slots` for linear attention: a row's state has a constant size and needs no columns."""
 
     def __init__(self, n_layers: int, features: int, *, most_rows: int) -> None:
         super().__init__(n_layers, features)

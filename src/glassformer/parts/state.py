@@ -1,4 +1,4 @@
-"""The memory of linear attention: two sums of constant size, however many tokens came before."""
+"""The cache of linear attention: two sums of constant size, however many tokens came before."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from glassformer.parts.cache import Cache, LayerCache, Once, Step
 class State:
     """s = sum of features(k) v^T and z = sum of features(k) (Katharopoulos et al. 2020, equations 16 to 20).
 
-    It answers as a cache does, with keys and values: one for each feature i, its key the one whose features are z_i in
-    place i and 0 elsewhere, its value s_i / z_i. What linear attention makes of these K is what it makes of all tokens
-    that the sums hold, so attention cannot tell a state from a cache. The sums are kept in float32 at least.
+    Like other caches it returns keys and values, here one pair per feature i: the key whose features are z_i in place i
+    and 0 elsewhere, and the value s_i / z_i. Over these K pairs, linear attention gives the same result as over all
+    tokens in the sums, so `Attention` needs no special case. The sums are held in float32 or wider.
     """
 
     complete = False
 
     def __init__(self) -> None:
         self.real: Tensor | None = None
-        """[B, T], False at padding among the tokens about to come; `StateCache` says it."""
+        """[B, T], False at padding among the next tokens; `StateCache` sets it."""
         self._sums: Tensor | None = None  # [B, G, K, K + 1]: s, and z as its last column
 
     def append(
         self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
-        """The state before the new tokens as K keys and values, and the new ones after them."""
+        """Adds new tokens to the sums; returns the state before them, as K keys and values, then the new ones."""
         wide = torch.promote_types(k.dtype, torch.float32)
         of_k = features(k.to(wide))
         if self.real is not None:
@@ -40,7 +40,7 @@ class State:
         return torch.cat([held_k.to(k.dtype), k], dim=2), torch.cat([held_v.to(v.dtype), v], dim=2)
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """The state as keys and values, [B, G, K, K] each."""
+        """Returns the state as keys and values, [B, G, K, K] each."""
         assert self._sums is not None, "nothing was appended yet"
         s, z = self._sums[..., :-1], self._sums[..., -1]
         return from_features(torch.diag_embed(z)), s / nonzero(z[..., None])
@@ -51,16 +51,16 @@ class State:
             self._sums = self._sums[rows]
 
     def join(self, other: State, rows: Int[Tensor, " rows"]) -> None:
-        """Takes in the given rows of another state, behind its own."""
+        """Adds the given rows of another state behind its own."""
         assert other._sums is not None, "nothing was appended there yet"
         new = other._sums[rows]
         self._sums = new if self._sums is None else torch.cat([self._sums, new])
 
 
 class StateCache(Cache):
-    """A `Cache` of states: `features` columns for all tokens before, then the new ones. It never grows.
+    """A `Cache` of states: `features` columns stand for all earlier tokens, then come the new ones. It never grows.
 
-    A capacity is a promise not to ask for more; a state needs none.
+    A capacity only limits how many tokens may come; a state needs no memory for them.
     """
 
     def __init__(self, n_layers: int, features: int, *, capacity: int | None = None) -> None:
@@ -72,7 +72,7 @@ class StateCache(Cache):
         self._counts: Tensor | None = None  # [B, 1] real tokens so far
 
     def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
-        """Where new tokens would stand. The state's columns stand at 0, before them all; at -1 while it is empty."""
+        """Returns the positions that new tokens would have. The state's own columns are at 0, or -1 while empty."""
         self.check_room(self.length + tokens.shape[1])
         real = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
         before = tokens.new_zeros(len(tokens), 1) if self._counts is None else self._counts
@@ -82,7 +82,7 @@ class StateCache(Cache):
         return Step(positions.clamp(min=0), keys, in_order=False)
 
     def advance(self, step: Step) -> None:
-        """Tells the states which of the new tokens are real, and counts them."""
+        """Counts the new tokens and tells the states which of them are real."""
         self.length += step.positions.shape[-1]
         real = step.keys[:, self.features :] >= 0
         counts = real.sum(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Tokens in, logits out: the embedding and the head."""
+"""The embedding, from tokens to vectors, and the head, from vectors to logits."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Embedding(nn.Module):
         self.scale = scale
 
     def forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """The vectors. Errors: `DataError` naming the first id outside the vocabulary by row and column."""
-        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere the look would cost a wait
+        """Look up the vectors. Errors: `DataError` with the row and column of the first id outside the vocabulary."""
+        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere it would wait for the device
             check_tokens(tokens, self.weight.shape[0])
         vectors = F.embedding(tokens, self.weight)
         return vectors if self.scale == 1.0 else vectors * self.scale
 
 
 class HeadTransform(nn.Module):
-    """norm(activation(x W^T + b)), which a head reads in place of x: BERT's, for masked tokens (Devlin et al. 2019)."""
+    """norm(activation(x W^T + b)), applied before the head's matrix, as in BERT's masked LM (Devlin et al. 2019)."""
 
     def __init__(self, d_model: int, activation: Callable[[Tensor], Tensor], norm: nn.Module) -> None:
         super().__init__()
@@ -45,9 +45,9 @@ class HeadTransform(nn.Module):
 class Head(nn.Module):
     """logits = scale t(x) W^T + b; W may be the embedding's matrix (Press and Wolf 2017).
 
-    `transform` is t, none by default. `scale` is 1/sqrt(d_model) in T5, whose tied matrix is as large as an embedding
-    wants to be (Raffel et al. 2020, the code of its models). `rounded` is the map x W^T + b where decoding has put one
-    in its place.
+    `transform` is t, by default the identity. `scale` is 1/sqrt(d_model) in T5, because its tied matrix has numbers of
+    an embedding's size (Raffel et al. 2020, the code of its models). Decoding may set `rounded`, a faster map in place
+    of x W^T + b.
     """
 
     def __init__(
@@ -68,22 +68,22 @@ class Head(nn.Module):
         self.rounded: nn.Module | None = None
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where V"]:
-        """A score for each token of the vocabulary."""
+        """Return the logits: a score for each token of the vocabulary."""
         x = self.turned(x)
         return F.linear(x, self.weight, self.bias) if self.rounded is None else self.rounded(x)
 
     def turned(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
-        """scale t(x): what is compared with the vector of each token."""
+        """scale t(x), the vector that W is multiplied by."""
         if self.transform is not None:
             x = self.transform(x)
         return x if self.scale == 1.0 else x * self.scale
 
 
 def check_tokens(tokens: Int[Tensor, "B T"], vocab_size: int) -> None:
-    """Raises `DataError` for an id outside 0 .. vocab_size - 1, naming its row and column."""
+    """Raise `DataError` for the first id outside 0 .. vocab_size - 1, with its row and column."""
     if tokens.numel() == 0:
         return
-    smallest, largest = torch.stack(torch.aminmax(tokens)).tolist()  # an accelerator is waited for once
+    smallest, largest = torch.stack(torch.aminmax(tokens)).tolist()  # one wait for an accelerator
     if smallest >= 0 and largest < vocab_size:
         return
     row, column = ((tokens < 0) | (tokens >= vocab_size)).nonzero()[0].tolist()

@@ -1,4 +1,4 @@
-"""Watching attention: the seam of each one is swapped for the length of a `with`, and the model computes as always."""
+"""Watching attention: inside a `with`, record every call of each `Attention.attend` without changing its result."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from glassformer.parts.attention import Attention
 
 
 class Attended(NamedTuple):
-    """One call of an attention, at its seam."""
+    """The arguments and the output of one call of `Attention.attend`."""
 
     name: str
-    """As `attentions` has it."""
+    """The attention's name in `attentions`."""
     attention: Attention
     q: Float[Tensor, "B H T K"]
     k: Float[Tensor, "B G S K"]
@@ -30,10 +30,10 @@ class Attended(NamedTuple):
 
 @contextmanager
 def watch_attention(model: nn.Module, note: Callable[[Attended], None]) -> Generator[None]:
-    """While it lasts, `note` is told of every call of every attention in the model, without gradients.
+    """Inside the `with`, call `note`, without gradients, for every call of every attention in the model.
 
-    The output is the one of the seam itself, so logits are bit-equal; afterwards the model is exactly as before, also
-    where the `with` ends in an exception.
+    The original `attend` still computes the output, so logits are equal bit by bit. Afterwards the model is exactly as
+    before, even if the `with` ends in an exception.
     """
     watched = attentions(model)
     before = {name: attention.attend for name, attention in watched.items()}
@@ -47,7 +47,7 @@ def watch_attention(model: nn.Module, note: Callable[[Attended], None]) -> Gener
 
 
 def attentions(model: nn.Module) -> dict[str, Attention]:
-    """Every attention of the model by the name of its place, as in "decoder.blocks.1.cross_attention"."""
+    """Every attention of the model by its place, for example "decoder.blocks.1.cross_attention"."""
     found = {name: module for name, module in model.named_modules() if isinstance(module, Attention)}
     return {name.removesuffix(".branch"): module for name, module in found.items()}
 

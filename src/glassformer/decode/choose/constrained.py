@@ -1,7 +1,7 @@
-"""Constrained decoding: what is written matches a regular expression, or is JSON that fits a schema.
+"""Constrained decoding: the text must match a regular expression, or be JSON that fits a schema.
 
-The grammar is followed by the library llguidance (the extra `constrain`), over the bytes that each token spells; which
-tokens may come next is a filter like any other (Willard and Louf 2023).
+The library llguidance (the extra `constrain`) follows the grammar over the bytes that each token spells. The tokens
+allowed next become a filter like any other (Willard and Louf 2023).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 FREELY = '%llguidance {"no_forcing": true}\n'
-"""Of several ways to cut what must come into tokens all may be taken, not only the tokenizer's own."""
+"""Allows every way to split required text into tokens, not only the tokenizer's own."""
 STATES_A_TEXT = 8
-"""Beginnings kept for each text that is written at a time, for its last tokens and for guesses behind them."""
+"""Grammar states kept per text being written: after its latest prefixes, and after guesses that follow them."""
 
 
 class Spelling:
-    """What the library asks of a tokenizer."""
+    """A tokenizer with the interface that llguidance needs."""
 
     eos_token_id, bos_token_id, special_token_ids = EOS, BOS, [*range(len(SPECIALS))]
 
@@ -47,14 +47,14 @@ class Spelling:
 
 
 class States:
-    """What the grammars over one tokenizer share: its tokens, and the states behind beginnings of texts.
+    """What all grammars over one tokenizer share: its tokens, and a cache of grammar states after prefixes of texts.
 
-    As many states as were used last, for the texts that are written at a time: a text that ended, or a grammar that
-    nobody asks for, keeps none. A beginning without its state is followed again from its first token.
+    It keeps the states used most recently, `STATES_A_TEXT` per text being written, so finished texts and unused
+    grammars are dropped in time. A prefix without a cached state is followed again from its longest cached prefix.
     """
 
     def __init__(self, tokenizer: Tokenizer, texts: int = 1) -> None:
-        """`texts`: how many are written at a time, whatever grammars they follow; more where a step has more rows."""
+        """`texts`: how many texts are written at a time, with any grammars; a step with more rows raises it."""
         self.tokenizer, self.texts = tokenizer, texts
         self._found: OrderedDict[tuple[LLMatcher, tuple[int, ...]], LLMatcher] = OrderedDict()
 
@@ -63,13 +63,13 @@ class States:
 
     @cached_property
     def tokens(self) -> LLTokenizer:
-        """The tokens as the library has them, which is large: once for all grammars."""
+        """The tokens in llguidance's form, which is large and therefore made only once for all grammars."""
         return library().LLTokenizer(library().TokenizerWrapper(Spelling(self.tokenizer)))
 
     def behind(self, root: LLMatcher, ids: tuple[int, ...], rows: int) -> LLMatcher | None:
-        """The state of the grammar `root` behind these ids, of a step with so many rows; none: they leave it.
+        """The state of the grammar `root` after these ids, in a step of `rows` rows; None if they violate it.
 
-        It is a copy of the longest beginning's that is known, with the rest taken in.
+        It is made from a copy of the state after the longest cached prefix.
         """
         if (root, ids) in self._found:
             self._found.move_to_end((root, ids))
@@ -85,30 +85,30 @@ class States:
 
 
 class Grammar(NamedTuple):
-    """What a text follows, in the library's words, and what it is called in ours."""
+    """A grammar in llguidance's syntax, and its name in error messages."""
 
     text: str
     what: str
 
 
 def matches(tokenizer: Tokenizer, expression: str) -> Filter:
-    """A text matches the whole of a regular expression, and ends where it can (syntax of Rust's `regex`).
+    """Make a filter: the whole text must match a regular expression, in the syntax of Rust's `regex`.
 
-    Errors: `ConfigError` for an expression that is none, a tokenizer of whole words, and without llguidance.
+    Errors: `ConfigError` for an invalid expression, a tokenizer of whole words, and without llguidance.
     """
     return Constraint(States(tokenizer), of_regex(expression)).filter
 
 
 def fits(tokenizer: Tokenizer, schema: str) -> Filter:
-    """A text is JSON that fits a JSON schema, itself JSON (draft 2020-12, as far as llguidance has it).
+    """Make a filter: the text must be JSON that fits a JSON schema (draft 2020-12, as far as llguidance supports it).
 
-    Errors: as of `matches`, and `DataError` for a schema that is no JSON object.
+    Errors: as `matches`, and `DataError` for a schema that is not a JSON object.
     """
     return Constraint(States(tokenizer), of_schema(schema)).filter
 
 
 def of_regex(expression: str) -> Grammar:
-    """The grammar of a regular expression. Errors: `ConfigError` without llguidance, `DataError` for no Unicode."""
+    """Make the grammar of a regular expression. Errors: `ConfigError` without llguidance, `DataError` if no Unicode."""
     utf8(expression)
     from_library = library().LLMatcher
     made = json.loads(from_library.grammar_from_regex(expression))["grammars"][0]["lark_grammar"]
@@ -116,7 +116,7 @@ def of_regex(expression: str) -> Grammar:
 
 
 def of_schema(schema: str) -> Grammar:
-    """The grammar of a JSON schema. Errors: `DataError` for no JSON object, `ConfigError` without llguidance."""
+    """Make the grammar of a JSON schema. Errors: `ConfigError` without llguidance, `DataError` unless a JSON object."""
     try:
         record: object = json.loads(schema)
     except (ValueError, RecursionError) as error:
@@ -128,7 +128,7 @@ def of_schema(schema: str) -> Grammar:
 
 
 class Constraint:
-    """A grammar that texts of a tokenizer follow; how far each has come in it is found in `States`."""
+    """A grammar that a tokenizer's texts must follow; `States` holds how far each text has come."""
 
     def __init__(self, states: States, grammar: Grammar) -> None:
         from_library, (text, self.what) = library(), grammar
@@ -139,14 +139,14 @@ class Constraint:
             )
         self.size, self._states = states.tokenizer.vocab_size, states
         if said := from_library.LLMatcher.validate_grammar(text, states.tokens):
-            why = " ".join(re.split(r"\n +1 \|", said)[0].split())  # before it shows the grammar
+            why = " ".join(re.split(r"\n +1 \|", said)[0].split())  # without the grammar text that follows
             raise ConfigError(f"{self.what} must be one that llguidance knows; it says {why[:200]!r}.")
         self._root: LLMatcher = from_library.LLMatcher(states.tokens, text, log_level=0)
 
     def filter(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-        """The logits, -inf where a token would leave the grammar; <eos> may come where the text is whole.
+        """Set logits to -inf where a token would violate the grammar; <eos> is allowed where the text is complete.
 
-        Errors: `ConfigError` where none may come, which in a beam (`context.searched`) is for the beam to tell.
+        Errors: `ConfigError` if no token is allowed, except in a beam (`context.searched`), which handles that itself.
         """
         if logits.shape[-1] != self.size:
             raise ConfigError(
@@ -163,10 +163,10 @@ class Constraint:
             raise self._lost(len(ids))
         mask = np.frombuffer(state.compute_bitmask(), np.uint8)
         may = np.unpackbits(mask, bitorder="little")[: self.size].astype(np.bool_)
-        if not state.is_accepting() and not may[EOS + 1 :].any():  # past its limits the library says: the end
+        if not state.is_accepting() and not may[EOS + 1 :].any():  # beyond its limits, llguidance allows only the end
             if not searched:
                 raise self._lost(len(ids))
-            may[:] = False  # in a beam one dead beginning ends nothing but itself
+            may[:] = False  # in a beam, only this hypothesis ends
         return may
 
     def _lost(self, n: int) -> ConfigError:
@@ -178,7 +178,7 @@ class Constraint:
 
 
 def library() -> ModuleType:
-    """llguidance. Errors: `ConfigError` where it is not installed."""
+    """Import llguidance. Errors: `ConfigError` if it is not installed."""
     try:
         return import_module("llguidance")
     except ImportError:

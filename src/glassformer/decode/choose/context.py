@@ -1,4 +1,4 @@
-"""What a choice may hang on besides the logits: which row of the call is written, what it read, what it wrote."""
+"""What the choice of a token may depend on besides the logits: each row's number, prompt and written ids."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from glassformer.foundation.shapes import Tensor
 
 
 class Context(NamedTuple):
-    """The rows of one step, in the order of the logits. Rows that finished are no longer among them."""
+    """The unfinished rows of one step, in the order of the logits."""
 
     numbers: Sequence[int]
-    """What each row is known by, whatever batch it is in: its random numbers are those of this number."""
+    """The number of each row, the same in any batch; it determines the row's random numbers."""
     prompts: Sequence[Sequence[int]]
-    """The ids that each row began with, special ones included."""
+    """The ids that each row began with, including special ones."""
     written: Sequence[Sequence[int]]
-    """The ids that each row got so far."""
+    """The ids that each row has written so far."""
     seeds: Sequence[int] | None = None
-    """What fixes the random numbers of each row, where rows of several callers share a step; none: the settings do."""
+    """The random seed of each row, if rows of several callers share a step; None: the seed of the settings."""
     searched: bool = False
-    """Whether the rows are beginnings of a beam: one that is left without any token ends, and others go on."""
+    """Whether the rows are hypotheses of a beam, where one without an allowed token just ends and others continue."""
 
     @property
     def read(self) -> list[list[int]]:
-        """Prompt and written ids of each row."""
+        """The prompt and written ids of each row, joined."""
         return [[*prompt, *ids] for prompt, ids in zip(self.prompts, self.written, strict=True)]
 
 
 Filter = Callable[[Tensor, Context], Tensor]
-"""Logits [B, V] to logits [B, V]; what is forbidden is -inf. Filters are pure and can stand in any order."""
+"""Maps logits [B, V] to logits [B, V], with -inf for forbidden tokens. Filters are pure and work in any order."""
 
 Choose = Callable[[Tensor, Context], Tensor]
-"""Logits [B, V] to the next tokens [B]."""
+"""Maps logits [B, V] to the next tokens [B]."""

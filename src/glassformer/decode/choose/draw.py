@@ -1,4 +1,4 @@
-"""From settings to tokens: filters in their order, then a draw by random numbers that belong to the row alone."""
+"""Choosing tokens as the settings say: apply the filters in order, then draw with each row's own random numbers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.foundation.wide import in_float64
 
 Uniforms = Callable[[Context], Sequence[float]]
-"""A number from [0, 1) for each row of a step."""
+"""Returns a random number from [0, 1) for each row of a step."""
 
 AT_ONCE = 256
-"""Numbers of a row that are made together."""
+"""How many random numbers of a row are made at a time."""
 
 
 def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms | None = None) -> Choose:
-    """The choice that the settings describe, for `generate(choose=)`. The filters of `first` come before all others.
+    """Make the `choose` of `generate` that the settings describe. The filters in `first` apply before all others.
 
-    `uniforms` replaces the random numbers, which else are a pure function of (seed, number of the row, tokens
-    written): a row gets the same text in any batch. Errors while choosing: `ConfigError` where everything is
-    forbidden or a filter leaves no numbers, `DataError` for logits of the model that are none.
+    `uniforms` replaces the random numbers, which otherwise are a pure function of (seed, number of the row, tokens
+    written), so that a row gets the same text in any batch. Errors while choosing: `ConfigError` if every token is
+    forbidden or a filter returns NaN or +inf, `DataError` if the model's logits are NaN or +inf.
     """
     applied = partial(apply, [*first, *filters_of(sampling)])
     given = uniforms or partial(own_uniforms, sampling.seed)
@@ -42,7 +42,7 @@ def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms
 
 
 def shares(sampling: Sampling, first: Sequence[Filter] = ()) -> Callable[[Tensor, Context], Tensor]:
-    """The probabilities, in float64, that the choice of `chooser` has; all on one token where none is drawn."""
+    """Make a function for the probabilities, in float64, with which `chooser` chooses; one-hot at temperature 0."""
     applied = partial(apply, [*first, *filters_of(sampling)])
 
     def mass(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
@@ -55,14 +55,14 @@ def shares(sampling: Sampling, first: Sequence[Filter] = ()) -> Callable[[Tensor
 
 
 def apply(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-    """The logits behind all filters, in float32 or wider. Errors: as those of `chooser`."""
+    """Apply all filters to the logits, in float32 or wider. Errors: as for `chooser`."""
     logits = filtered(steps, logits, context)
     check_possible(logits, context)
     return logits
 
 
 def filtered(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-    """The same, where a row may be left without any token, as in a beam others go on. Errors: for no numbers."""
+    """As `apply`, but a row may end up without any allowed token, as in a beam. Errors: for NaN and +inf."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     check_numbers(logits, context)
     for each in steps:
@@ -73,7 +73,7 @@ def filtered(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Con
 
 
 def filters_of(sampling: Sampling) -> list[Filter]:
-    """The filters that the settings ask for, in the order that they apply, without those that change nothing."""
+    """The filters that the settings ask for, in the order in which they apply, without those that change nothing."""
     s = sampling
     asked: list[tuple[bool, Callable[[], Filter]]] = [
         (s.min_new_tokens > 0, lambda: penalties.min_new_tokens(s.min_new_tokens)),
@@ -91,24 +91,24 @@ def filters_of(sampling: Sampling) -> list[Filter]:
 
 
 def draw(logits: Float[Tensor, "B V"], uniforms: Sequence[float]) -> Int[Tensor, " B"]:
-    """The first token, by id, at which the cumulative probability exceeds the row's number: inverse of the CDF.
+    """Sample by the inverse CDF: the first token, by id, at which the cumulative probability exceeds the row's number.
 
-    In float64, so that a token of probability 1e-12 still comes once in 1e12 draws. One of probability 0 never comes.
+    In float64, so that a token of probability 1e-12 is still drawn once in 1e12 draws. Probability 0 is never drawn.
     """
     return pick(in_float64(logits).softmax(-1), uniforms)
 
 
 def pick(shares: Float[Tensor, "B V"], uniforms: Sequence[float]) -> Int[Tensor, " B"]:
-    """As `draw`, from shares of any sum above 0."""
+    """As `draw`, from unnormalised probabilities with any sum above 0."""
     mass = in_float64(shares).cumsum(-1)
     at = torch.tensor(uniforms, dtype=torch.float64, device=mass.device)[:, None]
     return torch.searchsorted(mass / mass[:, -1:], at, right=True)[:, 0]
 
 
 def own_uniforms(seed: int, context: Context, lane: int = 0) -> list[float]:
-    """The number of each row at this step: a pure function of (seed, number of the row, tokens it has written, lane).
+    """Each row's random number at this step: a pure function of (seed, number of the row, tokens written, lane).
 
-    A row's own seed, where the context has one, stands in place of `seed`. Each lane has numbers of its own.
+    If the context has a seed per row, it replaces `seed`. Each lane has its own sequence of numbers.
     """
     places = (divmod(len(ids), AT_ONCE) for ids in context.written)
     keys = zip(context.seeds or [seed] * len(context.numbers), context.numbers, places, strict=True)
@@ -117,14 +117,14 @@ def own_uniforms(seed: int, context: Context, lane: int = 0) -> list[float]:
 
 @lru_cache(maxsize=4096)
 def numbers(seed: int, row: int, block: int, lane: int = 0) -> list[float]:
-    """Numbers from [0, 1) with 53 bits, by Philox (Salmon et al. 2011) keyed with seed and row, counted by block."""
+    """Random numbers from [0, 1) with 53 bits: Philox (Salmon et al. 2011) with key (seed, row) and counter block."""
     key = np.array([seed, row], np.uint64)
     raw = np.random.Philox(key=key, counter=[0, block, lane, 0]).random_raw(AT_ONCE)
     return ((raw >> np.uint64(11)) * 2.0**-53).tolist()
 
 
 def check_numbers(logits: Float[Tensor, "B V"], context: Context) -> None:
-    """Refuse logits that are NaN or infinite: nothing can be drawn. Errors: `DataError` naming the row."""
+    """Refuse logits of the model that are NaN or +inf. Errors: `DataError` naming the row."""
     if (place := unbounded(logits)) is not None:
         what = "infinite" if bool(logits[place].amax().isposinf()) else "no numbers (NaN)"
         row = context.numbers[place]
@@ -132,7 +132,7 @@ def check_numbers(logits: Float[Tensor, "B V"], context: Context) -> None:
 
 
 def check_kept(logits: Float[Tensor, "B V"], context: Context) -> None:
-    """Refuse what filters made NaN or infinite. Errors: `ConfigError` naming the row."""
+    """Refuse logits that filters made NaN or +inf. Errors: `ConfigError` naming the row."""
     if (place := unbounded(logits)) is not None:
         raise ConfigError(
             f"A filter must leave numbers, or -inf where a token may not come; of row {context.numbers[place]} "
@@ -141,7 +141,7 @@ def check_kept(logits: Float[Tensor, "B V"], context: Context) -> None:
 
 
 def check_possible(logits: Float[Tensor, "B V"], context: Context) -> None:
-    """Refuse a row whose every token is forbidden. Errors: `ConfigError` naming the row and how far it had come."""
+    """Refuse a row with every token forbidden. Errors: `ConfigError` naming the row and its number of tokens."""
     best = logits.max(-1).values
     if bool((stuck := best.isneginf()).any()):
         i = int(stuck.int().argmax())

@@ -1,7 +1,8 @@
-"""Filters that leave only the likelier tokens to draw from: temperature, top-k, top-p, min-p, typical.
+"""Filters for sampling that keep the more likely tokens: temperature, top-k, top-p, min-p, typical.
 
-Each is made from its setting and maps logits [B, V] to logits [B, V], -inf where a token may no longer be drawn. At
-least one token stays. Of equal logits the lower id counts as the likelier, as for the greedy choice.
+Each function makes a filter from its setting. The filter maps logits [B, V] to logits [B, V], with -inf where a token
+can no longer be drawn. At least one token stays. Of equal logits, the lower id counts as more likely, as in greedy
+decoding.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from glassformer.foundation.shapes import Bool, Float, Tensor
 
 
 def temperature(value: float) -> Filter:
-    """z / t (Ackley et al. 1985): below 1 the likely becomes likelier. Errors: `ConfigError` unless 0 < t < inf."""
+    """z / t (Ackley et al. 1985); t below 1 sharpens the distribution. Errors: `ConfigError` unless 0 < t < inf."""
     if not 0 < value < math.inf:
         raise ConfigError(f"temperature must be above 0 and finite, as logits are divided by it; got {value}. Try 0.8.")
 
     def scaled(logits: Float[Tensor, "B V"], _: Context) -> Float[Tensor, "B V"]:
         largest = logits.max(-1, keepdim=True).values.clamp(min=torch.finfo(logits.dtype).min)
-        least = torch.finfo(logits.dtype).tiny  # a smaller t would be 0 there
-        return (logits - largest) / max(value, least)  # none is above 0, so that a small t overflows to -inf alone
+        least = torch.finfo(logits.dtype).tiny  # a smaller t would be 0 in this dtype
+        return (logits - largest) / max(value, least)  # no value is above 0, so a small t can overflow only to -inf
 
     return scaled
 
 
 def top_k(k: int) -> Filter:
-    """The k likeliest tokens (Fan et al. 2018, section 5.1); all where there are no more. Errors: `ConfigError`."""
+    """Keep the k most likely tokens, or all if there are fewer (Fan et al. 2018, 5.1). Errors: `ConfigError`."""
     if k < 1:
         raise ConfigError(f"top_k must be at least 1; got {k}. Try top_k=50.")
 
@@ -45,7 +46,7 @@ def top_k(k: int) -> Filter:
 
 
 def top_p(p: float) -> Filter:
-    """The nucleus: the fewest likeliest tokens of mass at least p (Holtzman et al. 2020, equation 2).
+    """Keep the nucleus: the fewest most likely tokens with total probability at least p (Holtzman et al. 2020, eq. 2).
 
     p = 1 keeps all. Errors: `ConfigError` unless 0 < p <= 1.
     """
@@ -58,7 +59,7 @@ def top_p(p: float) -> Filter:
 
 
 def min_p(share: float) -> Filter:
-    """Tokens at least `share` times as likely as the likeliest (Nguyen et al. 2024, equation 2).
+    """Keep tokens at least `share` times as likely as the most likely one (Nguyen et al. 2024, equation 2).
 
     0 keeps all. Errors: `ConfigError` unless 0 <= share <= 1.
     """
@@ -73,9 +74,10 @@ def min_p(share: float) -> Filter:
 
 
 def typical(p: float) -> Filter:
-    """Tokens as surprising as is typical: those nearest to the entropy, of mass at least p.
+    """Keep typical tokens: those whose surprise is nearest to the entropy, with total probability at least p.
 
-    In the order of | -log p(y) - H | (Meister et al. 2023, equation 10). p = 1 keeps all. Errors: `ConfigError`.
+    Tokens are taken in the order of | -log p(y) - H | (Meister et al. 2023, equation 10). p = 1 keeps all. Errors:
+    `ConfigError`.
     """
     check_share("typical_p", p)
 
@@ -91,20 +93,20 @@ def typical(p: float) -> Filter:
 
 
 def of_mass(probabilities: Float[Tensor, "B V"], rank: Float[Tensor, "B V"], p: float) -> Bool[Tensor, "B V"]:
-    """Where the fewest tokens of mass at least p stand, taken in the order of `rank` (smallest first, then by id)."""
+    """True at the fewest tokens with total probability at least p, in the order of `rank` (smallest first, then id)."""
     order = rank.argsort(dim=-1, stable=True)
     mass = probabilities.gather(-1, order).cumsum(-1)
-    before = torch.nn.functional.pad(mass[:, :-1], (1, 0))  # a token stays where those before it do not suffice
-    least = max(p, torch.finfo(probabilities.dtype).tiny)  # a smaller p would be 0 there, and keep none
+    before = torch.nn.functional.pad(mass[:, :-1], (1, 0))  # a token stays if those before it do not suffice
+    least = max(p, torch.finfo(probabilities.dtype).tiny)  # a smaller p would be 0 in this dtype and keep none
     return torch.zeros_like(probabilities, dtype=torch.bool).scatter(-1, order, before < least)
 
 
 def only(logits: Float[Tensor, "B V"], keep: Bool[Tensor, "B V"]) -> Float[Tensor, "B V"]:
-    """The logits where `keep` is True, else -inf."""
+    """Set logits to -inf where `keep` is False."""
     return logits.masked_fill(~keep, -math.inf)
 
 
 def check_share(name: str, p: float) -> None:
-    """Refuse a probability mass that keeps nothing, or is none. Errors: `ConfigError`."""
+    """Refuse a probability mass that is not above 0 and at most 1. Errors: `ConfigError`."""
     if not 0 < p <= 1:
         raise ConfigError(f"{name} must be above 0 and at most 1, the share of the mass to keep; got {p}. Try 0.9.")

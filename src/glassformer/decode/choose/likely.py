@@ -1,4 +1,4 @@
-"""The likeliest tokens of each row and their log-probabilities: all that a beam has to look at."""
+"""The most likely tokens of each row and their log-probabilities: all that a beam search needs to look at."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from glassformer.foundation.shapes import Float, Int, Tensor
 
 
 class Candidates(NamedTuple):
-    """Tokens of each row, the likeliest first."""
+    """Tokens of each row, most likely first."""
 
     ids: Int[Tensor, "rows k"]
     log_p: Float[Tensor, "rows k"]
-    """In nats, among all tokens; -inf where one may not come."""
+    """In nats, normalised over the whole vocabulary; -inf for forbidden tokens."""
 
 
 def likeliest(logits: Float[Tensor, "rows V"], k: int) -> Candidates:
-    """The `k` likeliest of each row, or all. The sum over the vocabulary is in float32 at least, and not kept.
+    """Return the `k` most likely tokens of each row, or all if there are fewer.
 
-    They are on the processor, where a search goes through them, and where there is float64: not every device has it.
+    Sums over the vocabulary are in float32 or wider. Results are on the CPU, where the search uses them and float64 is
+    always available.
     """
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     best = wide.topk(min(k, wide.shape[-1]))

@@ -1,6 +1,7 @@
-"""Filters that hang on what was read and written: penalties for repeating, and tokens that may not come.
+"""Filters that depend on the text so far: penalties for repetition, and forbidden tokens.
 
-Each is made from its setting and maps logits [B, V] to logits [B, V]; -inf where a token may not come.
+Each function makes a filter from its setting. The filter maps logits [B, V] to logits [B, V], with -inf for forbidden
+tokens.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 
 
 def repetition_penalty(penalty: float) -> Filter:
-    """Logits of tokens in prompt or answer: z / penalty where z > 0, else z * penalty.
+    """For tokens in prompt or answer: z / penalty if z > 0, else z * penalty.
 
-    Keskar et al. 2019, section 4.1, with the multiplication below 0 that their code added, so that a penalty above 1
-    always makes a token less likely. 1 changes nothing. Errors: `ConfigError` unless 0 < penalty < inf.
+    Keskar et al. 2019, section 4.1. Multiplying negative logits, which their code added, makes a token less likely
+    under any penalty above 1. 1 changes nothing. Errors: `ConfigError` unless 0 < penalty < inf.
     """
     if not 0 < penalty < math.inf:
         raise ConfigError(f"repetition_penalty must be above 0 and finite; got {penalty}. Try 1.2; 1 is none.")
@@ -35,7 +36,7 @@ def repetition_penalty(penalty: float) -> Filter:
 
 
 def frequency_penalty(penalty: float) -> Filter:
-    """z - penalty * c, where c counts the token among those written (OpenAI's API reference); 0 changes nothing."""
+    """z - penalty * c, where c is how often the token was written (OpenAI's API reference); 0 changes nothing."""
     check_finite("frequency_penalty", penalty)
 
     def discouraged(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
@@ -46,7 +47,7 @@ def frequency_penalty(penalty: float) -> Filter:
 
 
 def presence_penalty(penalty: float) -> Filter:
-    """z - penalty where the token was written already (OpenAI's API reference); 0 changes nothing."""
+    """z - penalty if the token was already written (OpenAI's API reference); 0 changes nothing."""
     check_finite("presence_penalty", penalty)
 
     def discouraged(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
@@ -57,7 +58,7 @@ def presence_penalty(penalty: float) -> Filter:
 
 
 def no_repeat_ngram(n: int) -> Filter:
-    """No n tokens in a row come twice, prompt included (Paulus et al. 2018, section 2.5). Errors: `ConfigError`."""
+    """Forbid repeating any n-gram, the prompt's included (Paulus et al. 2018, section 2.5). Errors: `ConfigError`."""
     if n < 1:
         raise ConfigError(f"no_repeat_ngram must be at least 1; got {n}. Try 3; leave it out for none.")
 
@@ -68,7 +69,7 @@ def no_repeat_ngram(n: int) -> Filter:
 
 
 def enders(ids: Sequence[int], n: int) -> list[int]:
-    """The tokens that would make the last n ids of a row a run of n that it has already."""
+    """The tokens that would complete an n-gram which `ids` already contains."""
     return [ids[-back] for back, alike in enumerate(ends_alike(ids)) if back and alike >= n - 1]
 
 
@@ -88,7 +89,7 @@ def logit_bias(biases: Mapping[int, float]) -> Filter:
 
 
 def banned(sequences: Sequence[Sequence[int]]) -> Filter:
-    """None of these sequences of ids is written: its last id may not come after its others. Errors: `ConfigError`."""
+    """Forbid these sequences of ids: the last id of one may not follow its others. Errors: `ConfigError`."""
     if any(len(each) == 0 for each in sequences):
         raise ConfigError("What is banned is at least one token; got a sequence without any. Leave it out.")
 
@@ -101,12 +102,12 @@ def banned(sequences: Sequence[Sequence[int]]) -> Filter:
 
 
 def ends_with(ids: Sequence[int], tail: Sequence[int]) -> bool:
-    """Whether the last of `ids` are `tail`; so they always are where it is empty."""
+    """Whether `ids` end with `tail`; always True for an empty tail."""
     return len(ids) >= len(tail) and [*ids[len(ids) - len(tail) :]] == [*tail]
 
 
 def min_new_tokens(least: int, eos: int = EOS) -> Filter:
-    """No `eos` before `least` other tokens are written; 0 changes nothing. Errors: `ConfigError` below 0."""
+    """Forbid `eos` until `least` other tokens are written; 0 changes nothing. Errors: `ConfigError` below 0."""
     if least < 0:
         raise ConfigError(f"min_new_tokens must be at least 0; got {least}. Try min_new_tokens=10.")
 
@@ -117,7 +118,7 @@ def min_new_tokens(least: int, eos: int = EOS) -> Filter:
 
 
 def counts(rows: Sequence[Sequence[int]], logits: Float[Tensor, "B V"]) -> Int[Tensor, "B V"]:
-    """How often each token of the vocabulary stands in each row."""
+    """How often each token of the vocabulary occurs in each row."""
     found = torch.zeros(logits.shape, dtype=torch.long, device=logits.device)
     ids = torch.tensor([id for row in rows for id in row], dtype=torch.long, device=logits.device)
     owner = torch.tensor([i for i, row in enumerate(rows) for _ in row], dtype=torch.long, device=logits.device)
@@ -125,7 +126,7 @@ def counts(rows: Sequence[Sequence[int]], logits: Float[Tensor, "B V"]) -> Int[T
 
 
 def bounded(logits: Float[Tensor, "B V"], context: Context, name: str, value: float) -> Float[Tensor, "B V"]:
-    """The logits, which a setting changed. Errors: `ConfigError` naming it and the row where they are too large."""
+    """Check logits that a setting changed. Errors: `ConfigError` naming setting and row if one is NaN or +inf."""
     if (place := unbounded(logits)) is not None:
         raise ConfigError(
             f"{name} must leave logits that {str(logits.dtype).removeprefix('torch.')} can hold; with {name}={value} "
@@ -135,14 +136,14 @@ def bounded(logits: Float[Tensor, "B V"], context: Context, name: str, value: fl
 
 
 def unbounded(logits: Float[Tensor, "B V"]) -> int | None:
-    """The place of the first row with a logit that is NaN or +inf; none: no row has one. -inf is a token forbidden."""
-    best = logits.amax(-1)  # the largest of numbers of which one is NaN is NaN
+    """The index of the first row with a NaN or +inf logit; None if there is none. -inf only means a forbidden token."""
+    best = logits.amax(-1)  # NaN if any logit is NaN
     found = best.isnan() | best.isposinf()
     return int(found.int().argmax()) if bool(found.any()) else None
 
 
 def forbidden(logits: Float[Tensor, "B V"], ids: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
-    """The logits, -inf at the given ids of each row."""
+    """Set the logits of the given ids of each row to -inf."""
     if not any(map(len, ids)):
         return logits
     hit: Bool[Tensor, "B V"] = counts(ids, logits) > 0
@@ -150,13 +151,13 @@ def forbidden(logits: Float[Tensor, "B V"], ids: Sequence[Sequence[int]]) -> Flo
 
 
 def check_finite(name: str, value: float) -> None:
-    """Refuse what is no finite number. Errors: `ConfigError`."""
+    """Refuse a value that is not finite. Errors: `ConfigError`."""
     if not math.isfinite(value):
         raise ConfigError(f"{name} must be a finite number; got {value}. Try 0.5; 0 is none.")
 
 
 def check_known(ids: Sequence[int], logits: Float[Tensor, "B V"], name: str) -> None:
-    """Refuse an id that the vocabulary lacks. Errors: `ConfigError`."""
+    """Refuse ids outside the vocabulary. Errors: `ConfigError`."""
     size = logits.shape[-1]
     if wrong := [id for id in ids if not 0 <= id < size]:
         raise ConfigError(f"Ids of {name} must be from 0 to {size - 1}; got {wrong[0]}. Encode with the model's own.")

@@ -1,6 +1,6 @@
-"""The settings of a random choice: what is drawn from, and by which random numbers. Imports no torch.
+"""The settings of sampling: temperature, filters, penalties and the random seed. Imports no torch.
 
-`decode/choose/draw.py` makes of them what `generate` asks for a token at each step.
+`decode/choose/draw.py` makes from them the function that `generate` calls to choose tokens.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from glassformer.foundation.typed import check_types
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen; a frozen value, checked when made.
+    """How the next token is chosen; a frozen dataclass, checked when made.
 
     The settings apply in this order: min_new_tokens, repetition, frequency and presence penalty, no_repeat_ngram; then
-    temperature, top_k, top_p, typical_p, min_p. At temperature 0 the likeliest token is taken, and the last four, which
-    leave tokens to draw from, are refused. Errors: `ConfigError`.
+    temperature, top_k, top_p, typical_p, min_p. At temperature 0 the most likely token is chosen; the last four, which
+    only affect sampling, are then refused (except top_k with contrastive search). Errors: `ConfigError`.
     """
 
     section: ClassVar[str] = ""
@@ -74,7 +74,7 @@ class Sampling:
         self._check_use()
 
     def _check_use(self) -> None:
-        """What leaves tokens to draw from would be ignored in silence where nothing is drawn."""
+        """Refuse sampling settings where nothing is drawn, instead of ignoring them silently."""
         where = placed(self.section, "temperature")
         if self.contrastive_alpha and self.temperature:
             raise ConfigError(
@@ -99,4 +99,4 @@ class Sampling:
 
 
 GREEDY = Sampling(temperature=0.0)
-"""The likeliest token at each step."""
+"""Greedy decoding: the most likely token at each step."""

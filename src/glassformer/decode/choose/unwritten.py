@@ -1,4 +1,4 @@
-"""Which special tokens stand in no text: one rule for all that write one, in answers, texts and scores."""
+"""Which special tokens a model never writes: one rule for answers, texts and scores."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from glassformer.foundation.shapes import Float, Tensor
 def unwritten(layout: str, *, ends: bool = True) -> list[int]:
     """The ids that a model of this layout never writes.
 
-    <pad> and <bos> are put around texts and stand in none, and <unk> is the hole where a text had what the vocabulary
-    lacks: an answer that names it says nothing, and no target is ever equal to it. <eos> ends a text, unless the model
-    learned from text without `ends`. <sep> and <blank> a decoder alone never learned to write; an encoder-decoder
-    did where spans were hidden from it, each of which begins behind a <sep>. An encoder fills as many blanks as there
-    are, each with a token of the text.
+    <pad> and <bos> surround texts but are in none. <unk> stands for text that the vocabulary lacks: in an answer it
+    says nothing, and no target ever equals it. <eos> ends a text, unless the model was trained on text without `ends`.
+    A decoder-only model never learned to write <sep> and <blank>; an encoder-decoder did if it was trained on hidden
+    spans, each of which begins after a <sep>. An encoder fills each blank with a token of the text.
     """
     if layout == "encoder":
         return [*range(len(SPECIALS))]
@@ -29,7 +28,7 @@ def unwritten(layout: str, *, ends: bool = True) -> list[int]:
 
 
 def without(ids: Sequence[int]) -> Filter:
-    """None of these ids comes."""
+    """Make a filter that forbids these ids."""
 
     def forbidden(logits: Float[Tensor, "B V"], _: Context) -> Float[Tensor, "B V"]:
         return logits.index_fill(-1, torch.tensor([*ids], dtype=torch.long, device=logits.device), -math.inf)

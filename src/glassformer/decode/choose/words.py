@@ -1,4 +1,4 @@
-"""Filters that are told in words: texts that may not be written, how a text begins, tokens made likelier or not."""
+"""Filters given as text: texts that may not be written, how a text begins, biases for tokens."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from glassformer.foundation.shapes import Float, Tensor
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is wished of a text, in words; a tokenizer makes filters of it.
+    """What a text must or must not contain, given as text; with a tokenizer it becomes filters.
 
-    Errors: `ConfigError` for empty texts, `DataError` for half characters, as of arguments that are not UTF-8.
+    Errors: `ConfigError` for empty texts, `DataError` for half characters (lone surrogates), as from arguments that are
+    not UTF-8.
     """
 
     banned: Sequence[str] = ()
-    """Texts that are nowhere written."""
+    """Texts that must not be written."""
     begin: str = ""
     """How each text begins."""
     biases: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What is added to the logit of a token, by its text."""
+    """What to add to the logits of tokens, by their text."""
     regex: str = ""
-    """A regular expression that the whole text matches."""
+    """A regular expression that the whole text must match."""
     schema: str = ""
-    """A JSON schema, as JSON, that the text fits."""
+    """A JSON schema, as JSON, that the text must fit."""
     forced: Sequence[str] = ()
-    """Texts that each answer of a beam holds."""
+    """Texts that each answer of a beam must contain."""
 
     def __post_init__(self) -> None:
         for name, texts in (("banned", self.banned), ("forced", self.forced)):
@@ -47,11 +48,11 @@ class Wishes:
 
     @property
     def constrained(self) -> bool:
-        """Whether a grammar says where a text ends."""
+        """Whether a grammar determines where a text may end."""
         return bool(self.regex or self.schema)
 
     def filters(self, tokenizer: Tokenizer) -> list[Filter]:
-        """The filters, in the order that they apply. Errors: `ConfigError` for what the vocabulary cannot write."""
+        """Make the filters, in the order in which they apply. Errors: `ConfigError` for text not in the vocabulary."""
         biased = {token_of(tokenizer, text): value for text, value in self.biases.items()}
         made = [logit_bias(biased)] if biased else []
         made += [banned_texts(tokenizer, self.banned)] if self.banned else []
@@ -60,11 +61,11 @@ class Wishes:
         return [*made, begins_with(ids_of(tokenizer, self.begin))] if self.begin else made
 
     def begun(self, tokenizer: Tokenizer) -> int:
-        """How many tokens each text begins with. Errors: `ConfigError` for what the vocabulary cannot write."""
+        """The number of tokens of `begin`. Errors: `ConfigError` if the vocabulary cannot write it."""
         return len(ids_of(tokenizer, self.begin)) if self.begin else 0
 
     def check_room(self, tokenizer: Tokenizer, limit: Limit) -> None:
-        """Refuse a beginning that a text of so many tokens cannot hold. Errors: `ConfigError`."""
+        """Refuse a `begin` with more tokens than the limit. Errors: `ConfigError`."""
         if (length := self.begun(tokenizer)) > limit.tokens:
             more = "" if limit.name == MODELS else f", or raise max_new_tokens to {length} or more"
             raise ConfigError(
@@ -73,7 +74,7 @@ class Wishes:
             )
 
     def held(self, tokenizer: Tokenizer) -> Forced | None:
-        """What each answer holds; none: nothing. Errors: `ConfigError` for what the vocabulary cannot write."""
+        """The `forced` texts for a beam, or None. Errors: `ConfigError` for text that the vocabulary cannot write."""
         for text in self.forced:
             ids_of(tokenizer, text)
         return Forced(tokenizer.spelling(), self.forced) if self.forced else None
@@ -83,7 +84,7 @@ NO_WISHES = Wishes()
 
 
 def begins_with(ids: Sequence[int]) -> Filter:
-    """The first tokens written are `ids`, one after the other; then any may come."""
+    """Make a filter that forces the first tokens to be `ids`; after them it allows any token."""
 
     def forced(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
         check_known(ids, logits, "a beginning")
@@ -99,13 +100,13 @@ def begins_with(ids: Sequence[int]) -> Filter:
 
 
 def banned_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> Filter:
-    """None of these texts is written, however it is cut into tokens; inside of a longer word it counts, too.
+    """Make a filter that forbids these texts, however they are split into tokens, even inside longer words.
 
-    A text that the prompt began is not ended either. Every id that would complete one is forbidden: for each count of
-    bytes that stand there already, those whose own bytes begin with the rest.
+    A text that the prompt began may not be completed either. Every id that would complete a text is forbidden: for each
+    number of its bytes already there, the ids whose own bytes begin with the rest.
     """
     spelled, words = tokenizer.spelling(), [utf8(text) for text in texts]
-    spelled[UNK] = tokenizer.adds(UNK)  # an answer shows it, unlike the other special ones
+    spelled[UNK] = tokenizer.adds(UNK)  # an answer shows it, unlike other special tokens
     longest = max(map(len, words), default=0)
     enders: dict[tuple[bytes, int], list[int]] = {}
 
@@ -129,7 +130,7 @@ def banned_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> Filter:
 
 
 def tail_of(ids: Sequence[int], spelled: Sequence[bytes], least: int) -> bytes:
-    """The last bytes that `ids` spell: `least` of them or more, or all there are."""
+    """The last bytes that `ids` spell: at least `least` of them, or all if there are fewer."""
     tail = b""
     for id in reversed(ids):
         if len(tail) >= least:
@@ -139,7 +140,7 @@ def tail_of(ids: Sequence[int], spelled: Sequence[bytes], least: int) -> bytes:
 
 
 def ids_of(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The ids of a text. Errors: `ConfigError` where the vocabulary lacks a part of it."""
+    """Encode a text. Errors: `ConfigError` if the vocabulary lacks a part of it."""
     ids = tokenizer.encode(text)
     if UNK in ids or not ids:
         raise ConfigError(f"The model can only write what its vocabulary has; it cannot write all of {text[:40]!r}.")
@@ -147,7 +148,7 @@ def ids_of(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def token_of(tokenizer: Tokenizer, text: str) -> int:
-    """The id of a text that is one token. Errors: `ConfigError` where it is several, or none."""
+    """The id of a text that is one token. Errors: `ConfigError` if it is several tokens or none."""
     ids = ids_of(tokenizer, text)
     if len(ids) > 1:
         raise ConfigError(
@@ -158,7 +159,7 @@ def token_of(tokenizer: Tokenizer, text: str) -> int:
 
 
 def bias_of(given: str) -> tuple[str, float]:
-    """Text and bias of "TEXT=X"; the last = counts. Errors: `ConfigError` for anything else."""
+    """Parse "TEXT=X", split at the last =, into text and bias. Errors: `ConfigError` for anything else."""
     text, equals, value = given.rpartition("=")
     try:
         bias = float(value)
@@ -179,5 +180,5 @@ def wishes_of(
     schema: str = "",
     forced: Sequence[str] = (),
 ) -> Wishes:
-    """The wishes as they are typed. Errors: `ConfigError`."""
+    """Make the wishes from command-line arguments. Errors: `ConfigError`."""
     return Wishes(banned, begin, dict(map(bias_of, biases)), regex, schema, forced)

@@ -1,1 +1,1 @@
-"""Many texts written at once: rows that finished leave the batch, waiting ones enter."""
+"""Continuous batching: finished rows leave the batch and waiting requests enter it at any step."""

@@ -1,6 +1,7 @@
-"""Continuous batching: rows that finished leave the batch, waiting ones enter, and the others go on meanwhile.
+"""Continuous batching: finished rows leave the batch and waiting requests enter, while other rows continue.
 
-Orca (Yu et al. 2022, section 3.1, iteration-level scheduling) decides at each step, not for each batch, who is in it.
+As in Orca (Yu et al. 2022, section 3.1, iteration-level scheduling), each step decides anew which rows are in the
+batch.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from glassformer.parts import Cache
 
 
 class Engine:
-    """Writes what was asked for, a token a step for each row; each row gets what it would get alone.
+    """Writes the texts of many requests together, one token per row and step; each row gets what it would get alone.
 
-    One thread steps; `submit` and `cancel` may be called from one other. `eos`, `prefix`, `max_context` and `drop` are
-    those of `generate`.
+    One thread calls `step`; one other thread may call `submit` and `cancel`. `eos`, `prefix`, `max_context` and `drop`
+    are as in `generate`.
     """
 
     def __init__(
@@ -51,13 +52,13 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether a step has something to do."""
+        """Whether there is work for a step."""
         return len(self.waiting) > 0 or len(self.rows) > 0
 
     def submit(self, request: Request) -> Ticket:
-        """Takes a request in; its first tokens come with the step that has room for all its texts.
+        """Queue a request; its first tokens come with the first step that has room for all its texts.
 
-        Errors: `ConfigError` and `DataError` for what cannot be written, `BusyError` where too many wait.
+        Errors: `ConfigError` and `DataError` for an invalid request, `BusyError` if the queue is full.
         """
         check_request(self.model, request, self._columns(request))
         load = self._with(Load(), request, request.n)
@@ -73,14 +74,14 @@ class Engine:
         return self.waiting.put(request)
 
     def cancel(self, ticket: Ticket, text: int | None = None) -> None:
-        """No more of one of its texts is wanted, or of none of them; their rows leave before the next step."""
+        """Cancel one text of a request, or all of them; their rows leave before the next step."""
         ticket.ended.update(range(ticket.request.n) if text is None else [text])
 
     def step(self) -> list[Written]:
-        """One token for each row that is in, those that came in now included; the errors of those that failed.
+        """Admit waiting requests and write one token for each row; return the tokens, and the errors of failed rows.
 
-        A request that cannot be read fails alone. Where a step of all rows fails (memory ran out, say), all of them
-        fail, those that came in included, and the next ones begin anew.
+        A request that cannot be read fails alone. If a step fails as a whole (for instance, memory runs out), all rows
+        fail, including those just admitted, and the engine starts anew with an empty cache.
         """
         passages = self._leave()
         going = [*self.rows, *(row for each in passages for row in each.rows)]
@@ -106,7 +107,7 @@ class Engine:
         return failed + (self._write(torch.cat(logits)) if logits else [])
 
     def _leave(self) -> list[Passage]:
-        """Rows that ended leave; so do those whose context is full, to be read anew from further on."""
+        """Remove rows that ended and rows whose context is full; return the latter, to be read anew from further on."""
         rolling = [row for row in self.rows if not row.over and row.begin != self._begin(row)]
         gone = {place for place, row in enumerate(self.rows) if row.over or row in rolling}
         if gone:
@@ -121,17 +122,17 @@ class Engine:
         return begin_of(len(request.prompt), self.max_context, self.drop)
 
     def _columns(self, request: Request) -> int:
-        """The most tokens that one of its rows reads at a time; the last one written is read no more."""
+        """The most tokens that a row of the request has in the cache; the last one written is never read."""
         columns = len(request.prompt) + request.max_new_tokens - 1
         return columns if self.max_context is None else min(columns, self.max_context)
 
     def _go_on(self) -> Float[Tensor, "B V"]:
-        """The logits behind the newest token of each row."""
+        """Read the newest token of each row; return the logits after it."""
         newest = torch.tensor([[row.written[-1]] for row in self.rows], device=self.device)
         return self.model.head(self.model.hidden(newest, cache=self._slots, **self._memory(newest))[:, -1])
 
     def _memory(self, newest: Tensor) -> dict[str, Tensor]:
-        """What stands for the memories: their keys are projected already, so that only the shape is looked at."""
+        """A placeholder for the memories: their keys are already projected, so only the shape is used."""
         if not (lengths := self._slots.crossing.lengths):
             return {}
         like = next(self.model.parameters())
@@ -139,11 +140,11 @@ class Engine:
         return {"memory": empty, "source_keep": self._slots.crossing.keep(self.device)}
 
     def _with(self, load: Load, request: Request, rows: int) -> Load:
-        """A load with so many rows of a request more."""
+        """A load with this many more rows of a request."""
         return load.plus(rows, self._columns(request), places_of(request.source))
 
     def _admitted(self, going: Sequence[Row]) -> list[Ticket]:
-        """Who comes in now, beside those that go on: the first of those that wait, as long as there is room."""
+        """Take requests from the front of the queue, as long as there is room beside the rows that continue."""
         load = Load()
         for row in going:
             load = self._with(load, row.ticket.request, 1)
@@ -157,7 +158,7 @@ class Engine:
         return self.waiting.take(fits)
 
     def _groups(self, passages: list[Passage]) -> list[list[Passage]]:
-        """Passages that are read together, padding included no more than the limit."""
+        """Group passages to be read together, with at most `limits.reading` tokens per group, padding included."""
         groups: list[list[Passage]] = []
         for passage in passages:
             longest = max(each.reads for each in [*(groups[-1] if groups else []), passage])
@@ -168,7 +169,7 @@ class Engine:
         return groups
 
     def _read(self, group: list[Passage], failed: list[Written]) -> list[Float[Tensor, "B V"]]:
-        """The logits behind each passage, once for each of its rows, which then has a slot with what was read."""
+        """Read passages and give their rows slots in the cache; return the logits after each, once per row."""
         try:
             cache, logits = self._read_together(group)
         except Exception as error:
@@ -188,7 +189,7 @@ class Engine:
         return [logits[torch.tensor(places, device=self.device)]]
 
     def _read_together(self, group: list[Passage]) -> tuple[Cache, Float[Tensor, "B V"]]:
-        """Passages, padded on the right, in one forward: what was read of them, and the logits behind each."""
+        """Read passages, padded on the right, in one forward pass; return the cache and the logits after each."""
         tokens, keep = pad([passage.ids for passage in group])
         lengths = torch.tensor([len(passage.ids) for passage in group], device=self.device)
         cache = self.model.new_cache(whole=True)
@@ -202,7 +203,7 @@ class Engine:
         return cache, self.model.head(hidden[torch.arange(len(group), device=self.device), lengths - 1])
 
     def _encoded(self, group: list[Passage]) -> dict[str, Tensor | None]:
-        """The memories of the sources, where the model reads any."""
+        """Encode the sources of the passages, if they have any."""
         sources = [[*passage.source, EOS] for passage in group if passage.source is not None]
         if not sources:
             return {}
@@ -211,7 +212,7 @@ class Engine:
         return {"memory": self.model.encode(source.to(self.device), keep), "source_keep": keep}
 
     def _write(self, logits: Float[Tensor, "B V"]) -> list[Written]:
-        """The next token of each row, chosen for all rows of one `choose` together."""
+        """Choose the next token of each row, for all rows with the same `choose` together."""
         places: dict[Choose, list[int]] = {}
         for place, row in enumerate(self.rows):
             places.setdefault(row.ticket.request.choose, []).append(place)
@@ -222,7 +223,7 @@ class Engine:
         return with_likely([told[place] for place in range(len(self.rows))], logits)
 
     def _chosen(self, choose: Choose, logits: Float[Tensor, "B V"], rows: list[Row]) -> list[Written]:
-        """What `choose` says of these rows; where it refuses one of them, the others are asked for without it."""
+        """Call `choose` for these rows; if it raises an error, call it row by row, so that only the bad ones fail."""
         requests = [row.ticket.request for row in rows]
         context = Context(
             [request.first + row.text for request, row in zip(requests, rows, strict=True)],

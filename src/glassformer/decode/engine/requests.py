@@ -1,4 +1,4 @@
-"""What an engine is asked to write, and what it answers, token by token."""
+"""The requests to an engine and its replies, token by token."""
 
 from __future__ import annotations
 
@@ -16,78 +16,78 @@ from glassformer.foundation.typed import is_of
 from glassformer.model.transformer import Transformer
 
 FAILED = "error"
-"""Why a row ended, where it ended by an error."""
+"""The reason for the end of a row that failed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What one caller wants written: `n` texts behind one prompt, which is read once for all of them.
+    """A caller's request for `n` texts after one prompt, which is read once for all of them.
 
-    Text k is row number `first + k`: its random numbers hang on (seed, that number, tokens written), as `choose` has
-    them (`decode/choose/draw.py`). Requests with one and the same `choose` are chosen for together.
+    Text k has row number `first + k`, and its random numbers depend on (seed, that number, tokens written)
+    (`decode/choose/draw.py`). Rows with the same `choose` object choose their tokens in one call.
     """
 
     prompt: Sequence[int] = (BOS,)
     source: Sequence[int] | None = None
-    """What an encoder-decoder answers, without special tokens."""
+    """The source that an encoder-decoder answers, without special tokens."""
     max_new_tokens: int = 16
     n: int = 1
     choose: Choose = greedy
     seed: int = 1
     first: int = 0
     logprobs: int | None = None
-    """How many likeliest tokens are told with each one that is written; none: not even its own probability."""
+    """How many most likely tokens to report with each token; None: not even the token's own log-probability."""
     tag: object = None
-    """Whatever the caller knows the request by."""
+    """The caller's own name for the request."""
 
 
 @dataclass(eq=False)
 class Ticket:
-    """A request that was taken in: what its tokens are told by, and what it is cancelled with."""
+    """A queued request: it identifies the request's tokens, and serves to cancel it."""
 
     request: Request
     ended: set[int] = field(default_factory=set[int])
-    """Texts of which no more is wanted."""
+    """Texts that ended or were cancelled."""
 
     @property
     def over(self) -> bool:
-        """Whether none of its texts goes on."""
+        """Whether all of its texts have ended."""
         return len(self.ended) == self.request.n
 
 
 class Likely(NamedTuple):
-    """What the model itself gave a token, before temperature, penalties and filters; in nats."""
+    """The model's own log-probabilities at a step, before temperature, penalties and filters, in nats."""
 
     log_probability: float
     top: list[tuple[int, float]]
-    """The likeliest tokens of the step and their log-probabilities, best first."""
+    """The most likely tokens of the step and their log-probabilities, best first."""
 
 
 class Written(NamedTuple):
-    """One token of one text; or, with `end` "error", what ended it instead."""
+    """One token of one text; or, with `end` "error", the error that ended the text."""
 
     ticket: Ticket
     text: int
     """Which of the request's texts, from 0."""
     id: int
     end: str = ""
-    """Why the text ended, with its last token: "eos", "max_new_tokens" or "error"."""
+    """With the last token, why the text ended: "eos", "max_new_tokens" or "error"."""
     likely: Likely | None = None
     error: Exception | None = None
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much an engine takes at a time. Errors: `ConfigError`."""
+    """How much an engine handles at a time. Errors: `ConfigError`."""
 
     rows: int = 32
-    """Texts written together."""
+    """Most texts written together."""
     tokens: int = 65_536
-    """Rows times the longest text and the longest source: the room for keys and values, in tokens of each layer."""
+    """Cache size in tokens per layer: rows times (longest text plus longest source)."""
     waiting: int = 256
-    """Requests that wait for room."""
+    """Most requests in the queue."""
     reading: int = 4_096
-    """Tokens of prompts, or of sources, read at a time, padding included; one alone may have more."""
+    """Most tokens of prompts, or of sources, read at once, padding included; a single one may be longer."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -96,12 +96,12 @@ class Limits:
 
 
 def places_of(source: Sequence[int] | None) -> int:
-    """Places in the memory of a source, which is read with an <eos> behind it; 0 where there is none."""
+    """Length of a source's memory, with its <eos>; 0 if there is no source."""
     return 0 if source is None else len(source) + 1
 
 
 def check_request(model: Transformer, request: Request, columns: int) -> None:
-    """Refuse what the model cannot write; `columns` are read at a time. Errors: `ConfigError`, `DataError`."""
+    """Refuse what the model cannot write; rows read up to `columns` tokens. Errors: `ConfigError`, `DataError`."""
     check_counts(request)
     if (request.source is None) == (model.encoder is not None and model.decoder is not None):
         raise ConfigError("An encoder-decoder answers a source, a model of one stack has none; give source or prompt.")
@@ -126,7 +126,7 @@ def check_request(model: Transformer, request: Request, columns: int) -> None:
 
 
 def check_counts(request: Request) -> None:
-    """Refuse counts that are none. Errors: `ConfigError`."""
+    """Refuse counts, seeds and row numbers out of bounds. Errors: `ConfigError`."""
     for name, least in (("max_new_tokens", 1), ("n", 1), ("seed", 0), ("first", 0)):
         value = getattr(request, name)
         if not is_of(value, (int,)) or value < least:

@@ -1,4 +1,4 @@
-"""The rows of an engine: texts that are being written, and what is read for them."""
+"""The rows of an engine (texts being written) and the passages that are read for them."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ class Row:
     text: int
     written: list[int] = field(default_factory=list[int])
     begin: int = 0
-    """How many of its tokens were left out in front, when it was last read."""
+    """How many tokens were left out at its front when it was last read from the start."""
 
     @property
     def over(self) -> bool:
-        """Whether it ended, or nobody wants more of it."""
+        """Whether the text ended or was cancelled."""
         return self.text in self.ticket.ended
 
 
 @dataclass(frozen=True, eq=False)
 class Passage:
-    """Ids to be read at once, and the rows that go on behind them."""
+    """Ids to be read at once, and the rows that continue after them."""
 
     ids: Sequence[int]
     rows: list[Row]
     source: Sequence[int] | None
     both_ways: int
-    """How many of the ids, from the first on, are of a prompt: those that a prefix model reads both ways."""
+    """How many ids at the start belong to the prompt, which a prefix model reads in both directions."""
 
     @property
     def reads(self) -> int:
-        """Tokens of the longer of the two that are read: the ids, and the source."""
+        """The number of tokens to read: of the ids or of the source, whichever is longer."""
         return max(len(self.ids), places_of(self.source))
 
     @classmethod
     def of(cls, ticket: Ticket, begin: int = 0) -> Passage:
-        """The prompt of a request but its first `begin` tokens, for all its texts."""
+        """The prompt of a request without its first `begin` tokens, for all its texts."""
         ids = ticket.request.prompt[begin:]
         rows = [Row(ticket, text, begin=begin) for text in range(ticket.request.n)]
         return cls(ids, rows, ticket.request.source, len(ids))
 
     @classmethod
     def again(cls, row: Row, begin: int) -> Passage:
-        """All of a row but its first `begin` tokens."""
+        """All tokens of a row except its first `begin`."""
         request, row.begin = row.ticket.request, begin
         ids = [*request.prompt, *row.written][begin:]
         return cls(ids, [row], request.source, max(0, len(request.prompt) - begin))
 
 
 def chosen(choose: Choose, logits: Float[Tensor, "B V"], context: Context) -> list[int]:
-    """The token of each row. Errors: those of `choose`, and `DataError` where it gives others than one id a row."""
+    """Call `choose` and check its result. Errors: those of `choose`; `DataError` unless it gives one id per row."""
     ids: list[int] = choose(logits, context).tolist()
     n, size = logits.shape
     if len(ids) != n or not all(0 <= id < size for id in ids):
@@ -69,12 +69,12 @@ def chosen(choose: Choose, logits: Float[Tensor, "B V"], context: Context) -> li
 
 
 def failure(row: Row, error: Exception) -> Written:
-    """What is told of a row that an error ended."""
+    """The reply for a row that an error ended."""
     return Written(row.ticket, row.text, -1, FAILED, error=error)
 
 
 def with_likely(written: list[Written], logits: Float[Tensor, "B V"]) -> list[Written]:
-    """The same, with what the model gave each token where its request asks for it; row i of the logits is its own."""
+    """Add log-probabilities to the replies whose requests ask for them; row i of the logits belongs to reply i."""
     asked = {i: each.ticket.request.logprobs for i, each in enumerate(written) if each.error is None}
     places = [i for i, k in asked.items() if k is not None]
     if not places:

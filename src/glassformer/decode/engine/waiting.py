@@ -1,4 +1,4 @@
-"""Who waits for an engine, and the room that those take who are written together."""
+"""The queue of an engine, and the cache size that texts written together need."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from glassformer.foundation.errors import BusyError
 
 
 class Load(NamedTuple):
-    """Texts that are written together: each takes as many tokens as the longest of them, and its memory likewise."""
+    """The size of texts written together: each takes as much room as the longest text plus the longest memory."""
 
     rows: int = 0
     columns: int = 0
     memory: int = 0
 
     def plus(self, rows: int, columns: int, memory: int) -> Load:
-        """The same with so many more texts."""
+        """The load with this many more texts."""
         return Load(self.rows + rows, max(self.columns, columns), max(self.memory, memory))
 
     @property
     def tokens(self) -> int:
-        """The room for their keys and values."""
+        """The cache size for their keys and values, in tokens per layer."""
         return self.rows * (self.columns + self.memory)
 
     def fits(self, limits: Limits) -> bool:
-        """Whether there is room for all of them."""
+        """Whether all of them are within the limits."""
         return self.rows <= limits.rows and self.tokens <= limits.tokens
 
 
 class Waiting:
-    """Tickets in the order in which they came. One thread takes them out, another may put them in.
+    """A queue of tickets in order of arrival. One thread takes them out; another may put them in.
 
-    Those that nobody wants any more hold no place.
+    Cancelled tickets do not count.
     """
 
     def __init__(self, most: int) -> None:
@@ -47,7 +47,7 @@ class Waiting:
         return len(self.tickets)
 
     def put(self, request: Request) -> Ticket:
-        """One more at the end. Errors: `BusyError` where as many wait as may."""
+        """Add a request at the end. Errors: `BusyError` if the queue is full."""
         with self._lock:
             self._forget()
             if len(self.tickets) >= self.most:
@@ -56,7 +56,7 @@ class Waiting:
             return ticket
 
     def take(self, fits: Callable[[Request], bool]) -> list[Ticket]:
-        """The first ones, up to one that does not fit: nobody is overtaken."""
+        """Take tickets from the front, up to the first that does not fit, so that none is overtaken."""
         taken: list[Ticket] = []
         with self._lock:
             self._forget()

@@ -1,4 +1,4 @@
-"""An engine that has written before anybody asks: who compiles its steps lets no client wait for the compiler."""
+"""Warming up an engine with compiled steps, so that no client has to wait for the compiler."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from glassformer.decode.engine.requests import Request
 from glassformer.foundation.shapes import Float, Int, Tensor
 
 READ, WRITTEN = (5, 2, 3), 2
-"""Tokens read of texts that go on together, each longer than another; and tokens written, the last one by a step."""
+"""Tokens read by each of the texts written together, all different; and tokens written, the last one by a step."""
 
 
 def warm_up(engine: Engine) -> None:
-    """Writes one short text and then several together, as code is compiled for each of both, and nothing else.
+    """Write one short text and then several together, because each of these two cases is compiled separately.
 
-    To be called while nobody else steps. Fewer and shorter ones where the engine has no room. Errors: whatever a step
-    fails with.
+    Call it while nothing else calls `step`. Texts are fewer and shorter if the engine has little room. Errors: whatever
+    a step fails with.
     """
     least = 2 if answers(engine) else 1  # tokens of the shortest text: itself, and the end of its source
     limits = engine.limits
@@ -33,7 +33,7 @@ def warm_up(engine: Engine) -> None:
 
 
 def request_of(engine: Engine, read: int, room: int) -> Request:
-    """A text that reads so many tokens, or as many as there is room for."""
+    """Make a request that reads `read` tokens, or as many as there is room for."""
     config, end = engine.model.config, int(answers(engine))
     most = min(each for each in (room - end, engine.max_context, config.stack.max_len) if each is not None)
     written = min(WRITTEN, most)
@@ -44,10 +44,10 @@ def request_of(engine: Engine, read: int, room: int) -> Request:
 
 
 def answers(engine: Engine) -> bool:
-    """Whether a text is an answer to a source."""
+    """Whether the engine's model is an encoder-decoder, so that a text answers a source."""
     return engine.model.config.encoder is not None and engine.model.config.decoder is not None
 
 
 def again(logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:
-    """The same token for each row, which ends none before its time."""
+    """Choose <bos> for every row, so that none ends early."""
     return torch.full((len(logits),), BOS, device=logits.device)

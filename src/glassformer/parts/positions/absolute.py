@@ -1,4 +1,4 @@
-"""Order added to the embedding: one vector a position."""
+"""Absolute positions: one vector per position, added to the token embeddings."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from glassformer.parts.positions.scheme import Positions, Room
 class Sinusoidal(Positions):
     """PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017, section 3.5).
 
-    Computed for the positions asked for, so any length works; for an odd D the last cosine is left out.
+    Vectors are computed for the given positions, so any length works. For an odd D the last cosine is left out.
     """
 
     def embedding(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Float[Tensor, "*batch T D"]:
-        """The vectors, in the dtype of `like`; the angles are computed in float32 at least."""
+        """The vectors, in the dtype of `like`; angles are computed in float32 or wider."""
         wide = torch.promote_types(like.dtype, torch.float32)
         even = torch.arange(0, self.room.d_model, 2, device=positions.device, dtype=wide)
         angle = positions[..., None].to(wide) * torch.exp(even * (-math.log(10_000.0) / self.room.d_model))
         return self.laid_out(angle.sin(), angle.cos())[..., : self.room.d_model].to(like.dtype)
 
     def laid_out(self, sin: Float[Tensor, "*where P"], cos: Float[Tensor, "*where P"]) -> Float[Tensor, "*where Q"]:
-        """Sines and cosines of all P = ceil(D/2) speeds in one vector, sine and cosine of a speed side by side."""
+        """Join sines and cosines of all P = ceil(D/2) frequencies, with each frequency's sine and cosine adjacent."""
         return torch.stack([sin, cos], dim=-1).flatten(-2)
 
 
 class SinusoidalHalves(Sinusoidal):
-    """The same numbers in another order, first all sines and then all cosines, as Marian has them.
+    """The same numbers in another order: first all sines, then all cosines, as in Marian.
 
-    So does the code that Vaswani et al. 2017 published (tensor2tensor), at slightly other speeds. What is learned from
-    either order is the same but for the order of the numbers in a vector.
+    The code published by Vaswani et al. 2017 (tensor2tensor) does the same, with slightly different frequencies. Models
+    learn equally from either order: only the order of the numbers in a vector differs.
     """
 
     def laid_out(self, sin: Float[Tensor, "*where P"], cos: Float[Tensor, "*where P"]) -> Float[Tensor, "*where Q"]:
-        """All sines, then all cosines."""
+        """Join all sines, then all cosines."""
         return torch.cat([sin, cos], dim=-1)
 
 

@@ -1,4 +1,4 @@
-"""Order added to the scores: the further a key, the lower."""
+"""ALiBi: position as a bias that lowers the score of a key with its distance."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from glassformer.parts.positions.scheme import Positions
 class Alibi(Positions):
     """score - slope_h * |distance|, slope_h = 2^(-8 h / H) (Press, Smith and Lewis 2022, section 3).
 
-    For a number of heads that is no power of two, the slopes of the next lower power come first, then every other
-    one of the next higher, as in the paper's code.
+    If the number of heads is not a power of two, the slopes for the next lower power come first, then every other slope
+    for the next higher one, as in the paper's code.
     """
 
     def score_bias(
@@ -27,7 +27,7 @@ class Alibi(Positions):
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
-    """One slope a head."""
+    """The slope of each head."""
     lower = 2 ** int(math.log2(n_heads))
     slopes = [2.0 ** (-8.0 * (h + 1) / lower) for h in range(lower)]
     return slopes + [2.0 ** (-4.0 * (h + 1) / lower) for h in range(0, 2 * (n_heads - lower), 2)]

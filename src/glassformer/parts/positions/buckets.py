@@ -1,4 +1,4 @@
-"""Order as a learned number for each bucket of distances, added to the scores of every layer."""
+"""T5's relative positions: a learned number for each bucket of distances, added to the scores of every layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer.parts.positions.scheme import Positions, Room
 class Buckets(Positions):
     """score + weight[bucket(distance), head] (Raffel et al. 2020, section 2.1).
 
-    One table for all layers, as in T5, whose first layer holds it; nothing is added in cross-attention.
+    All layers share one table, as in T5 (where the first layer holds it). Cross-attention adds nothing.
     """
 
     def __init__(self, room: Room) -> None:
@@ -24,18 +24,18 @@ class Buckets(Positions):
     def score_bias(
         self, queries: Int[Tensor, "*batch T"], keys: Int[Tensor, "*batch S"], like: Tensor
     ) -> Float[Tensor, "*batch H T S"]:
-        """The learned numbers of each pair's bucket."""
+        """The learned number of each pair's bucket, per head."""
         distance = keys[..., None, :] - queries[..., :, None]
         added = F.embedding(bucket(distance, self.room.relative, causal=self.room.causal), self.weight)
         return added.movedim(-1, -3).to(like.dtype)
 
 
 def bucket(distance: Int[Tensor, "*pairs"], settings: RelativeConfig, *, causal: bool) -> Int[Tensor, "*pairs"]:
-    """The bucket of key minus query: one a distance at first, then ranges that grow, and one for all beyond.
+    """The bucket of each distance (key minus query): one per short distance, then growing ranges, then all beyond.
 
-    Of N buckets for a side, the first N/2 hold one distance each. Distance n above falls into
+    A side has N buckets, and the first N/2 hold one distance each. A larger distance n falls into bucket
     N/2 + floor(ln(n / (N/2)) / ln(max_distance / (N/2)) * (N - N/2)), at most N - 1. If causal, all buckets are for
-    keys that lie back, and later keys count as distance 0; else the upper half of them is for later keys.
+    earlier keys, and later keys count as distance 0; otherwise the upper half of the buckets is for later keys.
     """
     side, single = settings.sides(causal)
     edges = torch.tensor(first_distances(side, single, settings.max_distance), device=distance.device)
@@ -45,11 +45,11 @@ def bucket(distance: Int[Tensor, "*pairs"], settings: RelativeConfig, *, causal:
 
 
 def first_distances(side: int, single: int, max_distance: int) -> list[int]:
-    """The smallest distance of each bucket of a side but the first, in whole numbers: a logarithm may miss by one."""
+    """The smallest distance of each bucket of a side except the first; by integers, as logarithms may be off by one."""
     ranges = side - single
     edges = list(range(1, single + 1))
     for step in range(1, ranges):
-        # The first n with (n / single)^ranges >= (max_distance / single)^step, from a guess nearby.
+        # The first n with (n / single)^ranges >= (max_distance / single)^step, searched from a guess nearby.
         bound = max_distance**step * single ** (ranges - step)
         n = round(single * (max_distance / single) ** (step / ranges))
         while n**ranges >= bound:

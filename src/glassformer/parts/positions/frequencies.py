@@ -1,6 +1,7 @@
-"""How fast each pair of a head turns: radians a position, and the ways to slow them down for longer texts.
+"""Frequencies of rotary positions (radians per position of each pair), and ways to lower them for longer texts.
 
-Every function takes the settings and how many numbers R of a head are turned; it answers R/2 speeds, the fastest first.
+Each function in `ROTARY_SCALINGS` takes the settings and R, how many numbers of a head are rotated, and returns R/2
+frequencies ("speeds"), the fastest first.
 """
 
 from __future__ import annotations
@@ -15,49 +16,49 @@ from glassformer.foundation.shapes import Float, Tensor
 
 
 def speeds(log_base: float, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
-    """base^(-2i/R) for pair i (Su et al. 2021, equation 15), in float64 where the device has it.
+    """base^(-2i/R) for pair i (Su et al. 2021, equation 15), in float64 if the device has it.
 
-    An angle in float32 is off by 0.004 at position 100,000, and no later step can mend that. The base comes as its
-    logarithm, as a stretched one may be larger than any float.
+    In float32 the angle at position 100,000 is off by 0.004, which no later step can correct. The base is given as its
+    logarithm, because a stretched base may exceed the largest float.
     """
     wide = torch.float32 if device.type == "mps" else torch.float64
     return torch.exp(torch.arange(0, R, 2, device=device, dtype=wide) * (-log_base / R))
 
 
 def unscaled(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
-    """The speeds as they were published."""
+    """The original frequencies, without scaling."""
     return speeds(math.log(settings.base), R, device)
 
 
 def linear(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
-    """Position interpolation: position p turns as p / factor did (Chen et al. 2023, section 2.3)."""
+    """Position interpolation: position p is rotated as p / factor was before (Chen et al. 2023, section 2.3)."""
     return speeds(math.log(settings.base), R, device) / _factor(settings)
 
 
 def ntk(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
-    """A larger base, base * factor^(R/(R-2)): the slowest pair is slowed by the factor, the fastest is left alone.
+    """NTK-aware interpolation (Peng et al. 2023, section 3.1): the base becomes base * factor^(R/(R-2)).
 
-    "NTK-aware" interpolation (Peng et al. 2023, section 3.1).
+    The slowest pair becomes slower by the factor; the fastest pair does not change.
     """
     return speeds(math.log(settings.base) + R / (R - 2) * math.log(_factor(settings)), R, device)
 
 
 def yarn(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
-    """Pairs that turn often stay, pairs that turn seldom are interpolated, with a ramp between (Peng et al. 2023, 3.2).
+    """YaRN: keep fast pairs, interpolate slow pairs, and use a ramp in between (Peng et al. 2023, section 3.2).
 
-    The ramp is linear in the number of the pair, its ends rounded outwards to whole pairs, as in the paper's code, with
-    which the published weights were trained; equation 18 writes it over the turns themselves.
+    The ramp is linear in the index of the pair, with its ends rounded outwards to whole pairs, as in the paper's code,
+    which trained the published weights. Equation 18 instead defines it over the number of turns.
     """
     own, slow_fast = speeds(math.log(settings.base), R, device), settings.turns
     slow, fast = (_pair_of(turns, settings, R) for turns in slow_fast)
     first, last = max(math.floor(fast), 0), min(math.ceil(slow), R - 1)
     pairs = torch.arange(R // 2, device=device, dtype=own.dtype)
-    ramp = ((pairs - first) / max(last - first, 0.001)).clamp(0, 1)  # where both ends are one pair, a step
+    ramp = ((pairs - first) / max(last - first, 0.001)).clamp(0, 1)  # a step, if both ends are the same pair
     return own * (1 - ramp) + own / _factor(settings) * ramp
 
 
 def llama3(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
-    """The same idea with a ramp over the turns in the original length, from slow to fast (code of Llama 3.1, 2024)."""
+    """As YaRN, with a ramp over the number of turns within the original length (code of Llama 3.1, 2024)."""
     own = speeds(math.log(settings.base), R, device)
     turns = own * (_original(settings) / (2 * math.pi))
     slow, fast = settings.turns
@@ -75,7 +76,7 @@ ROTARY_SCALINGS: dict[str, Callable[[RotaryConfig, int, torch.device], Tensor]] 
 
 
 def attention_factor(settings: RotaryConfig) -> float:
-    """What multiplies queries and keys, so that scores over many more keys stay as sharp; 1 but for YaRN.
+    """The factor for queries and keys that keeps attention as sharp over many more keys; 1 except for YaRN.
 
     sqrt(1/t) = 0.1 ln(factor) + 1, where t is the temperature of the softmax (Peng et al. 2023, equation 22).
     """
@@ -85,7 +86,7 @@ def attention_factor(settings: RotaryConfig) -> float:
 
 
 def _pair_of(turns: float, settings: RotaryConfig, R: int) -> float:
-    """The number, whole or not, of the pair that turns so often in the original length."""
+    """The (fractional) index of the pair that makes this many turns within the original length."""
     return R * (math.log(_original(settings) / (2 * math.pi)) - math.log(turns)) / (2 * math.log(settings.base))
 
 

@@ -1,4 +1,4 @@
-"""Order as vectors for each distance, added to the keys and to the values that a query reads."""
+"""Relative positions as vectors: one per distance, added to the keys and to the values that a query reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.parts.positions.scheme import Positions, Relation
 
 
 class Shaw(Positions):
-    """Relative position representations (Shaw, Uszkoreit and Vaswani 2018): tables of its own for each layer."""
+    """Relative position representations (Shaw, Uszkoreit and Vaswani 2018), with separate tables for each layer."""
 
     def relation(self) -> Relation:
         """The tables of one layer."""
@@ -21,10 +21,10 @@ class Shaw(Positions):
 
 
 class RelativeVectors(Relation):
-    """z_i = sum_j weight_ij (v_j + a^V_ij), weight from the scores q_i . (k_j + a^K_ij) * scale (equations 3 to 5).
+    """z_i = sum_j weight_ij (v_j + a^V_ij), with weights from scores q_i . (k_j + a^K_ij) * scale (equations 3 to 5).
 
-    a_ij is row clip(j - i, -k, k) of a table (section 3.2), one for the keys and one for the values, shared by the
-    heads (section 3.3). The part of the keys is added to the scores, so neither is ever held for each pair.
+    a_ij is row clip(j - i, -k, k) of a table (section 3.2). There is one table for keys and one for values, shared by
+    all heads (section 3.3). q_i . a^K_ij is added to the scores, so that no vector per pair is ever held.
     """
 
     def __init__(self, clip_distance: int, d_head: int) -> None:
@@ -34,7 +34,7 @@ class RelativeVectors(Relation):
         self.values = nn.Parameter(torch.empty(2 * clip_distance + 1, d_head))
 
     def forward(self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float) -> Mask:
-        """The mask with q . a^K * scale as bias and a^V as value bias."""
+        """Return the mask with q . a^K * scale added to its bias, and a^V as its value bias."""
         T, S = q.shape[-2], k.shape[-2]
         clip = self.clip_distance
         index = (-mask.back(T, S, q.device)).clamp(-clip, clip) + clip  # [T, S] or [B, T, S]

@@ -1,4 +1,4 @@
-"""Order as an angle: queries and keys are turned by their position, so a score depends on the distance alone."""
+"""Rotary positions: queries and keys are rotated by their position, so scores depend only on their distance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Rotary(Positions):
     """R(p) q . R(s) k = q . R(s - p) k, with angles p * speed_i (Su et al. 2021, equation 15)."""
 
     def rotation(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Rotation:
-        """cos and sin of each position's angles, computed wide and rounded once; with YaRN's factor on both."""
+        """cos and sin of each position's angles, times YaRN's factor; computed in high precision and rounded once."""
         settings = self.room.rotary
         scaled = ROTARY_SCALINGS[settings.scaling](settings, settings.width(self.room.d_head), positions.device)
         angle, factor = positions[..., None].to(scaled.dtype) * scaled, attention_factor(settings)
@@ -24,11 +24,11 @@ class Rotary(Positions):
 
 
 Pair = tuple[Tensor, Tensor]
-"""The first and the second numbers of all pairs, each half as wide as what is turned."""
+"""The first numbers of all pairs and the second ones, each half as wide as the rotated vector."""
 
 
 def halves(x: Float[Tensor, "*where R"]) -> Pair:
-    """Number i with number i + R/2, the layout of Llama's published weights."""
+    """Pair number i with number i + R/2, the layout of Llama's published weights."""
     first, second = x.chunk(2, dim=-1)
     return first, second
 
@@ -39,7 +39,7 @@ def join_halves(pair: Pair) -> Float[Tensor, "*where R"]:
 
 
 def neighbours(x: Float[Tensor, "*where R"]) -> Pair:
-    """Number 2i with number 2i + 1, the layout of the paper and of GPT-J."""
+    """Pair number 2i with number 2i + 1, the layout of the paper and of GPT-J."""
     return x[..., 0::2], x[..., 1::2]
 
 
@@ -55,7 +55,7 @@ ROTARY_LAYOUTS: dict[str, tuple[Callable[[Tensor], Pair], Callable[[Pair], Tenso
 
 
 def rotate(x: Float[Tensor, "B H T K"], rotation: Rotation | None) -> Float[Tensor, "B H T K"]:
-    """x with its pairs (a, b) turned to (a cos - b sin, b cos + a sin); what is beyond the pairs stays as it is."""
+    """Rotate the pairs (a, b) of x to (a cos - b sin, b cos + a sin); numbers beyond the pairs stay unchanged."""
     if rotation is None:
         return x
     cos, sin = (part if part.ndim == 2 else part[:, None] for part in rotation[:2])

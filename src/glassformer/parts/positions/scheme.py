@@ -1,4 +1,4 @@
-"""Where order enters the network: each scheme overrides one of four methods, and attention never asks which."""
+"""The base class of position schemes: each overrides one of four methods, and attention never asks which it is."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from glassformer.foundation.shapes import Float, Int, Tensor
 
 
 class Rotation(NamedTuple):
-    """What queries and keys are turned by: one angle for each position and pair of numbers."""
+    """The rotation of queries and keys: one angle for each position and each pair of numbers."""
 
     cos: Float[Tensor, "*batch T pairs"]
     sin: Float[Tensor, "*batch T pairs"]
     layout: str = "half"
-    """Which numbers of a head make a pair; a name in `ROTARY_LAYOUTS`."""
+    """Which numbers of a head form a pair; a name in `ROTARY_LAYOUTS`."""
 
 
 class Room(NamedTuple):
-    """The sizes and settings that a scheme may need."""
+    """The sizes and settings of a stack that a scheme may need."""
 
     d_model: int
     n_heads: int
@@ -34,37 +34,37 @@ class Room(NamedTuple):
 
 
 class Relation(nn.Module, ABC):
-    """What a scheme adds in one layer alone, with parameters of that layer; its self-attention holds it."""
+    """What a scheme adds in one layer only, with parameters of its own; held by that layer's self-attention."""
 
     @abstractmethod
     def forward(self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float) -> Mask:
-        """The mask with what is to be added to scores and values; it knows where queries and keys stand."""
+        """Return the mask with the biases for scores and values; it gives the positions of queries and keys."""
 
 
 class Positions(nn.Module):
-    """No order at all: attention then sees a set."""
+    """No positions ("none"), and the base of all schemes: attention sees a set, without order."""
 
     def __init__(self, room: Room) -> None:
         super().__init__()
         self.room = room
 
     def embedding(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Float[Tensor, "*batch T D"] | None:
-        """What is added to the token embeddings, in the dtype of `like`; None: nothing."""
+        """Vectors to add to the token embeddings, in the dtype of `like`; None for nothing."""
         del positions, like
         return None
 
     def rotation(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Rotation | None:
-        """What queries and keys are turned by, in the dtype of `like`; None: nothing."""
+        """The rotation of queries and keys, in the dtype of `like`; None for no rotation."""
         del positions, like
         return None
 
     def score_bias(
         self, queries: Int[Tensor, "*batch T"], keys: Int[Tensor, "*batch S"], like: Tensor
     ) -> Float[Tensor, "*batch H T S"] | None:
-        """What is added to the attention scores of every layer, in the dtype of `like`; None: nothing."""
+        """Numbers to add to the attention scores of every layer, in the dtype of `like`; None for nothing."""
         del queries, keys, like
         return None
 
     def relation(self) -> Relation | None:
-        """A new module for one layer, where a scheme depends on the queries of each; None: nothing."""
+        """A new module for one layer, for schemes that depend on its queries; None for no module."""
         return None
