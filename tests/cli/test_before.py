@@ -77,7 +77,7 @@ def test_of_several_processes_the_first_says_it(capsys, monkeypatch, flag):
     for name, value in (places | {"RANK": "1", "LOCAL_RANK": "1"}).items():
         monkeypatch.setenv(name, value)
     for module in ("outlook", "trial"):
-        monkeypatch.setitem(sys.modules, f"glassformer.train.{module}", None)
+        monkeypatch.setitem(sys.modules, f"glassformer.train.estimate.{module}", None)
     assert main(["train", "reverse", flag]) == 0
     assert capsys.readouterr().out == ""
     monkeypatch.setenv("RANK", "0")

@@ -22,7 +22,7 @@ ROWS: list[Mutant] = [
     Mutant("a beam writes special tokens", "decode/answer.py",
         "asked = [*first, *filters_of(sampling)]", "asked = [*filters, *filters_of(sampling)]", LIKED),
     Mutant("blanks are filled with special tokens", "decode/generate.py",
-        "    logits[..., list(never)] = -torch.inf\n", "", LIKED),
+        "forbid(logits, never).argmax", "logits.argmax", LIKED),
     Mutant("an unknown word is written", "decode/choose/unwritten.py",
         "never = [PAD, BOS, UNK]", "never = [PAD, BOS]", f"{UNWRITTEN}::test_which_tokens_are_never_written"),
     Mutant("the usual length cuts a beginning", "train/finished/use.py", "            begun=begun,\n", "", APART),

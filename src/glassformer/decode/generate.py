@@ -11,6 +11,7 @@ from glassformer.data.rows import check_ids, pad
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.decode.choose.context import Choose, Context
 from glassformer.decode.choose.penalties import ends_with
+from glassformer.decode.choose.unwritten import forbid
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.foundation.typed import came, is_of
@@ -294,7 +295,6 @@ def fill_blanks(
     rows = [[*source, SEP, *[BLANK] * length] for source, length in zip(sources, lengths, strict=True)]
     tokens, keep = pad(rows)
     logits = model(tokens.to(device), keep=None if keep is None else keep.to(device))
-    logits[..., list(never)] = -torch.inf
-    best = logits.argmax(-1).tolist()
+    best = forbid(logits, never).argmax(-1).tolist()
     ends = [len(row) for row in rows]
     return [best[i][end - length : end] for i, (end, length) in enumerate(zip(ends, lengths, strict=True))]

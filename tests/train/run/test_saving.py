@@ -148,7 +148,7 @@ def test_full_disk_ends_nothing(tmp_path, disk, background):
     assert [(type(each), each.step) for each in told] == [(Unsaved, 3), (Saved, 9), (Saved, 12)]
     assert "Needed: 100 bytes; free: 7 bytes" in told[0].reason
     log = (tmp_path / "run" / "log.txt").read_text()
-    assert log.count("NOT SAVED, training goes on") == 1
+    assert log.count("NOT SAVED; training goes on") == 1
     assert list(checkpoints(tmp_path / "run")) == [9, 12]
     follow(start(recipe(**settings), tmp_path / "whole"))
     assert_same_end(tmp_path / "run", tmp_path / "whole")

@@ -31,6 +31,11 @@ def without(ids: Sequence[int]) -> Filter:
     """Make a filter that forbids these ids."""
 
     def forbidden(logits: Float[Tensor, "B V"], _: Context) -> Float[Tensor, "B V"]:
-        return logits.index_fill(-1, torch.tensor([*ids], dtype=torch.long, device=logits.device), -math.inf)
+        return forbid(logits, ids)
 
     return forbidden
+
+
+def forbid(logits: Float[Tensor, "*B V"], ids: Sequence[int]) -> Float[Tensor, "*B V"]:
+    """Return the logits, with -inf for these ids."""
+    return logits.index_fill(-1, torch.tensor([*ids], dtype=torch.long, device=logits.device), -math.inf)
