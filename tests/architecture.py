@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -211,6 +212,12 @@ def too_long(module: str, text: str) -> list[str]:
     """One idea a file, on 300 lines at most."""
     lines = len(text.splitlines())
     return [f"{lines} lines; split it by idea"] if lines > 300 else []
+
+
+def crowded(modules: list[str]) -> dict[str, int]:
+    """Folders with more modules than a reader can look over, and how many: such a folder has rooms of its own."""
+    counts = Counter(module.rpartition("/")[0] for module in modules)
+    return {folder: count for folder, count in counts.items() if count > 36}
 
 
 def function_lengths(module: str, text: str) -> list[tuple[int, str]]:

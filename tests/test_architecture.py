@@ -19,7 +19,6 @@ from glassformer.attend.reference import reference
 
 TESTS = sorted(path for folder in ("tests", "benchmarks") for path in (rules.ROOT / folder).rglob("*.py"))
 ASSETS = sorted(path for kind in ("js", "css", "html") for path in rules.SOURCE.rglob(f"*.{kind}"))
-MOST_MODULES = 36
 NAMES = [module.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for module in rules.MODULES]
 DOTTED = ["glassformer" if name == "__init__" else f"glassformer.{name}" for name in NAMES if name != "__main__"]
 
@@ -37,11 +36,10 @@ def test_file_length(path):
 
 
 def test_folders_are_small():
-    """A folder that holds more modules than that has rooms of its own, and a name for each."""
-    crowded = {}
-    for module in rules.MODULES:
-        crowded.setdefault(module.rpartition("/")[0], []).append(module)
-    assert {folder: len(modules) for folder, modules in crowded.items() if len(modules) > MOST_MODULES} == {}
+    assert rules.crowded(rules.MODULES) == {}
+    rooms = [f"house/room/{n}.py" for n in range(36)]
+    assert rules.crowded([*rooms, "house/one.py"]) == {}
+    assert rules.crowded([*rooms, "house/room/one_more.py"]) == {"house/room": 37}
 
 
 def test_functions_are_short():
