@@ -207,6 +207,9 @@ ROWS: list[Mutant] = [
         "sum(not each.complete", "sum(each.complete", f"{EVALUATE}::test_scores_of_answers_made_by_hand"),
     Mutant("text has one right answer", "train/score/evaluate.py",
         "metrics |= any_match(", "metrics |= {} if as_text else any_match(", f"{EVALUATE}::test_sources_with_several_targets_are_scored_as_such"),
+    Mutant("BLEU without case minds capitals", "train/score/evaluate.py",
+        '("bleu_lowercase", BLEU(lowercase=True))', '("bleu_lowercase", BLEU())',
+        f"{EVALUATE}::test_bleu_and_chrf_are_sacrebleus"),
     Mutant("BLEU is blind to capitals", "train/score/evaluate.py",
         '("bleu", BLEU())', '("bleu", BLEU(lowercase=True))', f"{EVALUATE}::test_bleu_and_chrf_are_sacrebleus"),
 ]
