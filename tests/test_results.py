@@ -25,6 +25,16 @@ def test_articles_are_written_as_the_reviews_are(module):
     assert [*module("files").as_reviews(lines)] == [REVIEW]
 
 
+@pytest.mark.parametrize(("row", "language"), [("multi30k", "de"), ("multi30k long", "de"), ("multi30k french", "fr")])
+def test_captions_are_translated_into_the_language_of_the_row(module, tmp_path, row, language):
+    for name in ("train", "val", "test_2016_flickr"):
+        for each in ("en", "de", "fr"):
+            (made := tmp_path / "multi30k" / f"{name}.{each}").parent.mkdir(exist_ok=True)
+            made.write_text("words\n")
+    settings = module("experiments").files_of(module("rows").ROWS[row], tmp_path, str(tmp_path))
+    assert [each.rpartition(".")[2] for each in settings] == ["en", language] * 3
+
+
 def test_the_end_of_a_line_is_a_word_where_published_figures_count_it(module):
     lines = [" \n", " = Robert <unk> = \n", " two words \n"]
     assert [*module("files").as_counted(lines)] == ["<eol>", "= Robert <unk> = <eol>", "two words <eol>"]
