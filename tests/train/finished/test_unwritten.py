@@ -20,6 +20,7 @@ from glassformer.train.run.session import start
 from glassformer.train.score.evaluate import evaluate_model
 from glassformer.train.sources.prepare import prepare_split
 from train.examples import follow, recipe
+from train.text_examples import book, text_recipe
 
 LINES = [(1, "a b c"), (2, "e"), (3, "d d d d")]
 BEGIN = "a b c d e a b c d e a b c d e"
@@ -73,8 +74,8 @@ def test_what_a_model_likes_best_is_not_written_where_it_is_special(run, monkeyp
 
 
 def test_which_tokens_are_never_written():
-    assert unwritten("encoder-decoder") == [PAD, BOS, UNK]
-    assert unwritten("decoder") == [PAD, BOS, UNK, SEP, BLANK]
+    assert unwritten("encoder-decoder") == unwritten("decoder") == [PAD, BOS, UNK, SEP, BLANK]
+    assert unwritten("encoder-decoder", "spans") == [PAD, BOS, UNK, BLANK]
     assert unwritten("decoder", ends=False) == [PAD, BOS, UNK, SEP, BLANK, EOS]
     assert unwritten("encoder") == [*range(len(SPECIALS))]
     logits = torch.zeros(2, 9)
@@ -85,6 +86,13 @@ def test_which_tokens_are_never_written():
         [1, 3],
     ]
     assert not logits.any()
+
+
+@pytest.mark.parametrize(("objective", "never"), [("spans", []), ("noise", [SEP])])
+def test_only_a_model_of_hidden_spans_writes_what_separates_them(tmp_path, objective, never):
+    follow(start(text_recipe(book(tmp_path), objective, training__steps=1), tmp_path / "run"))
+    expected = [PAD, BOS, UNK, *never, BLANK]
+    assert Writer(tmp_path / "run", load_recipe(tmp_path / "run" / "recipe.toml")).never() == expected
 
 
 def test_a_beginning_counts_apart_where_no_length_is_asked_for(tmp_path):

@@ -12,18 +12,17 @@ from glassformer.decode.choose.context import Context, Filter
 from glassformer.foundation.shapes import Float, Tensor
 
 
-def unwritten(layout: str, *, ends: bool = True) -> list[int]:
-    """The ids that a model of this layout never writes.
+def unwritten(layout: str, objective: str = "next_token", *, ends: bool = True) -> list[int]:
+    """The ids that a model never writes if it was trained in this layout with this objective.
 
-    <pad> and <bos> surround texts but are in none. <unk> stands for text that the vocabulary lacks: in an answer it
-    says nothing, and no target ever equals it. <eos> ends a text, unless the model was trained on text without `ends`.
-    A decoder-only model never learned to write <sep> and <blank>; an encoder-decoder did if it was trained on hidden
-    spans, each of which begins after a <sep>. An encoder fills each blank with a token of the text.
+    <pad> and <bos> surround texts but are in none, and <blank> stands only in what a model reads. <unk> stands for text
+    that the vocabulary lacks: in an answer it says nothing, and no target ever equals it. <eos> ends a text, unless the
+    model was trained on text without `ends`. <sep> stands between the hidden spans that T5's objective, "spans", asks
+    for; no other target has it. An encoder fills each blank with a token of the text.
     """
     if layout == "encoder":
         return [*range(len(SPECIALS))]
-    never = [PAD, BOS, UNK]
-    never += [SEP, BLANK] if layout == "decoder" else []
+    never = [PAD, BOS, UNK, BLANK] if objective == "spans" else [PAD, BOS, UNK, SEP, BLANK]
     return never if ends else [*never, EOS]
 
 

@@ -148,7 +148,7 @@ def translate(
             numbers=range(answered, answered + len(sources)),
             search=recipe.decode,
             filters=filters,
-            never=unwritten(recipe.data.layout),
+            never=unwritten(recipe.data.layout, recipe.data.objective),
             begun=begun,
             forced=forced,
         )

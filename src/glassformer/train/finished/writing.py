@@ -150,4 +150,5 @@ class Writer:
 
     def never(self, constrained: bool = False) -> list[int]:
         """Special tokens that no text has (`unwritten`). With a grammar <eos> is allowed, because it ends the text."""
-        return unwritten(self.recipe.data.layout, ends=not self.continues or self.documents or constrained)
+        data = self.recipe.data
+        return unwritten(data.layout, data.objective, ends=not self.continues or self.documents or constrained)
