@@ -83,7 +83,7 @@ def test_what_looks_back_only_is_causal(settings):
 
 
 def test_window_and_pattern_are_one_thing():
-    with pytest.raises(ConfigError, match=r"Write Pattern\(window=2, \.\.\.\) alone"):
+    with pytest.raises(ConfigError, match=r"Put the window into the pattern: Pattern\(window=2, \.\.\.\)"):
         Mask(window=2, pattern=Pattern(window=2, dilation=2))
 
 
@@ -99,7 +99,7 @@ def test_documents():
         [0, 0, 0, 0, 0],
         [1, 1, 0, 0, 0],
     ]
-    with pytest.raises(ConfigError, match="from the last 6 keys, and there are 5"):
+    with pytest.raises(ConfigError, match="got 6 queries and only 5 keys"):
         Mask(documents=packed).allowed(6, 5, CPU)
     with pytest.raises(ConfigError, match=r"got none\. Give documents="):
         Mask(query_documents=packed)

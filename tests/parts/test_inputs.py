@@ -35,7 +35,7 @@ def test_what_is_not_finite_is_named(value):
 
 @pytest.mark.parametrize("shape", [(2, 4, 2), (4, 3)])
 def test_another_width_is_refused(shape):
-    with production(), pytest.raises(DataError, match=r"\[batch, places, 3\].*n_features"):
+    with production(), pytest.raises(DataError, match=r"\[batch, positions, 3\].*n_features"):
         FeatureMap(3, 4)(torch.zeros(*shape))
 
 
