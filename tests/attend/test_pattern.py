@@ -83,7 +83,7 @@ def test_what_looks_back_only_is_causal(settings):
 
 
 def test_window_and_pattern_are_one_thing():
-    with pytest.raises(ConfigError, match=r"Put the window into the pattern: Pattern\(window=2, \.\.\.\)"):
+    with pytest.raises(ConfigError, match=r"Put it into the pattern, Pattern\(window=2, \.\.\.\), or"):
         Mask(window=2, pattern=Pattern(window=2, dilation=2))
 
 

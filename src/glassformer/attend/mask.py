@@ -57,7 +57,7 @@ class Mask:
         if self.window is not None and self.pattern is not None:
             raise ConfigError(
                 f"window=n is short for pattern=Pattern(window=n), so give only one of them; got window={self.window} "
-                f"and {self.pattern}. Put the window into the pattern: Pattern(window={self.window}, ...)."
+                f"and {self.pattern}. Put it into the pattern, Pattern(window={self.window}, ...), or remove it."
             )
         if self.window is not None:
             Pattern(window=self.window)
