@@ -59,7 +59,7 @@ class Task:
                     break
             else:
                 raise ConfigError(
-                    f"Each source belongs to one split, and dev and test repeat none, but the task {config.task!r} with "
+                    f"Each source belongs to one split, and dev and test repeat none, but task {config.task!r} with "
                     f"these settings has only {index} different {split} sources, and data.{split}_size is {size}. "
                     f"Lower data.{split}_size, or allow longer sources or more symbols."
                 )
