@@ -78,11 +78,11 @@ def test_a_bias_is_read_where_it_lies():
 @pytest.mark.parametrize(("device", "width", "dtype", "learns", "dropout", "said"), [
     ("cpu", 4, torch.float64, False, 0.0, None),
     ("cuda", NARROWEST, torch.bfloat16, True, 0.0, None),
-    ("cpu", 64, torch.float32, True, 0.0, r"no backward on cpu, so attention_rule='softmax' with attention='flex'"),
-    ("mps", 64, torch.float32, True, 0.0, "no backward on mps"),
-    ("cuda", 64, torch.float32, False, 0.1, r"dropped.*got 0\.1\. Set attention_dropout=0\.0"),
-    ("cuda", NARROWEST - 1, torch.float32, False, 0.0, f"heads of at least 16 numbers.*got {NARROWEST - 1} in float32"),
-    ("cuda", 64, torch.float64, False, 0.0, "got 64 in float64. Take attention='auto'"),
+    ("cpu", 64, torch.float32, True, 0.0, "no backward pass on cpu, so attention_rule='softmax' with attention='flex'"),
+    ("mps", 64, torch.float32, True, 0.0, "no backward pass on mps"),
+    ("cuda", 64, torch.float32, False, 0.1, r"cannot drop any; got dropout=0\.1\. Set attention_dropout=0\.0"),
+    ("cuda", NARROWEST - 1, torch.float32, False, 0.0, f"d_head of at least 16,.*d_head={NARROWEST - 1} in float32"),
+    ("cuda", 64, torch.float64, False, 0.0, "got d_head=64 in float64. Try attention='auto'"),
 ])  # fmt: skip
 def test_what_stands_in_its_way(device, width, dtype, learns, dropout, said):
     reason = obstacle(device, width, dtype, learns=learns, dropout=dropout)
@@ -104,7 +104,7 @@ def test_inputs_that_want_gradients_may_come_without_a_graph():
 def test_a_run_is_refused_before_its_data_is_read(tmp_path):
     from glassformer.train.run.session import start
 
-    with pytest.raises(ConfigError, match="no backward on cpu"):
+    with pytest.raises(ConfigError, match="no backward pass on cpu"):
         start(recipe(model__attention="flex", training__device="cpu"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -53,9 +53,9 @@ def test_prefix():
 
 
 def test_a_prefix_is_refused_where_it_says_nothing_or_too_much():
-    with pytest.raises(ConfigError, match=r"loosens the causal rule; got causal=False"):
+    with pytest.raises(ConfigError, match=r"needs causal=True; got causal=False"):
         Mask(prefix=torch.tensor([1]))
-    with pytest.raises(ConfigError, match=r"read by all, which Pattern\(window=2.* would undo"):
+    with pytest.raises(ConfigError, match=r"reads the whole prefix.* got Pattern\(window=2.* Remove the pattern"):
         Mask(causal=True, window=2, prefix=torch.tensor([1]))
 
 

@@ -58,14 +58,14 @@ def test_a_window_is_a_pattern():
     ({"block": 4, "summary": 0}, "summary must be at least 1; got 0"),
     ({"window": 2, "sinks": -1}, "sinks must be at least 0; got -1"),
     ({"window": 2, "global_tokens": -2}, "global_tokens must be at least 0; got -2"),
-    ({"window": 2, "stride": 3}, r"one local rule: .* got window=2 and stride=3\. Leave one"),
+    ({"window": 2, "stride": 3}, r"only one of window, stride and block; got window=2 and stride=3\. Keep one"),
     ({"stride": 2, "block": 3}, "got stride=2 and block=3"),
-    ({"dilation": 2}, r"dilation stands beside a window; got dilation=2 without one\. Try window=128"),
-    ({"sinks": 2}, "sinks stands beside a window"),
-    ({"stride": 3, "global_tokens": 1}, r"global_tokens stands beside a window.*Leave global_tokens out"),
-    ({"summary": 2}, r"belongs to block; got summary=2 without one\. Try block=128"),
-    ({"block": 16, "summary": 17}, r"at most block=16; got 17\. Try summary=2"),
-    ({"window": 2, "global_tokens": 1, "sinks": 1}, "got sinks=1 too"),
+    ({"dilation": 2}, r"dilation needs a window; got dilation=2 without window\. Try window=128"),
+    ({"sinks": 2}, "sinks needs a window"),
+    ({"stride": 3, "global_tokens": 1}, r"global_tokens needs a window.*Remove global_tokens"),
+    ({"summary": 2}, r"summary needs a block; got summary=2 without block\. Try block=128"),
+    ({"block": 16, "summary": 17}, r"must be at most block=16; got 17\. Try summary=2"),
+    ({"window": 2, "global_tokens": 1, "sinks": 1}, "got global_tokens=1 and sinks=1. Set sinks=0"),
 ])  # fmt: skip
 def test_contradictions(settings, message):
     with pytest.raises(ConfigError, match=message) as error:
@@ -83,7 +83,7 @@ def test_what_looks_back_only_is_causal(settings):
 
 
 def test_window_and_pattern_are_one_thing():
-    with pytest.raises(ConfigError, match=r"Write Pattern\(window=2, \.\.\.\) alone"):
+    with pytest.raises(ConfigError, match=r"Put it into the pattern, Pattern\(window=2, \.\.\.\), or"):
         Mask(window=2, pattern=Pattern(window=2, dilation=2))
 
 
@@ -99,7 +99,7 @@ def test_documents():
         [0, 0, 0, 0, 0],
         [1, 1, 0, 0, 0],
     ]
-    with pytest.raises(ConfigError, match="from the last 6 keys, and there are 5"):
+    with pytest.raises(ConfigError, match="got 6 queries and only 5 keys"):
         Mask(documents=packed).allowed(6, 5, CPU)
     with pytest.raises(ConfigError, match=r"got none\. Give documents="):
         Mask(query_documents=packed)

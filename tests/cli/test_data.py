@@ -108,7 +108,7 @@ def test_too_small_a_disk_is_said_before(refused, one, monkeypatch):
         (("show",), "`glassformer data show` needs a name: tinyshakespeare"),
         (("fetch", "scann"), "Did you mean 'scan'?"),
         (("fetch", "scan", "trec"), "'trec' is one word too many"),
-        (("list", "--data-dir", ""), "--data-dir names the folder"),
+        (("list", "--data-dir", ""), "--data-dir must be the folder"),
     ],
 )
 def test_mistakes(refused, words, said):

@@ -56,8 +56,8 @@ def test_for_programs_the_list_stands_beside_the_picture(run) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("runs/one", "--out", "x.jpg"), "named .png, .svg or .pdf; got 'x.jpg'"),
-        (("runs/one", "--out", "no/such/x.png"), "which is no folder"),
+        (("runs/one", "--out", "x.jpg"), "must end in .png, .svg or .pdf; got 'x.jpg'"),
+        (("runs/one", "--out", "no/such/x.png"), "which is not an existing folder"),
         (("runs/one", "--metric", "los"), "No run has a figure 'los'"),
         (("runs/one", "runs/one"), "runs/one is named twice"),
         (("runs/one", "runs/two"), "runs/two is not a run folder"),

@@ -127,7 +127,7 @@ WRONG = {
     ),
     "answers": (["translate", "RUN"], "Use glassformer generate"),
     "labels": (["classify", "RUN"], "Use glassformer generate"),
-    "pairs": (["train", "lm", "--data.train", "x.tsv"], "reads running text, no pairs"),
+    "pairs": (["train", "lm", "--data.train", "x.tsv"], "reads running text and no pairs"),
     "a text for pairs": (["train", "reverse", "--data.text", "x.txt"], "data.text belongs to data.task='text'"),
     "no text": (["train", "lm", "--data.text", "nowhere.txt"], "nowhere.txt"),
 }

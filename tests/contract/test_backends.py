@@ -238,7 +238,7 @@ def test_dropout_falls_on_the_weights(rule, backend, mask):
     v = torch.eye(n).double().expand(40, H, n, n)
     attend = ATTEND[rule][backend]
     if backend == "flex":
-        with pytest.raises(ConfigError, match=r"no weights that could be dropped.* got 0\.3\. Set attention_dropout"):
+        with pytest.raises(ConfigError, match=r"cannot drop any; got dropout=0\.3\. Set attention_dropout"):
             attend(q, k, v, mask, scale=0.2, dropout=p)
         return
     whole = attend(q, k, v, mask, scale=0.2)
@@ -253,9 +253,9 @@ def test_dropout_falls_on_the_weights(rule, backend, mask):
 
 @pytest.mark.parametrize("backend", ATTEND["linear"])
 @pytest.mark.parametrize(("rules", "dropout", "message"), [
-    ({"bias": torch.zeros(H, 3, 3)}, 0.0, "no scores that a bias could be added to"),
-    ({"window": 2}, 0.0, "cannot leave some out"),
-    ({}, 0.1, r"no weights that could be dropped; got dropout=0\.1"),
+    ({"bias": torch.zeros(H, 3, 3)}, 0.0, "added to attention scores, and linear attention has none"),
+    ({"window": 2}, 0.0, "cannot leave any out"),
+    ({}, 0.1, r"so it cannot drop any; got dropout=0\.1"),
 ])  # fmt: skip
 def test_linear_attention_refuses_what_sums_cannot_honour(backend, rules, dropout, message):
     q = torch.zeros(B, H, 3, K)

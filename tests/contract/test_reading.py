@@ -139,14 +139,14 @@ def test_what_cannot_be_had_is_refused(reads):
     with pytest.raises(ConfigError, match=message[reads]):
         decoder(ids, cache=cache, **one)
     shorter = {name: each[..., :0] for name, each in one.items()}
-    with production(), pytest.raises(DataError, match=f"{reads} says of each .*got torch.int64"):
+    with production(), pytest.raises(DataError, match=f"{reads} says .*whole numbers of shape .*got torch.int64"):
         decoder(ids, **shorter)
-    with production(), pytest.raises(DataError, match=f"{reads} says of each .*got torch.int64"):
+    with production(), pytest.raises(DataError, match=f"{reads} says .*whole numbers of shape .*got torch.int64"):
         Batch(ids, **shorter)
 
 
 def test_a_prefix_longer_than_its_row_is_refused():
-    with pytest.raises(DataError, match=r"from 0 to 3 tokens.*got 4 in row 1"):
+    with pytest.raises(DataError, match=r"from 0 to 3, the length of a row; got 4 for row 1"):
         Batch(torch.tensor([[7, 8, 9]] * 2), prefix=torch.tensor([3, 4]))
 
 

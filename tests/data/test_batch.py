@@ -130,7 +130,7 @@ def test_split_keeps_every_row_and_drops_needless_padding(
 
 
 def test_split_in_no_parts_is_refused() -> None:
-    with pytest.raises(DataError, match="at least one part, but 0"):
+    with pytest.raises(DataError, match="at least 1 part; got n=0"):
         Batch.pairs([[7]], [[8]]).split(0)
 
 
@@ -208,7 +208,7 @@ def test_labels_are_counted_from_zero() -> None:
 
 @pytest.mark.parametrize("build", [Batch.pairs, Batch.blanks])
 def test_as_many_sources_as_targets(build: type) -> None:
-    with pytest.raises(DataError, match="2 sources came with 1 targets"):
+    with pytest.raises(DataError, match="there are 2 sources and 1 targets"):
         build([[7], [8]], [[9]])
 
 

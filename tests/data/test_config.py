@@ -53,16 +53,16 @@ DATA_ERRORS = {
     "the layout without labels": ({"task": "copy", "layout": "label"}, ["data.task='copy'", "data.layout='label'"]),
     "labelled text in two files": (
         {"task": "labelled", "layout": "label", "train_source": "x", "train_target": "y"},
-        ["one file a split", "data.train_source is set", "by data.train"],
+        ["one file per split", "data.train_source is set", "Set data.train instead"],
     ),
-    "an empty path": ({"train": ""}, ["data.train names a file; got ''. Name one, or leave it out."]),
-    "an empty path of one side": ({"dev_source": "x", "dev_target": ""}, ["data.dev_target names a file; got ''"]),
+    "an empty path": ({"train": ""}, ["data.train must name a file; got ''. Give a name, or remove data.train."]),
+    "an empty path of one side": ({"dev_source": "x", "dev_target": ""}, ["data.dev_target must name a file; got ''"]),
     "an empty column": (
         {"task": "labelled", "layout": "label", "label_column": ""},
-        ["data.label_column names a column; got ''"],
+        ["data.label_column must name a column; got ''"],
     ),
-    "half of a parallel pair": ({"test_source": "x"}, ["data.test_source is set without data.test_target"]),
-    "the other half": ({"test_target": "x"}, ["data.test_target is set without data.test_source"]),
+    "half of a parallel pair": ({"test_source": "x"}, ["data.test_source is set, data.test_target is not"]),
+    "the other half": ({"test_target": "x"}, ["data.test_target is set, data.test_source is not"]),
     "no dev pairs": ({"task": "copy", "dev_size": 0}, ["data.dev_size must be at least 1; got 0"]),
     "no train pairs": ({"task": "copy", "train_size": -1}, ["data.train_size must be at least 1; got -1"]),
     "no test pairs": ({"task": "copy", "test_size": 0}, ["data.test_size must be at least 1; got 0"]),
@@ -98,8 +98,8 @@ DATA_ERRORS = {
     **{
         f"text: {name}": ({"task": "text", "layout": "decoder", **given}, said)
         for name, given, said in (
-            ("an empty path", {"dev_text": ""}, ["data.dev_text names a file; got ''"]),
-            ("an empty field", {"field": ""}, ["data.field names a field; got ''"]),
+            ("an empty path", {"dev_text": ""}, ["data.dev_text must name a file; got ''"]),
+            ("an empty field", {"field": ""}, ["data.field must name a field; got ''"]),
             ("pairs beside it", {"dev": "x.tsv"}, ["data.dev is set", "data.dev_text"]),
             ("unknown order", {"order": "randm"}, ["data.order='randm'", "Did you mean 'random'?"]),
             ("unknown objective", {"objective": "mask"}, ["data.objective='mask'", "'masked'"]),
@@ -110,8 +110,8 @@ DATA_ERRORS = {
             ("all held out", {"dev_share": 1.0}, ["data.dev_share", "got 1.0"]),
             ("a mask of no documents", {"document_mask": True, "documents": False}, ["documents=True"]),
             ("masks without use", {"mask_share": 0.3}, ["belongs to the objectives masked, spans, noise"]),
-            ("an order without use", {"permute_sentences": True}, ["belongs to the objective noise", "Leave it out"]),
-            ("words without use", {"whole_words": True}, ["belongs to the objective masked", "Leave it out"]),
+            ("an order without use", {"permute_sentences": True}, ["to the objective noise", "Remove data.permute"]),
+            ("words without use", {"whole_words": True}, ["belongs to the objective masked", "Remove data.whole"]),
         )
     },
     "text: a mask of documents between two stacks": (
@@ -120,11 +120,11 @@ DATA_ERRORS = {
     ),
     "text: spans longer than the window": (
         {"task": "text", "objective": "spans", "mean_span": 300.0},
-        ["data.mean_span", "a whole window (256); got 300.0", "Try mean_span=3."],
+        ["data.mean_span", "data.window (256) tokens; got 300.0", "Try mean_span=3."],
     ),
     "text: a window shorter than the spans of the default": (
         {"task": "text", "objective": "noise", "window": 2},
-        ["data.mean_span", "a whole window (2); got 3.0", "Try mean_span=2."],
+        ["data.mean_span", "data.window (2) tokens; got 3.0", "Try mean_span=2."],
     ),
 }
 

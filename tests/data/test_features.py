@@ -18,7 +18,7 @@ def test_rows_are_padded_with_zeros_on_the_right() -> None:
 
 
 def test_unequal_widths_are_named_by_row_and_place() -> None:
-    with pytest.raises(DataError, match=r"one width, 2 as the first has, but that of row 1, place 2 .* has 3"):
+    with pytest.raises(DataError, match=r"the same number of features, 2 as .* row 1, place 2 .* has 3"):
         pad_features([[[1.0, 2.0]], [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0, 3.0]]])
 
 

@@ -59,9 +59,9 @@ def test_text_is_kept_as_it_is(file: Callable[[str, bytes], Path]) -> None:
 ERRORS = {
     "empty file": ("a.tsv", b"", Columns(), ["FILE: the file is empty"]),
     "latin-1": ("a.tsv", b"a\t1\nd\xe9\t0\n", Columns(), ["FILE:2: byte 2", "0xe9", "not valid UTF-8", "iconv"]),
-    "no TAB": ("a.tsv", b"a\t1\nb 0\n", Columns(), ["FILE:2: a line is text, TAB, label", "has 1 column: 'b 0'"]),
+    "no TAB": ("a.tsv", b"a\t1\nb 0\n", Columns(), ["FILE:2: a line must be text, TAB, label", "has 1 column: 'b 0'"]),
     "two TABs": ("a.tsv", b"a\tb\t1\n", Columns(), ["FILE:1:", "has 3 columns", "data.text_column"]),
-    "a column short": ("a.tsv", b"x\ta\t1\ny\tb\n", Columns("2", "3"), ["FILE:2: a line is 3 columns", "has 2"]),
+    "a column short": ("a.tsv", b"x\ta\t1\ny\tb\n", Columns("2", "3"), ["FILE:2: a line must have 3 columns", "has 2"]),
     "no such column": ("a.tsv", b"text\tlabel\na\t1\n", Columns("texts", "label"), ["FILE:1:", "'texts'", "'text'?"]),
     "no such number": ("a.tsv", b"a\tb\nx\t1\n", Columns("1", "3", True), ["data.label_column is 3", "'a', 'b'"]),
     "beyond the line": ("a.tsv", b"a\t1\n", Columns("1", "3"), ["FILE:1:", "has 2 columns", "data.label_column"]),
@@ -71,7 +71,7 @@ ERRORS = {
         Columns(None, "3"),
         ["FILE:1: data.label_column is 3, but the first line has 2 columns, counted from 1: 'a', '1'."],
     ),
-    "a number of many digits": ("a.tsv", b"a\t1\n", Columns("9" * 5000), ["FILE:1: there is no column '999"]),
+    "a number of many digits": ("a.tsv", b"a\t1\n", Columns("9" * 5000), ["FILE:1: data.text_column is '999"]),
     "column 0": ("a.tsv", b"a\t1\n", Columns("0"), ["data.text_column is 0", "counted from 1"]),
     "one column twice": ("a.tsv", b"a\t1\n", Columns("2"), ["both are column 2"]),
     "empty text": ("a.tsv", b"a\t1\n \t0\n", Columns(), ["FILE:2: the text is empty", "data.skip_empty = true"]),
@@ -85,7 +85,7 @@ ERRORS = {
         ["FILE: there is no line"],
     ),
     "bad JSON": ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": \n', Columns(), ["FILE:2:", "not valid JSON"]),
-    "an array": ("a.jsonl", b'["a", 1]\n', Columns(), ["FILE:1: a line is one JSON object"]),
+    "an array": ("a.jsonl", b'["a", 1]\n', Columns(), ["FILE:1: a line must be one JSON object"]),
     "too deep": ("a.jsonl", b"[" * 100_000, Columns(), ["FILE:1:", "nested too deep"]),
     "no such field": ("a.jsonl", b'{"txt": "a", "label": 1}', Columns(), ["FILE:1:", "no field 'text'", "'txt'?"]),
     "a fraction": ("a.jsonl", b'{"text": "a", "label": 0.5}', Columns(), ["FILE:1: the field 'label'", "got 0.5"]),
@@ -104,8 +104,8 @@ ERRORS = {
         ["FILE:1: the field 'label'", "U+DC00"],
     ),
     "two lines in a label": ("a.jsonl", b'{"text": "a", "label": "x\\ny"}', Columns(), ["FILE:1: a label", "'\\n'"]),
-    "a TAB in a label": ("a.jsonl", b'{"text": "a", "label": "x\\ty"}', Columns(), ["'x\\ty' has '\\t' in it"]),
-    "U+2028 in a label": ("a.tsv", "a\tx\u2028y".encode(), Columns(), ["FILE:1: a label is one line", "Take it out"]),
+    "a TAB in a label": ("a.jsonl", b'{"text": "a", "label": "x\\ty"}', Columns(), ["'x\\ty' contains '\\t'"]),
+    "U+2028 in a label": ("a.tsv", "a\tx\u2028y".encode(), Columns(), ["FILE:1: a label is one line", "Remove it"]),
     "a field twice": (
         "a.jsonl",
         b'{"text": "a", "label": 1}\n{"text": "a", "label": 1, "label": 0}',
@@ -116,7 +116,7 @@ ERRORS = {
         "a.jsonl",
         b'{"text": "a", "label": 0}\n{"text": "b", "label": 1}\n{"text": "c", "label": "0"}',
         Columns(),
-        ["FILE:3: one label is spelled in one way, but '0' is text here and a number in line 1", "write both alike"],
+        ["FILE:3: a label must have", "but '0' is text here and a number in line 1", "write both the same way"],
     ),
     "digits and their number": (
         "a.jsonl",
@@ -194,12 +194,12 @@ def test_a_header_of_another_split_is_no_label(file: Callable[[str, bytes], Path
         DataError, match=r"dev\.tsv:1: the label 'Klasse' .* names the columns, set data\.header = true"
     ):
         read_labelled(path, known=["x", "y"])
-    with pytest.raises(DataError, match=r"the label 'Klasse' .* or take it out\.$"):
+    with pytest.raises(DataError, match=r"the label 'Klasse' .* or remove it\.$"):
         read_labelled(path, Columns(header=False), known=["x", "y"])
 
 
 def test_one_class_is_refused() -> None:
-    with pytest.raises(DataError, match=r"t\.tsv: a classifier learns from two labels .* all 2 lines have 'x'"):
+    with pytest.raises(DataError, match=r"t\.tsv: a classifier needs at least two labels, but all 2 lines have 'x'"):
         refuse_one_class("t.tsv", [Pair("a", "x"), Pair("b", "x")])
     refuse_one_class("t.tsv", TWO)
 
@@ -211,7 +211,7 @@ def test_splits_of_a_config(file: Callable[[str, bytes], Path]) -> None:
     assert load_pairs(config, "dev", labels=Labels(["0", "1"])).pairs == TWO[:1]  # one class is enough to be scored
     with pytest.raises(DataError, match=r"one\.tsv:1: the label '1'"):
         load_pairs(config, "dev", labels=Labels(["0", "2"]))
-    with pytest.raises(DataError, match="two labels or more"):
+    with pytest.raises(DataError, match="at least two labels"):
         load_pairs(DataConfig(task="labelled", layout="label", train=one), "train")
     with pytest.raises(ConfigError, match=r"no file for the test texts. Set data\.test"):
         load_pairs(config, "test")
@@ -220,5 +220,7 @@ def test_splits_of_a_config(file: Callable[[str, bytes], Path]) -> None:
 @pytest.mark.parametrize("label", ["", " "])
 def test_a_label_without_a_name_is_refused(label: str) -> None:
     for make in (lambda: Labels(["x", label]), lambda: Labels.from_json(Labels(["x"]).to_json().replace("x", label))):
-        with pytest.raises(DataError, match=r"A label is a name; label \d \(counted from 0\) is ' ?'\. Name it"):
+        with pytest.raises(
+            DataError, match=r"A label must be a name, but label \d \(counted from 0\) is ' ?'\. Give it"
+        ):
             make()

@@ -166,7 +166,7 @@ def test_multi30k_needs_two_percent(shared: Callable[[str], Path]) -> None:
 def test_a_sample_that_fits_no_batch_is_named() -> None:
     with pytest.raises(DataError) as error:
         BatchSampler([5, 60, 5, 70], [5, 50, 5, 50], 100)
-    for words in ("batch_tokens=100", "so it is with 2 of 4", "source of sample 3", "has 120 tokens", "at least 120"):
+    for words in ("batch_tokens=100", "too long: 2 of 4", "source of sample 3", "has 120 tokens", "at least 120"):
         assert words in str(error.value)
     assert len(BatchSampler([5, 70], [5, 50], 120).epoch(0)) == 2
 

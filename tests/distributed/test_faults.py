@@ -32,8 +32,8 @@ def test_alone_without_torchrun():
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"RANK": None}, "RANK must be a whole number; it is not set"),
-        ({"WORLD_SIZE": "four"}, "WORLD_SIZE must be a whole number; got 'four'"),
+        ({"RANK": None}, "RANK must be a whole number of at most 9 digits; it is not set"),
+        ({"WORLD_SIZE": "four"}, "WORLD_SIZE must be a whole number of at most 9 digits; got 'four'"),
         ({"RANK": "4"}, "RANK must be below WORLD_SIZE"),
         ({"LOCAL_WORLD_SIZE": "5"}, "at most WORLD_SIZE"),
         ({"LOCAL_RANK": "2"}, "LOCAL_RANK must be below LOCAL_WORLD_SIZE"),

@@ -49,7 +49,7 @@ def test_threads_as_many_as_processors(monkeypatch, threads):
 
 
 @pytest.mark.parametrize(
-    ("allowed", "few"), [(3, ""), (64, ""), (2, ", though only 2 of the processors are free to it")]
+    ("allowed", "few"), [(3, ""), (64, ""), (2, ", although this process may use only 2 processors")]
 )
 def test_threads_as_asked(monkeypatch, threads, allowed, few):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(allowed)), raising=False)
@@ -63,11 +63,11 @@ def test_threads_as_asked(monkeypatch, threads, allowed, few):
         ("1", 1, "1 thread, as OMP_NUM_THREADS says"),
         ("3", 3, "3 threads, as OMP_NUM_THREADS says"),
         (" 2,4", 2, "2 threads, as OMP_NUM_THREADS says"),
-        ("9", 9, "9 threads, as OMP_NUM_THREADS says, though only 4 of the processors are free to it"),
+        ("9", 9, "9 threads, as OMP_NUM_THREADS says, although this process may use only 4 processors"),
         ("", 4, "4 threads, of 4 processors"),
-        ("0", 4, "4 threads, of 4 processors, as OMP_NUM_THREADS='0' is no number from 1 to 1024"),
-        ("many", 4, "4 threads, of 4 processors, as OMP_NUM_THREADS='many' is no number from 1 to 1024"),
-        ("9" * 5000, 4, f"4 threads, of 4 processors, as OMP_NUM_THREADS='{'9' * 20}' is no number from 1 to 1024"),
+        ("0", 4, "4 threads, of 4 processors, as OMP_NUM_THREADS='0' is not a number from 1 to 1024"),
+        ("many", 4, "4 threads, of 4 processors, as OMP_NUM_THREADS='many' is not a number from 1 to 1024"),
+        ("9" * 5000, 4, f"4 threads, of 4 processors, as OMP_NUM_THREADS='{'9' * 20}' is not a number from 1 to 1024"),
     ],
 )
 def test_threads_as_the_environment_says(monkeypatch, threads, text, threads_, why):

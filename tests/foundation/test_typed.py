@@ -98,5 +98,5 @@ def test_a_number_out_of_reach_is_refused_however_long(name, value):
         assert getattr(TrainingConfig(**{name: value}), name) == value
         return
     for wrong, bound in ((value, "at most"), (-value, "at least")):
-        with pytest.raises(ConfigError, match=rf"^training\.{name} must be {bound} \d+; got one of \d+ bits\. "):
+        with pytest.raises(ConfigError, match=rf"^training\.{name} must be {bound} \d+; got a number of \d+ bits\. "):
             TrainingConfig(**{name: wrong})

@@ -14,12 +14,12 @@ from specimens import config, stack
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"dilation": 2}, "dilation stands beside a window"),
-    ({"sinks": 2, "causal": True}, r"sinks stands beside a window.*Try window=128"),
+    ({"dilation": 2}, "dilation needs a window"),
+    ({"sinks": 2, "causal": True}, r"sinks needs a window.*Try window=128"),
     ({"stride": 2}, r"got stride=2 with causal=False\. Set causal=True"),
     ({"block": 2}, r"got block=2 with causal=False"),
     ({"window": 3, "sinks": 2}, r"got sinks=2 with causal=False"),
-    ({"window": 3, "stride": 2, "causal": True}, "one local rule"),
+    ({"window": 3, "stride": 2, "causal": True}, "only one of window, stride and block"),
     ({"attention_rule": "linear", "positions": "alibi"}, r"no scores that positions='alibi' could add to.*'rotary'"),
     ({"attention_rule": "linear", "window": 3}, "cannot leave some out again; got Pattern"),
     ({"attention": "flex", "attention_dropout": 0.1}, r"attention='flex' forms no weights.*got attention_dropout=0\.1"),

@@ -35,7 +35,7 @@ def test_what_is_not_finite_is_named(value):
 
 @pytest.mark.parametrize("shape", [(2, 4, 2), (4, 3)])
 def test_another_width_is_refused(shape):
-    with production(), pytest.raises(DataError, match=r"\[batch, places, 3\].*n_features"):
+    with production(), pytest.raises(DataError, match=r"\[batch, positions, 3\].*n_features"):
         FeatureMap(3, 4)(torch.zeros(*shape))
 
 
@@ -95,7 +95,7 @@ def test_what_contradicts_is_refused_when_configured(settings, said):
             (lambda make=make: make(10**20), rf"head\.{name} must be at most 1048576; got 1{'0' * 20}")
             for make, name in ((Classify, "n_labels"), (Tag, "n_labels"), (Regress, "n_numbers"))
         ),
-        (lambda: Classify(-(10**5000)), "n_labels must be at least 2.*got one of 16610 bits"),
+        (lambda: Classify(-(10**5000)), "n_labels must be at least 2.*got a number of 16610 bits"),
         (lambda: Classify(2, dropout=1.0), "head.dropout must be at least 0 and below 1; got 1.0"),
         (lambda: Transformer(config("encoder", head=Classify(2, "max"))), "pooling='max' is not known"),
     ],

@@ -62,5 +62,5 @@ def test_zeros_and_numbers_that_are_none():
 @multiplies_int8
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers_are_refused(number):
-    with pytest.raises(DataError, match="Only finite weights can be written in 8 bits"):
+    with pytest.raises(DataError, match="Only finite weights can be stored in 8 bits"):
         Int8Linear(torch.tensor([[1.0, number]]))

@@ -76,7 +76,7 @@ def test_a_full_one_refuses_and_stays_as_it_was():
     made, ids = model("decoder", attention_rule="linear"), tokens(1, 4)
     cache = made.new_cache(4)
     made(ids[:, :3], cache=cache)
-    with pytest.raises(ConfigError, match=r"holds 4 tokens; a step to 5 was asked for\. Make a larger one"):
+    with pytest.raises(ConfigError, match=r"has room for 4 tokens, .* needs room for 5\. Make one with"):
         made(tokens(1, 2), cache=cache)
     close(made(ids[:, 3:], cache=cache), made(ids)[:, 3:])
 

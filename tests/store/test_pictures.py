@@ -46,7 +46,7 @@ def test_a_picture_that_fails_leaves_the_old_one(tmp_path):
 
 
 def test_a_picture_has_a_known_kind(tmp_path):
-    with pytest.raises(ConfigError, match=r"named \.png, \.svg or \.pdf"):
+    with pytest.raises(ConfigError, match=r"must end in \.png, \.svg or \.pdf"):
         save_figure(Figure(), tmp_path / "curves.txt")
 
 

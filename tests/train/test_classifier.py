@@ -70,7 +70,7 @@ def test_prepared(tmp_path):
 def test_labels_of_dev_and_test_must_be_those_of_train(tmp_path):
     ready = asked(tmp_path)
     write(tmp_path / "dev.tsv", [*DEV, ("a", "horse")])
-    with pytest.raises(DataError, match=r"dev\.tsv:8: the label 'horse' is not one of those in the training text"):
+    with pytest.raises(DataError, match=r"dev\.tsv:8: the label 'horse' does not occur in the training text"):
         prepare(ready)
 
 

@@ -266,7 +266,7 @@ def test_new_files_replace_the_old_ones():
     assert (one.data.test, one.data.test_source, one.data.test_target, one.data.dev) == ("c", None, None, "d")
     back = override(one, {"data.test_source": "a", "data.test_target": "b"})
     assert back == pair
-    with pytest.raises(ConfigError, match="come from one place"):
+    with pytest.raises(ConfigError, match="come from one file or from two"):
         override(pair, {"data.test": "c", "data.test_source": "a", "data.test_target": "b"})
 
 

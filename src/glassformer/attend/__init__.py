@@ -66,7 +66,5 @@ def choose(rule: str, backend: str, *, cap: float = CAP) -> tuple[Attend, Weigh]
     chosen = softcap(cap) if rule == "softcap" else lookup(RULES, rule, "attention_rule")
     if backend not in chosen.backends and any(backend in other.backends for other in RULES.values()):
         there = ", ".join(repr(name) for name in sorted(chosen.backends))
-        raise ConfigError(
-            f"attention_rule={rule!r} has no backend {backend!r}; it has {there}. Leave it at attention='auto'."
-        )
+        raise ConfigError(f"attention_rule={rule!r} has no backend {backend!r}; it has {there}. Try attention='auto'.")
     return lookup(chosen.backends, backend, "attention"), chosen.weigh

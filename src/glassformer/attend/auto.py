@@ -29,7 +29,7 @@ def pick(
 def choice(device: str, T: int, S: int, mask: Mask | None, *, flexible: bool, narrow: bool) -> tuple[str, str]:
     """As `pick`, with placeholders in the reason: lengths written into it would be part of what is compiled."""
     if mask is not None and mask.value_bias is not None:
-        return "matmul", "a value bias is mixed by the weights, which the fused kernel never shows"
+        return "matmul", "a value bias needs the attention weights, which the fused kernel does not store"
     if flexible and device == "cuda" and mask is not None and skipping_pays(mask, T, S):
         return "flex", "on {device}: packed documents leave most blocks of {T} x {S} scores unread, and it skips them"
     if mask is not None and pays(mask, T, S):

@@ -70,18 +70,18 @@ def obstacle(device: str, width: int, dtype: torch.dtype, *, learns: bool, dropo
     """Say why FlexAttention cannot compute this and what to do instead; None if it can."""
     if dropout:
         return (
-            f"FlexAttention forms no weights that could be dropped, so {ASKED} takes no dropout; got {dropout}. "
-            "Set attention_dropout=0.0, or take attention='auto'."
+            f"FlexAttention does not store attention weights, so {ASKED} cannot drop any; got dropout={dropout}. "
+            "Set attention_dropout=0.0, or try attention='auto'."
         )
     if learns and device in FORWARD_ONLY:
         return (
-            f"FlexAttention has no backward on {device}, so {ASKED} gives no gradients there, and some were asked for. "
-            "Take attention='auto', a cuda device, or torch.no_grad()."
+            f"FlexAttention has no backward pass on {device}, so {ASKED} cannot be trained there; got tensors that "
+            "require gradients. Try attention='auto', a cuda device, or torch.no_grad()."
         )
     if device not in FORWARD_ONLY and (width < NARROWEST or dtype not in DTYPES):
         return (
-            f"On {device}, {ASKED} takes heads of at least {NARROWEST} numbers, in float32, bfloat16 or float16; got "
-            f"{width} in {str(dtype).removeprefix('torch.')}. Take attention='auto'."
+            f"On {device}, {ASKED} needs d_head of at least {NARROWEST}, in float32, bfloat16 or float16; got "
+            f"d_head={width} in {str(dtype).removeprefix('torch.')}. Try attention='auto'."
         )
     return None
 

@@ -144,16 +144,16 @@ def check(mask: Mask, dropout: float = 0.0) -> None:
     refuse(mask.value_bias, "linear")
     if mask.bias is not None:
         raise ConfigError(
-            "Linear attention has no scores that a bias could be added to; got bias=. "
-            "Take positions that enter elsewhere (sinusoidal, learned, rotary), or attention_rule='softmax'."
+            "A bias is added to attention scores, and linear attention has none; got bias=. "
+            "Try positions='rotary', or attention_rule='softmax'."
         )
     if mask.sparse is not None:
         raise ConfigError(
-            f"Linear attention sums over all keys so far and cannot leave some out again; got {mask.sparse}. "
-            "Take out the pattern, or take attention_rule='softmax'."
+            f"Linear attention reads all keys so far and cannot leave any out; got {mask.sparse}. "
+            "Remove the pattern, or try attention_rule='softmax'."
         )
     if dropout:
         raise ConfigError(
-            f"Linear attention forms no weights that could be dropped; got dropout={dropout}. "
-            "Set attention_dropout=0.0; dropout and feed_forward_dropout remain."
+            f"Linear attention never computes attention weights, so it cannot drop any; got dropout={dropout}. "
+            "Set attention_dropout=0.0; dropout and feed_forward_dropout still work."
         )

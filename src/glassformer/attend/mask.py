@@ -56,15 +56,15 @@ class Mask:
     def __post_init__(self) -> None:
         if self.window is not None and self.pattern is not None:
             raise ConfigError(
-                f"window is short for a pattern; got window={self.window} and {self.pattern}. "
-                f"Write Pattern(window={self.window}, ...) alone."
+                f"window=n is short for pattern=Pattern(window=n), so give only one of them; got window={self.window} "
+                f"and {self.pattern}. Put it into the pattern, Pattern(window={self.window}, ...), or remove it."
             )
         if self.window is not None:
             Pattern(window=self.window)
         if self.pattern is not None:
             self.pattern.check_causal(self.causal)
         if self.query_documents is not None and self.documents is None:
-            raise ConfigError("query_documents are compared with the documents of the keys; got none. Give documents=.")
+            raise ConfigError("query_documents needs documents, those of the keys; got none. Give documents= as well.")
         check_keep(self.keep)
         self._check_prefix()
 
@@ -73,12 +73,13 @@ class Mask:
             return
         if not self.causal:
             raise ConfigError(
-                "A prefix may be read from before it, which loosens the causal rule; got causal=False. "
-                "Leave the prefix out: without the rule all is read both ways."
+                "A prefix lets queries read later keys, so it needs causal=True; got causal=False. "
+                "Remove the prefix: without the causal rule every query may read later keys anyway."
             )
         if (sparser := self.sparse) is not None:
             raise ConfigError(
-                f"A prefix is read by all, which {sparser} would undo. Take out the pattern, or the prefix."
+                f"Every query reads the whole prefix, but a pattern would hide parts of it; got {sparser}. "
+                "Remove the pattern or the prefix."
             )
 
     @property
@@ -149,7 +150,8 @@ class Mask:
         assert self.documents is not None
         if T > S:
             raise ConfigError(
-                f"Queries take their documents from the last {T} keys, and there are {S}. Give query_documents=."
+                f"Without query_documents, T queries belong to the documents of the last T keys; got {T} queries and "
+                f"only {S} keys. Give query_documents=."
             )
         return torch.atleast_2d(self.documents)[:, S - T :]
 

@@ -35,6 +35,6 @@ def refuse(value_bias: ValueBias | None, backend: str) -> None:
     """Raise `ConfigError` for a value bias: the named backend does not hold the weights that it needs."""
     if value_bias is not None:
         raise ConfigError(
-            f"A value bias is mixed by the attention weights, which the backend {backend!r} never holds whole. "
-            "Use the backend 'matmul', or 'auto'."
+            f"A value bias needs a backend that stores attention weights, and {backend!r} does not. "
+            "Use the backend 'matmul' or 'auto' of attention_rule='softmax'."
         )

@@ -83,8 +83,8 @@ class Batch:
         check_marks("label_keep", self.label_keep, "tokens", self.tokens)
         if in_place(self.labels) and self.labels.shape != self.tokens.shape[:2]:
             raise DataError(
-                f"Whole numbers [B, T] are a label for each token, so they have the shape of tokens, "
-                f"{list(self.tokens.shape[:2])}; got {list(self.labels.shape)}. Give [B] for a label a row."
+                f"Labels of two dimensions give one label to each token, so they must have the shape of tokens, "
+                f"{list(self.tokens.shape[:2])}; got {list(self.labels.shape)}. Give [B] for one label per row."
             )
 
     @classmethod
@@ -127,8 +127,8 @@ class Batch:
         for number, (row, its_tags) in enumerate(zip(rows, tags, strict=True)):
             if len(row) != len(its_tags):
                 raise DataError(
-                    f"Every token has one tag, but row {number} (counted from 0) has {len(row)} tokens and "
-                    f"{len(its_tags)} tags. Give as many tags as tokens."
+                    f"Every token needs one tag, but row {number} (counted from 0) has {len(row)} tokens and "
+                    f"{len(its_tags)} tags. Give one tag for each token."
                 )
         tokens, keep = pad(rows)
         return cls(tokens, keep, labels=pad(tags)[0])
@@ -154,7 +154,7 @@ class Batch:
         Padding that a part no longer needs is removed.
         """
         if n < 1:
-            raise DataError(f"A batch is split into at least one part, but {n} were asked for.")
+            raise DataError(f"A batch is split into at least 1 part; got n={n}. Try n=1.")
         edges = np.linspace(0, len(self.tokens), min(n, len(self.tokens)) + 1).astype(int).tolist()
         return [self._part(slice(first, last)) for first, last in pairwise(edges)]
 
@@ -184,7 +184,7 @@ def check_marks(name: str, keep: Tensor | None, marked: str, values: Tensor | No
     """Refuse a mask that is not True or False for each place of `values`, or that marks what is missing."""
     check_keep(keep, name)
     if keep is not None and values is None:
-        raise DataError(f"{name} marks places of {marked}; this batch has none. Give {marked} too, or leave it out.")
+        raise DataError(f"{name} needs {marked}, but this batch has none. Give {marked} too, or remove {name}.")
     if values is not None:
         check_shape(name, keep, marked, values)
 
@@ -203,16 +203,16 @@ def answers(labels: object) -> Int[Tensor, " B"] | Float[Tensor, "B N"]:
     floats = found is not None and found.is_floating_point() and found.ndim in (1, 2)
     if found is None or not (floats or (found.dtype in IDS and found.ndim == 1)):
         raise DataError(
-            f"Labels are whole numbers, one a text, or floats, one a text or as many for each; got {came(labels)}. "
-            "Give labels by their numbers, from 0; write 3.0 for 3 where it is a quantity."
+            f"Labels are whole numbers (one per text) or floats (one per text, or the same number of them for each "
+            f"text); got {came(labels)}. Number the classes from 0; if a label is a quantity, write 3.0 for 3."
         )
     if floats:
         return found[:, None] if found.ndim == 1 else found
     if bool((found < 0).any()):
         row = int((found < 0).nonzero()[0])
         raise DataError(
-            f"Labels are counted from 0; got {int(found[row])} for text {row} (counted from 0). "
-            "Leave texts without a label out."
+            f"Labels must be at least 0; got {int(found[row])} for text {row} (counted from 0). "
+            "Remove texts that have no label."
         )
     return found
 
@@ -229,8 +229,9 @@ def check_right(name: str, keep: Tensor | None) -> None:
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
         raise DataError(
-            f"A row of a batch begins with its real tokens and ends with its padding; got {name} {keep[row].tolist()} "
-            f"in row {row} (counted from 0). Pad on the right, as Batch.pairs does, and leave empty rows out."
+            f"A row of a batch must begin with its real tokens and end with its padding; got {name} "
+            f"{keep[row].tolist()} in row {row} (counted from 0). Pad on the right, as Batch.pairs does, and remove "
+            "empty rows."
         )
 
 
@@ -271,6 +272,6 @@ def _check_same_number(
 ) -> None:
     if len(sources) != len(targets):
         raise DataError(
-            f"Every {one} needs its {other}, but {len(sources)} {one}s came with {len(targets)} {other}s. "
-            f"Pass two lists of equal length, row i of one belonging to row i of the other."
+            f"Every {one} needs one {other}, but there are {len(sources)} {one}s and {len(targets)} {other}s. "
+            f"Give two lists of the same length, where item i of one belongs to item i of the other."
         )

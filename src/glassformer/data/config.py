@@ -138,7 +138,7 @@ class DataConfig:
             raise ConfigError(f"data.layout={self.layout!r} is not known. {suggestion(self.layout, LAYOUTS)}")
         if (self.task == LABELLED) != (self.layout == LABEL):
             raise ConfigError(
-                f"data.task={LABELLED!r} and data.layout={LABEL!r} go together: labels are there to be told; got "
+                f"data.task={LABELLED!r} and data.layout={LABEL!r} only work together; got "
                 f"data.task={self.task!r} and data.layout={self.layout!r}. Set both, or neither."
             )
         self._check_names()
@@ -170,11 +170,11 @@ class DataConfig:
             return found
         if self.task == LABELLED:
             raise ConfigError(
-                f"There is no file for the {split} texts. Set data.{split} to a file of lines with text, TAB, label."
+                f"There is no file for the {split} texts. Set data.{split} to a file whose lines are text, TAB, label."
             )
         raise ConfigError(
-            f"There is no file for the {split} pairs. Set data.{split} to a file of lines with source, TAB, target, or "
-            f"data.{split}_source and data.{split}_target to two parallel files, or data.task to a synthetic task."
+            f"There is no file for the {split} pairs. Set data.{split} to a file whose lines are source, TAB, target, "
+            f"or data.{split}_source and data.{split}_target to two parallel files, or data.task to a synthetic task."
         )
 
     def _check_use(self) -> None:
@@ -185,7 +185,7 @@ class DataConfig:
             whose = next(whose for names, whose, _ in USES if name in names)
             raise ConfigError(
                 f"data.{name} belongs to {whose}; got data.{name}={getattr(self, name)!r} with "
-                f"data.task={self.task!r}, which has no use for it. Leave it out."
+                f"data.task={self.task!r}, which does not use it. Remove data.{name}."
             )
 
     def _check_names(self) -> None:
@@ -193,7 +193,7 @@ class DataConfig:
         files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
         whats = dict.fromkeys(files, "file") | {"text_column": "column", "label_column": "column", "field": "field"}
         for name in [name for name in whats if getattr(self, name) == ""]:
-            raise ConfigError(f"data.{name} names a {whats[name]}; got ''. Name one, or leave it out.")
+            raise ConfigError(f"data.{name} must name a {whats[name]}; got ''. Give a name, or remove data.{name}.")
 
     def _check_files(self) -> None:
         for split in SPLITS:
@@ -201,26 +201,26 @@ class DataConfig:
             given = [f"data.{name}" for name, path in _named(split, tsv, source, target) if path is not None]
             if given and self.task == TEXT:
                 raise ConfigError(
-                    f"data.task={TEXT!r} reads running text, no pairs, but {given[0]} is set. Name the text by "
-                    f"data.{TEXTS[split]}, or set data.task = {PAIRS!r}."
+                    f"data.task={TEXT!r} reads running text and no pairs, but {given[0]} is set. Set "
+                    f"data.{TEXTS[split]} to the text instead, or data.task to {PAIRS!r}."
                 )
             if given and self.task not in FILES:
                 raise ConfigError(
-                    f"The task {self.task!r} makes its own pairs and reads no file, but {given[0]} is set. "
+                    f"data.task={self.task!r} makes its own pairs and reads no files, but {given[0]} is set. "
                     f"Remove {given[0]}, or set data.task = {PAIRS!r}."
                 )
             if self.task == LABELLED and (source or target):
                 raise ConfigError(
-                    f"Labelled text comes in one file a split, but {given[0]} is set. Name the file by data.{split}."
+                    f"data.task={LABELLED!r} reads one file per split, but {given[0]} is set. Set data.{split} instead."
                 )
             if tsv is not None and len(given) > 1:
                 raise ConfigError(
-                    f"The {split} pairs come from one place, but {' and '.join(given)} are set. "
+                    f"The {split} pairs come from one file or from two, but {' and '.join(given)} are set. "
                     f"Keep data.{split} (one file with TABs), or both data.{split}_source and data.{split}_target."
                 )
             if (source is None) != (target is None):
                 missing = f"data.{split}_source" if source is None else f"data.{split}_target"
-                raise ConfigError(f"{given[0]} is set without {missing}. Parallel files come in twos: set {missing}.")
+                raise ConfigError(f"Parallel files come in pairs: {given[0]} is set, {missing} is not. Set {missing}.")
 
     def _check_sizes(self) -> None:
         at_least(self, "data", 1, *MOST_PAIRS, "min_length")
@@ -230,11 +230,11 @@ class DataConfig:
         at_most(self, "data", MOST_SYMBOLS, "min_length", "max_length")
         if self.symbols < 2:
             raise ConfigError(
-                f"data.symbols must be at least 2, or there is nothing to learn; got {self.symbols}. Try symbols=18."
+                f"data.symbols must be at least 2, as one symbol teaches nothing; got {self.symbols}. Try symbols=18."
             )
         if self.max_length < self.min_length:
             raise ConfigError(
-                f"data.max_length ({self.max_length}) is below data.min_length ({self.min_length}). "
+                f"data.max_length ({self.max_length}) must not be below data.min_length ({self.min_length}). "
                 f"Set data.max_length to at least {self.min_length}."
             )
         if self.task in EQUAL_LENGTHS:
@@ -246,8 +246,8 @@ class DataConfig:
             size = getattr(self, name)
             if size * self.max_length > MOST_SYMBOLS:
                 raise ConfigError(
-                    f"data.{name} ({size}) times data.max_length ({self.max_length}) is what a task may have to "
-                    f"write, at most {MOST_SYMBOLS} symbols; got {size * self.max_length}. "
+                    f"data.{name} ({size}) times data.max_length ({self.max_length}), the symbols that a task may have "
+                    f"to write, must be at most {MOST_SYMBOLS}; got {size * self.max_length}. "
                     f"Try {name}={max(1, MOST_SYMBOLS // self.max_length)}."
                 )
 
@@ -276,7 +276,7 @@ class TokenizerConfig:
             lookup(TOKENIZERS, self.source_kind, "tokenizer.source_kind")
             if self.shared and self.source_kind != self.kind:
                 raise ConfigError(
-                    f"One vocabulary cannot be of two kinds: tokenizer.source_kind is {self.source_kind!r} and "
+                    f"A shared vocabulary has one kind, but tokenizer.source_kind is {self.source_kind!r} and "
                     f"tokenizer.kind is {self.kind!r}. Set tokenizer.shared = false, or make the two kinds equal."
                 )
         at_least(self, "tokenizer", 1, "min_count", "vocab_size")
@@ -285,13 +285,13 @@ class TokenizerConfig:
         if self.min_count > 1 and not {"word", "character"} & {self.kind, self.source_kind}:
             raise ConfigError(
                 f"tokenizer.min_count ({self.min_count}) drops rare words or characters, but tokenizer.kind is "
-                f"{self.kind!r}, which has neither. Set min_count=1, or tokenizer.kind = 'word'."
+                f"{self.kind!r}, which does not use it. Set min_count=1, or tokenizer.kind = 'word'."
             )
         for kind in filter(None, (self.kind, self.source_kind)):
             if self.vocab_size < (least := TOKENIZERS[kind].least_vocab_size):
                 raise ConfigError(
-                    f"tokenizer.vocab_size is {self.vocab_size}, but {kind} begins with {least} entries, which are the "
-                    f"bytes and the 6 special tokens. Set tokenizer.vocab_size to at least {least}, or use "
+                    f"tokenizer.vocab_size is {self.vocab_size}, but a {kind} vocabulary has at least {least} entries: "
+                    f"the bytes and the 6 special tokens. Set tokenizer.vocab_size to at least {least}, or use "
                     "tokenizer.kind = 'byte'."
                 )
 

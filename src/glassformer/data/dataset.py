@@ -102,7 +102,7 @@ def build_tokenizers(config: TokenizerConfig, pairs: Sequence[Pair], *, labelled
     The target tokenizer of labelled text is its label set.
     """
     if not pairs:
-        raise DataError("A vocabulary is made from training text, but there are no pairs. Give at least one pair.")
+        raise DataError("A vocabulary is learned from training pairs, but there are none. Give at least one pair.")
     source_kind = config.source_kind or config.kind
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if labelled:

@@ -22,7 +22,7 @@ def pad_features(rows: Sequence[Vectors]) -> tuple[Float[Tensor, "B T I"], Bool[
     """
     width = next((len(vector) for row in rows for vector in row), 0)
     if width == 0:
-        raise DataError(f"A batch needs at least one vector, but came as {len(rows)} rows without any. Add one.")
+        raise DataError(f"A batch needs at least one vector of features; got {len(rows)} rows without any. Add one.")
     length = max(len(row) for row in rows)
     found = np.zeros((len(rows), length, width), np.float32)
     real = np.zeros((len(rows), length), np.bool_)
@@ -30,8 +30,8 @@ def pad_features(rows: Sequence[Vectors]) -> tuple[Float[Tensor, "B T I"], Bool[
         for place, vector in enumerate(row):
             if len(vector) != width:
                 raise DataError(
-                    f"All vectors have one width, {width} as the first has, but that of row {number}, place {place} "
-                    f"(counted from 0) has {len(vector)}. Give each place the same features."
+                    f"All vectors must have the same number of features, {width} as in the first one, but that at row "
+                    f"{number}, place {place} (counted from 0) has {len(vector)}. Give each place the same features."
                 )
             found[number, place] = vector
         real[number, : len(row)] = True
@@ -40,6 +40,6 @@ def pad_features(rows: Sequence[Vectors]) -> tuple[Float[Tensor, "B T I"], Bool[
         number, place, feature = wrong[0].tolist()
         raise DataError(
             f"Features must be finite numbers; got {found[number, place, feature]} at row {number}, place {place}, "
-            f"feature {feature} (counted from 0). Mend the data, or leave the row out."
+            f"feature {feature} (counted from 0). Correct the data, or remove the row."
         )
     return torch.as_tensor(found), None if bool(real.all()) else torch.as_tensor(real)

@@ -30,7 +30,7 @@ def refuse_unsaid_header(path: str | Path, pairs: Sequence[Pair]) -> None:
     usual = text.strip().casefold() in TEXTS or label.casefold() in LABELS
     if usual or (counts and min(counts.values()) >= OFTEN):
         raise DataError(
-            f"{path}:1: the first line seems to name the columns, and would be learned as the text {text[:40]!r} with "
-            f"the label {label[:40]!r}, which no other line has. Set data.header = true if it does name them, or "
+            f"{path}:1: the first line seems to name the columns, but would be learned as the text {text[:40]!r} with "
+            f"the label {label[:40]!r}, which no other line has. Set data.header = true if it names the columns, or "
             "data.header = false if it is a text."
         )

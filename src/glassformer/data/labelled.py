@@ -62,8 +62,8 @@ def read_labelled(
         empty = [name for name, value in (("text", row.text), ("label", row.label)) if not value.strip()]
         if empty and not skip_empty:
             raise DataError(
-                f"{path}:{row.number}: the {empty[0]} is empty. Mend the line, or set data.skip_empty = true to leave "
-                "such lines out and count them."
+                f"{path}:{row.number}: the {empty[0]} is empty, but a line needs text and label. Correct the line, or "
+                "set data.skip_empty = true to skip and count such lines."
             )
         if empty:
             skipped += 1
@@ -72,7 +72,9 @@ def read_labelled(
         pairs.append(Pair(row.text, row.label))
         lines.append(row.number)
     if not pairs:
-        raise DataError(f"{path}: there is no line with a text and a label, so nothing is left to read.")
+        raise DataError(
+            f"{path}: there is no line with a text and a label, so nothing is left to read. Give another file."
+        )
     if unsaid and known is None and lines[0] == 1:
         refuse_unsaid_header(path, pairs)
     return Loaded(pairs, skipped, Origin((path, path), lines))
@@ -86,19 +88,19 @@ def check_label(path: str | Path, row: Row, known: Collection[str] | None, unsai
     """
     if row.label != row.label.strip():
         raise DataError(
-            f"{path}:{row.number}: the label {row.label[:40]!r} has white space around it, which would make another "
-            "label of it. Take the white space out."
+            f"{path}:{row.number}: the label {row.label[:40]!r} has white space around it, which would make it a "
+            "different label. Remove the white space."
         )
     broken = next((each for each in row.label if unicodedata.category(each) in BREAKS), None)
     if broken is not None:
         raise DataError(
-            f"{path}:{row.number}: a label is one line of text, but {row.label[:40]!r} has {broken!r} in it, a line "
-            "end, a TAB or another control character. Take it out."
+            f"{path}:{row.number}: a label is one line of text, but {row.label[:40]!r} contains {broken!r}, a line "
+            "end, a TAB or another control character. Remove it."
         )
     if known is not None and row.label not in known:
         raise DataError(
-            f"{path}:{row.number}: the label {row.label[:40]!r} is not one of those in the training text, so no model "
-            f"could give it. {suggestion(row.label[:40], list(known)[:20])} Mend the line, or take it out."
+            f"{path}:{row.number}: the label {row.label[:40]!r} does not occur in the training text, so no model could "
+            f"learn it. {suggestion(row.label[:40], list(known)[:20])} Correct the line, or remove it."
             f"{f' {UNSAID}' if unsaid and row.number == 1 else ''}"
         )
 
@@ -108,8 +110,8 @@ def refuse_one_class(path: str | Path, pairs: Sequence[Pair]) -> None:
     first = pairs[0].target
     if all(pair.target == first for pair in pairs):
         raise DataError(
-            f"{path}: a classifier learns from two labels or more, but all {len(pairs)} lines have {first[:40]!r}. "
-            "Add texts of another label, or name the right column by data.label_column."
+            f"{path}: a classifier needs at least two labels, but all {len(pairs)} lines have {first[:40]!r}. "
+            "Add texts with another label, or set data.label_column to the right column."
         )
 
 
@@ -123,17 +125,20 @@ def from_tsv(path: str | Path, columns: Columns) -> Iterator[Row]:
     text = place_of(columns.text, "text", 1, path, first, named=named)
     label = place_of(columns.label, "label", 2, path, first, named=named)
     if text == label:
-        raise ConfigError(f"Text and label stand in two columns, but both are column {text + 1} of {path}. Name two.")
+        raise ConfigError(
+            f"{path}: text and label must be in two columns, but both are column {text + 1}. Set data.text_column and "
+            "data.label_column to different ones."
+        )
     for number, line in enumerate(lines, start=1):
         if number == 1 and named:
             continue
         cells = line.split("\t") if line.strip() else [""] * width
         if len(cells) <= max(text, label) or len(cells) != width:
-            shape = f"{width} columns, as the first line has" if asked else "text, TAB, label"
+            shape = f"have {width} columns, as the first line has" if asked else "be text, TAB, label"
             raise DataError(
-                f"{path}:{number}: a line is {shape}, but this one has {len(cells)} "
-                f"{'column' if len(cells) == 1 else 'columns'}: {line[:60]!r}. Separate the columns by one TAB each, "
-                "or name those of text and label by data.text_column and data.label_column."
+                f"{path}:{number}: a line must {shape}, but this one has {len(cells)} "
+                f"{'column' if len(cells) == 1 else 'columns'}: {line[:60]!r}. Separate columns by one TAB, or set "
+                "data.text_column and data.label_column to those of text and label."
             )
         yield Row(number, cells[text], cells[label])
 
@@ -153,12 +158,14 @@ def place_of(column: str | None, what: str, usual: int, path: str | Path, first:
         if column in first:
             return first.index(column)
         hint = suggestion(str(column)[:40], [each[:40] for each in first[:20]])
-        raise DataError(f"{path}:1: there is no column {column!r:.60}, which data.{what}_column names. {hint}")
+        raise DataError(
+            f"{path}:1: data.{what}_column is {column!r:.60}, but the first line has no such column. {hint}"
+        )
     place = int(column or usual)
     if place < 1 or ((named or column is not None) and place > len(first)):
         there = f"{len(first)} {'column' if len(first) == 1 else 'columns'}, counted from 1"
         raise DataError(
-            f"{path}:1: data.{what}_column is {place}, but the first line has {there}: {shown}. Name one of them."
+            f"{path}:1: data.{what}_column is {place}, but the first line has {there}: {shown}. Give one of them."
         )
     return place - 1
 
@@ -168,7 +175,7 @@ def from_json(path: str | Path, columns: Columns) -> Iterator[Row]:
     if columns.header:
         raise ConfigError(
             f"{path}: a .jsonl file names its fields in each line and has no header line; got data.header=True. "
-            "Leave data.header out."
+            "Remove data.header."
         )
     text, label = columns.text or "text", columns.label or "label"
     spelled: dict[str, tuple[bool, int]] = {}
@@ -178,9 +185,9 @@ def from_json(path: str | Path, columns: Columns) -> Iterator[Row]:
         quoted, before = spelled.setdefault(row.label, (isinstance(record[label], str), number))
         if quoted != isinstance(record[label], str):
             raise DataError(
-                f"{path}:{number}: one label is spelled in one way, but {row.label[:40]!r} is "
+                f"{path}:{number}: a label must have the same type in all lines, but {row.label[:40]!r} is "
                 f"{'a number here and text' if quoted else 'text here and a number'} in line {before}. If they are the "
-                "same, write both alike; if not, give them two names."
+                "same label, write both the same way; if not, give them different names."
             )
         yield row
 
@@ -192,11 +199,14 @@ def object_in(line: str, place: str) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
         raise DataError(
-            f"{place}: a line is one JSON object, but this one is not valid JSON ({reason[:80]}): "
-            f"{line[:60]!r}. Write each object on one line, as json.dumps does: each key once, and nothing between."
+            f"{place}: a line must be one JSON object, but this one is not valid JSON ({reason[:80]}): "
+            f"{line[:60]!r}. Write each object on a line of its own, as json.dumps does, each key once, and no empty "
+            "lines."
         ) from None
     if not isinstance(value, dict):
-        raise DataError(f"{place}: a line is one JSON object, but this one is {line[:60]!r}.")
+        raise DataError(
+            f'{place}: a line must be one JSON object, but this one is {line[:60]!r}. Write it as {{"name": value}}.'
+        )
     return cast("dict[str, object]", value)
 
 
@@ -205,7 +215,7 @@ def field_of(record: dict[str, object], name: str, path: str | Path, number: int
     if name not in record:
         raise DataError(
             f"{path}:{number}: the object has no field {name!r}. {suggestion(name, list(record)[:20])[:200]} "
-            "Name the fields by data.text_column and data.label_column."
+            "Set data.text_column and data.label_column to the fields of text and label."
         )
     value = record[name]
     if isinstance(value, str):

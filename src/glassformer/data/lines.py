@@ -64,7 +64,7 @@ def read_lines(path: str | Path) -> list[str]:
     except FileNotFoundError:
         raise no_such_file(path) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip file is damaged ({error}). Fetch or compress it again.") from None
+        raise DataError(f"{path}: the gzip file is damaged ({error}). Download or compress it again.") from None
     except OSError as error:
         raise DataError(f"{path}: the file cannot be read ({error.strerror}). Give a readable text file.") from None
     if not lines:
@@ -74,7 +74,7 @@ def read_lines(path: str | Path) -> list[str]:
 
 def no_such_file(path: str | Path) -> DataError:
     """The error for a file that does not exist."""
-    return DataError(f"{path}: there is no such file. Check the path; it counts from {Path.cwd()}.")
+    return DataError(f"{path}: there is no such file. Check the path; relative paths start at {Path.cwd()}.")
 
 
 def _all_lines(file: BinaryIO, path: str) -> list[str]:
@@ -88,9 +88,9 @@ def _all_lines(file: BinaryIO, path: str) -> list[str]:
         room -= len(line) + OF_A_LINE
         if room < 0:
             raise DataError(
-                f"{path}: a pipe, a device or a gzip file may hold at most {MOST_UNSEEN:,} bytes ({OF_A_LINE} more "
-                f"counted for each line), and this one had not ended there, after line {len(lines):,}. If it ends at "
-                "all, write it into a plain file and give that."
+                f"{path}: a pipe, a device or a gzip file may have at most {MOST_UNSEEN:,} bytes (counting {OF_A_LINE} "
+                f"more for each line), but this one has more, after line {len(lines):,}. If it has an end, write it to "
+                "a plain file and give that."
             )
         lines.append(decoded(line, f"{path}:{len(lines) + 1}"))
     return lines
@@ -117,8 +117,8 @@ def bounded_lines(file: HasLines, where: str) -> Iterator[bytes]:
         if len(bare) > LONGEST_LINE:
             _refuse_nul(bare, f"{where}{number}")
             raise DataError(
-                f"{where}{number}: a line may have at most {LONGEST_LINE:,} bytes, and this one goes on. Give a text "
-                "file of lines."
+                f"{where}{number}: a line may have at most {LONGEST_LINE:,} bytes, but this one is longer. Give a text "
+                "file with shorter lines."
             )
         yield bare
 
@@ -139,6 +139,6 @@ def _refuse_nul(line: bytes, place: str) -> None:
     byte = line.find(b"\0")
     if byte >= 0:
         raise DataError(
-            f"{place}: byte {byte + 1} of the line is NUL, which text never holds. "
+            f"{place}: byte {byte + 1} of the line is NUL, which is not text. "
             f"The file is binary or UTF-16; save it as UTF-8 text."
         )

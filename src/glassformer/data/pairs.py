@@ -46,8 +46,8 @@ def read_parallel(source_path: str | Path, target_path: str | Path, skip_empty: 
     sources, targets = read_lines(source_path), read_lines(target_path)
     if len(sources) != len(targets):
         raise DataError(
-            f"Parallel files have one line for each other's line, but {source_path} has {len(sources)} lines and "
-            f"{target_path} has {len(targets)}. Align them again; a lost or doubled line shifts all that follow."
+            f"Parallel files must have the same number of lines, but {source_path} has {len(sources)} lines and "
+            f"{target_path} has {len(targets)}. Align them again: a missing or extra line shifts all that follow."
         )
     return _without_empty(zip(sources, targets, strict=True), (source_path, target_path), skip_empty)
 
@@ -59,8 +59,8 @@ def read_tsv(path: str | Path, skip_empty: bool = False) -> Loaded:
         cells = line.split("\t") if line.strip() else ["", ""]
         if len(cells) != 2:
             raise DataError(
-                f"{path}:{number}: a line is source, TAB, target, so it has exactly one TAB, but this one has "
-                f"{len(cells) - 1}: {line[:60]!r}. Separate the two sides by one TAB and take out any other."
+                f"{path}:{number}: a line must be source, TAB, target, with exactly one TAB, but this one has "
+                f"{len(cells) - 1}: {line[:60]!r}. Separate the two sides by one TAB, and remove all others."
             )
         rows.append((cells[0], cells[1]))
     return _without_empty(rows, (path, path), skip_empty)
@@ -75,8 +75,8 @@ def _without_empty(rows: Iterable[tuple[str, str]], paths: tuple[str | Path, str
         if empty and not skip_empty:
             path, side = empty[0]
             raise DataError(
-                f"{path}:{number}: the {side} side is empty, and a pair needs both sides. "
-                f"Mend the line, or set data.skip_empty = true to leave such pairs out and count them."
+                f"{path}:{number}: the {side} side is empty, but a pair needs both sides. "
+                f"Correct the line, or set data.skip_empty = true to skip and count such pairs."
             )
         if empty:
             skipped += 1

@@ -22,8 +22,8 @@ def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Te
     width = int(lengths.max(initial=0))
     if width == 0:
         raise DataError(
-            f"A batch needs at least one token, but came as {len(sequences)} sequences without any. "
-            f"Pass at least one sequence with at least one id."
+            f"A batch needs at least one token; got {len(sequences)} sequences without any. "
+            f"Give at least one sequence with at least one id."
         )
     real: NDArray[np.bool_] = np.arange(width)[None, :] < lengths[:, None]
     tokens = np.full((len(sequences), width), PAD, np.int64)
@@ -46,8 +46,8 @@ def check_lists(rows: Sequence[Sequence[object]], name: str) -> None:
         if not is_list(row):
             where = "they are" if number is None else f"row {number} (counted from 0) is"
             raise DataError(
-                f"Rows in {name} are lists of token ids, but {where} {came(row)}. "
-                "Encode texts first, tokenizer.encode_all(texts); a single row is [ids]."
+                f"Rows in {name} must be lists of token ids, but {where} {came(row)}. "
+                "Encode texts first with tokenizer.encode_all(texts); for a single row, give [ids]."
             )
 
 
@@ -67,8 +67,8 @@ def check_rows(rows: Sequence[Sequence[int]], name: str) -> None:
             continue
         place = next(place for place, id in enumerate(row) if not are_ids([id]))
         raise DataError(
-            f"Rows in {name} hold whole numbers, but row {number} has {came(row[place])} at place {place} (both "
-            "counted from 0). Encode the text with the model's tokenizer."
+            f"Rows in {name} must hold whole numbers, but row {number} has {came(row[place])} at place {place} "
+            "(both counted from 0). Encode the text with the model's tokenizer."
         )
 
 

@@ -127,19 +127,22 @@ class BatchSampler:
     def _check(self, place: Callable[[int, str], str]) -> None:
         if len(self.source) != len(self.target) or not len(self.source):
             raise DataError(
-                f"A sampler needs one source and one target length for each sample, and at least one sample, but got "
-                f"{len(self.source)} source and {len(self.target)} target lengths."
+                f"A sampler needs a source length and a target length for each sample, and at least one sample; got "
+                f"{len(self.source)} source and {len(self.target)} target lengths. Give two lists of the same length."
             )
         if self.pool < 1 or self.seed < 0:
-            raise ConfigError(f"pool must be at least 1 and seed at least 0, but they are {self.pool} and {self.seed}.")
+            raise ConfigError(
+                f"pool must be at least 1 and seed at least 0; got pool={self.pool} and seed={self.seed}. "
+                "Try pool=None and seed=0."
+            )
         both = self.source + self.target
         if both.max() > self.batch_tokens:
             row = int(both.argmax())
             side = "source" if self.source[row] > self.target[row] else "target"
             raise DataError(
-                f"{place(row, side)} belongs to the longest sample, which has {both[row]} tokens, special ones "
-                f"included, but a batch holds training.batch_tokens={self.batch_tokens}. Set it to at least "
-                f"{both[row]}, or take the sample out; so it is with {int((both > self.batch_tokens).sum())} of "
+                f"{place(row, side)} belongs to the longest sample, which has {both[row]} tokens including special "
+                f"ones, but a batch holds at most training.batch_tokens={self.batch_tokens}. Set it to at least "
+                f"{both[row]}, or remove the samples that are too long: {int((both > self.batch_tokens).sum())} of "
                 f"{len(both)}."
             )
 

@@ -59,8 +59,8 @@ class Task:
                     break
             else:
                 raise ConfigError(
-                    f"A source belongs to one split, and dev and test ask nothing twice: the task {config.task!r} with "
-                    f"these settings has only {index} different {split} sources, but data.{split}_size is {size}. "
+                    f"Each source belongs to one split, and dev and test repeat none, but task {config.task!r} with "
+                    f"these settings has only {index} different {split} sources, and data.{split}_size is {size}. "
                     f"Lower data.{split}_size, or allow longer sources or more symbols."
                 )
             if split != "train":

@@ -7,7 +7,7 @@ from typing import cast
 from glassformer.data.tokens.bytewise import ByteTokenizer
 from glassformer.data.tokens.subword import BytePairTokenizer, Subword
 from glassformer.data.tokens.unigram import UnigramTokenizer
-from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK, Tokenizer, read_json
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, THE_FILE, UNK, Tokenizer, read_json
 from glassformer.data.tokens.wordpiece import WordPieceTokenizer
 from glassformer.data.tokens.words import CharacterTokenizer, Labels, WordTokenizer
 from glassformer.foundation.errors import DataError
@@ -51,8 +51,8 @@ def tokenizer_from_json(text: str) -> Tokenizer:
     kind = record.get("kind", _kind_of(record["model"]) if "model" in record else None)
     if not isinstance(kind, str) or kind not in _STORED:
         raise DataError(
-            f"A tokenizer file names its kind ({', '.join(TOKENIZERS)}) or is one of the `tokenizers` library, "
-            f"but this one has kind {kind!r}. Take the tokenizer.json of a glassformer run or export."
+            f"A tokenizer file must name its kind ({', '.join(TOKENIZERS)}) or be one of the `tokenizers` library, "
+            f"but this one has kind {kind!r}. {THE_FILE}"
         )
     return _STORED[kind].from_json(text)
 
@@ -65,7 +65,7 @@ def _kind_of(model: object) -> str:
         return BytePairTokenizer.kind
     if not isinstance(name, str) or name not in kinds:
         raise DataError(
-            f"Of the models of the `tokenizers` library, {', '.join(kinds)} are read, but this one is {name!r:.60}. "
-            "Take the tokenizer.json of a glassformer run or export."
+            f"A file of the `tokenizers` library must hold one of the models {', '.join(kinds)}; got {name!r:.60}. "
+            f"{THE_FILE}"
         )
     return kinds[name]

@@ -13,7 +13,8 @@ def at_least(config: object, section: str, least: int, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and not least <= value < math.inf:
             raise ConfigError(
-                f"{placed(section, name)} must be at least {least}; got {in_digits(value)}. Try {name}={least or 0}.",
+                f"{placed(section, name)} must be at least {least}{'' if value < least else ' and finite'}; "
+                f"got {in_digits(value)}. Try {name}={least or 0}.",
                 setting=name,
             )
 
@@ -24,7 +25,7 @@ def at_most(config: object, section: str, most: int, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and value > most:
             raise ConfigError(
-                f"{placed(section, name)} must be at most {most}; got {in_digits(value)}. Give a smaller one.",
+                f"{placed(section, name)} must be at most {most}; got {in_digits(value)}. Give a smaller number.",
                 setting=name,
             )
 
@@ -36,4 +37,6 @@ def placed(section: str, name: str) -> str:
 
 def in_digits(value: int | float) -> str:
     """A number as text for a message; for a very long one only its length, as Python prints no 5,000 digits."""
-    return f"one of {value.bit_length()} bits" if isinstance(value, int) and value.bit_length() > 99 else str(value)
+    return (
+        f"a number of {value.bit_length()} bits" if isinstance(value, int) and value.bit_length() > 99 else str(value)
+    )

@@ -20,7 +20,10 @@ def matplotlib(name: str) -> Any:
     try:
         return import_module(f"matplotlib.{name}")
     except ImportError:
-        raise ConfigError("Pictures need matplotlib: pip install 'glassformer[plot]', then the same command.") from None
+        raise ConfigError(
+            "Pictures need matplotlib, which is not installed here. Run pip install 'glassformer[plot]', then the same "
+            "command again."
+        ) from None
 
 
 def check_picture(path: Path | str) -> Path:
@@ -28,9 +31,10 @@ def check_picture(path: Path | str) -> Path:
     path = Path(path)
     if path.suffix.lower() not in KINDS:
         raise ConfigError(
-            f"A picture is named .png, .svg or .pdf; got {str(path)!r}. Try {path.stem or 'picture'}.png."
+            f"The name of a picture must end in .png, .svg or .pdf; got {str(path)!r}. "
+            f"Try {path.stem or 'picture'}.png."
         )
     if not path.parent.is_dir() or path.is_dir():
-        why = "is a folder" if path.is_dir() else f"would lie in {path.parent}, which is no folder"
-        raise ConfigError(f"A picture is written to a file in a folder that is there; {path} {why}. Name another.")
+        why = "is a folder" if path.is_dir() else f"would be in {path.parent}, which is not an existing folder"
+        raise ConfigError(f"A picture must be a file in an existing folder, but {path} {why}. Give another path.")
     return path

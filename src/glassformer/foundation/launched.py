@@ -49,15 +49,18 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
     local_number = whole(found, "LOCAL_RANK", number % max(local_count, 1))
     if not local_number < local_count <= count:
         raise ConfigError(
-            f"LOCAL_RANK must be below LOCAL_WORLD_SIZE, and that at most WORLD_SIZE; got {local_number}, "
-            f"{local_count} and {count}. {START}"
+            f"LOCAL_RANK must be below LOCAL_WORLD_SIZE, and LOCAL_WORLD_SIZE at most WORLD_SIZE; got "
+            f"LOCAL_RANK={local_number}, LOCAL_WORLD_SIZE={local_count} and WORLD_SIZE={count}. {START}"
         )
     return Launched(
         number, count, local_number, local_count, found.get("MASTER_ADDR") or LOOPBACK, whole(found, "MASTER_PORT")
     )
 
 
-START = "Start them all with `torchrun --standalone --nproc-per-node=N -m glassformer ...`, or unset these variables."
+START = (
+    "Start all processes with `torchrun --standalone --nproc-per-node=N -m glassformer ...`, or unset RANK and "
+    "WORLD_SIZE to run a single one."
+)
 
 
 def whole(environment: Mapping[str, str], name: str, usual: int | None = None) -> int:
@@ -67,5 +70,7 @@ def whole(environment: Mapping[str, str], name: str, usual: int | None = None) -
         return usual
     if text is None or not (text.isascii() and text.isdecimal() and len(text) < 10):
         came = "it is not set" if text is None else f"got {text[:20]!r}"
-        raise ConfigError(f"Where RANK or WORLD_SIZE is set, {name} must be a whole number; {came}. {START}")
+        raise ConfigError(
+            f"If RANK or WORLD_SIZE is set, {name} must be a whole number of at most 9 digits; {came}. {START}"
+        )
     return int(text)

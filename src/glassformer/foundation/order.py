@@ -45,10 +45,15 @@ class RotaryConfig:
     def __post_init__(self) -> None:
         check_types(self)
         if not 1.0 < self.base < math.inf:
-            raise ConfigError(f"The base of rotary positions must be above 1 and finite; got {self.base}. Try 10000.0.")
+            raise ConfigError(
+                f"The base of rotary positions must be above 1 and finite; got {self.base}. Try base=10000.0."
+            )
         lookup(dict.fromkeys(LAYOUTS), self.layout, "layout")
         if not 0.0 < self.share <= 1.0:
-            raise ConfigError(f"share is the part of a head that is turned, above 0 and up to 1; got {self.share}.")
+            raise ConfigError(
+                f"share, the part of each head that is rotated, must be above 0 and at most 1; got {self.share}. "
+                "Try share=1.0."
+            )
         bands = lookup(SCALINGS, self.scaling, "scaling")
         self._check_use("factor", self.scaling != "none", needed=True, example="factor=4.0")
         self._check_use("original_max_len", bands is not None, needed=True, example="original_max_len=2048")
@@ -56,11 +61,16 @@ class RotaryConfig:
         self._check_use("fast_turns", bands is not None)
         self._check_use("attention_factor", self.scaling == "yarn")
         if self.factor is not None and not 1.0 <= self.factor < math.inf:
-            raise ConfigError(f"factor is how many times longer texts get, at least 1; got {self.factor}. Try 4.0.")
+            raise ConfigError(
+                f"factor says how many times longer texts become, so it must be at least 1 and finite; got "
+                f"{self.factor}. Try factor=4.0."
+            )
         at_least(self, "", 1, "original_max_len")
         at_most(self, "", MOST_PLACES, "original_max_len")
         if self.attention_factor is not None and not 0.0 < self.attention_factor < math.inf:
-            raise ConfigError(f"attention_factor must be above 0 and finite; got {self.attention_factor}. Try 1.0.")
+            raise ConfigError(
+                f"attention_factor must be above 0 and finite; got {self.attention_factor}. Try attention_factor=1.0."
+            )
         if bands is not None and not 0.0 < self.turns[0] < self.turns[1] < math.inf:
             raise ConfigError(
                 f"slow_turns must be above 0 and below fast_turns; got {self.turns[0]} and {self.turns[1]}. "
@@ -70,7 +80,10 @@ class RotaryConfig:
     def _check_use(self, name: str, used: bool, *, needed: bool = False, example: str = "") -> None:
         value = getattr(self, name)
         if value is not None and not used:
-            raise ConfigError(f"scaling={self.scaling!r} does not use {name}; got {name}={value}. Leave it out.")
+            raise ConfigError(
+                f"scaling={self.scaling!r} does not use {name}; got {name}={value}. Remove {name}, or choose a scaling "
+                "that uses it."
+            )
         if value is None and used and needed:
             raise ConfigError(f"scaling={self.scaling!r} needs {name}; got none. Try {example}.")
 
@@ -88,7 +101,7 @@ class RotaryConfig:
         turned = round(d_head * self.share)
         if self.share == 1.0 and turned % 2:
             raise ConfigError(
-                f"positions='rotary' turns the numbers of a head in pairs, so d_head must be even; got {d_head}. "
+                f"positions='rotary' rotates the numbers of a head in pairs, so d_head must be even; got {d_head}. "
                 f"Try d_head={d_head + 1}."
             )
         least = 4 if self.scaling == "ntk" else 2  # ntk's exponent R/(R-2) is undefined for a single pair
@@ -96,8 +109,8 @@ class RotaryConfig:
             even = max(least, 2 * round(d_head * self.share / 2))
             remedy = f"share={even / d_head}" if even <= d_head else f"d_head={least} and share=1.0"
             raise ConfigError(
-                f"scaling={self.scaling!r} turns at least {least} numbers of a head, and in pairs, so share times "
-                f"d_head must be even; got {self.share} times {d_head}. Try {remedy}."
+                f"scaling={self.scaling!r} rotates the numbers of a head in pairs, so share times d_head must be an "
+                f"even whole number of at least {least}; got {self.share} times {d_head}. Try {remedy}."
             )
         return turned
 

@@ -49,27 +49,28 @@ class Pattern:
         given = {name: getattr(self, name) for name in ("window", "stride", "block") if getattr(self, name) is not None}
         if len(given) > 1:
             shown = " and ".join(f"{name}={value}" for name, value in given.items())
-            raise ConfigError(f"A pattern has one local rule: window, stride or block; got {shown}. Leave one.")
+            raise ConfigError(
+                f"A pattern has only one of window, stride and block; got {shown}. Keep one, and remove the others."
+            )
 
     def _check_company(self) -> None:
         needs_window = {"dilation": self.dilation > 1, "global_tokens": self.global_tokens, "sinks": self.sinks}
         for name, given in needs_window.items():
             if given and self.window is None:
-                remedy = "Try window=128." if (self.stride or self.block) is None else f"Leave {name} out."
-                raise ConfigError(
-                    f"{name} stands beside a window; got {name}={getattr(self, name)} without one. {remedy}"
-                )
+                remedy = "Try window=128." if (self.stride or self.block) is None else f"Remove {name}."
+                raise ConfigError(f"{name} needs a window; got {name}={getattr(self, name)} without window. {remedy}")
         if self.summary > 1 and self.block is None:
-            raise ConfigError(f"summary belongs to block; got summary={self.summary} without one. Try block=128.")
+            remedy = "Try block=128." if (self.window or self.stride) is None else "Remove summary."
+            raise ConfigError(f"summary needs a block; got summary={self.summary} without block. {remedy}")
         if self.block is not None and self.summary > self.block:
             raise ConfigError(
-                f"summary counts keys of a block, so it is at most block={self.block}; got {self.summary}. "
+                f"summary counts keys of a block, so it must be at most block={self.block}; got {self.summary}. "
                 f"Try summary={max(1, self.block // 8)}."
             )
         if self.global_tokens and self.sinks:
             raise ConfigError(
-                f"global_tokens={self.global_tokens} are read by all, as sinks are; got sinks={self.sinks} too. "
-                "Leave sinks at sinks=0."
+                f"The first keys are either global tokens or sinks; got global_tokens={self.global_tokens} and "
+                f"sinks={self.sinks}. Set sinks=0, as every query reads the global tokens too."
             )
 
     @property
@@ -87,6 +88,6 @@ class Pattern:
         for name, given in (("stride", self.stride), ("block", self.block), ("sinks", self.sinks)):
             if given and not causal:
                 raise ConfigError(
-                    f"{name} is defined for causal attention, which reads back only; got {name}={given} with "
-                    "causal=False. Set causal=True, or use window with global_tokens."
+                    f"{name} is defined only for causal attention; got {name}={given} with causal=False. "
+                    "Set causal=True, or use window with global_tokens."
                 )

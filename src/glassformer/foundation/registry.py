@@ -21,7 +21,7 @@ def lookup(table: Mapping[str, Entry], name: str, what: str) -> Entry:
     glassformer.foundation.errors.ConfigError: norm='rsm' is not known. Known: 'layer', 'rms'. Did you mean 'rms'?
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a user may give anything
-        raise ConfigError(f"{what} is a name; got {came(name)}. {suggestion('', table)}")
+        raise ConfigError(f"{what} must be a name; got {came(name)}. {suggestion('', table)}")
     if name in table:
         return table[name]
     raise ConfigError(f"{what}={name!r} is not known. {suggestion(name, table)}")

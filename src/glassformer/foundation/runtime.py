@@ -30,7 +30,7 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
     except (RuntimeError, AssertionError, ImportError, AttributeError):
         device, reached = None, False
     if device is None or not reached:
-        raise ConfigError(f"The device must be one that torch can reach here; got {name!r}. Try auto or cpu.")
+        raise ConfigError(f"The device must be one that torch can use on this machine; got {name!r}. Try auto or cpu.")
     return device, f"{device}, as asked"
 
 
@@ -47,7 +47,7 @@ def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:
     wished, remark = from_environment()
     threads = asked or wished or min(allowed, MOST_THREADS)
     torch.set_num_threads(threads)
-    few = f", though only {allowed} of the processors are free to it" if threads > allowed else ""
+    few = f", although this process may use only {allowed} processors" if threads > allowed else ""
     whose = "as asked" if asked else f"as {OMP} says" if wished else f"of {allowed} processors{remark}"
     return threads, f"{threads} {'thread' if threads == 1 else 'threads'}, {whose}{few}"
 
@@ -73,7 +73,7 @@ def from_environment() -> tuple[int, str]:
         return 0, ""
     if text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= 1024:
         return int(text), ""
-    return 0, f", as {OMP}={text[:20]!r} is no number from 1 to 1024"
+    return 0, f", as {OMP}={text[:20]!r} is not a number from 1 to 1024"
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -20,8 +20,8 @@ def check_read(name: str, given: object, *, features: bool | None = None) -> Non
     wanted = " or ".join(form for which, form in forms.items() if features in (which, None))
     if not isinstance(given, Tensor):
         raise DataError(
-            f"{name} must be a tensor of {wanted}; got {came(given)}. Try torch.tensor(rows) for rows of ids of one "
-            "length; Batch.pairs and its neighbours pad rows of unequal length."
+            f"{name} must be a tensor of {wanted}; got {came(given)}. Use torch.tensor(rows) if all rows have the same "
+            "length; Batch.pairs and the other methods of Batch pad rows of different lengths."
         )
     is_ids = given.dtype in IDS and given.ndim == 2
     is_features = given.is_floating_point() and given.ndim == 3
@@ -35,11 +35,11 @@ def mended(name: str, given: Tensor, features: bool | None) -> str:
     """The remedy in the error of `check_read`, as far as the dtype and shape tell."""
     reads_features = features is True or (features is None and given.ndim > 2)
     if reads_features and not given.is_floating_point():
-        return "Features are floats, a vector of them for each place."
+        return "Give floats, one vector for each position."
     if given.ndim == (2 if reads_features else 1):
-        return f"A batch of one row is {name}[None]."
+        return f"For a batch of one row, give {name}[None]."
     if given.ndim == 2:
-        return f"Ids are whole numbers: {name}.long()."
+        return f"Ids must be whole numbers: give {name}.long()."
     return "Give one row for each sequence of the batch."
 
 
@@ -57,8 +57,8 @@ def check_shape(name: str, keep: Tensor | None, marked: str, values: Tensor) -> 
     """Raise `DataError` unless a mask has one value for each place of `values` [B, T, ...]."""
     if keep is not None and keep.shape != values.shape[:2]:
         raise DataError(
-            f"{name} says of each place of {marked} whether it is real, so both have one shape [B, T]; got {name} "
-            f"{list(keep.shape)} and {marked} {list(values.shape[:2])}. Give keep=None where nothing is padding."
+            f"{name} needs one value for each position of {marked}, so both must have the same shape [B, T]; got "
+            f"{name} {list(keep.shape)} and {marked} {list(values.shape[:2])}. Set {name}=None if all positions count."
         )
 
 
@@ -66,8 +66,8 @@ def check_beside(name: str, given: Tensor, beside: str, values: Tensor) -> None:
     """Raise `DataError` unless `given` has as many rows as `values`."""
     if given.shape[:1] != values.shape[:1]:
         raise DataError(
-            f"Row i of {name} belongs to row i of {beside}, so both have as many; got {name} {list(given.shape)} and "
-            f"{beside} {list(values.shape)}. Give each sequence its own."
+            f"Row i of {name} belongs to row i of {beside}, so both must have the same number of rows; got {name} "
+            f"{list(given.shape)} and {beside} {list(values.shape)}. Give one row of {name} for each row of {beside}."
         )
 
 
@@ -78,8 +78,8 @@ def check_documents(documents: object, values: Tensor) -> None:
     if not isinstance(documents, Tensor) or documents.dtype not in IDS or documents.shape != values.shape[:2]:
         got = f"{documents.dtype} {list(documents.shape)}" if isinstance(documents, Tensor) else came(documents)
         raise DataError(
-            f"documents says of each token to which document it belongs, so it is a tensor of whole numbers "
-            f"{list(values.shape[:2])}; got {got}. Give one number a token, padding included."
+            f"documents says which document each token belongs to, so it must be a tensor of whole numbers of shape "
+            f"{list(values.shape[:2])}; got {got}. Give one number for each token, padding included."
         )
 
 
@@ -94,8 +94,8 @@ def check_prefix(prefix: object, values: Tensor) -> None:
     if not isinstance(prefix, Tensor) or prefix.dtype not in IDS or prefix.shape != (B,):
         got = f"{prefix.dtype} {list(prefix.shape)}" if isinstance(prefix, Tensor) else came(prefix)
         raise DataError(
-            f"prefix says of each row how many tokens at its start all may read, so it is a tensor of whole numbers "
-            f"[{B}]; got {got}. Give one number a row."
+            f"prefix says how many tokens at the start of each row every token may read, so it must be a tensor of "
+            f"whole numbers of shape [{B}]; got {got}. Give one number for each row."
         )
     if prefix.device.type != "cpu" or torch.compiler.is_compiling():
         return
@@ -103,6 +103,6 @@ def check_prefix(prefix: object, values: Tensor) -> None:
     if len(wrong):
         row = int(wrong[0])
         raise DataError(
-            f"A prefix has from 0 to {T} tokens, as its row has {T}; got {int(prefix[row])} in row {row} (counted "
-            "from 0). Give the number of tokens at the start of the row."
+            f"A prefix must be from 0 to {T}, the length of a row; got {int(prefix[row])} for row {row} (counted from "
+            "0). Give the number of tokens at the start of the row that every token may read."
         )

@@ -42,7 +42,9 @@ class Block(nn.Module):
         x = self.self_attention(x, mask=mask, rotation=rotation, cache=cache)
         if self.cross_attention is not None:
             if memory is None:
-                raise ConfigError("A block with cross-attention reads a memory; give memory=, the encoder's vectors.")
+                raise ConfigError(
+                    "A block with cross-attention needs a memory; got None. Give memory=, the output of the encoder."
+                )
             x = self.cross_attention(x, source=memory, mask=memory_mask or Mask(), cache=cross_cache)
         return self.feed_forward(x)
 

@@ -192,7 +192,8 @@ class Cache:
         """Raises `ConfigError` if `end` tokens exceed the capacity."""
         if self.capacity is not None and end > self.capacity:
             raise ConfigError(
-                f"The cache holds {self.capacity} tokens; a step to {end} was asked for. Make a larger one."
+                f"The cache has room for {self.capacity} tokens, but this step needs room for {end}. "
+                f"Make one with new_cache(capacity={end}) or more."
             )
 
     def _ragged_step(self, tokens: Tensor, keep: Tensor | None, start: int, end: int) -> Step:
@@ -214,7 +215,10 @@ class Cache:
         """Forgets all but the first `length` tokens. Errors: `ConfigError` for a `State`, which keeps only sums."""
         for layer in self.layers:
             if not isinstance(layer, TakesBack):
-                raise ConfigError("Only keys and values kept token by token can be taken back. Read the text anew.")
+                raise ConfigError(
+                    "Tokens cannot be removed from the cache of linear attention, which keeps only sums over all of "
+                    "them. Make a new cache, and let the model read the tokens to keep again."
+                )
             layer.truncate(length)
         self.length = length
 

@@ -34,8 +34,8 @@ def check_features(x: Float[Tensor, "B T I"], n_features: int) -> None:
     """
     if x.ndim != 3 or x.shape[-1] != n_features:
         raise DataError(
-            f"Features are numbers of shape [batch, places, {n_features}], the n_features of the stack; got "
-            f"{list(x.shape)}. Give each place {n_features} numbers, or make the model with another n_features."
+            f"Features must have the shape [batch, positions, {n_features}], as n_features={n_features}; got "
+            f"{list(x.shape)}. Give {n_features} numbers for each position, or make a model with another n_features."
         )
     if x.device.type != "cpu" or torch.compiler.is_compiling():  # elsewhere checking would wait for the device
         return
@@ -44,5 +44,5 @@ def check_features(x: Float[Tensor, "B T I"], n_features: int) -> None:
         row, place, feature = wrong[0].tolist()
         raise DataError(
             f"Features must be finite numbers, in padding too; got {x[row, place, feature].item()} at row {row}, "
-            f"place {place}, feature {feature} (counted from 0). Mend the data, or leave the row out."
+            f"place {place}, feature {feature} (counted from 0). Correct the data, or remove the row."
         )

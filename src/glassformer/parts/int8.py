@@ -25,7 +25,8 @@ class Int8Linear(nn.Module):
         whole, step = rounded(weight.detach().float())
         if not bool(step.isfinite().all()):
             raise DataError(
-                "Only finite weights can be written in 8 bits; got NaN or infinity. Is the checkpoint whole?"
+                "Only finite weights can be stored in 8 bits; got NaN or infinity. The checkpoint may be damaged: use "
+                "another one."
             )
         packed = torch.ops.onednn.qlinear_prepack(whole, None)
         self.packed, self.step, self.zeros = packed, step[:, 0], torch.zeros(len(step), dtype=torch.int32)

@@ -119,7 +119,10 @@ class RollingCache(Cache):
 
     def truncate(self, length: int) -> None:
         """Always raises `ConfigError`: keys dropped since then would be missing."""
-        raise ConfigError("Windows drop keys, so no token can be taken back. Ask for new_cache(whole=True).")
+        raise ConfigError(
+            "Tokens cannot be removed from this cache, as it drops the keys that windowed attention no longer reads. "
+            "Make it with new_cache(whole=True)."
+        )
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows of the batch, in the order given."""

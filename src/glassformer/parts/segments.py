@@ -28,8 +28,8 @@ def check_segments(segments: Int[Tensor, "B T"], x: Float[Tensor, "B T D"], n_se
     """Raise `DataError` unless segments has one number per token, each from 0 to n_segments - 1."""
     if segments.shape != x.shape[:2]:
         raise DataError(
-            f"segments says of each token to which part it belongs, so it has the tokens' shape {list(x.shape[:2])}; "
-            f"got {list(segments.shape)}. Give one number a token, padding included."
+            f"segments says which part each token belongs to, so it must have the shape of the tokens, "
+            f"{list(x.shape[:2])}; got {list(segments.shape)}. Give one number for each token, padding included."
         )
     if segments.device.type != "cpu" or torch.compiler.is_compiling():  # elsewhere checking would wait for the device
         return

@@ -67,7 +67,7 @@ def test_every_tokenizer_finds_them(kind):
 
 def test_a_vocabulary_without_marks_is_told():
     tokenizer = CharacterTokenizer.train(["abc"], TokenizerConfig(kind="character"))
-    with pytest.raises(DataError, match=r"no token of this vocabulary has one.*data\.permute_sentences = false"):
+    with pytest.raises(DataError, match=r"no token of this vocabulary ends with one.*data\.permute_sentences = false"):
         sentence_ends(tokenizer)
 
 

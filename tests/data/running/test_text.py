@@ -154,13 +154,13 @@ def test_what_is_no_text_is_named(name: str, size: int, tmp_path: Path, monkeypa
 
 
 BAD_LINES = {
-    "no JSON": ("text", "a.jsonl:2: a line is one JSON object"),
-    "no object": ("[1]", "a.jsonl:2: a line is one JSON object"),
+    "no JSON": ("text", "a.jsonl:2: a line must be one JSON object"),
+    "no object": ("[1]", "a.jsonl:2: a line must be one JSON object"),
     "no such field": ('{"txt": "x"}', "a.jsonl:2: the object has no field 'text'. Known: 'txt'.*data.field"),
     "no text in it": ('{"text": 7}', "a.jsonl:2: the field 'text' must be text; got 7"),
     "half a character": ('{"text": "\\ud83d"}', "a.jsonl:2: the field 'text':.*lone surrogate"),
     "NUL": ('{"text": "a\\u0000"}', "a.jsonl:2: the field 'text' holds NUL"),
-    "an empty line": ("", "a.jsonl:2: a line is one JSON object"),
+    "an empty line": ("", "a.jsonl:2: a line must be one JSON object"),
 }
 
 

@@ -204,7 +204,7 @@ def test_a_number_changed_in_the_manifest_is_noticed(tmp_path: Path) -> None:
     found = tokens_of(part(tmp_path, TEXTS), ByteTokenizer(), documents=True)
     path = found.path / "MANIFEST.json"
     path.write_text(path.read_text().replace('"n_words": 9', '"n_words": 8'))
-    with pytest.raises(ValueError, match=r"MANIFEST.json is not as it was written"):
+    with pytest.raises(ValueError, match=r"MANIFEST.json has changed since it was written"):
         open_tokens(found.path)
 
 

@@ -36,7 +36,7 @@ def test_the_rule_of_the_stride_on_ten_tokens() -> None:
 
 
 def test_one_token_cannot_be_scored() -> None:
-    with pytest.raises(DataError, match="this text has 1"):
+    with pytest.raises(DataError, match="needs at least 2; this text has 1"):
         next(evaluation_windows(1, 4))
 
 

@@ -87,7 +87,7 @@ def test_room_is_rows_times_the_longest():
         (Request([4], [5]), ConfigError, "source"),
         (Request([4], logprobs=-1), ConfigError, "logprobs"),
         (Request([4], seed=2**64), ConfigError, "seed must be at most"),
-        (Request([4], seed=10**5000), ConfigError, "seed must be at most .* got one of 16610 bits"),
+        (Request([4], seed=10**5000), ConfigError, "seed must be at most .* got a number of 16610 bits"),
         (Request([4], first=2**64 - 1, n=2), ConfigError, "first . n - 1 must be at most"),
     ],
 )

@@ -41,7 +41,7 @@ def test_both_are_told_where_long_and_short_sequences_get_different_ones():
         ({"model__attention": "reference"}, "reference, as asked"),
         ({"model__attention_rule": "sigmoid"}, "matmul (on cpu: no fused kernel has this rule)"),
         ({"model__attention_rule": "linear"}, "reference ("),
-        ({"model__positions": "shaw"}, "matmul (a value bias is mixed by the weights"),
+        ({"model__positions": "shaw"}, "matmul (a value bias needs the attention weights"),
         ({"model__window": 2, "data__min_length": 1500, "data__max_length": 1500, "data__train_size": 2,
           "data__dev_size": 1, "training__batch_tokens": 9999, "data__layout": "encoder"}, "sparse (on cpu: "),
     ],

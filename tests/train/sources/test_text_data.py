@@ -184,7 +184,7 @@ def test_a_split_that_is_not_named_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("objective", "text", "told"),
     [
-        ("next_token", "a", "follow others, but this text has 1"),
+        ("next_token", "a", "needs at least 2; this text has 1"),
         ("masked", "\u1234\u1235\u1236", "of the 3 tokens of this one 3 are <unk>"),
         ("masked", "\u1234\u1235a", "of the 3 tokens of this one 2 are <unk>"),  # the last is never read
     ],

@@ -21,8 +21,8 @@ def sentence_ends(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     ends[len(SPECIALS) :] = [tokenizer.decode([id]).rstrip().endswith(ENDS) for id in ids]
     if not ends.any():
         raise DataError(
-            f"Sentences are found by the marks that end them, such as {' '.join(ENDS[:3])}, and no token of this "
-            "vocabulary has one. Set data.permute_sentences = false."
+            f"data.permute_sentences finds sentences by the marks that end them, such as {' '.join(ENDS[:3])}, but no "
+            "token of this vocabulary ends with one. Set data.permute_sentences = false."
         )
     return ends
 

@@ -36,7 +36,7 @@ class DataFile:
     def __post_init__(self) -> None:
         if Path(self.name).name != self.name or self.name in ("", ".", ".."):
             raise ConfigError(
-                f"A file of a data set lies in the set's own folder; got {self.name!r}. Take a bare name."
+                f"A file of a data set must be in the set's own folder; got {self.name!r}. Give a name without folders."
             )
 
     def state(self, folder: Path) -> str:
@@ -113,7 +113,9 @@ def data_folder(asked: str | None) -> Path:
     given = asked if asked is not None else os.environ.get("GLASSFORMER_DATA") or None
     if given is not None:
         if not given:
-            raise ConfigError("--data-dir names the folder of the data sets; got ''. Name one, or leave it out.")
+            raise ConfigError(
+                "--data-dir must be the folder of the data sets; got ''. Give a folder, or remove --data-dir."
+            )
         return Path(given).expanduser()
     home = os.environ.get("XDG_DATA_HOME") or ""
     return (Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "share") / "glassformer" / "data"

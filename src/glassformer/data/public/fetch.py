@@ -52,7 +52,8 @@ def fetch(file: DataFile, folder: Path) -> Iterator[int]:
             raise
         raise ResourceError(
             f"The disk is full: {file.name} has {file.size:,} bytes, and {folder} has no room for them. Free some "
-            "space, or choose another folder with --data-dir; what came is kept, and the same command goes on."
+            "space and run the same command again, which continues this download, or choose another folder with "
+            "--data-dir."
         ) from None
     finally:
         if part.is_file() and part.stat().st_size == 0:
@@ -65,8 +66,8 @@ def check_address(address: str) -> None:
     if parts.scheme == "https" or (parts.scheme == "http" and _is_this_machine(parts.hostname or "")):
         return
     raise DataError(
-        f"Data are fetched by https, as what comes another way may be changed on its way; got {address[:200]!r}. "
-        "Take an address that begins with https://."
+        f"Data is downloaded only over https, as others could change it on the way otherwise; got {address[:200]!r}. "
+        "Give an address that begins with https://."
     )
 
 
@@ -101,9 +102,9 @@ def _filled(file: DataFile, out: BinaryIO) -> Iterator[int]:
         idle = 0 if have > before else idle + 1
         if idle == TRIES:
             raise DataError(
-                f"{file.address} cannot be reached, or ends early: {reason[:150]}. {have:,} of {file.size:,} bytes are "
-                f"there. Look at the network; the same command goes on from there. Or put {file.name} into the folder "
-                "yourself."
+                f"{file.address} cannot be reached, or the download ends early: {reason[:150]}. {have:,} of "
+                f"{file.size:,} bytes have arrived. Check the network and run the same command again, which continues "
+                f"the download; or put {file.name} into the folder yourself."
             )
 
 
@@ -118,14 +119,17 @@ def _received(file: DataFile, out: BinaryIO, have: int) -> Iterator[int]:
             have = _emptied(out)
         announced = response.headers.get("Content-Length")
         if announced is not None and announced.isdigit() and have + int(announced) != file.size:
-            raise _other_size(file, f"{have + int(announced):,} are announced")
+            raise _other_size(file, f"the server announces {have + int(announced):,}")
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise DataError(f"{file.address} sends packed bytes, which were not asked for. Fetch it by hand.")
+            raise DataError(
+                f"{file.address} must be sent uncompressed, but the server compresses it. Download {file.name} by "
+                "other means, and put it into the folder yourself."
+            )
         while block := _block(file, response):
             have += len(block)
             if have > file.size:
                 _emptied(out)
-                raise _other_size(file, "more came")
+                raise _other_size(file, "the server sent more")
             out.write(block)
             out.flush()
             yield have
@@ -163,7 +167,7 @@ def _goes_on(response: HTTPResponse, file: DataFile, have: int) -> bool:
         return False
     given = response.headers.get("Content-Range", "")
     if not re.fullmatch(rf"bytes {have}-{file.size - 1}/({file.size}|\*)", given):
-        raise _other_size(file, f"for the rest from byte {have:,} on, {given[:60]!r} came")
+        raise _other_size(file, f"the server answers {given[:60]!r} to a request for byte {have:,} and all after it")
     return True
 
 
@@ -176,16 +180,19 @@ def _check(file: DataFile, out: BinaryIO, part: Path) -> None:
     if found.hexdigest() != file.sha256:
         part.unlink(missing_ok=True)
         raise DataError(
-            f"{file.address} does not hold what the catalogue says: SHA-256 {found.hexdigest()[:16]}... came, "
-            f"{file.sha256[:16]}... was expected. What came is deleted. Try once more; if it stays so, the network "
-            "changes what passes."
+            f"{file.address} is not the file of the catalogue: its SHA-256 must be {file.sha256[:16]}..., but is "
+            f"{found.hexdigest()[:16]}.... The download is deleted. Try once more; if this repeats, the file was "
+            "changed at the server or on the way."
         )
 
 
 def _refuse_no_file(path: Path) -> None:
     """Refuse a folder or device with the file's name at the start, because renaming would fail at the end."""
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{path} is no ordinary file, so the file cannot lie there. Move it away, and fetch again.")
+        raise ConfigError(
+            f"{path} must be free for the download, but something that is not a regular file has this name. Move it "
+            "away, and fetch again."
+        )
 
 
 def _renamed(part: Path, file: DataFile, folder: Path) -> None:
@@ -195,8 +202,8 @@ def _renamed(part: Path, file: DataFile, folder: Path) -> None:
     except FileNotFoundError:
         if file.state(folder) != HERE:
             raise DataError(
-                f"{part} was taken away while {file.name} was fetched. Let one process at a time fetch into {folder}, "
-                "and fetch again."
+                f"{part} disappeared while {file.name} was downloaded. Let only one process at a time download into "
+                f"{folder}, and fetch again."
             ) from None
 
 
@@ -204,7 +211,7 @@ def _opened(part: Path) -> BinaryIO:
     """Open the part to continue, or a new one. Errors: `ConfigError` if its name is taken by something else."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     if os.path.lexists(part) and (part.is_symlink() or not part.is_file()):
-        raise ConfigError(f"{part} is no ordinary file, so nothing is written there. Delete it.")
+        raise ConfigError(f"{part} must be a regular file, but is something else, such as a link. Delete it.")
     return os.fdopen(os.open(part, flags, 0o644), "r+b")
 
 
@@ -233,13 +240,13 @@ def _is_this_machine(host: str) -> bool:
 
 def _refused(file: DataFile, error: HTTPError) -> DataError:
     return DataError(
-        f"{file.address} answers {error.code} ({error.reason}). If it stays so, fetch {file.name} from elsewhere: "
-        f"its SHA-256 is {file.sha256}."
+        f"{file.address}: the server answers {error.code} ({error.reason}). Try again later, or get {file.name} from "
+        f"another source: its SHA-256 is {file.sha256}."
     )
 
 
 def _other_size(file: DataFile, came: str) -> DataError:
     return DataError(
-        f"{file.address} does not hold what the catalogue says: {file.size:,} bytes are expected, and {came}. Try once "
-        "more; if it stays so, something on the way answers in its place."
+        f"{file.address} is not the file of the catalogue: it must have {file.size:,} bytes, but {came}. Try once "
+        "more; if this repeats, the file was changed at the server or on the way."
     )

@@ -140,8 +140,8 @@ def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, 
     files = [file for path in named.values() if path is not None for file in text_files(path)]
     if config.field is not None and not any(map(in_json, files)):
         raise ConfigError(
-            f"data.field={config.field!r} names a field of .jsonl files, and no text is one. Leave data.field out, or "
-            "name a file that ends in .jsonl, .ndjson, .jsonl.gz or .ndjson.gz."
+            f"data.field={config.field!r} names a field of .jsonl files, but no text is such a file. Remove "
+            "data.field, or give a file that ends in .jsonl, .ndjson, .jsonl.gz or .ndjson.gz."
         )
     for split in [each for each in splits if named[each] is not None]:
         found[split] = measure(named[split], config.field, skip_empty=config.skip_empty).part()
@@ -170,7 +170,7 @@ def held_out_from(corpus: Corpus, share: float) -> int:
     if not 0 < at < total:
         raise DataError(
             f"{corpus.name}: data.dev_share={share} of {total:,} characters leaves nothing to train on or nothing to "
-            "hold out. Give a longer text, or a dev text by data.dev_text."
+            "hold out. Give a longer text, or set data.dev_text to a dev text."
         )
     return at
 

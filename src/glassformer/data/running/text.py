@@ -75,8 +75,8 @@ def document(texts: Iterable[str], place: str, skip_empty: bool, anywhere: bool)
         if number == 0 and piece.ends and not piece.text.strip():
             if not skip_empty:
                 raise DataError(
-                    f"{place}: the text is empty, so there is nothing to learn from it. Give one with text; where it "
-                    "is one document of many, data.skip_empty = true leaves such ones out and counts them."
+                    f"{place}: the text is empty, so there is nothing to learn from it. Give another text; if it is "
+                    "one document of many, set data.skip_empty = true to skip and count empty ones."
                 )
             yield DocumentPiece("", False, place)
         else:
@@ -93,9 +93,8 @@ def cut(texts: Iterable[str], place: str, anywhere: bool) -> Iterator[DocumentPi
                 rest = rest[at:]
             if len(rest) > LONGEST_RUN:
                 raise DataError(
-                    f"{place}: this tokenizer needs white space in a text, but here {len(rest):,} characters stand "
-                    f"without any, from {rest[:20]!r} on. Give text of words, or set tokenizer.kind to 'character' or "
-                    "'byte'."
+                    f"{place}: this tokenizer needs white space in a text, but {len(rest):,} characters from "
+                    f"{rest[:20]!r} on have none. Give text with words, or set tokenizer.kind to 'character' or 'byte'."
                 )
             rest += text[first : first + PIECE]
     yield DocumentPiece(rest, True, place)
@@ -136,8 +135,8 @@ def text_of(data: bytes, path: Path, offset: int) -> str:
     nul = data.find(b"\0")
     if nul >= 0:
         raise DataError(
-            f"{path}: byte {offset + nul + 1:,} is NUL, which text never holds. The file is binary or UTF-16; save it "
-            "as UTF-8 text, or name another one."
+            f"{path}: byte {offset + nul + 1:,} is NUL, which is not text. The file is binary or UTF-16; save it "
+            "as UTF-8 text, or give another one."
         )
     try:
         return data.decode("utf-8")
@@ -156,17 +155,17 @@ def json_texts(stream: BufferedReader, path: Path, field: str) -> Iterator[tuple
         if field not in record:
             raise DataError(
                 f"{place}: the object has no field {field!r}. {suggestion(field, list(record)[:20])[:200]} "
-                "Name the field by data.field."
+                "Set data.field to the field that holds the text."
             )
         text = record[field]
         if not isinstance(text, str):
             raise DataError(
-                f"{place}: the field {field!r} must be text; got {str(text)[:60]}. Name another by data.field."
+                f"{place}: the field {field!r} must be text; got {str(text)[:60]}. Set data.field to another field."
             )
         try:
             utf8(text)
         except DataError as error:  # JSON can spell half a character: "\ud83d"
             raise DataError(f"{place}: the field {field!r}: {error}") from None
         if "\0" in text:
-            raise DataError(f"{place}: the field {field!r} holds NUL, which text never does. Take it out.")
+            raise DataError(f"{place}: the field {field!r} holds NUL, which is not text. Remove it.")
         yield place, text.replace("\r\n", "\n")

@@ -17,14 +17,14 @@ def check_text(config: DataConfig) -> None:
         if config.layout in TEXT_LAYOUTS:
             raise ConfigError(
                 f"data.layout={config.layout!r} is for running text; got data.task={config.task!r}. "
-                f"Set data.task={TEXT!r}, or take another layout."
+                f"Set data.task={TEXT!r}, or choose another layout."
             )
         return
     needed = lookup(OBJECTIVES, config.objective, "data.objective")
     if config.layout != needed:
         raise ConfigError(
             f"data.objective={config.objective!r} needs data.layout={needed!r}; got {config.layout!r}. "
-            f"Set data.layout={needed!r}, or take an objective of that layout."
+            f"Set data.layout={needed!r}, or choose another data.objective."
         )
     lookup(dict.fromkeys(ORDERS), config.order, "data.order")
     check_numbers(config)
@@ -39,16 +39,16 @@ def check_numbers(config: DataConfig) -> None:
     at_least(config, "data", 1, "stride")
     if config.stride is not None and config.stride > config.window:
         raise ConfigError(
-            f"data.stride is at most data.window ({config.window}), or tokens between two windows would never be "
+            f"data.stride must be at most data.window ({config.window}), or tokens between two windows would never be "
             f"scored; got {config.stride}. Try stride={config.window}."
         )
     for name in ("dev_share", "mask_share"):
         if not 0 < (share := getattr(config, name)) < 1:
-            raise ConfigError(f"data.{name} is a share above 0 and below 1; got {share}. Try {name}=0.1.")
+            raise ConfigError(f"data.{name} must be above 0 and below 1; got {share}. Try {name}=0.1.")
     has_spans = config.objective in CORRUPTIONS["mean_span"]  # otherwise its default may exceed a window
     if has_spans and not (1 <= config.mean_span <= config.window and math.isfinite(config.mean_span)):
         raise ConfigError(
-            f"data.mean_span is from 1 token to a whole window ({config.window}); got {config.mean_span}. "
+            f"data.mean_span must be from 1 to data.window ({config.window}) tokens; got {config.mean_span}. "
             f"Try mean_span={min(3, config.window)}."
         )
 
@@ -59,13 +59,13 @@ def check_documents(config: DataConfig) -> None:
         return
     if config.documents is False:
         raise ConfigError(
-            "data.document_mask keeps attention inside its document, and data.documents=False makes one running text. "
-            "Set documents=True, or leave document_mask out."
+            "data.document_mask keeps attention inside each document, but data.documents=False joins all documents "
+            "into one text. Set documents=True, or document_mask=False."
         )
     if config.layout not in TEXT_LAYOUTS:
         raise ConfigError(
-            f"data.document_mask is for the layouts {' and '.join(TEXT_LAYOUTS)}; got data.layout={config.layout!r}. "
-            "Leave document_mask out."
+            f"data.document_mask is only for the layouts {' and '.join(TEXT_LAYOUTS)}; got "
+            f"data.layout={config.layout!r}. Set document_mask=False."
         )
 
 
@@ -76,6 +76,6 @@ def check_corruption(config: DataConfig) -> None:
         if config.objective not in readers and value != getattr(type(config), name):
             raise ConfigError(
                 f"data.{name} belongs to the {'objectives' if len(readers) > 1 else 'objective'} "
-                f"{', '.join(readers)}; got data.{name}={value!r} with data.objective={config.objective!r}, which has "
-                "no use for it. Leave it out."
+                f"{', '.join(readers)}; got data.{name}={value!r} with data.objective={config.objective!r}, which does "
+                f"not use it. Remove data.{name}."
             )

@@ -40,7 +40,7 @@ def text_files(path: str | Path) -> list[Path]:
         return [path]
     found = list(files_below(path, (path.resolve(),), {path.resolve()}))
     if not found:
-        raise DataError(f"{path}: the folder has no file to read (hidden ones are not read). Name a folder of texts.")
+        raise DataError(f"{path}: the folder has no file to read (hidden ones are not read). Give a folder with texts.")
     return found
 
 
@@ -52,13 +52,13 @@ def files_below(folder: Path, way: tuple[Path, ...], seen: set[Path]) -> Iterato
     try:
         inside = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
     except OSError as error:
-        raise DataError(f"{folder}: the folder cannot be read ({error.strerror}). Give a readable one.") from None
+        raise DataError(f"{folder}: the folder cannot be read ({error.strerror}). Give a readable folder.") from None
     for each in inside:
         is_folder = each.is_dir()
         # What is not a link has its real name from its folder's; `Path.resolve` raises for a link to itself.
         there = Path(os.path.realpath(each)) if each.is_symlink() else way[-1] / each.name
         if is_folder and any(passed.is_relative_to(there) for passed in way):
-            raise DataError(f"{each} leads back to a folder that it lies in, without end. Take this link out.")
+            raise DataError(f"{each} leads back to a folder that contains it, in an endless loop. Remove this link.")
         if there in seen:
             continue
         seen.add(there)
@@ -83,8 +83,8 @@ def checked(path: Path) -> os.stat_result:
         raise DataError(f"{path}: the file cannot be read ({error}). Give a readable text file.") from None
     if not stat.S_ISREG(found.st_mode):
         raise DataError(
-            f"{path}: running text is read more than once, so it stands in a file, and this is a pipe or a device. "
-            "Write it into a file and name that."
+            f"{path}: running text is read more than once, so it must be a file, but this is a pipe or a device. "
+            "Write it to a file, and give that."
         )
     return found
 
@@ -109,7 +109,7 @@ def opened(path: Path) -> Generator[BufferedReader, None, None]:
             yield BufferedReader(gzip.GzipFile(fileobj=file), 2**20) if packed else file  # pyright: ignore[reportArgumentType]
             after = stamp_of(path, os.fstat(file.fileno()))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip file is damaged ({error}). Fetch or compress it again.") from None
+        raise DataError(f"{path}: the gzip file is damaged ({error}). Download or compress it again.") from None
     except OSError as error:
         raise DataError(f"{path}: the file cannot be read ({error.strerror}). Give a readable text file.") from None
     if before != after:
@@ -119,6 +119,6 @@ def opened(path: Path) -> Generator[BufferedReader, None, None]:
 def changed_while_read(path: str | Path) -> DataError:
     """The error for a text that has changed since it was last looked at."""
     return DataError(
-        f"{path} changed while it was read, so what was learned from it would be of no state that it ever had. Wait "
-        "until it is written, or take a copy of it."
+        f"{path} changed while it was read, so its parts may be of different versions. Wait until nothing writes to "
+        "it, or give a copy of it."
     )

@@ -56,7 +56,7 @@ def tokens_of(
         if found is not None:
             return found
         if note is not None:
-            note(f"The token file {folder} was damaged ({wrong}) and is made anew.")
+            note(f"The token file {folder} was damaged ({wrong}) and is made again.")
     try:
         with building(folder.parent) as new:
             write_tokens(new, part, tokenizer, documents=documents)
@@ -66,7 +66,8 @@ def tokens_of(
         if isinstance(error, GlassformerError):
             raise
         raise ResourceError(
-            f"{folder} cannot be written: {error}. Make room there, or set {VARIABLE} to a folder that has some."
+            f"{folder} cannot be written: {error}. Free some space there, or set {VARIABLE} to a folder that you can "
+            "write to."
         ) from error
 
 

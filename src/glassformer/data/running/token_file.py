@@ -138,10 +138,10 @@ def open_tokens(folder: Path) -> TokenFile:
     record = json.loads(text)
     counts, files = TokenCounts(**record["counts"]), record["files"]
     if text != manifest_text(counts, files):
-        raise ValueError(f"{MANIFEST} is not as it was written")
+        raise ValueError(f"{MANIFEST} has changed since it was written")
     for name in (TOKENS, DOCUMENTS):
         if file_hash(folder / name) != files[name]:
-            raise ValueError(f"{name} is not as it was written")
+            raise ValueError(f"{name} has changed since it was written")
     tokens = mapped(folder / TOKENS, token_type(counts.vocab_size))
     return TokenFile(folder, tokens, mapped(folder / DOCUMENTS, np.dtype("<i8")), counts)
 

@@ -27,7 +27,7 @@ class Windows:
     def __init__(self, n_tokens: int, window: int, order: str = "random", seed: int = 0) -> None:
         if n_tokens <= window:
             raise DataError(
-                f"A training window is data.window={window} tokens and the one behind them, but the training text has "
+                f"A training window has data.window={window} tokens and the one after them, but the training text has "
                 f"{n_tokens} tokens. Give a longer text, or set data.window to at most {n_tokens - 1}."
             )
         if seed < 0:
@@ -71,7 +71,8 @@ def evaluation_windows(n_tokens: int, window: int, stride: int | None = None) ->
     """
     if n_tokens < 2:
         raise DataError(
-            f"A model is scored on the tokens that follow others, but this text has {n_tokens}. Give a longer one."
+            f"Only the tokens after the first are scored, so a text needs at least 2; this text has {n_tokens}. "
+            "Give a longer one."
         )
     stride = stride or window
     assert 1 <= stride <= window, (stride, window)

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from glassformer.data.config import MOST_ENTRIES
 from glassformer.data.tokens.cuts import shares
-from glassformer.data.tokens.vocabulary import SPECIALS, read_json, utf8
+from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, read_json, utf8
 from glassformer.foundation.errors import DataError
 
 _PRINTING = (*range(33, 127), *range(161, 173), *range(174, 256))
@@ -63,7 +63,7 @@ def read(text: str, ours: Tokenizer, kind: str) -> Tokenizer:
         try:
             library = Tokenizer.from_str(text)
         except Exception as error:  # the library raises plain Exception
-            raise DataError(f"This is no file of the `tokenizers` library: {str(error)[:150]}.") from None
+            raise DataError(f"The `tokenizers` library cannot read this file: {str(error)[:150]}. {THE_FILE}") from None
     theirs = _settings(library.to_str())
     if wrong := [name for name in settings if settings[name] != theirs.get(name)]:
         raise _differs(kind, wrong)
@@ -75,19 +75,22 @@ def pieces(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str], ma
     """The bytes of each id, of a vocabulary that must contain `alphabet`; `mark` before a token stands for no bytes."""
     by_id = sorted((id, token) for token, id in vocabulary.items())
     if len(by_id) > MOST_ENTRIES:
-        raise DataError(f"A vocabulary has at most {MOST_ENTRIES:,} entries, but this {kind} one has {len(by_id):,}.")
+        raise DataError(
+            f"A vocabulary has at most {MOST_ENTRIES:,} entries, but this {kind} one has {len(by_id):,}. Use a smaller "
+            "one."
+        )
     if [id for id, _ in by_id] != list(range(len(by_id))) or not set(alphabet) <= vocabulary.keys():
         raise DataError(
-            f"A {kind} vocabulary holds every byte, and its ids count from 0 without a gap, but this one's do not. "
-            "Take the tokenizer.json of a glassformer run."
+            f"A {kind} vocabulary must hold every byte and number its ids from 0 without a gap, but this one does not. "
+            f"{THE_FILE}"
         )
     tokens = [token if len(token) == len(mark) else token.removeprefix(mark) for _, token in by_id[len(SPECIALS) :]]
     try:
         spelled = [bytes(BYTES[letter] for letter in token) for token in tokens]
     except KeyError as error:
         raise DataError(
-            f"The tokens of a {kind} vocabulary spell bytes, but one has the letter {error}, which stands for no byte. "
-            "Take the tokenizer.json of a glassformer run."
+            f"The tokens of a {kind} vocabulary must spell bytes, but one has the letter {error}, which stands for no "
+            f"byte. {THE_FILE}"
         ) from None
     return [*(name.encode() for name in SPECIALS), *spelled]
 
@@ -101,8 +104,8 @@ def panics_are_errors() -> Generator[None, None, None]:
         if type(error).__name__ != "PanicException":
             raise
         raise DataError(
-            f"The tokenizers library failed on this text or file: {str(error)[:150]}. Take another file, or leave "
-            f"the text out."
+            f"The `tokenizers` library failed on this text or file: {str(error)[:150]}. Use another file, or remove "
+            f"the text."
         ) from None
 
 
@@ -126,7 +129,7 @@ def _agrees(theirs: object, ours: object) -> bool:
 
 def _differs(kind: str, names: list[str]) -> DataError:
     return DataError(
-        f"A {kind} tokenizer of glassformer is byte-level, without normaliser, with the special "
-        f"tokens {', '.join(SPECIALS)} at ids 0 to {len(SPECIALS) - 1}, but this one differs in {', '.join(names)}. "
-        "Take the tokenizer.json of a glassformer run."
+        f"A {kind} tokenizer of glassformer must be byte-level, without normaliser, with the special tokens "
+        f"{', '.join(SPECIALS)} at ids 0 to {len(SPECIALS) - 1}, but this one differs in {', '.join(names)}. "
+        f"{THE_FILE}"
     )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer, check_ids_known, read_json, utf8
+from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, Tokenizer, check_ids_known, read_json, utf8
 from glassformer.data.tokens.whole_words import words_of
 from glassformer.foundation.errors import DataError
 
@@ -64,8 +64,8 @@ class ByteTokenizer(Tokenizer):
         record = read_json(text)
         if record.get("kind") != cls.kind or record.get("specials") != list(SPECIALS):
             raise DataError(
-                f"A byte tokenizer has kind 'byte' and the special tokens {', '.join(SPECIALS)}, but this one has "
-                f"kind {record.get('kind')!r} and {record.get('specials')!r}. Take the file of the same run."
+                f"A byte tokenizer must have kind 'byte' and specials {', '.join(SPECIALS)}, but this one has "
+                f"kind {record.get('kind')!r} and specials {record.get('specials')!r}. {THE_FILE}"
             )
         return cls()
 

@@ -18,6 +18,8 @@ from glassformer.foundation.errors import DataError
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<sep>", "<blank>")
 PAD, BOS, EOS, UNK, SEP, BLANK = range(len(SPECIALS))
+THE_FILE = "Use the tokenizer.json of a glassformer run or export."
+"""The remedy for a file that holds no such tokenizer."""
 
 
 class Tokenizer(ABC):
@@ -104,8 +106,8 @@ def check_ids_known(ids: Iterable[int], vocab_size: int) -> list[int]:
     if ids and (min(ids) < 0 or max(ids) >= vocab_size):
         place, id = next((place, id) for place, id in enumerate(ids) if not 0 <= id < vocab_size)
         raise DataError(
-            f"Ids of this tokenizer go from 0 to {vocab_size - 1}, but id {id} stands at place {place} "
-            f"(counted from 0). Decode with the tokenizer that the model was trained with."
+            f"Ids of this tokenizer go from 0 to {vocab_size - 1}; got id {id} at place {place} (counted from 0). "
+            f"Decode with the tokenizer that the model was trained with."
         )
     return ids
 
@@ -116,7 +118,11 @@ def read_json(text: str) -> Mapping[str, object]:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise DataError(f"A tokenizer is a JSON object, but this text cannot be read as JSON: {reason}.") from None
+        raise DataError(
+            f"A tokenizer must be a JSON object, but this text is not valid JSON: {reason}. {THE_FILE}"
+        ) from None
     if not isinstance(value, dict):
-        raise DataError(f"A tokenizer is a JSON object, but this JSON is of type {type(value).__name__}.")
+        raise DataError(
+            f"A tokenizer must be a JSON object, but this JSON is of type {type(value).__name__}. {THE_FILE}"
+        )
     return cast("Mapping[str, object]", value)

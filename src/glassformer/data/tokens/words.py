@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer, check_ids_known, read_json, utf8
+from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, Tokenizer, check_ids_known, read_json, utf8
 from glassformer.data.tokens.whole_words import NO_WORD, words_of
 from glassformer.foundation.errors import ConfigError, DataError
 
@@ -74,18 +74,25 @@ class _Listed(Tokenizer):
         entries = record.get("entries")
         if record.get("kind") != cls.kind or record.get("specials") != list(SPECIALS):
             raise DataError(
-                f"A {cls.kind} tokenizer has kind {cls.kind!r} and the special tokens {', '.join(SPECIALS)}, but this "
-                f"one has kind {record.get('kind')!r} and {record.get('specials')!r}. Take the file of the same run."
+                f"A {cls.kind} tokenizer must have kind {cls.kind!r} and specials {', '.join(SPECIALS)}, but this "
+                f"one has kind {record.get('kind')!r} and specials {record.get('specials')!r}. {THE_FILE}"
             )
         if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in cast("list[object]", entries)):
-            raise DataError(f"A {cls.kind} tokenizer has a list of strings under 'entries'; this one has not.")
+            raise DataError(
+                f"A {cls.kind} tokenizer must have a list of strings under 'entries', but this one has none. {THE_FILE}"
+            )
         entries = cast("list[str]", entries)
         for place, entry in enumerate(entries):
             utf8(entry)
             if cls.cut(entry) != [entry]:
-                raise DataError(f"Entry {place} of this {cls.kind} tokenizer, {entry!r}, is not one {cls.kind}.")
+                raise DataError(
+                    f"Each entry of a {cls.kind} tokenizer must be one {cls.kind}, but entry {place} is {entry!r}. "
+                    f"{THE_FILE}"
+                )
         if len(set(entries)) != len(entries):
-            raise DataError(f"The entries of this {cls.kind} tokenizer repeat one another, so ids would be ambiguous.")
+            raise DataError(
+                f"The entries of a {cls.kind} tokenizer must be different, but some of this one occur twice. {THE_FILE}"
+            )
         return cls(entries)
 
     @classmethod
@@ -96,8 +103,8 @@ class _Listed(Tokenizer):
             found.update(cls.counted(text))
         if found and (most := max(found.values())) < config.min_count:
             raise ConfigError(
-                f"A vocabulary keeps what is met at least tokenizer.min_count={config.min_count} times, but nothing in "
-                f"the training text is met more than {most} times, so nothing would be left. Try min_count=1."
+                f"A vocabulary keeps what occurs at least tokenizer.min_count={config.min_count} times, but nothing in "
+                f"the training text occurs more than {most} times, so nothing would be left. Try min_count=1."
             )
         # sorted: the order must not depend on Python's string hashes
         return cls(sorted(piece for piece, count in found.items() if count >= config.min_count))
@@ -169,7 +176,8 @@ class Labels(_Listed):
         for place, entry in enumerate(self.entries):
             if not entry.strip():
                 raise DataError(
-                    f"A label is a name; label {place} (counted from 0) is {entry!r}. Name it, or leave its texts out."
+                    f"A label must be a name, but label {place} (counted from 0) is {entry!r}. Give it a name, or "
+                    "remove its texts."
                 )
 
     @staticmethod
