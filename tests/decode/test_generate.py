@@ -150,10 +150,10 @@ TWO = [[7, 8], [9]]
 @pytest.mark.parametrize(
     ("layout", "asked", "error", "says"),
     [
-        ("encoder", {"prompts": TWO}, ConfigError, r"reads both ways\. Use fill_blanks"),
+        ("encoder", {"prompts": TWO}, ConfigError, r"reads in both directions\. Use fill_blanks"),
         ("encoder-decoder", {"prompts": TWO}, ConfigError, "An encoder-decoder needs sources"),
-        ("decoder", {"prompts": TWO, "sources": TWO}, ConfigError, "a model of one stack has none"),
-        ("decoder", {}, ConfigError, r"goes on from a prompt; give prompts, \[\[BOS\]\]"),
+        ("decoder", {"prompts": TWO, "sources": TWO}, ConfigError, "a model of one stack takes none; got sources"),
+        ("decoder", {}, ConfigError, r"continues prompts; got none\. Give prompts; \[\[BOS\]\]"),
         ("encoder-decoder", {"sources": TWO, "prompts": TWO[:1]}, DataError, "2 sources and 1 prompts"),
         ("decoder", {"prompts": [[7], []]}, DataError, r"prompt 1 \(counted from 0\) is empty"),
         ("decoder", {"prompts": []}, DataError, "at least one token"),
@@ -244,7 +244,7 @@ def test_a_row_ends_where_it_wrote_a_stop_sequence():
         ({"max_context": 0}, "drop must be from 1 to max_context=0"),
         ({"max_context": 4, "drop": 5}, "drop must be from 1 to max_context=4; got 5"),
         ({"max_context": 4, "drop": 0}, "drop must be from 1"),
-        ({"numbers": [3]}, "Each of the 2 rows has one number; got 1"),
+        ({"numbers": [3]}, "one for each of the 2 rows; got 1"),
     ],
     ids=["too long", "none", "all leaves", "nothing leaves", "numbers"],
 )
