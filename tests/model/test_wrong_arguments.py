@@ -112,7 +112,7 @@ CASES = {
     "floats in prompts": (lambda: run(prompts=[[1.0]]), r"row 0 has 1\.0 \(float\) at place 0"),
     "half a token": (lambda: run(prompts=[[1]], max_new_tokens=1.5), r"max_new_tokens must be at least.*got \[1\.5\]"),
     "a limit in text": (lambda: run(prompts=[[1]], max_new_tokens="2"), r"max_new_tokens must be.*got \['2'\]"),
-    "a limit too many": (lambda: run(prompts=[[1]], max_new_tokens=[2, 2]), r"each of the 1 rows; got \[2, 2\]"),
+    "a limit too many": (lambda: run(prompts=[[1]], max_new_tokens=[2, 2]), r"each of 1 rows; got \[2, 2\]"),
     "no model that generates": (lambda: list(generate(3, prompts=[[1]], max_new_tokens=1)), "a Transformer can write"),
 }
 

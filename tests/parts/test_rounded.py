@@ -75,7 +75,7 @@ def test_guesses_can_be_taken_back():
 
 
 def test_what_has_no_keys_to_round_is_refused():
-    with pytest.raises(ConfigError, match="Linear attention caches sums"):
+    with pytest.raises(ConfigError, match="rounds keys and values; linear attention caches none"):
         prepared(model("decoder", attention_rule="linear"), "float32", "int8")
     with pytest.raises(ConfigError, match="Compiled steps need an exact KV cache"):
         prepared(model("decoder"), "float32", "int8", compile=True)

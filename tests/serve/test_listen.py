@@ -207,7 +207,10 @@ def test_a_second_signal_ends_at_once(text_run):
         (["--host", "203.0.113.1", "--key-file", "KEY"], "The server cannot listen at 203.0.113.1"),
         (["--rows", "0"], "rows must be at least 1"),
         (["--decode.cache", "int8"], "A server needs an exact KV cache; got decode.cache='int8'"),
-        (["--decode.beam", "4"], "without beam search. Remove --decode.beam, or use glassformer translate"),
+        (
+            ["--decode.beam", "4"],
+            "without beam search. Remove --decode.beam; for an encoder-decoder, glassformer translate takes it",
+        ),
         (["--decode.top-k", "4"], "serve takes no --decode.top-k: each request says how its tokens are chosen"),
         (["--decode.max-new-tokens", "4"], "serve takes no --decode.max-new-tokens: --max-new-tokens sets the longest"),
         (["--decode.batch-size", "4"], "serve takes no --decode.batch-size: --rows sets how many"),

@@ -95,8 +95,8 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
     changes = dict(arguments.changes)
     if given := [name for name in OF_BEAMS if f"decode.{name}" in changes]:
         raise ConfigError(
-            f"generate writes token by token, without beam search. Remove --decode.{given[0].replace('_', '-')}, or "
-            "use glassformer translate."
+            f"generate writes token by token, without beam search. Remove --decode.{given[0].replace('_', '-')}; for "
+            "an encoder-decoder, glassformer translate takes it."
         )
     changes |= {f"decode.{each.name}": each.default for each in fields(BeamSettings)}
     for name in [name for name in SHORT if name in arguments.options]:

@@ -164,7 +164,7 @@ def begin_rows(
     if not model.config.stack.causal:
         raise ConfigError("generate() needs a causal model; this one reads in both directions. Use fill_blanks().")
     if (sources is None) == (model.encoder is not None and model.decoder is not None):
-        came_with = "none. Give sources." if sources is None else "sources. Give prompts."
+        came_with = "none. Give sources." if sources is None else "sources. Give only prompts."
         raise ConfigError(f"An encoder-decoder needs sources, a model of one stack takes none; got {came_with}")
     if sources is not None:
         check_sources(model, sources)
@@ -179,9 +179,7 @@ def begin_rows(
     n_rows = len(prompts)
     limits = list(max_new_tokens) if isinstance(max_new_tokens, Sequence) else [max_new_tokens] * n_rows
     if len(limits) != n_rows or any(not is_of(limit, (int,)) or limit < 1 for limit in limits):
-        raise ConfigError(
-            f"max_new_tokens must be at least 1, for all or each of the {n_rows} rows; got {limits!r:.60}."
-        )
+        raise ConfigError(f"max_new_tokens must be at least 1, once or for each of {n_rows} rows; got {limits!r:.60}.")
     numbers = range(n_rows) if numbers is None else numbers
     if len(numbers) != n_rows:
         raise ConfigError(f"numbers must have one for each of the {n_rows} rows; got {len(numbers)}. Remove numbers.")

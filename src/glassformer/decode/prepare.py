@@ -55,7 +55,7 @@ def check_rounds(model: Transformer, compile: bool) -> None:
     """Refuse an 8-bit cache for linear attention and for compiled steps. Errors: `ConfigError`."""
     if model.config.stack.attention_rule == "linear":
         raise ConfigError(
-            "Linear attention caches sums in place of keys and values: none to round. Set decode.cache='exact'."
+            "decode.cache='int8' rounds keys and values; linear attention caches none. Set decode.cache='exact'."
         )
     if compile:
         raise ConfigError("Compiled steps need an exact KV cache. Set decode.compile=false, or decode.cache='exact'.")

@@ -105,7 +105,7 @@ def check_request(model: Transformer, request: Request, columns: int) -> None:
     check_counts(request)
     if (request.source is None) == (model.encoder is not None and model.decoder is not None):
         came = "no source. Give one." if request.source is None else "a source. Remove it."
-        raise ConfigError(f"An encoder-decoder needs a source, a model with one stack takes none; got {came}")
+        raise ConfigError(f"An encoder-decoder needs a source, a model of one stack takes none; got {came}")
     if not request.prompt:
         raise DataError("A prompt needs at least one token; got none. Begin it with BOS.")
     check_ids([request.prompt], model.config.vocab_size or 0, "prompt")
