@@ -64,8 +64,8 @@ def comparable(results: list[Result]) -> list[tuple]:
         (("--vary", "model.n_layer=1"), "Did you mean '--model.n-layers'?"),
         (("--vary", "modle.n_layers=1"), "Did you mean 'model'?"),
         (("--vary", "model.n_layers=1,two"), "takes a whole number; got 'two'"),
-        (("--vary", "model.n_layers=1,,2"), "--vary model.n_layers needs a value behind = and between commas"),
-        (("--vary", "model.norm="), "--vary model.norm needs a value behind ="),
+        (("--vary", "model.n_layers=1,,2"), "--vary model.n_layers needs a value after = and between commas"),
+        (("--vary", "model.norm="), "--vary model.norm needs a value after ="),
         (("--vary", "model.n_layers"), "--vary takes SECTION.SETTING=VALUE"),
         (("--vary", "n_layers=1,2"), "--vary takes SECTION.SETTING=VALUE"),
         (("--vary", "model.no_tie_embeddings=true"), "model.tie_embeddings=false"),
@@ -94,7 +94,7 @@ def test_what_is_no_study_is_left_alone(refused, there):
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine", "utf-8")
     if there == "study":
-        assert "no folder that could" in refused(*words(*LAYERS, out="study/below"))
+        assert "study is not a folder" in refused(*words(*LAYERS, out="study/below"))
     assert "study" in refused(*words(*LAYERS))
     assert path.read_text("utf-8") == "mine"
 
@@ -107,7 +107,7 @@ def test_data_that_can_be_read_once_are_refused(refused, tmp_path):
     named = [word for name in ("train", "dev", "test") for word in (f"--data.{name}", str(tmp_path / name))]
     said = refused("ablate", "multi30k", "--vary", "model.n_layers=1,2", *named)
     assert f"{tmp_path / 'train'} is a pipe or a device" in said
-    assert "Write it to a file first" in said
+    assert "Write its content to a file, and give that file." in said
     assert not Path("runs").exists()
 
 
@@ -134,7 +134,7 @@ def test_jobs_times_threads_fit_the_processors(monkeypatch, processors, threads,
 def test_more_jobs_than_fit_are_refused(monkeypatch):
     monkeypatch.setattr(ablate, "free_processors", lambda: 4)
     assert (jobs("4", 1), jobs("2", 2), jobs("1", 9)) == (4, 2, 1)
-    with pytest.raises(ConfigError, match=r"would want 6 processors; 4 are free. Use --jobs 2"):
+    with pytest.raises(ConfigError, match=r"needs 6 processors; 4 are free. Use --jobs 2"):
         jobs("3", 2)
 
 

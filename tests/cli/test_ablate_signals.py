@@ -51,7 +51,7 @@ def test_signal_lets_all_arms_save_and_stop(run, interrupting, monkeypatch, numb
     answer = run(*words("--vary", "model.n_layers=1,2,3", "--seeds", "1", "--training.steps", "1000000"))
     assert answer.code == code
     assert answer.out == ""
-    assert "The same command goes on" in answer.err
+    assert "Type the same command to continue" in answer.err
     begun = sorted(Path("study/runs").iterdir())
     assert [path.name for path in begun] == ["model.n_layers=1,seed=1", "model.n_layers=2,seed=1"]
     for path in begun:

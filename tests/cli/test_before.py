@@ -137,16 +137,18 @@ def test_noise_for_people_and_for_programs(run, monkeypatch):
 
 
 def test_json_alone_is_refused(refused, session):
-    assert "--json belongs to --dry-run, --find-learning-rate, --gradient-noise" in refused(
+    assert "--json works only with --dry-run, --find-learning-rate, --gradient-noise" in refused(
         "train", "reverse", "--json"
     )
 
 
 @pytest.mark.parametrize("flags", list(combinations(["--dry-run", "--find-learning-rate", "--gradient-noise"], 2)))
 def test_one_look_at_a_time(refused, flags):
-    assert f"{flags[0]} and {flags[1]} are two looks before a run" in refused("train", "reverse", *flags)
+    assert f"{flags[0]} and {flags[1]} are two separate checks before a run. Give only one" in refused(
+        "train", "reverse", *flags
+    )
 
 
 def test_a_mistake_is_named_once(refused, session):
     told = refused("train", "reverse", "--break", "leaky-mask", "--training.broken", "no-residual")
-    assert "--break and --training.broken are the same setting. Give one of them" in told
+    assert "--break and --training.broken are the same setting. Give only one" in told

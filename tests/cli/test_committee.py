@@ -104,5 +104,5 @@ def test_mistakes(run, refused, trained, a_run):
     assert answer.err.endswith("gives labels. Leave --by-length out.\n")
     answer = run("evaluate", *trained, "--decode.precision", "int8")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.endswith("gives labels, so that --decode.precision would change nothing. Leave it out.\n")
+    assert answer.err.endswith("gives labels, so --decode.precision would have no effect. Remove it.\n")
     assert run("evaluate", *trained, "--decode.batch-size", "2").code == 0

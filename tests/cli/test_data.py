@@ -69,17 +69,19 @@ def test_a_packed_file_is_named_as_it_lies(run, one):
     )
 
 
-def test_a_file_of_the_users_stays(refused, one):
-    Path("sets/plays").mkdir(parents=True)
-    Path("sets/plays/b.txt").write_text("mine")
-    assert "sets/plays/b.txt is there with other bytes" in refused("data", "fetch", "plays", "--data-dir", "sets")
-    assert Path("sets/plays/b.txt").read_text() == "mine"
+@pytest.mark.parametrize("name", ["b.txt", "b.txt.gz"])
+def test_a_file_of_the_users_stays(refused, one, name):
+    path = Path("sets/plays", name)
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    assert f"{path} exists, but its content differs" in refused("data", "fetch", "plays", "--data-dir", "sets")
+    assert path.read_text() == "mine"
     assert one.ranges == []
 
 
 def test_a_folder_of_a_files_name_stays(refused, one):
     Path("sets/plays/b.txt").mkdir(parents=True)
-    assert "sets/plays/b.txt is there and is no file. Move it away" in refused(
+    assert "sets/plays/b.txt exists, but it is not a file. Move it away" in refused(
         "data", "fetch", "plays", "--data-dir", "sets"
     )
     assert one.ranges == []
@@ -95,7 +97,7 @@ def test_a_file_is_no_folder_for_data(refused, one, folder):
 
 def test_too_small_a_disk_is_said_before(refused, one, monkeypatch):
     monkeypatch.setattr("glassformer.cli.data.shutil.disk_usage", lambda _: type("Usage", (), {"free": 1_000}))
-    assert "The files have 512,000 bytes" in refused("data", "fetch", "plays", "--data-dir", "sets", code=5)
+    assert "The files need 512,000 bytes" in refused("data", "fetch", "plays", "--data-dir", "sets", code=5)
     assert one.ranges == []
 
 
@@ -105,9 +107,9 @@ def test_too_small_a_disk_is_said_before(refused, one, monkeypatch):
         ((), "needs list, show NAME or fetch NAME"),
         (("lst",), "Did you mean 'list'?"),
         (("list", "scan"), "takes no name; got 'scan'"),
-        (("show",), "`glassformer data show` needs a name: tinyshakespeare"),
+        (("show",), "`glassformer data show` needs the name of a data set: tinyshakespeare"),
         (("fetch", "scann"), "Did you mean 'scan'?"),
-        (("fetch", "scan", "trec"), "'trec' is one word too many"),
+        (("fetch", "scan", "trec"), "takes no further argument; got 'trec'"),
         (("list", "--data-dir", ""), "--data-dir must be the folder"),
     ],
 )
@@ -116,7 +118,7 @@ def test_mistakes(refused, words, said):
 
 
 def test_a_second_word_belongs_to_no_other_verb(refused):
-    assert "'copy' is one word too many" in refused("train", "reverse", "copy")
+    assert "takes no further argument; got 'copy'" in refused("train", "reverse", "copy")
 
 
 def test_the_real_catalogue_is_the_default():

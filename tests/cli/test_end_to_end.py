@@ -133,7 +133,7 @@ def test_translate_with_figures(trained, run, refused, monkeypatch):
     given = ("translate", str(trained), "--n-best", "2")
     assert "got 2 with a beam of 1. Give --beam 2 or more" in refused(*given)
     assert "--n-best takes a whole number from 1 to 1024" in refused(*given[:3], str(10**9), "--beam", "2")
-    assert "decode.coverage_penalty is of a beam" in refused(*given[:2], "--decode.coverage-penalty", "0.2")
+    assert "decode.coverage_penalty needs beam search" in refused(*given[:2], "--decode.coverage-penalty", "0.2")
 
 
 def test_params(trained, run):

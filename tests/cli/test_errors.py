@@ -47,7 +47,7 @@ ROOT = Path(__file__).parents[2]
         (["translate", "nowhere"], ["nowhere is not a run folder"]),
         (["params", "nowhere"], ["nowhere is not a run folder: it does not exist, and no preset has that name"]),
         (["params", "gpt-2"], ["Known: 'bart-base', ", "Did you mean 'gpt2'?"]),
-        (["params"], ["needs a run folder or a preset, as gpt2", "Usage: glassformer params RUN|PRESET"]),
+        (["params"], ["needs a run folder or a preset such as gpt2", "Usage: glassformer params RUN|PRESET"]),
         (["resume", "nowhere"], ["nowhere is not a run folder"]),
         (["evaluate", "nowhere", "--split", "tset"], ["nowhere is not a run folder"]),
     ],

@@ -208,7 +208,7 @@ def test_the_page_is_served(trained, run, monkeypatch):
         (["--port", "70000"], ["--port", "65535"]),
         (["--port", "-1"], ["--port"]),
         (["--export", "."], ["--export", "is a folder"]),
-        (["--export", "none/page.html"], ["none", "no folder"]),
+        (["--export", "none/page.html"], ["none", "not a folder"]),
         (["--checkpoints"], ["--checkpoints", "--export"]),
         (["--patch", "a b", "--into", "a c"], ["--patch", "--export"]),
         (["--export", "page.html", "--patch", "a b"], ["--into", "both"]),

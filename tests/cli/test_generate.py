@@ -123,7 +123,7 @@ def test_a_file_holds_one_prompt_a_line(run, refused, writing, a_run):
     )
     assert writing.asked == (["ab", "c"], 2, ["x", "y z"])
     assert answer.out == "ba\n---\nba1\n---\nc\n---\nc1\n"
-    assert "Give one of them" in refused("generate", "runs/old", "--file", "prompts.txt", "--prompt", "a")
+    assert "Give only one of them" in refused("generate", "runs/old", "--file", "prompts.txt", "--prompt", "a")
     assert "there is no such file" in refused("generate", "runs/old", "--file", "none.txt")
 
 
@@ -169,14 +169,14 @@ def test_settings(run, writing, of_run, words, expected):
     [
         (("--temperature", "-1"), "decode.temperature must be at least 0; got -1.0"),
         (("--temperature", "nan"), "decode.temperature must be at least 0; got nan"),
-        (("--temperature", "0", "--top-k", "3"), "decode.top_k says what tokens are drawn from"),
+        (("--temperature", "0", "--top-k", "3"), "decode.top_k selects the tokens to sample from"),
         (("--top-p", "0"), "decode.top_p must be above 0"),
         (("--top-k", "x"), "takes a whole number or none; got 'x'"),
         (("--n", "1000000000"), "--n takes a whole number from 1 to 100000"),
         (("--n", "0"), "got '0'"),
         (("--max-new-tokens", "0"), "decode.max_new_tokens must be at least 1"),
         (("--seed", "-1"), "decode.seed must be at least 0"),
-        (("--greedy", "--temperature", "1"), "--greedy takes the likeliest token"),
+        (("--greedy", "--temperature", "1"), "--greedy does not sample, so it takes no temperature. Give only one"),
         (("--top-k", "3", "--decode.top-k", "4"), "--top-k and --decode.top-k are the same setting"),
         (("--topk", "3"), "Did you mean '--top-k'?"),
     ],
@@ -231,14 +231,14 @@ def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):
     for guesser in (("--lookup", "2"), ("--draft", str(trained), "--guesses", "3")):
         guessed = run(*words, "--greedy", *guesser)
         assert (guessed.out, "guesses" in guessed.err, greedy.err) == (greedy.out, True, "")
-    assert "Give one of them" in refused(*words, "--draft", str(trained), "--lookup", "2")
-    assert "Give one of them" in refused(*words, "--guesses", "2")
+    assert "Give exactly one of them" in refused(*words, "--draft", str(trained), "--lookup", "2")
+    assert "Give exactly one of them" in refused(*words, "--guesses", "2")
     assert "--lookup takes a whole number from 1 to 1000" in refused(*words, "--lookup", str(10**9))
     assert "nowhere is not a run folder" in refused(*words, "--draft", "nowhere")
-    assert "looks ahead by itself" in refused(*words, "--lookup", "2", "--contrastive-alpha", "0.6")
+    assert "Contrastive search cannot use guesses" in refused(*words, "--lookup", "2", "--contrastive-alpha", "0.6")
     ahead = (*words, "--contrastive-alpha", "0.6", "--top-k", "3")
     assert run(*ahead).out == run(*ahead, "--seed", "9").out
-    assert "Contrastive search draws none" in refused(*ahead, "--temperature", "1")
+    assert "Contrastive search does not sample" in refused(*ahead, "--temperature", "1")
     assert "--greedy" in refused(*ahead, "--greedy")
     assert "A beam ranks whole answers" in refused(
         "translate", str(trained), "--beam", "2", "--decode.contrastive-alpha", "0.5"

@@ -83,7 +83,7 @@ def test_what_can_go_without_a_loss_goes(run, tiny) -> None:
         (("--prune", "x.9.9"), "got 'x.9.9'. This run has e.0.0, e.0.1"),
         (("--prune", ""), "got ''"),
         (("--out", "elsewhere"), "Add --prune HEADS"),
-        (("--prune", "x.0.0", "--checkpoints"), "Give one of them"),
+        (("--prune", "x.0.0", "--checkpoints"), "Give only one of them"),
         (("--prnue", "x.0.0"), "--prune"),
     ],
     ids=str,
@@ -133,7 +133,7 @@ def test_what_brings_an_answer_back(run, tiny) -> None:
         (["--patch", "a b", "--into", "a b c"], "got 3 and 4"),
         (["--patch", "a b", "--into", "a b"], "same probability"),
         (["--attribute", "a b", "--checkpoints"], "--checkpoints"),
-        (["--attribute", "a b", "--patch", "a", "--into", "b"], "Give one of them"),
+        (["--attribute", "a b", "--patch", "a", "--into", "b"], "Give only one of them"),
     ],
 )
 def test_mistakes_with_texts(run, tiny, options, words) -> None:

@@ -23,15 +23,15 @@ def test_translate_answers_what_comes_before_a_line_that_is_too_long(run, sessio
 @pytest.mark.parametrize(
     ("split", "flag", "remedy"),
     [
-        ("test", "--data.dev-size", "Leave it out, or add --split dev."),
-        ("test", "--data.dev-source", "Leave it out, or add --split dev."),
-        ("test", "--data.train-size", "Leave it out."),
-        ("dev", "--data.test", "Leave it out, or add --split test."),
+        ("test", "--data.dev-size", "Remove it, or score that split: glassformer evaluate RUN --split dev."),
+        ("test", "--data.dev-source", "Remove it, or score that split: glassformer evaluate RUN --split dev."),
+        ("test", "--data.train-size", "split. Remove it."),
+        ("dev", "--data.test", "Remove it, or score that split: glassformer evaluate RUN --split test."),
     ],
 )
 def test_evaluate_refuses_what_would_change_nothing(refused, session, a_run, split, flag, remedy):
     message = refused("evaluate", "runs/old", "--split", split, flag, "9")
-    assert f"The {split} split is scored, and {flag} says" in message
+    assert f"The {split} split is scored, but {flag} belongs to the " in message
     assert message.endswith(f"{remedy}\n")
     assert session.calls == []
 
@@ -50,7 +50,7 @@ def test_settings_of_writing_are_refused_where_blanks_are_filled(refused, sessio
     path.mkdir(parents=True)
     recipe = override(Recipe("filled"), {"data.task": "copy", "data.layout": "encoder", "decode.max_new_tokens": 4})
     (path / "recipe.toml").write_text(dumps_recipe(recipe))
-    told = f"fills all blanks at once, so that {flag} would change nothing. Leave it out."
+    told = f"fills all blanks at once, so {flag} would have no effect. Remove it."
     for verb in ("evaluate", "translate"):
         assert f"but runs/filled {told}" in refused(verb, "runs/filled", flag, "9")
     assert f"but the recipe copy {told}" in refused("train", "copy", "--data.layout", "encoder", flag, "9")
@@ -59,7 +59,7 @@ def test_settings_of_writing_are_refused_where_blanks_are_filled(refused, sessio
 
 def test_settings_of_writing_are_refused_where_labels_are_learned(refused, session):
     told = refused("train", "classify", "--decode.max-new-tokens", "9")
-    assert "the recipe classify gives labels, so that --decode.max-new-tokens would change nothing" in told
+    assert "the recipe classify gives labels, so --decode.max-new-tokens would have no effect" in told
 
 
 def test_settings_that_blanks_are_filled_by_are_taken(run, session):

@@ -18,17 +18,17 @@ VERBS = [("train", "reverse"), ("demo",)]
 @pytest.mark.parametrize(
     ("out", "facts"),
     [
-        ("", ["--out names the run folder to make; got ''", "runs/reverse"]),
-        ("/", ["A run folder has a name of its own; got /, the root", "--out runs/reverse"]),
+        ("", ["--out names the run folder to create; got ''", "runs/reverse"]),
+        ("/", ["A run folder needs a name; got /, the root", "--out runs/reverse"]),
         ("//", ["got //, the root"]),
-        (".", ["exists and is no run folder. Choose another with --out "]),
-        ("..", ["exists and is no run folder. Choose another with --out "]),
-        ("a/..", ["exists and is no run folder. Choose another with --out "]),
+        (".", ["exists and is not a run folder. Choose another with --out "]),
+        ("..", ["exists and is not a run folder. Choose another with --out "]),
+        ("a/..", ["exists and is not a run folder. Choose another with --out "]),
         ("afile", ["afile exists and is a file. Choose another with --out afile-2"]),
-        ("afile/x", ["afile/x cannot be made, as afile is no folder that could hold it", "--out"]),
-        ("afile/x/y", ["afile/x/y cannot be made, as afile is no folder"]),
-        ("/dev/null", ["/dev/null exists and is no folder"]),
-        ("/dev/null/x", ["/dev/null/x cannot be made, as /dev/null is no folder"]),
+        ("afile/x", ["afile/x cannot be created: afile is not a folder", "--out"]),
+        ("afile/x/y", ["afile/x/y cannot be created: afile is not a folder"]),
+        ("/dev/null", ["/dev/null exists and is not a folder"]),
+        ("/dev/null/x", ["/dev/null/x cannot be created: /dev/null is not a folder"]),
         ("n" * 300, ["A name may have at most 255 bytes here; 'nnn", "would need one of 3", "a shorter --out"]),
         ("n" * 250, ["A name may have at most 255 bytes here", "would need one of 2"]),  # .old-NAME-PID
         ("ü" * 130, ["A name may have at most 255 bytes here"]),
@@ -56,13 +56,13 @@ def test_out_that_cannot_be(refused, session, tmp_path, verb, out, facts):
 def test_folder_that_may_not_be_written(refused, session, monkeypatch, out):
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != Path())
     message = refused("train", "reverse", "--out", out)
-    assert message == f"glassformer: {out} cannot be made, as . is not yours to write in. Choose another with --out.\n"
+    assert message == f"glassformer: {out} cannot be created: . is not writable. Choose another with --out.\n"
     assert session.calls == []
 
 
 def test_the_usual_place_is_looked_at_too(refused, session):
     Path("runs").write_text("mine")
-    assert "runs/reverse cannot be made, as runs is no folder" in refused("train", "reverse")
+    assert "runs/reverse cannot be created: runs is not a folder" in refused("train", "reverse")
     assert session.calls == []
 
 
@@ -97,7 +97,7 @@ def test_a_file_of_the_user_at_any_depth_makes_it_no_run(refused, session, path)
     before = everything(run)
     message = refused("train", "reverse", "--overwrite")
     assert "--overwrite deletes run folders only; runs/reverse also holds" in message
-    assert "which no run writes. Delete it by hand, or use --out." in message
+    assert "which no run writes. Delete it by hand, or choose another with --out." in message
     assert (session.calls, everything(run)) == ([], before)
 
 

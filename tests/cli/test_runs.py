@@ -50,7 +50,9 @@ def test_no_run(tmp_path, name, fact):
 def test_run_without_its_recipe(tmp_path):
     run = a_run(tmp_path / "x")
     (run / "recipe.toml").unlink()
-    with pytest.raises(CheckpointError, match=r"x is a run without its recipe\.toml.*step-000000003/state\.json"):
+    with pytest.raises(
+        CheckpointError, match=r"x is a run folder without its recipe\.toml.*step-000000003/state\.json"
+    ):
         existing_run(str(run))
 
 
@@ -184,14 +186,14 @@ def test_overwrite_that_was_killed_gives_the_old_run_back(run, session):
 def test_what_was_put_back_is_told(capsys):
     a_run(Path("runs", DEAD))
     existing_run("runs/reverse")
-    assert "the old run is back" in capsys.readouterr().err
+    assert "the old run is restored" in capsys.readouterr().err
 
 
 def test_run_that_is_being_replaced_is_nobodys(refused, session):
     a_run(Path(f"runs/.old-reverse-{os.getppid()}"))
     before = everything(Path())
     for words in (("resume", "runs/reverse"), ("train", "reverse"), ("train", "reverse", "--overwrite")):
-        assert f"process {os.getppid()} was told to --overwrite it" in refused(*words)
+        assert f"process {os.getppid()} was started with --overwrite" in refused(*words)
     assert everything(Path()) == before
 
 
@@ -220,7 +222,7 @@ def test_leftovers_of_a_beginning_that_was_killed_are_in_nobodys_way(refused, se
     (out / ".tmp-recipe.toml-999999").write_text("half")
     check_room(out, overwrite=False)
     (out / ".tmp-thesis.tex-999999").write_text("mine")
-    assert "is no run folder" in refused("train", "reverse", "--out", str(out))
+    assert "is not a run folder" in refused("train", "reverse", "--out", str(out))
 
 
 def test_empty_folder_may_be_used(run, session, tmp_path):

@@ -71,7 +71,7 @@ def test_texts_that_follow_a_grammar(trained, run, refused, tmp_path):
     assert all(re.fullmatch("[ae]{3}( [ae]){2}", each["text"]) and each["end"] == "eos" for each in told)
     assert "the file is empty" in refused(*words, "--json-schema", file_of(tmp_path, ""))
     assert "is not JSON" in refused(*words, "--json-schema", file_of(tmp_path, "{"))
-    assert "must be one that llguidance knows" in refused(*words, "--regex", "a((")
+    assert "must be one that llguidance supports" in refused(*words, "--regex", "a((")
     assert "got both" in refused(*words, "--regex", "a", "--json-schema", file_of(tmp_path, '{"enum": ["a"]}'))
     assert "there is no such file" in refused(*words, "--json-schema", str(tmp_path / "nowhere"))
 
@@ -118,7 +118,7 @@ def test_a_text_that_the_vocabulary_lacks_has_nothing_to_hide(tmp_path, run):
 
 WRONG = {
     "no test text": (["evaluate", "RUN"], "There is no test text. Name one by --data.text FILE"),
-    "a text and a split": (["evaluate", "RUN", "--data.text", "x", "--split", "dev"], "Leave one of them out"),
+    "a text and a split": (["evaluate", "RUN", "--data.text", "x", "--split", "dev"], "Give only one of them"),
     "no such file": (["evaluate", "RUN", "--data.text", "nowhere.txt"], "nowhere.txt"),
     "by length": (["evaluate", "RUN", "--split", "dev", "--by-length"], "predicts running text"),
     "another objective": (

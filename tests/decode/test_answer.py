@@ -58,7 +58,7 @@ def test_answer_that_ends_at_its_limit_is_complete():
     [
         ({"batch_size": 0}, "batch_size must be at least 1; got 0"),
         ({"batch_size": -1}, "batch_size must be at least 1; got -1"),
-        ({"lengths": [3]}, "lengths has one number from 0 on for each source; got 1 for 2 sources"),
+        ({"lengths": [3]}, "lengths needs one number of at least 0 for each source; got 1 for 2 sources"),
         ({"lengths": [3, -3]}, "the smallest -3"),
     ],
     ids=["none", "below none", "too few lengths", "a length below 0"],
@@ -84,8 +84,8 @@ def test_encoder_fills_as_many_blanks_as_asked():
 @pytest.mark.parametrize(
     ("layout", "asked", "says"),
     [
-        ("encoder", {"max_new_tokens": 3}, "an encoder fills its blanks at once, got max_new_tokens=3"),
-        ("encoder-decoder", {"lengths": [1, 2]}, "lengths are of an encoder"),
+        ("encoder", {"max_new_tokens": 3}, "an encoder fills all blanks at once; got max_new_tokens=3"),
+        ("encoder-decoder", {"lengths": [1, 2]}, "Only an encoder takes lengths"),
     ],
 )
 def test_a_length_that_the_model_does_not_go_by_is_refused(layout, asked, says):
@@ -121,11 +121,11 @@ def test_a_beam_knows_its_rows_as_the_caller_has_them(numbers, groups):
     given = {"numbers": numbers, "search": BeamSettings(beam=4, beam_groups=groups), "max_new_tokens": 3}
     answer(network, sources, **given, filters=[only([0, 1, 2])])
     assert sorted(seen) == sorted(known)
-    with pytest.raises(ConfigError, match=rf"of row {known[0]} \(counted from 0\) all beginnings"):
+    with pytest.raises(ConfigError, match=rf"in row {known[0]} \(counted from 0\) all hypotheses"):
         answer(network, sources, **given, filters=[only([1, 2])])
     if groups == 1:
         forced = Forced([b""] * 6 + [b"a"] * (VOCAB - 6), ["aaaa"])
-        with pytest.raises(ConfigError, match=rf"within its 3 tokens none of row {known[1]} \("):
+        with pytest.raises(ConfigError, match=rf"none of row {known[1]} \(.* within its 3 tokens"):
             answer(network, sources, **given, forced=forced)
 
 
@@ -144,5 +144,5 @@ def test_drawn_answers_hang_on_seed_and_place_alone(batch_size):
 
 def test_blanks_are_not_drawn():
     for sampling in (Sampling(), Sampling(temperature=0.0, no_repeat_ngram=2)):
-        with pytest.raises(ConfigError, match="fills its blanks at once"):
+        with pytest.raises(ConfigError, match="fills all blanks at once"):
             answer(model("encoder"), sequences([3]), sampling=sampling)

@@ -257,8 +257,8 @@ def test_answers_of_a_beam_come_in_order_whatever_the_batch():
         ({"beam": 0}, "beam must be at least 1; got 0"),
         ({"beam": 2, "n_best": 3}, "n_best must be from 1 to beam=2; got 3"),
         ({"beam": 2, "n_best": 0}, "n_best must be from 1"),
-        ({"beam": 4, "groups": 3}, "groups cut a beam in equal parts; got beam=4 and groups=3"),
-        ({"beam": 4, "groups": 0}, "groups cut a beam"),
+        ({"beam": 4, "groups": 3}, "groups must divide beam evenly; got beam=4 and groups=3"),
+        ({"beam": 4, "groups": 0}, "groups must divide beam"),
     ],
     ids=["no beam", "more than there are", "none", "unequal groups", "no groups"],
 )

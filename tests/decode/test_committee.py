@@ -75,7 +75,7 @@ def test_the_order_of_the_members_changes_nothing():
     ids=["fewer", "more", "another"],
 )
 def test_other_labels_are_refused_by_name(labels, said):
-    with pytest.raises(ConfigError, match=f"The members of a committee have the same labels; {said}"):
+    with pytest.raises(ConfigError, match=f"of a committee .* must have the same labels; {said}"):
         shared_labels([member(1), member(2, labels)])
 
 
@@ -85,5 +85,5 @@ def test_a_member_without_numbers_is_refused_by_name(count):
     members = [member(seed) for seed in range(count)]
     with torch.no_grad():
         members[-1].model.head.bias[1] = torch.nan
-    with pytest.raises(DataError, match=f"the probabilities of runs/{count - 1} are no finite numbers"):
+    with pytest.raises(DataError, match=f"must be finite numbers; those of runs/{count - 1} are not"):
         committee_probabilities(members, read(count))

@@ -122,7 +122,7 @@ def test_where_nothing_may_come_or_nothing_is_a_number_it_is_refused():
     with pytest.raises(ConfigError, match=r"after 12 tokens of row 0 .* all are forbidden"):
         list(once)
     network.head.weight.data.fill_(float("nan"))
-    with pytest.raises(DataError, match=r"no numbers \(NaN\) in row 0"):
+    with pytest.raises(DataError, match=r"not numbers \(NaN\) in row 0"):
         next(contrastive(network, alpha=0.6, prompts=[[BOS]], max_new_tokens=2))
 
 
@@ -138,10 +138,16 @@ def test_filters_hold():
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (lambda: Sampling(contrastive_alpha=0.5), "Contrastive search draws none; got contrastive_alpha=0.5 with temp"),
+        (
+            lambda: Sampling(contrastive_alpha=0.5),
+            "Contrastive search does not sample; got contrastive_alpha=0.5 with temp",
+        ),
         (lambda: Sampling(temperature=0.0, contrastive_alpha=1.5), "contrastive_alpha must be at most 1"),
         (lambda: Sampling(temperature=0.0, contrastive_alpha=float("nan")), "contrastive_alpha must be at least 0"),
-        (lambda: Sampling(temperature=0.0, contrastive_alpha=0.5, top_p=0.9), "top_p says what tokens are drawn from"),
+        (
+            lambda: Sampling(temperature=0.0, contrastive_alpha=0.5, top_p=0.9),
+            "top_p selects the tokens to sample from",
+        ),
         (lambda: next(contrastive(model("decoder"), alpha=2, prompts=[[1]], max_new_tokens=1)), "from 0 to 1; got 2"),
         (lambda: next(contrastive(model("decoder"), alpha=1, k=0, prompts=[[1]], max_new_tokens=1)), "k=4"),
         (

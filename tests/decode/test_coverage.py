@@ -84,9 +84,9 @@ def test_a_model_of_one_stack_reads_no_source():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"beam": 4, "beam_groups": 3}, "beam_groups cuts a beam in equal parts; got beam=4"),
-        ({"coverage_penalty": 0.2}, "coverage_penalty is of a beam, which beam=1 is none of"),
-        ({"early_stop": True}, "early_stop is of a beam"),
+        ({"beam": 4, "beam_groups": 3}, "beam_groups must divide beam evenly; got beam=4"),
+        ({"coverage_penalty": 0.2}, "coverage_penalty needs beam search; got beam=1"),
+        ({"early_stop": True}, "early_stop needs beam search; got beam=1"),
         ({"beam": 10**9}, "beam must be at most 1024"),
         ({"beam": 2, "coverage_penalty": math.nan}, "coverage_penalty must be at least 0"),
         ({"beam": 2, "diversity": -1.0}, "diversity must be at least 0"),

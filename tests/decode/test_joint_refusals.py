@@ -74,6 +74,6 @@ def test_one_model_is_asked_for():
     with pytest.raises(ConfigError, match=r"A trace is of one model; got a committee of 2\. Trace each member"):
         trace(joint, words, "w1")
     late = Joint([model("decoder"), model("decoder", attention_rule="linear")])
-    with pytest.raises(ConfigError, match="from which no guess can be taken back"):
+    with pytest.raises(ConfigError, match="from which a rejected guess cannot be removed"):
         list(speculative(late, lookup=1, prompts=[[BOS]], max_new_tokens=3))
     assert {name.split(".")[0] for name in joint.state_dict()} == {"_members"}

@@ -148,7 +148,7 @@ def test_names_are_those_of_the_setting():
 def test_int8_is_refused_where_the_processor_has_no_product(monkeypatch):
     monkeypatch.setattr("glassformer.decode.prepare.has_int8", lambda device: False)
     with pytest.raises(
-        ConfigError, match=r"'int8' needs a processor .*; the model is on cpu, which does not\. Take bf"
+        ConfigError, match=r"'int8' needs a processor .*; the model is on cpu, which does not\. Use 'bf"
     ):
         prepared(in_float32("decoder"), "int8")
     assert not has_int8(torch.device("meta"))

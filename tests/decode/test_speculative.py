@@ -270,10 +270,13 @@ def test_no_guess_stands_behind_an_end():
         ({"draft": "one", "lookup": 2}, "got a draft and lookup=2"),
         ({"lookup": -1}, "lookup=-1"),
         ({"lookup": 2, "guesses": 0}, "got guesses=0"),
-        ({"draft": "other"}, "got 9 tokens for 13"),
-        ({"draft": "encoder-decoder"}, "an encoder where that has one"),
-        ({"draft": "linear"}, "no guess can be taken back"),
-        ({"lookup": 1, "sampling": Sampling(temperature=0.0, contrastive_alpha=0.5)}, "looks ahead by itself"),
+        ({"draft": "other"}, "got 9 tokens without an encoder for 13 tokens without an encoder"),
+        ({"draft": "encoder-decoder"}, "got 13 tokens with an encoder for 13 tokens without an encoder"),
+        ({"draft": "linear"}, "a rejected guess cannot be removed"),
+        (
+            {"lookup": 1, "sampling": Sampling(temperature=0.0, contrastive_alpha=0.5)},
+            "Contrastive search cannot use guesses",
+        ),
     ],
     ids=["nobody", "two", "negative", "no guesses", "vocabulary", "layout", "linear", "contrastive"],
 )

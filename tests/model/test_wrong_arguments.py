@@ -107,7 +107,7 @@ CASES = {
     "answers to texts": (lambda: answer(model(), ["text"]), r"row 0 .*is 'text' \(str\)"),
     "answers to a row": (lambda: answer(model(), [1, 2]), r"row 0 .*is 1 \(int\)"),
     "answers to a number": (lambda: answer(model(), 3), r"they are 3 \(int\)"),
-    "answers of no model": (lambda: answer(3, [[7]]), r"Tokens are written by a Transformer; got 3 \(int\)"),
+    "answers of no model": (lambda: answer(3, [[7]]), r"Only a Transformer can write tokens; got 3 \(int\)"),
     "answers of a wrong length": (
         lambda: answer(model(), [[7]], max_new_tokens="9"),
         r"max_new_tokens must be a whole number; got '9' \(str\)\. Try max_new_tokens=64",
@@ -121,8 +121,8 @@ CASES = {
     "floats in prompts": (lambda: run(prompts=[[1.0]]), r"row 0 has 1\.0 \(float\) at place 0"),
     "half a token": (lambda: run(prompts=[[1]], max_new_tokens=1.5), r"max_new_tokens must be at least.*got \[1\.5\]"),
     "a limit in text": (lambda: run(prompts=[[1]], max_new_tokens="2"), r"max_new_tokens must be.*got \['2'\]"),
-    "a limit too many": (lambda: run(prompts=[[1]], max_new_tokens=[2, 2]), r"each of the 1 rows; got \[2, 2\]"),
-    "no model that generates": (lambda: list(generate(3, prompts=[[1]], max_new_tokens=1)), "written by a Transformer"),
+    "a limit too many": (lambda: run(prompts=[[1]], max_new_tokens=[2, 2]), r"each of 1 rows; got \[2, 2\]"),
+    "no model that generates": (lambda: list(generate(3, prompts=[[1]], max_new_tokens=1)), "a Transformer can write"),
 }
 
 

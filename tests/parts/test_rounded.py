@@ -75,9 +75,9 @@ def test_guesses_can_be_taken_back():
 
 
 def test_what_has_no_keys_to_round_is_refused():
-    with pytest.raises(ConfigError, match="Linear attention keeps sums"):
+    with pytest.raises(ConfigError, match="rounds keys and values; linear attention caches none"):
         prepared(model("decoder", attention_rule="linear"), "float32", "int8")
-    with pytest.raises(ConfigError, match="Compiled steps read keys as they are"):
+    with pytest.raises(ConfigError, match="Compiled steps need an exact KV cache"):
         prepared(model("decoder"), "float32", "int8", compile=True)
     with pytest.raises(ConfigError, match="Rows that come and go"):
         prepared(model("decoder"), "float32", "int8").new_slots(4)

@@ -75,12 +75,12 @@ def test_openai_errors(client, server):
     with pytest.raises(openai.BadRequestError, match="n must be a whole number") as wrong:
         client.completions.create(model="tiny", prompt="a", n=1000)
     assert wrong.value.param == "n"
-    with pytest.raises(openai.NotFoundError, match="is not here"):
+    with pytest.raises(openai.NotFoundError, match="This server has no model 'other'"):
         client.completions.create(model="other", prompt="a")
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(model="tiny", messages=[])
     other = openai.OpenAI(base_url=server.url, api_key="wrong", max_retries=0)
-    with pytest.raises(openai.AuthenticationError, match="asks for its key"), other:
+    with pytest.raises(openai.AuthenticationError, match="needs its API key"), other:
         other.models.list()
 
 
@@ -199,18 +199,21 @@ def test_a_second_signal_ends_at_once(text_run):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--host", "0.0.0.0"], "asks for a key"),
+        (["--host", "0.0.0.0"], "needs a key"),
         (["--port", "x"], "--port takes a whole number"),
         (["--port", "70000"], "port must be at most 65535"),
         (["--seconds", "0"], "seconds must be above 0"),
         (["--key-file", "nowhere"], "--key-file names a file"),
-        (["--host", "203.0.113.1", "--key-file", "KEY"], "Nothing can listen at 203.0.113.1"),
+        (["--host", "203.0.113.1", "--key-file", "KEY"], "The server cannot listen at 203.0.113.1"),
         (["--rows", "0"], "rows must be at least 1"),
-        (["--decode.cache", "int8"], "Texts that come and go keep their keys as they are; got decode.cache='int8'"),
-        (["--decode.beam", "4"], "without a beam. Leave --decode.beam out; translate takes it"),
-        (["--decode.top-k", "4"], "serve takes no --decode.top-k: clients say with each request how tokens are chosen"),
-        (["--decode.max-new-tokens", "4"], "serve takes no --decode.max-new-tokens: --max-new-tokens is the longest"),
-        (["--decode.batch-size", "4"], "serve takes no --decode.batch-size: --rows says how many"),
+        (["--decode.cache", "int8"], "A server needs an exact KV cache; got decode.cache='int8'"),
+        (
+            ["--decode.beam", "4"],
+            "without beam search. Remove --decode.beam; for an encoder-decoder, glassformer translate takes it",
+        ),
+        (["--decode.top-k", "4"], "serve takes no --decode.top-k: each request says how its tokens are chosen"),
+        (["--decode.max-new-tokens", "4"], "serve takes no --decode.max-new-tokens: --max-new-tokens sets the longest"),
+        (["--decode.batch-size", "4"], "serve takes no --decode.batch-size: --rows sets how many"),
         (["--decode.precision", "int9"], "decode.precision"),
         (["--model.n-layers", "4"], "there is no section 'model' here"),
     ],
@@ -276,7 +279,7 @@ def test_a_queue_that_one_client_may_fill(text_run, capsys):
     from glassformer.cli.main import main
 
     assert main(["serve", str(text_run), "--queue", "8"]) == 2
-    assert "queue must be at least rows=32, as one client may send so many prompts" in capsys.readouterr().err
+    assert "queue must be at least rows=32, because one request may have that many prompts" in capsys.readouterr().err
 
 
 def test_the_help_says_the_defaults():

@@ -158,7 +158,7 @@ def test_probabilities_of_any_batches_are_those_of_each_alone():
     alone = [network(Batch.labelled([ids], [0]).tokens)[0].softmax(-1) for ids in texts]
     torch.testing.assert_close(whole.double(), torch.stack(alone), rtol=1e-6, atol=1e-6)
     assert whole.sum(-1).tolist() == pytest.approx([1.0] * len(texts), abs=1e-6)
-    with pytest.raises(ConfigError, match="classify head; this one has head 'tag'"):
+    with pytest.raises(ConfigError, match="classification head; this one has head 'tag'"):
         label_probabilities(model("tag"), texts)
     with pytest.raises(ConfigError, match="head 'tag'"):
         answer(model("tag"), texts)

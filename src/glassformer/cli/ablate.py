@@ -68,7 +68,7 @@ def run(arguments: Arguments) -> int:
     begin(study, todo)
     stopped, failures = train_all(study, todo)
     if stopped:
-        print("Stopped. The same command goes on.", file=sys.stderr)
+        print("Stopped. Type the same command to continue.", file=sys.stderr)
         return 128 + stopped
     finish(study)
     for label, reason in failures.items():
@@ -81,7 +81,7 @@ def make(root: Path) -> None:
     try:
         (root / LOGS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CheckpointError(f"{root} cannot be made: {error.strerror}. Choose another with --out.") from None
+        raise CheckpointError(f"{root} cannot be created: {error.strerror}. Choose another with --out.") from None
 
 
 def read_study(arguments: Arguments) -> Study:
@@ -94,13 +94,13 @@ def read_study(arguments: Arguments) -> Study:
     for text in arguments.lists.get("vary", []):
         place, values = read_values("vary", text, SECTIONS)
         if place in axes:
-            raise ConfigError(f"--vary {place} is given twice. Give all its values at once.")
+            raise ConfigError(f"--vary {place} is given twice. Give all its values in one: --vary {place}=V1,V2.")
         axes[place] = values
     other: dict[str, object] = {}
     for text in arguments.lists.get("test", []):
         place, values = read_values("test", text, ("data", "decode"))
         if len(values) > 1:
-            raise ConfigError(f"--test takes one value for a setting; got {text!r}.")
+            raise ConfigError(f"--test takes one value for a setting; got {text!r}. Give only one.")
         if place in other:
             raise ConfigError(f"--test {place} is given twice. Give it once.")
         other[place] = values[0]
@@ -121,8 +121,8 @@ def refuse_streams(data: DataConfig) -> None:
     for path in [path for split in SPLITS for path in data.named_files(split)]:
         if not Path(path).is_file():
             raise ConfigError(
-                f"Each run of a study reads its data anew, from a process of its own; {path} is a pipe or a device, "
-                "which can be read once and here alone. Write it to a file first, and name that."
+                f"Each run of a study reads the data again in its own process; {path} is a pipe or a device, which can "
+                "be read only once. Write its content to a file, and give that file."
             )
 
 
@@ -131,7 +131,7 @@ def refuse_foreign(out: Path) -> None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / LOGS).is_dir() or (out / "recipe.toml").exists():
-        raise CheckpointError(f"{out} is there and holds no study. Name another folder with --out, or a new one.")
+        raise CheckpointError(f"{out} exists and is not the folder of a study. Choose another with --out.")
 
 
 def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, list[object]]:
@@ -140,7 +140,9 @@ def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, l
     section, dot, key = name.removeprefix("--").replace("-", "_").partition(".")
     texts = behind.split(",")
     if equals and dot and not all(texts):
-        raise ConfigError(f"--{flag} {name} needs a value behind = and between commas; got {text!r}. Fill in the gap.")
+        raise ConfigError(
+            f"--{flag} {name} needs a value after = and between commas; got {text!r}. Add the missing value."
+        )
     if not (equals and dot):
         raise ConfigError(f"--{flag} takes SECTION.SETTING=VALUE, as in --{flag} data.max_length=32; got {text!r}.")
     try:
@@ -160,7 +162,7 @@ def jobs(asked: str | None, threads: int) -> int:
     number = whole_number("jobs", asked, 4096)
     if number > 1 and number * threads > processors:
         raise ConfigError(
-            f"--jobs {number} with {threads} thread(s) each would want {number * threads} processors; {processors} are "
+            f"--jobs {number} with {threads} thread(s) each needs {number * threads} processors; {processors} are "
             f"free. Use --jobs {max(processors // threads, 1)}, or fewer training.threads."
         )
     return number
@@ -262,8 +264,8 @@ class Progress:
 def last_line(log: Path, code: int) -> str:
     """Return the exit code of a process, the last line of its log, and where the log is."""
     lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
-    said = lines[-1].removeprefix("glassformer: ") if lines else "it said nothing"
-    return f"exit code {code}: {said} (all it said: {shlex.quote(str(log))})"
+    said = lines[-1].removeprefix("glassformer: ") if lines else "it printed nothing"
+    return f"exit code {code}: {said} (full log: {shlex.quote(str(log))})"
 
 
 def finish(study: Study) -> None:

@@ -48,7 +48,7 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
                 found.more.append(word)
                 continue
             if verb.target is None or found.target is not None:
-                raise ConfigError(f"{word!r} is one word too many for `glassformer {name}`. {usage(name, verb)}")
+                raise ConfigError(f"`glassformer {name}` takes no further argument; got {word!r}. {usage(name, verb)}")
             found.target = word
             continue
         flag, equals, behind = word.removeprefix("--").partition("=")
@@ -105,7 +105,7 @@ def taken(flag: str, given: str | None, rest: list[str]) -> str:
     if given is not None:
         return given
     if not rest or rest[0].startswith("--"):
-        raise ConfigError(f"--{flag} needs a value. Write --{flag} VALUE, or --{flag}=VALUE if it begins with --.")
+        raise ConfigError(f"--{flag} needs a value. Write --{flag} VALUE, or --{flag}=VALUE if VALUE begins with --.")
     return rest.pop(0)
 
 

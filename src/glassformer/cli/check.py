@@ -30,7 +30,9 @@ def seconds(text: str) -> float:
     except ValueError:
         limit = 0.0
     if not 0 < limit <= 86_400:
-        raise ConfigError(f"--limit must be a number of seconds above 0, a day at most; got {text!r}. Try --limit 60.")
+        raise ConfigError(
+            f"--limit must be a number of seconds above 0 and at most 86400, a day; got {text!r}. Try --limit 60."
+        )
     return limit
 
 

@@ -22,16 +22,18 @@ def run(arguments: Arguments) -> int:
     if arguments.target == "list":
         if arguments.second is not None:
             raise ConfigError(
-                f"`glassformer data list` takes no name; got {arguments.second!r}. Leave it out, or use show."
+                f"`glassformer data list` takes no name; got {arguments.second!r}. Remove it, or use show."
             )
         return listed(folder, for_programs)
     verbs = {"show": shown, "fetch": fetched}
     if arguments.target not in verbs:
         raise ConfigError(
-            f"{arguments.target!r} is nothing that data does. {suggestion(str(arguments.target), (*verbs, 'list'))}"
+            f"`glassformer data` cannot do {arguments.target!r}. {suggestion(str(arguments.target), (*verbs, 'list'))}"
         )
     if arguments.second is None:
-        raise ConfigError(f"`glassformer data {arguments.target}` needs a name: {', '.join(catalogue())}.")
+        raise ConfigError(
+            f"`glassformer data {arguments.target}` needs the name of a data set: {', '.join(catalogue())}."
+        )
     return verbs[arguments.target](data_set(arguments.second), folder, for_programs)
 
 
@@ -71,10 +73,11 @@ def fetched(each: DataSet, folder: Path, for_programs: bool) -> int:
     states = each.states(folder)
     for file, state in zip(each.files, states, strict=True):
         if state not in (HERE, MISSING):
-            way = "with other bytes than the catalogue's" if (place / file.name).is_file() else "and is no file"
+            path = next(each for each in (place / file.name, place / f"{file.name}.gz") if each.exists())
+            fault = "its content differs from the catalogue's" if path.is_file() else "it is not a file"
             raise ConfigError(
-                f"{place / file.name} is there {way}. Move it away to fetch the "
-                "catalogue's, or choose another folder with --data-dir."
+                f"{path} exists, but {fault}. Move it away to fetch the catalogue's file, or choose another folder "
+                "with --data-dir."
             )
     wanted = [file for file, state in zip(each.files, states, strict=True) if state == MISSING]
     check_room(folder, sum(file.size for file in wanted))
@@ -98,11 +101,13 @@ def check_room(folder: Path, needed: int) -> None:
     """Refuse, before the download, a folder that cannot be created and files that do not fit on the disk."""
     there = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
     if not there.is_dir():
-        raise ConfigError(f"Data are kept in folders, but {there} is a file. Choose another folder with --data-dir.")
+        raise ConfigError(
+            f"Data sets are stored in folders, but {there} is a file. Choose another folder with --data-dir."
+        )
     if (free := shutil.disk_usage(there).free) < needed:
         raise ResourceError(
-            f"The files have {needed:,} bytes, but {there} has {free:,} free. Free some space, or choose another "
-            "folder with --data-dir."
+            f"The files need {needed:,} bytes, but {there} has {free:,} bytes free. Free some space, or choose "
+            "another folder with --data-dir."
         )
 
 

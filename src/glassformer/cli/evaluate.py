@@ -50,7 +50,7 @@ def of_text(split: str, changes: Mapping[str, object]) -> Mapping[str, object]:
         return changes
     if split != "test":
         raise ConfigError(
-            f"--data.text names the text to score, and --split {split} one of the run's own. Leave one of them out."
+            f"--data.text names a text to score, --split {split} asks for a split of the run. Give only one of them."
         )
     return {"data.test_text" if name == "data.text" else name: value for name, value in changes.items()}
 
@@ -62,8 +62,8 @@ def refuse_other_splits(split: str, changes: Iterable[str]) -> None:
         whose = key.partition("_")[0]
         if section == "data" and whose in SPLITS and whose != split:
             raise ConfigError(
-                f"The {split} split is scored, and {flag_of(section, key)} says something of the {whose} split. "
-                + (f"Leave it out, or add --split {whose}." if whose != "train" else "Leave it out.")
+                f"The {split} split is scored, but {flag_of(section, key)} belongs to the {whose} split. Remove it"
+                + (f", or score that split: glassformer evaluate RUN --split {whose}." if whose != "train" else ".")
             )
 
 

@@ -40,7 +40,7 @@ EXAMPLES_ALONE = More()
 def more_of(options: Mapping[str, str]) -> More:
     """Read from the options what to add. Errors: `ConfigError` if one of the two texts is missing."""
     if ("patch" in options) != ("into" in options):
-        raise ConfigError("Patching goes from one text into another: --patch TEXT --into TEXT. Give both.")
+        raise ConfigError("Patching needs two texts: --patch TEXT --into TEXT. Give both.")
     return More("checkpoints" in options, (options["patch"], options["into"]) if "patch" in options else None)
 
 
@@ -52,17 +52,19 @@ def run(arguments: Arguments) -> int:
     port = port_of(arguments.options.get("port"))
     if export is not None:
         if given := [name for name in ("port", "no-open") if name in arguments.options]:
-            raise ConfigError(f"--export writes a file and serves nothing. Leave --{given[0]} out.")
+            raise ConfigError(
+                f"--export writes a file and serves nothing, so --{given[0]} would have no effect. Remove it."
+            )
         return write_page(folder, Path(export), more_of(arguments.options), beside)
     if given := [name for name in INTO_A_FILE if name in arguments.options]:
         raise ConfigError(
-            f"--{given[0]} puts into a file what the served page finds out when it is asked. Add --export page.html, "
-            f"or leave --{given[0]} out."
+            f"--{given[0]} adds to an exported file what the served page computes when you ask for it. Add "
+            f"--export page.html, or remove --{given[0]}."
         )
     if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
         raise ConfigError(
-            f"explore serves its page with {missing[0]}, which is not installed: pip install 'glassformer[explore]'. "
-            "Or write the page as a file, which needs nothing: add --export page.html."
+            f"To serve its page, explore needs {missing[0]}, which is not installed. Install the extra: "
+            "pip install 'glassformer[explore]'. Or write the page to a file without it: add --export page.html."
         )
     return serve(folder, port, beside, opens="no-open" not in arguments.options)
 
@@ -70,7 +72,9 @@ def run(arguments: Arguments) -> int:
 def port_of(given: str | None) -> int | None:
     """Parse the port. Errors: `ConfigError` for anything but a number from 0 to 65535."""
     if given is not None and not (given.isascii() and given.isdecimal() and len(given) < 6 and int(given) < 65536):
-        raise ConfigError(f"--port takes a number from 0 (any that is free) to 65535; got {given[:40]!r}.")
+        raise ConfigError(
+            f"--port takes a whole number from 0 (any free port) to 65535; got {given[:40]!r}. Try --port 0."
+        )
     return None if given is None else int(given)
 
 
@@ -126,8 +130,8 @@ def write_page(folder: Path, path: Path, more: More, beside: Sequence[tuple[str,
     Errors: `ConfigError` if that is impossible.
     """
     if path.is_dir() or not path.parent.is_dir():
-        what = "is a folder" if path.is_dir() else f"would lie in {path.parent}, which is no folder"
-        raise ConfigError(f"--export names the file to write; {path} {what}. Try --export page.html.")
+        what = "is a folder" if path.is_dir() else f"would be in {path.parent}, which is not a folder"
+        raise ConfigError(f"--export names a file to write; {path} {what}. Try --export page.html.")
     written = page_of(folder, path, more, beside)
     added = (
         f" {written.added / 1e3:.1f} kB of it are what was asked for beside the run's examples." if any(more) else ""

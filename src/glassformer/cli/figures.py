@@ -22,8 +22,7 @@ def asked_of(arguments: Arguments, beam: int) -> Asked | None:
     n_best = whole_number("n-best", given.get("n-best", "1"), 1024)
     if n_best > beam:
         raise ConfigError(
-            f"--n-best takes at most as many answers as the beam has beginnings; got {n_best} with a beam of {beam}. "
-            f"Give --beam {n_best} or more."
+            f"--n-best can be at most the beam width; got {n_best} with a beam of {beam}. Give --beam {n_best} or more."
         )
     from glassformer.train.finished.ranked import Asked  # here, as importing torch takes a second
 

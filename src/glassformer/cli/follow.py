@@ -120,8 +120,8 @@ def follow(
                 report.say(f"Continue with: glassformer resume {shlex.quote(str(folder))}")
     if isinstance(report, Reporter) and (unwritten := report.records.unwritten):
         raise ResourceError(
-            f"What came last could not be written in {folder}, and is lost: {', '.join(unwritten)}. The checkpoints "
-            "are whole. Make room, or the folder writable, before the next run."
+            f"The last records could not be written to {folder} and are lost: {', '.join(unwritten)}. The checkpoints "
+            "are complete. Before the next run, free some space or make the folder writable."
         )
     return 0 if finished else 128 + (number or signal.SIGINT)
 

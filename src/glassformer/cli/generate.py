@@ -77,7 +77,7 @@ def guessing_of(arguments: Arguments) -> Guessing | None:
         return None
     if ("draft" in given) == ("lookup" in given):
         raise ConfigError(
-            "Guesses come from another run (--draft RUN) or from the text (--lookup N). Give one of them."
+            "Guesses come from another run (--draft RUN) or from the text (--lookup N). Give exactly one of them."
         )
     lookup = whole_number("lookup", given["lookup"], MOST_GUESSES) if "lookup" in given else 0
     guesses = whole_number("guesses", given.get("guesses", "4"), MOST_GUESSES)
@@ -95,23 +95,21 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
     changes = dict(arguments.changes)
     if given := [name for name in OF_BEAMS if f"decode.{name}" in changes]:
         raise ConfigError(
-            f"generate writes one token after the other, without a beam. Leave --decode.{given[0].replace('_', '-')} "
-            "out, or use glassformer translate."
+            f"generate writes token by token, without beam search. Remove --decode.{given[0].replace('_', '-')}; for "
+            "an encoder-decoder, glassformer translate takes it."
         )
     changes |= {f"decode.{each.name}": each.default for each in fields(BeamSettings)}
     for name in [name for name in SHORT if name in arguments.options]:
         place, kind, _ = kind_of("decode", name.replace("-", "_"), ("decode",))
         if place in changes:
-            raise ConfigError(f"--{name} and --decode.{name} are the same setting. Give one of them.")
+            raise ConfigError(f"--{name} and --decode.{name} are the same setting. Give only one of them.")
         changes[place] = converted(place, kind, arguments.options[name])
     if "greedy" in arguments.options and "contrastive-alpha" in arguments.options:
-        raise ConfigError("--greedy takes the likeliest token, contrastive search another. Leave one of them out.")
+        raise ConfigError("--greedy and --contrastive-alpha are two ways to choose a token. Give only one of them.")
     looks_ahead = changes.get("decode.contrastive_alpha", recipe.decode.contrastive_alpha)
     if "greedy" in arguments.options:
         if changes.get("decode.temperature"):
-            raise ConfigError(
-                "--greedy takes the likeliest token and draws none. Leave --temperature out, or --greedy."
-            )
+            raise ConfigError("--greedy does not sample, so it takes no temperature. Give only one of them.")
         changes = {f"decode.{name}": value for name, value in OF_DRAWS.items()} | changes | {"decode.temperature": 0.0}
     elif recipe.decode.temperature == 0 and not looks_ahead:
         changes = {"decode.temperature": 1.0} | changes
@@ -125,7 +123,7 @@ def prompts_of(arguments: Arguments) -> list[str]:
     """
     given, file = arguments.options.get("prompt"), arguments.options.get("file")
     if given is not None and file is not None:
-        raise ConfigError("--prompt is one prompt and --file one a line. Give one of them.")
+        raise ConfigError("--prompt gives one prompt, --file one prompt per line. Give only one of them.")
     if given is not None:
         return [given]
     if file is not None:
@@ -135,7 +133,7 @@ def prompts_of(arguments: Arguments) -> list[str]:
     data = sys.stdin.buffer.read(LONGEST_LINE + 1).removeprefix(MARK)
     if len(data) > LONGEST_LINE:
         raise DataError(
-            f"A prompt may have at most {LONGEST_LINE:,} bytes; standard input goes on. Give a shorter one."
+            f"A prompt may have at most {LONGEST_LINE:,} bytes; standard input has more. Give a shorter one."
         )
     return [decoded(data.removesuffix(b"\n").removesuffix(b"\r"), "Standard input")]
 

@@ -29,9 +29,9 @@ def run(arguments: Arguments) -> int:
     folder = existing_run(str(arguments.target))
     options = arguments.options
     if "out" in options and "prune" not in options:
-        raise ConfigError("--out names the run that --prune writes. Add --prune HEADS, or leave it out.")
+        raise ConfigError("--out names the run that --prune writes. Add --prune HEADS, or remove --out.")
     if "prune" in options and "checkpoints" in options:
-        raise ConfigError("--prune writes a run, --checkpoints looks back. Give one of them.")
+        raise ConfigError("--prune writes a run, --checkpoints shows roles over training. Give only one of them.")
     if "attribute" in options or "patch" in options or "into" in options:
         from glassformer.cli.heads_of_texts import of_texts
 
@@ -161,7 +161,7 @@ def named(text: str, opened: Opened) -> list[Head] | None:
     wrong = [name for name in text.split(",") if name not in of]
     if wrong:
         raise ConfigError(
-            f"--prune takes heads with commas, as in x.1.3,d.0.2, or `{UNNEEDED}`; got {wrong[0]!r}. "
+            f"--prune takes heads separated by commas, as in x.1.3,d.0.2, or `{UNNEEDED}`; got {wrong[0]!r}. "
             f"This run has {', '.join(of)}."
         )
     return [of[name] for name in dict.fromkeys(text.split(","))]
@@ -177,7 +177,10 @@ def prune(folder: Path, out: Path, opened: Opened, diagnosis: Diagnosis, asked: 
     heads, effect = (asked, effect_on(model, diagnosis, asked)) if asked else spare(model, diagnosis)
     ids = [head_id(*head) for head in heads]
     if effect is None:
-        print("No head can go: without any of them the model would lose. Nothing is written.", file=sys.stderr)
+        print(
+            "No head is unneeded: without any one of them, the model may get worse. Nothing was written.",
+            file=sys.stderr,
+        )
         return 0
     written = write_pruned(folder, opened.loaded, heads, out)
     if as_json:

@@ -20,11 +20,11 @@ MOST_PARTS = 12
 def of_texts(folder: Path, options: Mapping[str, Any]) -> int:
     """Print the attribution of one text, or the patching between two. Errors: `ConfigError` for conflicting options."""
     if others := [name for name in ALONE if name in options]:
-        raise ConfigError(f"--attribute and --patch look at texts, --{others[0]} at the run. Give one of them.")
+        raise ConfigError(f"--attribute and --patch examine texts, --{others[0]} the run. Give only one of them.")
     if ("patch" in options) != ("into" in options):
-        raise ConfigError("Patching goes from one text into another: --patch TEXT --into TEXT. Give both.")
+        raise ConfigError("Patching needs two texts: --patch TEXT --into TEXT. Give both.")
     if "patch" in options and "attribute" in options:
-        raise ConfigError("--attribute looks at one text, --patch at two. Give one of them.")
+        raise ConfigError("--attribute examines one text, --patch two. Give only one of them.")
     as_json = "json" in options
     if "attribute" in options:
         return attributed(folder, options["attribute"], as_json)
@@ -48,7 +48,9 @@ def attributed(folder: Path, text: str, as_json: bool) -> int:
     _, (made,) = traced(folder, text)
     told = made.header.get("attribution")
     if told is None:
-        raise ConfigError("The logits of this model are no sum over its parts, as its head pools or maps the vectors.")
+        raise ConfigError(
+            "--attribute needs logits that are a sum over the model's parts; its output head pools or maps the vectors."
+        )
     names, terms = told["names"], made.buffers[told["buffer"]][1]
     steps = made.header["steps"]
     begun = len(steps) - len(made.output) if made.header["run"]["mode"] == "generate" else 0

@@ -26,6 +26,6 @@ def refuse_idle_decoding(who: object, data: DataConfig, changes: Iterable[str]) 
     idle = [name for name in changes if name.startswith("decode.") and name.removeprefix("decode.") not in read]
     if idle:
         raise ConfigError(
-            f"[decode] says how answers are written, but {who} {what}, so that {flag_of(*idle[0].split('.', 1))} would "
-            "change nothing. Leave it out."
+            f"[decode] controls how answers are written, but {who} {what}, so {flag_of(*idle[0].split('.', 1))} would "
+            "have no effect. Remove it."
         )

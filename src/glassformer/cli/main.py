@@ -91,7 +91,7 @@ def run_verb(name: str, words: list[str]) -> int:
         from glassformer.train.recipe import known_recipes
 
         examples = {"RECIPE": f"a recipe ({', '.join(known_recipes())}, or a .toml file)", "RUN": "a run folder"}
-        examples |= {"FILE": "a Python file", "RUN|PRESET": "a run folder or a preset, as gpt2"}
+        examples |= {"FILE": "a Python file", "RUN|PRESET": "a run folder or a preset such as gpt2"}
         examples |= {"list|show|fetch": "list, show NAME or fetch NAME"}
         raise ConfigError(f"`glassformer {name}` needs {examples[verb.target]}. {usage(name, verb)}")
     return import_module(f"glassformer.cli.{name}").run(arguments)
@@ -103,18 +103,21 @@ def explained(error: Exception) -> tuple[str, int] | None:
         return str(error), error.exit_code
     if is_out_of_memory(error):
         return (
-            f"Memory ran out ({(str(error) or 'no more to be had').splitlines()[0][:200]}). Any of these helps: "
+            f"Memory ran out ({(str(error) or 'no more available').splitlines()[0][:200]}). Any of these helps: "
             "a smaller --training.batch-tokens; --training.accumulate 2 (half the memory; without dropout "
-            "the same gradients, with it other coins fall); "
+            "the same gradients, with dropout other random masks); "
             "a smaller --model.d-model or --model.n-layers; when scoring, a smaller --decode.batch-size; "
             "when translating, a smaller --batch-size."
         ), 5
     if isinstance(error, OSError) and error.errno in OUT_OF_DISK:
         return f"The disk is full: {error}. Free some space, or choose another folder with --out.", 5
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        return f"A name of a file or folder is too long here: {str(error.filename)[:60]!r}... Give a shorter one.", 2
+        return (
+            f"A file or folder name is too long for this system: {str(error.filename)[:60]!r}... Give a shorter one.",
+            2,
+        )
     if isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno == errno.EROFS):
-        return f"{error.filename} cannot be used: {error.strerror}. Choose a folder that is yours to write.", 2
+        return f"{error.filename} cannot be used: {error.strerror}. Choose one that you may read and write.", 2
     return None
 
 

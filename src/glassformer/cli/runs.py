@@ -63,8 +63,8 @@ def existing_run(target: str, presets: Collection[str] = ()) -> Path:
         return path
     if path.is_dir() and (kept := checkpoints(path)):
         raise CheckpointError(
-            f"{target} is a run without its recipe.toml. Put it back from a copy, or write it anew: the settings stand "
-            f'under "recipe" in {list(kept.values())[-1] / STATE}, by their whole names.'
+            f"{target} is a run folder without its recipe.toml. Restore it from a copy, or write it again: its "
+            f'settings are in {list(kept.values())[-1] / STATE}, under "recipe", by their full names.'
         )
     what = "has no recipe.toml" if path.is_dir() else "is a file" if path.exists() else "does not exist"
     runs = {str(each.parent) for folder in {RUNS, path.parent} for each in folder.glob("*/recipe.toml")}
@@ -113,11 +113,15 @@ def run_folder(asked: str | None, usual: Path) -> Path:
     if asked is None:
         return usual
     if not asked:
-        raise CheckpointError(f"--out names the run folder to make; got ''. Leave it out for {usual}, or name one.")
+        raise CheckpointError(
+            f"--out names the run folder to create; got ''. Give a name, or remove --out to use {usual}."
+        )
     out = Path(asked)
     out = absolute(out) if out.name in ("", "..") else out  # so that paths beside it can be named
     if not out.name:
-        raise CheckpointError(f"A run folder has a name of its own; got {asked}, the root. Try --out {usual}.")
+        raise CheckpointError(
+            f"A run folder needs a name; got {asked}, the root of the file system. Try --out {usual}."
+        )
     return out
 
 
@@ -133,9 +137,13 @@ def check_room(out: Path, overwrite: bool) -> None:
     if not overwrite:
         raise CheckpointError(refusal(out))
     if reason := not_a_run(out):
-        raise CheckpointError(f"--overwrite deletes run folders only; {out} {reason}. Delete it by hand, or use --out.")
+        raise CheckpointError(
+            f"--overwrite deletes run folders only; {out} {reason}. Delete it by hand, or choose another with --out."
+        )
     if out.resolve() in (Path.cwd(), *Path.cwd().parents):
-        raise CheckpointError(f"--overwrite would delete the folder that you are in, {out}. Type cd elsewhere first.")
+        raise CheckpointError(
+            f"--overwrite would delete the folder that you are in, {out}. Change to another folder first."
+        )
     refuse_in_training(out)
 
 
@@ -144,11 +152,9 @@ def check_place(out: Path) -> None:
     refuse_unnamable(absolute(out))
     there = next(each for each in (out, *out.parents) if os.path.lexists(each))
     if there != out and not there.is_dir():
-        raise CheckpointError(
-            f"{out} cannot be made, as {there} is no folder that could hold it. Choose another with --out."
-        )
+        raise CheckpointError(f"{out} cannot be created: {there} is not a folder. Choose another with --out.")
     if there.is_dir() and not os.access(there, os.W_OK | os.X_OK):
-        raise CheckpointError(f"{out} cannot be made, as {there} is not yours to write in. Choose another with --out.")
+        raise CheckpointError(f"{out} cannot be created: {there} is not writable. Choose another with --out.")
     names = [*absolute(out).parent.parts, beside(out, "old").name]  # the last: its name while it is replaced
     longest = max(names, key=lambda name: len(os.fsencode(name)))
     for text, most in ((longest, limit(there, "PC_NAME_MAX")), (str(absolute(out)), limit(there, "PC_PATH_MAX"))):
@@ -222,17 +228,17 @@ def put_back(run: Path) -> None:
             return
         if alive(aside.pid):
             raise CheckpointError(
-                f"{run} is being replaced by another run: process {aside.pid} was told to --overwrite it. Wait until "
-                "that one trains, or stop it, which gives the old run back."
+                f"{run} is being replaced by another run: process {aside.pid} was started with --overwrite. Wait until "
+                "the new run trains, or stop that process, which restores the old run."
             )
         if os.path.lexists(run):
             raise CheckpointError(
-                f"A run that is replaced must be put back where the new one was killed as it began, but {run} is in "
-                f"the way of {aside.path}. Delete {run}, in which there is nothing yet, and type the same again."
+                f"The process that was replacing {run} was killed. The old run, kept in {aside.path}, cannot be "
+                f"restored while {run} exists. Delete {run}, which holds no run yet, and type the same command again."
             )
         with suppress(FileNotFoundError):  # another process of this command did it first
             aside.path.rename(run)
-            text = f"{run} was to be replaced, but the process that began to was killed: the old run is back."
+            text = f"The process that was replacing {run} was killed before it finished: the old run is restored."
             print(f"glassformer: {text}", file=sys.stderr)
 
 
@@ -245,11 +251,11 @@ def in_use(out: Path) -> bool:
 def refusal(out: Path) -> str:
     """Return the error for an existing path; for a run folder it names the user's three choices."""
     if not (out / "recipe.toml").is_file():
-        kind = "is no run folder" if out.is_dir() else "is a file" if out.is_file() else "is no folder"
+        kind = "is not a run folder" if out.is_dir() else "is a file" if out.is_file() else "is not a folder"
         return f"{out} exists and {kind}. Choose another with --out {shlex.quote(str(free_name(out)))}."
     return (
-        f"{out} exists. Choose one of three: go on with it (glassformer resume {shlex.quote(str(out))}), train beside "
-        f"it (--out {shlex.quote(str(free_name(out)))}), or delete it and start over (--overwrite)."
+        f"{out} exists. Choose one of three: continue it (glassformer resume {shlex.quote(str(out))}), train in "
+        f"another folder (--out {shlex.quote(str(free_name(out)))}), or delete it and start over (--overwrite)."
     )
 
 

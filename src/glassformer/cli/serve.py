@@ -21,8 +21,8 @@ from glassformer.train.recipe import Recipe, override
 
 NEEDED = ("h11", "starlette", "uvicorn")
 INSTEAD = {
-    "max_new_tokens": "--max-new-tokens is the longest text that may be asked for",
-    "batch_size": "--rows says how many texts are written together",
+    "max_new_tokens": "--max-new-tokens sets the longest text that a client may ask for",
+    "batch_size": "--rows sets how many texts are written together",
 }
 """What replaces a decode setting in a server."""
 EXACT = "exact"
@@ -66,14 +66,16 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
             continue
         flag = flag_of(section, name)
         if name in annotations_of(BeamSettings):
-            raise ConfigError(f"A server writes token by token, without a beam. Leave {flag} out; translate takes it.")
-        instead = INSTEAD.get(name, "clients say with each request how tokens are chosen")
-        raise ConfigError(f"serve takes no {flag}: {instead}. Leave it out.")
+            raise ConfigError(
+                f"A server writes token by token, without beam search. Remove {flag}; for an encoder-decoder, "
+                "glassformer translate takes it."
+            )
+        instead = INSTEAD.get(name, "each request says how its tokens are chosen")
+        raise ConfigError(f"serve takes no {flag}: {instead}. Remove it.")
     recipe = override(recipe, arguments.changes)
     if recipe.decode.cache != EXACT:
         raise ConfigError(
-            f"Texts that come and go keep their keys as they are; got decode.cache={recipe.decode.cache!r}. "
-            "Give --decode.cache exact, or leave it out where the run's own is that."
+            f"A server needs an exact KV cache; got decode.cache={recipe.decode.cache!r}. Give --decode.cache exact."
         )
     return recipe
 
@@ -121,5 +123,6 @@ def key_of(arguments: Arguments) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--key-file names a file with one key in ASCII; {file} cannot be read: {error}.") from None
     if not key or len(data) > MOST_KEY:
-        raise ConfigError(f"--key-file names a file with one key; {file} has {len(data)} bytes. Put the key there.")
+        what = f"more than {MOST_KEY} bytes" if key else "no key"
+        raise ConfigError(f"--key-file names a file with one key; {file} has {what}. Put only the key there.")
     return key

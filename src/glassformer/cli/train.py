@@ -57,7 +57,7 @@ def with_break(arguments: Arguments) -> dict[str, object]:
     if "break" not in arguments.options:
         return arguments.changes
     if "training.broken" in arguments.changes:
-        raise ConfigError("--break and --training.broken are the same setting. Give one of them, with all the names.")
+        raise ConfigError("--break and --training.broken are the same setting. Give only one, with all the names.")
     return arguments.changes | {"training.broken": arguments.options["break"]}
 
 
@@ -66,13 +66,13 @@ def trial_of(arguments: Arguments) -> str | None:
     asked = [name for name in TRIALS if name in arguments.options]
     if len(asked) > 1:
         raise ConfigError(
-            f"--{asked[0]} and --{asked[1]} are two looks before a run, and each has an answer of its own. Give one of "
-            "them, and then the other."
+            f"--{asked[0]} and --{asked[1]} are two separate checks before a run. Give only one of them, then run the "
+            "command again with the other."
         )
     if "json" in arguments.options and not asked:
         raise ConfigError(
-            f"--json belongs to {', '.join(f'--{name}' for name in TRIALS)}; a run writes its figures to "
-            "metrics.jsonl. Leave it out."
+            f"--json works only with {', '.join(f'--{name}' for name in TRIALS)}; a run writes its figures to "
+            "metrics.jsonl. Remove it."
         )
     return asked[0] if asked else None
 

@@ -70,7 +70,7 @@ def with_beam(arguments: Arguments) -> dict[str, object]:
     if "beam" not in arguments.options:
         return arguments.changes
     if "decode.beam" in arguments.changes:
-        raise ConfigError("--beam and --decode.beam are the same setting. Give one of them.")
+        raise ConfigError("--beam and --decode.beam are the same setting. Give only one of them.")
     return arguments.changes | {"decode.beam": converted("decode.beam", int, arguments.options["beam"])}
 
 

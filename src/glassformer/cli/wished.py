@@ -18,7 +18,7 @@ def wished(arguments: Arguments) -> Wishes:
 
     lists, given = arguments.lists, arguments.options
     if given.get("regex") == "":
-        raise ConfigError("--regex takes an expression that texts match; got ''. Leave it out.")
+        raise ConfigError("--regex takes a regular expression; got ''. Give one, or remove --regex.")
     schema = "\n".join(read_lines(given["json-schema"])) if "json-schema" in given else ""
     return wishes_of(
         lists.get("ban", []),

@@ -40,7 +40,7 @@ class Limit(NamedTuple):
     name: str
 
 
-ASKED, MODELS, USUAL = "max_new_tokens", "max_len", "twice the source and ten more"
+ASKED, MODELS, USUAL = "max_new_tokens", "max_len", "twice the source length plus ten"
 
 
 def nothing() -> None:
@@ -119,8 +119,8 @@ def answers(
         raise ConfigError(f"batch_size must be at least 1; got {batch_size}. Try batch_size=128.")
     if lengths is not None and (len(lengths) != len(sources) or min(lengths, default=0) < 0):
         raise DataError(
-            f"lengths has one number from 0 on for each source; got {len(lengths)} for {len(sources)} sources, the "
-            f"smallest {min(lengths, default=0)}. Leave it out for answers as long as their sources."
+            f"lengths needs one number of at least 0 for each source; got {len(lengths)} for {len(sources)} sources, "
+            f"the smallest {min(lengths, default=0)}. Without lengths, answers are as long as their sources."
         )
     check_sources(model, sources)  # before sorting, so that errors name the caller's row
     check_lengths(model, max_new_tokens, lengths)
@@ -156,13 +156,13 @@ def check_lengths(model: Transformer, max_new_tokens: int | None, lengths: Seque
     """Refuse `lengths` or `max_new_tokens` where the model does not use it. Errors: `ConfigError`."""
     if model.config.stack.causal and lengths is not None:
         raise ConfigError(
-            "lengths are of an encoder, which fills so many blanks; this model writes until <eos>. Leave lengths out; "
-            "max_new_tokens is the longest that an answer may be."
+            "Only an encoder takes lengths, the numbers of blanks to fill; this model writes until <eos>. Remove "
+            "lengths; max_new_tokens limits the length of an answer."
         )
     if not model.config.stack.causal and max_new_tokens is not None:
         raise ConfigError(
-            "max_new_tokens is of a model that writes token by token; an encoder fills its blanks at once, got "
-            f"max_new_tokens={max_new_tokens}. Leave it out; lengths says how many blanks there are."
+            "Only a model that writes token by token takes max_new_tokens; an encoder fills all blanks at once; got "
+            f"max_new_tokens={max_new_tokens}. Remove it; lengths sets how many blanks there are."
         )
 
 
@@ -172,24 +172,23 @@ def check_choice(
     """Refuse decoding settings that contradict each other or that the model cannot use. Errors: `ConfigError`."""
     if search.beam > 1 and sampling.contrastive_alpha:
         raise ConfigError(
-            f"A beam ranks whole answers, contrastive search goes token by token; got beam={search.beam} with "
-            f"contrastive_alpha={sampling.contrastive_alpha}. Leave one of them out."
+            f"Beam search cannot be combined with contrastive search; got beam={search.beam} with "
+            f"contrastive_alpha={sampling.contrastive_alpha}. Set beam=1 or contrastive_alpha=0.0."
         )
     if search.beam > 1 and sampling.temperature:
         raise ConfigError(
-            f"A beam takes the likeliest answers and draws none; got beam={search.beam} with temperature="
-            f"{sampling.temperature}. Leave one of them out."
+            f"Beam search does not sample; got beam={search.beam} with temperature={sampling.temperature}. Set beam=1 "
+            "or temperature=0.0."
         )
     if not 1 <= n_best <= search.beam:
         raise ConfigError(
-            f"A beam has at most as many answers as beginnings that go on, beam={search.beam}; got n_best={n_best}. "
-            f"Try beam={max(n_best, 1)}, or n_best=1."
+            f"n_best must be from 1 to beam={search.beam}; got n_best={n_best}. Try beam={max(n_best, 1)}, or n_best=1."
         )
     chosen = search.beam > 1 or sampling.temperature or sampling.contrastive_alpha or filters or filters_of(sampling)
     if not model.config.stack.causal and chosen:
         raise ConfigError(
-            "An encoder fills its blanks at once, each with the likeliest token; nothing is drawn or penalised. "
-            "Leave all settings of [decode] but batch_size out."
+            "An encoder fills all blanks at once, each with the most likely token: without beam search, sampling, "
+            "penalties or constraints. Remove their settings."
         )
 
 

@@ -133,8 +133,8 @@ def beam_search(
         if forced is not None:
             raise forced.refuse(rows.numbers[first], rows.limits[first])
         raise ConfigError(
-            f"Each step needs a token that may come; of row {rows.numbers[first]} (counted from 0) all beginnings came "
-            "to one where none may. Ban fewer, widen the beam, raise no_repeat_ngram, or follow a simpler grammar."
+            f"Each step needs at least one allowed token; in row {rows.numbers[first]} (counted from 0) all hypotheses "
+            "came to a step without one. Ban fewer texts, raise beam or no_repeat_ngram, or use a simpler grammar."
         )
     return [best(found, n_best) for found in apart]
 
@@ -295,4 +295,4 @@ def check_beam(beam: int, n_best: int, groups: int = 1) -> None:
     if not 1 <= n_best <= beam:
         raise ConfigError(f"n_best must be from 1 to beam={beam}; got {n_best}. Try n_best=1.")
     if groups < 1 or beam % groups:
-        raise ConfigError(f"groups cut a beam in equal parts; got beam={beam} and groups={groups}. Try groups=1.")
+        raise ConfigError(f"groups must divide beam evenly; got beam={beam} and groups={groups}. Try groups=1.")

@@ -53,13 +53,13 @@ class BeamSettings:
             )
         if self.beam % self.beam_groups:
             raise ConfigError(
-                f"{placed(self.section, 'beam_groups')} cuts a beam in equal parts; got beam={self.beam} and "
+                f"{placed(self.section, 'beam_groups')} must divide beam evenly; got beam={self.beam} and "
                 f"beam_groups={self.beam_groups}. Try beam={self.beam_groups * max(1, self.beam // self.beam_groups)}."
             )
         if self.beam == 1 and (self.coverage_penalty or self.early_stop):
             name = "coverage_penalty" if self.coverage_penalty else "early_stop"
             raise ConfigError(
-                f"{placed(self.section, name)} is of a beam, which beam=1 is none of. Try beam=4, or leave {name} out."
+                f"{placed(self.section, name)} needs beam search; got beam=1. Try beam=4, or remove {name}."
             )
 
 

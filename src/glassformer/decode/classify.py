@@ -30,7 +30,7 @@ def label_probabilities(
     """
     if not isinstance(model.config.head, Classify):
         raise ConfigError(
-            f"Labels come from a model with a classify head; this one has head {model.config.head.kind!r}. "
+            f"Labels need a model with a classification head; this one has head {model.config.head.kind!r}. "
             "Train one with head=Classify(n_labels)."
         )
     model.eval()

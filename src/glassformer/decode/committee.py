@@ -38,8 +38,9 @@ def shared_labels(members: Sequence[Member]) -> list[str]:
         for one, some, two, all_of_two in ((first, labels, name, {*own}), (name, own, first, {*labels})):
             if missing := [label for label in some if label not in all_of_two]:
                 raise ConfigError(
-                    f"The members of a committee have the same labels; {two} lacks {missing[0][:40]!r}, which {one} "
-                    "has. Leave one of them out, or train both on texts with the same labels."
+                    f"The members of a committee (ensemble) must have the same labels; {two} lacks "
+                    f"{missing[0][:40]!r}, which {one} has. Remove one of them, or train both on texts with "
+                    "the same labels."
                 )
     return labels
 
@@ -60,8 +61,8 @@ def committee_probabilities(
     for member, table in zip(members, tables, strict=True):
         if not bool(table.isfinite().all()):
             raise DataError(
-                f"A label is the likeliest one, but the probabilities of {member.name} are no finite numbers. Its "
-                "training has diverged: take a checkpoint from before that, or leave it out."
+                f"The probabilities of labels must be finite numbers; those of {member.name} are not. Its training "
+                "diverged: use an earlier checkpoint, or remove it from the committee."
             )
     return mean_by_name(tables, [member.tokenizers.labels for member in members], labels)
 

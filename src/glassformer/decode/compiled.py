@@ -79,6 +79,6 @@ def check_compiler(device: torch.device) -> None:
         get_cpp_compiler()
     except InvalidCxxCompiler:
         raise ConfigError(
-            "decode.compile writes C++ and needs a compiler for it; there is no g++ or clang++ here. Install one (on "
-            "Debian or Ubuntu: apt-get install g++), name it in the environment's CXX, or set decode.compile=false."
+            "decode.compile needs a C++ compiler; neither g++ nor clang++ was found. Install one (on Debian or Ubuntu: "
+            "apt-get install g++), name it in the environment variable CXX, or set decode.compile=false."
         ) from None

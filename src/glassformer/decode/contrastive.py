@@ -69,7 +69,7 @@ def contrastive(
     check_context(model, max_context, drop)
     context = None if max_context is None else max_context - 1  # leaves room for the candidate token
     if context == 0:
-        raise ConfigError("Contrastive search reads a token ahead; max_context must be at least 2, got 1.")
+        raise ConfigError("Contrastive search reads one token ahead, so max_context must be at least 2; got 1.")
     drop = drop if context is None else min(drop, context)
     model.eval()
     with torch.no_grad():
@@ -149,4 +149,4 @@ def check_contrast(alpha: float, k: int) -> None:
     if not 0 <= alpha <= 1:
         raise ConfigError(f"alpha of contrastive search must be from 0 to 1; got {alpha}. Try 0.6.")
     if k < 1:
-        raise ConfigError(f"Contrastive search chooses among k tokens, at least 1; got {k}. Try k=4.")
+        raise ConfigError(f"k of contrastive search must be at least 1; got {k}. Try k=4.")

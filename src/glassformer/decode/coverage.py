@@ -40,8 +40,8 @@ def reading_layer(model: Transformer) -> str:
     names = [name for name in attentions(model) if name.endswith("cross_attention")]
     if not names:
         raise ConfigError(
-            "What was read of a source is known of an encoder-decoder, by its cross-attention; this model has one "
-            "stack. Leave alignments and coverage_penalty out."
+            "Alignments and coverage_penalty need the cross-attention of an encoder-decoder; this model has one stack. "
+            "Remove them."
         )
     return names[max(0, len(names) - 2)]
 

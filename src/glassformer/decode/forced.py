@@ -97,8 +97,8 @@ class Forced:
     def refuse(self, row: int, limit: int) -> ConfigError:
         """The error for a row without an answer."""
         return ConfigError(
-            f"An answer holds all that is forced, {', '.join(map(repr, self.texts)):.80}; within its {limit} tokens "
-            f"none of row {row} (counted from 0) did. Raise max_new_tokens, widen the beam, or force less."
+            f"An answer must contain all forced texts, {', '.join(map(repr, self.texts)):.80}; none of row {row} "
+            f"(counted from 0) did within its {limit} tokens. Raise max_new_tokens or beam, or force fewer texts."
         )
 
 
@@ -106,8 +106,8 @@ def check_forced(forced: Forced | None, beam: int, groups: int) -> None:
     """Refuse forced texts without a beam search in one group. Errors: `ConfigError`."""
     if forced is not None and (beam == 1 or groups > 1):
         raise ConfigError(
-            f"What is forced is searched for by one beam, of 2 at least; got beam={beam} and groups={groups}. Try "
-            "beam=5 with groups=1."
+            f"Forced texts need a beam of at least 2 in one group; got beam={beam} and groups={groups}. "
+            "Try beam=5 with groups=1."
         )
 
 

@@ -39,7 +39,7 @@ def greedy(logits: Float[Tensor, "B V"], _: Context) -> Int[Tensor, " B"]:
 def stops_at(sequences: Sequence[Sequence[int]]) -> Stop:
     """Make a `Stop` that ends a row once it wrote one of these sequences. Errors: `ConfigError` for an empty one."""
     if any(len(each) == 0 for each in sequences):
-        raise ConfigError("A stop sequence has at least one token; got one without any. Leave it out.")
+        raise ConfigError("A stop sequence must have at least one token; got an empty one. Remove it.")
     return lambda _, ids: any(ends_with(ids, each) for each in sequences)
 
 
@@ -93,11 +93,11 @@ def generate(
 def check_writes(model: Transformer) -> None:
     """Refuse anything but a model whose head predicts tokens. Errors: `ConfigError`."""
     if not isinstance(getattr(model, "config", None), ModelConfig):
-        raise ConfigError(f"Tokens are written by a Transformer; got {came(model)}. Give the model first.")
+        raise ConfigError(f"Only a Transformer can write tokens; got {came(model)}. Give the model first.")
     if not isinstance(model.config.head, Lm):
         raise ConfigError(
-            f"Tokens are written by a model with head=Lm(); this one has head {model.config.head.kind!r}. "
-            "Call model(tokens, keep=keep), or label_probabilities() of a classifier."
+            f"Only a model with head=Lm() can write tokens; this one has head {model.config.head.kind!r}. "
+            "Call model(tokens, keep=keep), or label_probabilities() for a classifier."
         )
 
 
@@ -162,27 +162,27 @@ def begin_rows(
 ) -> Rows:
     """Check the arguments of a call and make its rows. Errors: `ConfigError` and `DataError` for invalid arguments."""
     if not model.config.stack.causal:
-        raise ConfigError("generate() writes from left to right; this model reads both ways. Use fill_blanks().")
+        raise ConfigError("generate() needs a causal model; this one reads in both directions. Use fill_blanks().")
     if (sources is None) == (model.encoder is not None and model.decoder is not None):
-        raise ConfigError("An encoder-decoder needs sources, a model of one stack has none; give sources or prompts.")
+        came_with = "none. Give sources." if sources is None else "sources. Give only prompts."
+        raise ConfigError(f"An encoder-decoder needs sources, a model of one stack takes none; got {came_with}")
     if sources is not None:
         check_sources(model, sources)
     if prompts is not None:
         check_ids(prompts, model.config.vocab_size or 0, "prompts")
     if prompts is None:
         if sources is None:
-            raise ConfigError("A decoder goes on from a prompt; give prompts, [[BOS]] for a fresh text.")
+            raise ConfigError("A decoder continues prompts; got none. Give prompts; [[BOS]] begins a new text.")
         prompts = [[BOS]] * len(sources)
     if sources is not None and len(sources) != len(prompts):
-        raise DataError(f"Each source has one prompt; got {len(sources)} sources and {len(prompts)} prompts.")
+        raise DataError(f"Each source needs one prompt; got {len(sources)} sources and {len(prompts)} prompts.")
     n_rows = len(prompts)
     limits = list(max_new_tokens) if isinstance(max_new_tokens, Sequence) else [max_new_tokens] * n_rows
     if len(limits) != n_rows or any(not is_of(limit, (int,)) or limit < 1 for limit in limits):
-        got = f"{limits!r:.60}"
-        raise ConfigError(f"max_new_tokens must be at least 1, once or for each of the {n_rows} rows; got {got}.")
+        raise ConfigError(f"max_new_tokens must be at least 1, once or for each of {n_rows} rows; got {limits!r:.60}.")
     numbers = range(n_rows) if numbers is None else numbers
     if len(numbers) != n_rows:
-        raise ConfigError(f"Each of the {n_rows} rows has one number; got {len(numbers)} numbers. Leave them out.")
+        raise ConfigError(f"numbers must have one for each of the {n_rows} rows; got {len(numbers)}. Remove numbers.")
     return Rows(sources, prompts, limits, numbers, [[] for _ in prompts], [False] * n_rows)
 
 

@@ -54,9 +54,11 @@ def prepared(model: Transformer, precision: str, cache: str = "exact", *, compil
 def check_rounds(model: Transformer, compile: bool) -> None:
     """Refuse an 8-bit cache for linear attention and for compiled steps. Errors: `ConfigError`."""
     if model.config.stack.attention_rule == "linear":
-        raise ConfigError("Linear attention keeps sums, which are not rounded. Leave decode.cache='int8' out.")
+        raise ConfigError(
+            "decode.cache='int8' rounds keys and values; linear attention caches none. Set decode.cache='exact'."
+        )
     if compile:
-        raise ConfigError("Compiled steps read keys as they are. Set decode.compile=false, or decode.cache='exact'.")
+        raise ConfigError("Compiled steps need an exact KV cache. Set decode.compile=false, or decode.cache='exact'.")
 
 
 def sharing_weights(model: Transformer) -> Transformer:
@@ -84,7 +86,7 @@ def in_int8(model: Transformer) -> Transformer:
     if not has_int8(device := device_of(model)):
         raise ConfigError(
             "decode.precision='int8' needs a processor that multiplies 8-bit numbers (AVX-512 VNNI); "
-            f"the model is on {device}, which does not. Take bfloat16 or float32."
+            f"the model is on {device}, which does not. Use 'bfloat16' or 'float32'."
         )
     made = copy.deepcopy(model).float()
     for attention in self_attentions(made):

@@ -44,8 +44,7 @@ def read_back(
     """
     if model.encoder is None or model.decoder is None:
         raise ConfigError(
-            "Scores of single answers and alignments are of an encoder-decoder; this model has one stack. Leave them "
-            "out, or search with a beam for scores."
+            "Scores of answers and alignments need an encoder-decoder; this model has one stack. Remove them."
         )
     model.eval()
     found: list[ReadBack] = []

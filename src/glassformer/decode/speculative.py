@@ -190,21 +190,29 @@ def check_guessing(
 ) -> None:
     """Refuse settings and models with which guesses cannot be made or checked. Errors: `ConfigError`."""
     if sampling.contrastive_alpha:
-        raise ConfigError("Contrastive search looks ahead by itself; guesses are for tokens that are drawn. Leave one.")
+        raise ConfigError(
+            "Contrastive search cannot use guesses. Set contrastive_alpha=0.0, or remove draft and lookup."
+        )
     if (draft is None) == (lookup == 0) or lookup < 0:
         raise ConfigError(
-            "Either a draft model guesses, or what stands in the text (lookup, at least 1 token); got "
-            f"{'no' if draft is None else 'a'} draft and lookup={lookup}. Give one of them."
+            "Guesses come from a draft model or from the text (lookup of at least 1 token); got "
+            f"{'no' if draft is None else 'a'} draft and lookup={lookup}. Give exactly one of them."
         )
     if guesses < 1:
-        raise ConfigError(f"At least one token is guessed at a time; got guesses={guesses}. Try guesses=4.")
+        raise ConfigError(
+            f"guesses must be at least 1, the tokens guessed at a time; got guesses={guesses}. Try guesses=4."
+        )
     for each in [model, *([] if draft is None else [draft])]:
         check_writes(each)
         if any(one.config.stack.attention_rule == "linear" for one in members_of(each)):
-            raise ConfigError("Linear attention keeps sums, from which no guess can be taken back. Use generate().")
+            raise ConfigError(
+                "Linear attention caches sums, from which a rejected guess cannot be removed. Use generate(), without "
+                "guesses."
+            )
     sizes = [(each.config.vocab_size, each.encoder is None) for each in (model, draft or model)]
     if sizes[0] != sizes[1]:
+        own, its = (f"{size} tokens with{'out' if alone else ''} an encoder" for size, alone in sizes)
         raise ConfigError(
-            f"A draft has the vocabulary of its model, and an encoder where that has one; got {sizes[1][0]} tokens "
-            f"for {sizes[0][0]}. Take one trained with the same tokenizer and layout."
+            f"A draft needs the vocabulary of its model, and an encoder if the model has one; got {its} for {own}. "
+            "Use one trained with the same tokenizer and layout."
         )

@@ -150,6 +150,6 @@ def check_stops(stops: Sequence[str]) -> None:
     Errors: `ConfigError`, and `DataError` for half characters (lone surrogates), which can never be written.
     """
     if any(not each for each in stops):
-        raise ConfigError("A stop text has at least one character; got ''. Leave it out.")
+        raise ConfigError("A stop text must have at least one character; got ''. Remove it.")
     for each in stops:
         utf8(each)

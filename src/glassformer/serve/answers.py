@@ -77,7 +77,7 @@ class Completions(Answers):
         """Parse a body. Errors: `RefusalError`, also for a model that answers sources and completes no prompts."""
         service = self.service
         if not service.continues:
-            message = "This model answers sources and completes no prompts. Use POST /v1/translate."
+            message = "This model answers sources and cannot continue a prompt. Use POST /v1/translate."
             raise RefusalError(400, message, code="not_a_completion_model")
         return completion(body, service.model, service.vocab_size, service.config)
 
@@ -134,7 +134,7 @@ class Translations(Answers):
     def wanted(self, body: dict[str, Any]) -> Wanted:
         """Parse a body. Errors: `RefusalError`, also for a model that completes prompts and answers no sources."""
         if self.service.continues:
-            message = "This model goes on from prompts and answers no sources. Use POST /v1/completions."
+            message = "This model continues prompts and cannot answer a source. Use POST /v1/completions."
             raise RefusalError(400, message, code="not_a_translation_model")
         return translation(body, self.service.model, self.service.config)
 
@@ -151,7 +151,9 @@ def prompt_tokens(job: Job) -> int:
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     """Read a body of at most `most` bytes; never holds more than one piece beyond them."""
     said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    too_large = RefusalError(413, f"A body may have at most {most} bytes. Send a shorter one.", code="body_too_large")
+    too_large = RefusalError(
+        413, f"A request body may have at most {most} bytes. Send a shorter one.", code="body_too_large"
+    )
     if len(said) > 18 or int(said) > most:
         raise too_large
     parts: list[bytes] = []

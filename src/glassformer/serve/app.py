@@ -32,7 +32,7 @@ def application(service: Service) -> Guard:
     async def model(request: Request) -> Response:
         name = str(request.path_params["name"])
         if name != service.model:
-            message = f"The model {name[:60]!r} is not here; this server has {service.model!r}."
+            message = f"This server has no model {name[:60]!r}; its only model is {service.model!r}."
             raise RefusalError(404, message, param="model", code="model_not_found")
         return in_json(replies.model_card(service.model, service.created))
 
@@ -52,7 +52,7 @@ def application(service: Service) -> Guard:
         try:
             await router(scope, receive, send)
         except HTTPException as error:
-            message = f"There is no {scope['method'][:20]} {scope['path'][:80]!r} here, but {PATHS}."
+            message = f"This server has no {scope['method'][:20]} {scope['path'][:80]!r}; it has {PATHS}."
             raise RefusalError(error.status_code, message, code="not_found", headers=headers_of(error)) from None
 
     return Guard(routed, service.config, service.say)

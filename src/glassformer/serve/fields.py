@@ -17,19 +17,25 @@ MOST_LEVELS = 100
 
 def read_object(body: bytes) -> dict[str, Any]:
     """Parse a body as a JSON object. Errors: `RefusalError` for anything else, and for repeated names."""
-    too_deep = RefusalError(400, f"A body is a JSON object; this one is nested too deep, beyond {MOST_LEVELS} levels.")
+    too_deep = RefusalError(
+        400, f"The body must be a JSON object of at most {MOST_LEVELS} levels; this one is nested deeper."
+    )
     try:
         value: object = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
     except UnicodeDecodeError as error:
-        raise RefusalError(400, f"A body is JSON in UTF-8; byte {error.start} of this one is none.") from None
+        raise RefusalError(
+            400, f"The body must be JSON in UTF-8; byte {error.start} of this one is not UTF-8."
+        ) from None
     except RecursionError:
         raise too_deep from None
     except ValueError as error:
-        raise RefusalError(400, f"A body is a JSON object; this one cannot be read: {str(error)[:200]}.") from None
+        raise RefusalError(
+            400, f"The body must be a JSON object; this one cannot be read: {str(error)[:200]}."
+        ) from None
     if deeper(value, MOST_LEVELS):
         raise too_deep
     if not isinstance(value, dict):
-        raise RefusalError(400, f"A body is a JSON object; this one is {shown(value)}.")
+        raise RefusalError(400, f"The body must be a JSON object; this one is {shown(value)}.")
     return cast("dict[str, Any]", value)
 
 
@@ -47,19 +53,23 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise ValueError(f"the name {twice[:40]!r} stands in one object twice")
+        raise ValueError(f"the name {twice[:40]!r} occurs twice in one object")
     return found
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON number")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def shown(value: object) -> str:
     """Return a short text of a JSON value, for messages."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 99:
         return f"a number of {value.bit_length()} bits"
-    text = json.dumps(value) if not isinstance(value, dict | list) or len(cast("Any", value)) < 9 else "a long one"
+    text = (
+        json.dumps(value)
+        if not isinstance(value, dict | list) or len(cast("Any", value)) < 9
+        else "a long list or object"
+    )
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -75,7 +85,7 @@ class Fields:
         self.body = body
         for name in body:
             if name not in known:
-                self.refuse(name[:60], f"{name[:60]!r} is no field of this request. {suggestion(name[:60], known)}")
+                self.refuse(name[:60], f"{name[:60]!r} is not a field of this request. {suggestion(name[:60], known)}")
 
     def refuse(self, name: str, message: str, code: str | None = None) -> NoReturn:
         """Raise `RefusalError` 400 for a field."""
@@ -137,11 +147,11 @@ class Fields:
         found: dict[int, float] = {}
         for id, bias in cast("dict[str, object]", value).items():
             if not (id.isascii() and id.isdecimal() and len(id) < 10 and int(id) < size):
-                self.refuse(name, f"Ids in {name} are from 0 to {size - 1}, the vocabulary; got {id[:40]!r}.")
+                self.refuse(name, f"Token ids in {name} must be from 0 to {size - 1}; got {id[:40]!r}.")
             if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
-                self.refuse(name, f"Numbers in {name} are from -100 to 100; got {shown(bias)} for id {id}.")
+                self.refuse(name, f"Numbers in {name} must be from -100 to 100; got {shown(bias)} for id {id}.")
             if int(id) in found:
-                self.refuse(name, f"{name} has id {int(id)} twice.")
+                self.refuse(name, f"{name} has id {int(id)} twice. Give it once.")
             assert math.isfinite(bias)
             found[int(id)] = float(bias)
         return found

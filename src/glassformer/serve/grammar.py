@@ -19,7 +19,7 @@ LONGEST = 65_536
 """The most characters of an expression or a schema."""
 SECONDS = 2.0
 """The time limit for building a grammar; a slower one is refused."""
-KINDS = "text, json_object and json_schema"
+KINDS = "text, json_object or json_schema"
 
 
 class Wish(NamedTuple):
@@ -34,12 +34,17 @@ def wish_of(fields: Fields) -> Wish | None:
     """Return what `response_format` (OpenAI's field) or `structured_outputs` (vLLM's) asks for."""
     named = response_format(fields), structured_outputs(fields)
     if all(named):
-        fields.refuse("structured_outputs", "A text follows response_format or structured_outputs; got both. Give one.")
+        fields.refuse(
+            "structured_outputs",
+            "A text follows either response_format or structured_outputs; got both. Give only one.",
+        )
     wish = named[0] or named[1]
     if wish is not None and len(wish.regex + wish.schema) > LONGEST:
-        fields.refuse(wish.field, f"{wish.field} may have {LONGEST} characters. Give a shorter one.")
+        fields.refuse(wish.field, f"{wish.field} may have at most {LONGEST} characters. Give a shorter one.")
     if wish is not None and any("\ud800" <= each <= "\udfff" for each in wish.regex + wish.schema):
-        fields.refuse(wish.field, f"{wish.field} is text; this one has half of a surrogate pair. Leave it out.")
+        fields.refuse(
+            wish.field, f"{wish.field} must be valid Unicode; this one has half of a surrogate pair. Remove it."
+        )
     return wish
 
 
@@ -56,10 +61,12 @@ def response_format(fields: Fields) -> Wish | None:
     if kind == "json_object":
         return Wish(name, schema='{"type": "object"}')
     if kind != "json_schema":
-        fields.refuse(name, f"Types of response_format are {KINDS}; got {shown(kind)}.")
+        fields.refuse(name, f"The type of response_format must be {KINDS}; got {shown(kind)}.")
     told = inside(inner, "json_schema", {"name", "description", "schema", "strict"})
     if told is None or not told.given("schema"):
-        fields.refuse(name, 'response_format of type json_schema has {"json_schema": {"name": ..., "schema": {...}}}.')
+        fields.refuse(
+            name, 'response_format of type json_schema needs {"json_schema": {"name": ..., "schema": {...}}}.'
+        )
     for each in ("name", "description"):
         told.text(each)
     told.switch("strict")
@@ -73,7 +80,7 @@ def structured_outputs(fields: Fields) -> Wish | None:
     if inner is None:
         return None
     if inner.given("regex") == inner.given("json"):
-        fields.refuse(name, "structured_outputs has either regex or json. Give one of them.")
+        fields.refuse(name, "structured_outputs takes either regex or json. Give exactly one of them.")
     if inner.given("json"):
         return Wish(name, schema=written_out(inner, "json"))
     return Wish(name, regex=inner.text("regex") or "()")
@@ -116,5 +123,5 @@ def check_small(field: str, grammar: str) -> None:
     except subprocess.TimeoutExpired:
         quick = False
     if not quick:
-        message = f"A grammar must be built within {SECONDS:g} seconds, and this one was not. Ask for a simpler one."
+        message = f"The grammar must be built within {SECONDS:g} seconds; this one was not. Use a simpler one."
         raise RefusalError(400, message, param=field, code="grammar_too_large")

@@ -52,8 +52,8 @@ def open_socket(config: ServeConfig) -> socket.socket:
             raise
     except OSError as error:
         raise ConfigError(
-            f"Nothing can listen at {config.host}, port {config.port}: {error.strerror or error}. Try another --port; "
-            "0 takes any that is free."
+            f"The server cannot listen at {config.host}, port {config.port}: {error.strerror or error}. Try another "
+            "--host, or another --port (0: any that is free)."
         ) from None
     return found
 
@@ -107,7 +107,7 @@ async def announce(service: Service, found: socket.socket, listening: asyncio.Ev
     """Log the server's address once it listens."""
     await listening.wait()
     address = address_of(service.config, found)
-    to_all = "" if is_loopback(service.config.host) else ", with the key, over a line that is not encrypted"
+    to_all = "" if is_loopback(service.config.host) else ", with the key, over a connection that is not encrypted"
     service.say(f"{service.model} answers at {address}/v1{to_all}. Ctrl-C ends.")
 
 
@@ -130,7 +130,9 @@ class Ending:
     async def drain(self) -> None:
         """Refuse new requests, wait for open answers up to the time limit, then stop the server."""
         seconds = self.service.config.drain
-        self.service.say(f"Ending: what is being written has {seconds:g} seconds left. Again to end at once.")
+        self.service.say(
+            f"Ending: unfinished answers have {seconds:g} seconds left. Send the signal again to end at once."
+        )
         if left := await self.service.drain(seconds):
             self.service.say(f"{left} {'answer was' if left == 1 else 'answers were'} cut off.")
         self.server.should_exit = True

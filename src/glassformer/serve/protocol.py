@@ -13,10 +13,12 @@ from glassformer.serve.guard import ABORT, LONGEST_HEAD
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
 
-FULL = RefusalError(503, "This server has as many connections as it takes. Ask again later.", code="too_many")
-SLOW = RefusalError(408, "A request must arrive sooner than this one does.", code="too_slow")
-LONG = RefusalError(431, f"The head of a request has at most {LONGEST_HEAD} bytes. Send less.", code="head_too_large")
-GARBLED = RefusalError(400, "What came is no HTTP/1.1 request. Send one, with a Host.", code="not_http")
+FULL = RefusalError(503, "This server has reached its limit of connections. Try again later.", code="too_many")
+SLOW = RefusalError(408, "The request did not arrive within the time limit. Send it faster.", code="too_slow")
+LONG = RefusalError(
+    431, f"The head of a request may have at most {LONGEST_HEAD} bytes. Send less.", code="head_too_large"
+)
+GARBLED = RefusalError(400, "This is not a valid HTTP/1.1 request. Send one, with a Host header.", code="not_http")
 
 
 def protocol_of(config: ServeConfig) -> type[H11Protocol]:

@@ -57,15 +57,19 @@ def busy(error: BusyError) -> RefusalError:
 
 def draining() -> RefusalError:
     """Return the refusal for a server that is shutting down."""
-    return RefusalError(503, "This server is shutting down and takes nothing new. Ask again later.", code="draining")
+    return RefusalError(
+        503, "This server is shutting down and takes no new requests. Try again later.", code="draining"
+    )
 
 
 def too_late(seconds: float) -> RefusalError:
     """Return the refusal for an answer that exceeded its time limit."""
-    message = f"An answer may take {seconds:g} seconds, waiting included, and this one was not done. Ask for less."
+    message = f"An answer may take {seconds:g} seconds, waiting included; this one took longer. Ask for less text."
     return RefusalError(503, message, code="timeout")
 
 
 def broken(number: str) -> RefusalError:
     """Return the refusal for an internal error, which the server's log has under this number."""
-    return RefusalError(500, f"The server made a mistake; its log has it as {number}.", code="internal_error")
+    return RefusalError(
+        500, f"Internal server error; the log of the server describes it under {number}.", code="internal_error"
+    )

@@ -57,8 +57,8 @@ class ServeConfig:
                 raise ConfigError(f"{name} must be above 0 and at most 86400, a day; got {getattr(self, name)}.")
         if self.waiting < self.rows:
             raise ConfigError(
-                f"queue must be at least rows={self.rows}, as one client may send so many prompts at once; got "
-                f"{self.queue}. Set queue={self.rows}, or rows={self.queue}."
+                f"queue must be at least rows={self.rows}, because one request may have that many prompts; "
+                f"got {self.queue}. Set queue={self.rows}, or rows={self.queue}."
             )
         self._check_key()
 
@@ -70,13 +70,13 @@ class ServeConfig:
     def _check_key(self) -> None:
         if self.key is None and not is_loopback(self.host):
             raise ConfigError(
-                f"Any address but this machine's own asks for a key; got host={self.host!r} and none. Put one into a "
-                f"file (--key-file FILE) or into {KEY}, or leave --host out."
+                f"A server that other machines can reach needs a key; got host={self.host!r} and no key. Put one into "
+                f"a file (--key-file FILE) or into the environment variable {KEY}, or remove --host."
             )
         if self.key is not None and (len(self.key) < LEAST_KEY or not self.key.isascii() or not self.key.isprintable()):
             raise ConfigError(
-                f"A key has at least {LEAST_KEY} printable ASCII characters; got one of {len(self.key)}. Make one: "
-                "python -c 'import secrets; print(secrets.token_urlsafe(32))'."
+                f"A key needs at least {LEAST_KEY} printable ASCII characters; got {len(self.key)} characters. "
+                "Make one: python -c 'import secrets; print(secrets.token_urlsafe(32))'."
             )
 
 

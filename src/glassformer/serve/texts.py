@@ -89,11 +89,11 @@ class Texts:
     def _check_ids(self, ids: list[int], place: int, field: str) -> None:
         size, most = self.writer.tokenizers.source.vocab_size, self.config.max_prompt
         if max(ids) >= size:
-            message = f"Token ids are from 0 to {size - 1}; {field} {place + 1} has {max(ids)}."
+            message = f"Token ids must be from 0 to {size - 1}; {field} {place + 1} has {max(ids)}."
             raise RefusalError(400, message, param=field)
         most = min(most, self.writer.max_context or most)
         if len(ids) > most:
-            message = f"A {field} may have {most} tokens here; {field} {place + 1} has {len(ids)}. Shorten it."
+            message = f"A {field} may have at most {most} tokens here; {field} {place + 1} has {len(ids)}. Shorten it."
             raise RefusalError(400, message, param=field, code=TOO_LONG)
 
     def _most(self, ids: list[int], asked: int | None) -> int:

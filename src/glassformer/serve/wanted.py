@@ -58,17 +58,19 @@ def completion(body: Mapping[str, Any], model: str, size: int, config: ServeConf
     check_model(fields, model)
     fields.text("user")
     if fields.text("suffix"):
-        fields.refuse("suffix", "This model writes behind a prompt and reads no suffix. Leave suffix out.")
+        fields.refuse("suffix", "This model continues a prompt and cannot use a suffix. Remove suffix.")
     prompts = prompts_of(fields, config.rows)
     n = fields.whole("n", 1, config.rows, 1)
     if fields.whole("best_of", 1, config.rows, n) != n:
-        fields.refuse("best_of", f"best_of must be n={n}: no text is written and thrown away. Leave best_of out.")
+        fields.refuse(
+            "best_of", f"best_of must be n={n}: this server returns every text that it writes. Remove best_of."
+        )
     if len(prompts) * n > config.rows:
         fields.refuse("n", f"At most {config.rows} texts are written together; got {len(prompts)} prompts and n={n}.")
     logprobs = fields.whole("logprobs", 0, MOST_LOGPROBS, 0) if fields.given("logprobs") else None
     echo = fields.switch("echo")
     if echo and logprobs is not None:
-        fields.refuse("echo", "The tokens of a prompt have no logprobs here. Leave echo or logprobs out.")
+        fields.refuse("echo", "This server has no logprobs for the tokens of a prompt. Remove echo or logprobs.")
     stream = fields.switch("stream")
     return Wanted(
         prompts,
@@ -92,7 +94,7 @@ def translation(body: Mapping[str, Any], model: str, config: ServeConfig) -> Wan
     fields.text("user")
     texts = fields.texts("text", config.rows)
     if not texts:
-        fields.refuse("text", "text is a string, or a list of at least one: what is to be answered. Give it.")
+        fields.refuse("text", "text must be a string or a list of at least one: the sources to answer. Give it.")
     most = fields.whole("max_tokens", 1, config.max_new_tokens, 0) or None
     drawn = sampling_of(fields, usual_temperature=0.0)
     wish = wish_of(fields)
@@ -103,7 +105,7 @@ def check_model(fields: Fields, model: str) -> None:
     """Refuse any model name but that of the served model. Errors: `RefusalError` 404."""
     asked = fields.text("model")
     if asked is not None and asked != model:
-        message = f"The model {asked[:60]!r} is not here; this server has {model!r}."
+        message = f"This server has no model {asked[:60]!r}; its only model is {model!r}."
         raise RefusalError(404, message, param="model", code="model_not_found")
 
 
@@ -117,9 +119,9 @@ def prompts_of(fields: Fields, most: int) -> list[str | list[int]]:
         return [value]
     if not values or not all(isinstance(each, str) or is_ids(each) for each in values):
         kinds = "a text, a list of token ids, or a list of texts or of lists of ids"
-        fields.refuse("prompt", f"prompt is {kinds}; got {'nothing' if value is None else shown(value)}.")
+        fields.refuse("prompt", f"prompt must be {kinds}; got {'nothing' if value is None else shown(value)}.")
     if len(values) > most:
-        fields.refuse("prompt", f"A request has at most {most} prompts; got {len(values)}.")
+        fields.refuse("prompt", f"A request may have at most {most} prompts; got {len(values)}.")
     return value
 
 
@@ -137,7 +139,7 @@ def stops_of(fields: Fields) -> tuple[str, ...]:
     """Return the stop texts; an empty one is refused, as it would end a text at once."""
     stops = fields.texts("stop", MOST_STOPS)
     if any(not 0 < len(each) <= LONGEST_STOP for each in stops):
-        fields.refuse("stop", f"Each text of stop has from 1 to {LONGEST_STOP} characters.")
+        fields.refuse("stop", f"Each text of stop must have from 1 to {LONGEST_STOP} characters.")
     return tuple(stops)
 
 
@@ -151,7 +153,7 @@ def sampling_of(fields: Fields, usual_temperature: float) -> tuple[Sampling, int
     seed = fields.whole("seed", -(2**63), 2**64 - 1, 0) % 2**64 if fields.given("seed") else None
     top_p = fields.number("top_p", 0, 1, 1.0)
     if top_p == 0:
-        fields.refuse("top_p", "top_p must be above 0, as something must be left to draw from; got 0. Try 0.9.")
+        fields.refuse("top_p", "top_p must be above 0, so that some token can be sampled; got 0. Try 0.9.")
     settings: dict[str, Any] = {
         "temperature": temperature,
         "top_p": top_p if temperature else 1.0,
@@ -176,7 +178,7 @@ def usage_of(fields: Fields, stream: bool) -> bool:
     if options is None:
         return False
     if not isinstance(options, dict) or not stream:
-        fields.refuse("stream_options", "stream_options is an object, beside stream=true.")
+        fields.refuse("stream_options", "stream_options must be an object, and needs stream=true.")
     inner = Fields(cast("dict[str, Any]", options), {"include_usage", "include_obfuscation"})
     inner.switch("include_obfuscation")
     return inner.switch("include_usage")

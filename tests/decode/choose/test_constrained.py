@@ -153,9 +153,9 @@ def test_a_dead_end_ends_no_beam(expression):
     )
     assert re.fullmatch(expression, made.decode(found[0].ids))
     stuck = Wishes(regex="aé", biases=biases).filters(made)
-    with pytest.raises(ConfigError, match="small enough to be followed; after 1 tokens"):
+    with pytest.raises(ConfigError, match="small enough for llguidance; after 1 tokens"):
         answer(network, [[7]], filters=stuck)
-    with pytest.raises(ConfigError, match=r"of row 0 .* none may.* a simpler grammar"):
+    with pytest.raises(ConfigError, match=r"in row 0 .* a step without one.* a simpler grammar"):
         answer(network, [[7]], search=BeamSettings(beam=4), filters=stuck)
 
 
@@ -189,9 +189,9 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
             ConfigError,
             "A regular expression must be one.*unclosed",
         ),
-        (lambda: constrained.matches(tokenizer("word"), "a"), ConfigError, "a tokenizer of whole words spells none"),
+        (lambda: constrained.matches(tokenizer("word"), "a"), ConfigError, "this one has whole words only"),
         (lambda: constrained.fits(tokenizer("byte"), "{"), DataError, "is not JSON"),
-        (lambda: constrained.fits(tokenizer("byte"), "[1]"), DataError, r"is a JSON object; got '\[1\]'"),
+        (lambda: constrained.fits(tokenizer("byte"), "[1]"), DataError, r"must be a JSON object; got '\[1\]'"),
         (lambda: constrained.fits(tokenizer("byte"), "[" * 10**5), DataError, "is not JSON"),
         (
             lambda: constrained.fits(tokenizer("byte"), '{"type": "objct"}'),
@@ -209,7 +209,7 @@ def test_mistakes(made, error, says):
 
 def test_logits_of_another_vocabulary():
     step = constrained.matches(tokenizer("byte"), "a")
-    with pytest.raises(ConfigError, match="262 ids; got logits of 9"):
+    with pytest.raises(ConfigError, match="262 ids; got 9"):
         step(torch.zeros(1, 9), Context([0], [[1]], [[]]))
 
 
@@ -227,7 +227,7 @@ def test_logits_of_another_vocabulary():
 )
 def test_what_is_too_large_to_be_followed_is_refused_and_ends_nothing(make, text):
     """The library would let the text end there, whole or not."""
-    with pytest.raises(ConfigError, match="small enough to be followed; after"):
+    with pytest.raises(ConfigError, match="small enough for llguidance; after"):
         first_of(tokenizer("byte"), make, text, 50)
 
 

@@ -177,7 +177,7 @@ def test_what_a_filter_leaves_is_numbers(value, sampling):
     def broken(logits, context):
         return torch.where(torch.tensor([[row == 8] for row in context.numbers]), value, logits)
 
-    with pytest.raises(ConfigError, match=r"of row 8 .* left NaN or \+inf"):
+    with pytest.raises(ConfigError, match=r"in row 8 .* returned NaN or \+inf"):
         chooser(sampling, [broken])(torch.zeros(2, 3), Context([3, 8], [[1], [1]], [[], []]))
 
 

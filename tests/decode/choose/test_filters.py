@@ -170,7 +170,7 @@ def test_what_cannot_be_held_is_refused_by_row_and_setting(name, value, row):
         (lambda: penalties.presence_penalty(math.nan), "presence_penalty must be a finite number"),
         (lambda: penalties.no_repeat_ngram(0), "no_repeat_ngram must be at least 1"),
         (lambda: penalties.min_new_tokens(-1), "min_new_tokens must be at least 0"),
-        (lambda: penalties.banned([[1], []]), "at least one token; got a sequence without any"),
+        (lambda: penalties.banned([[1], []]), "at least one token; got an empty one"),
         (lambda: penalties.logit_bias({1: INF}), "got inf for id 1"),
         (lambda: penalties.logit_bias({9: 1.0})(torch.zeros(1, 3), NOBODY), "from 0 to 2; got 9"),
         (lambda: penalties.banned([[1, -1]])(torch.zeros(1, 3), NOBODY), "from 0 to 2; got -1"),
@@ -198,7 +198,10 @@ def test_mistakes(make, says):
         ({"no_repeat_ngram": 0}, "no_repeat_ngram must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"seed": 2**64}, "seed must be at most"),
-        ({"temperature": 0.0, "top_k": 5}, "top_k says what tokens are drawn from, and temperature=0 draws none"),
+        (
+            {"temperature": 0.0, "top_k": 5},
+            "top_k selects the tokens to sample from, but temperature=0 does not sample",
+        ),
     ],
     ids=[str(i) for i in range(14)],
 )

@@ -128,7 +128,7 @@ def test_biases_and_their_order():
 
 def test_a_beam_of_which_nothing_may_go_on_is_refused():
     network, (source,) = model(seed=3), sequences([3])
-    with pytest.raises(ConfigError, match="all beginnings came to one where none may"):
+    with pytest.raises(ConfigError, match="all hypotheses came to a step without one"):
         beam_search(network, sources=[source], max_new_tokens=5, beam=2, filters=[banned([[id] for id in range(13)])])
     found = answers(network, [source], n_best=2, max_new_tokens=3, search=BeamSettings(beam=2), filters=[banned([[7]])])
     assert all(7 not in each.ids and abs(each.score) < 99 for each in found[0])
@@ -137,13 +137,13 @@ def test_a_beam_of_which_nothing_may_go_on_is_refused():
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (lambda: wishes_of([""], "", []), "has at least one character"),
+        (lambda: wishes_of([""], "", []), "A banned text must have at least one character"),
         (lambda: wishes_of([], "", ["x"]), r"A bias is TEXT=X, a token and a number \(-inf: never\); got 'x'"),
         (lambda: wishes_of([], "", ["x=nan"]), "A bias is TEXT=X"),
         (lambda: wishes_of([], "", ["x=inf"]), "A bias is TEXT=X"),
         (lambda: wishes_of([], "", ["=3"]), "A bias is TEXT=X"),
-        (lambda: Wishes(begin="Ω").filters(tokenizer("character")), "cannot write all of 'Ω'"),
-        (lambda: Wishes(biases={"cat": 1.0}).filters(tokenizer("character")), "given to one token; 'cat' is 3"),
+        (lambda: Wishes(begin="Ω").filters(tokenizer("character")), "parts of 'Ω' are not"),
+        (lambda: Wishes(biases={"cat": 1.0}).filters(tokenizer("character")), "is for one token; 'cat' is 3 tokens"),
     ],
     ids=["empty", "no number", "nan", "inf", "no text", "unknown", "several tokens"],
 )

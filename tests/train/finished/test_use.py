@@ -249,7 +249,7 @@ def test_line_too_long_for_the_model_is_named_after_the_answers_before_it(tmp_pa
         (4, 9, "decode.max_new_tokens=4"),
         (99, 9, "model.max_len=9, all that the model takes"),
         (None, 9, "model.max_len=9, all that the model takes"),
-        (None, None, "twice the source and ten more, as decode.max_new_tokens is not set"),
+        (None, None, "twice the source length plus ten, as decode.max_new_tokens is not set"),
     ],
 )
 def test_a_cut_answer_says_which_limit_cut_it(tmp_path, monkeypatch, asked, longest, said):

@@ -120,9 +120,9 @@ def of_schema(schema: str) -> Grammar:
     try:
         record: object = json.loads(schema)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"A JSON schema is a JSON object; this one is not JSON: {str(error)[:80]}.") from None
+        raise DataError(f"A JSON schema must be a JSON object; this one is not JSON: {str(error)[:80]}.") from None
     if not isinstance(record, dict):
-        raise DataError(f"A JSON schema is a JSON object; got {schema[:40]!r}. Try " + '{"type": "object"}.')
+        raise DataError(f"A JSON schema must be a JSON object; got {schema[:40]!r}. Try " + '{"type": "object"}.')
     made = f"{FREELY}start: %json {json.dumps(record)}"
     return Grammar(library().LLMatcher.grammar_from_lark(made), "A JSON schema")
 
@@ -134,13 +134,13 @@ class Constraint:
         from_library, (text, self.what) = library(), grammar
         if isinstance(states.tokenizer, WordTokenizer):
             raise ConfigError(
-                f"{self.what} is followed character by character; a tokenizer of whole words spells none. Train with "
+                f"{self.what} needs a tokenizer that can spell any word; this one has whole words only. Train with "
                 "tokenizer.kind 'character', 'byte' or 'bpe'."
             )
         self.size, self._states = states.tokenizer.vocab_size, states
         if said := from_library.LLMatcher.validate_grammar(text, states.tokens):
             why = " ".join(re.split(r"\n +1 \|", said)[0].split())  # without the grammar text that follows
-            raise ConfigError(f"{self.what} must be one that llguidance knows; it says {why[:200]!r}.")
+            raise ConfigError(f"{self.what} must be one that llguidance supports; it says {why[:200]!r}.")
         self._root: LLMatcher = from_library.LLMatcher(states.tokens, text, log_level=0)
 
     def filter(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
@@ -150,7 +150,8 @@ class Constraint:
         """
         if logits.shape[-1] != self.size:
             raise ConfigError(
-                f"A constraint has the vocabulary of its tokenizer, {self.size} ids; got logits of {logits.shape[-1]}."
+                f"A constraint needs one logit for each of its tokenizer's {self.size} ids; got {logits.shape[-1]}. "
+                "Use the tokenizer of the model."
             )
         rows = len(context.written)
         may = np.stack([self._may(tuple(ids), rows, context.searched) for ids in context.written])
@@ -171,9 +172,9 @@ class Constraint:
 
     def _lost(self, n: int) -> ConfigError:
         return ConfigError(
-            f"{self.what} must leave something to write that the vocabulary has, and be small enough to be followed; "
-            f"after {n} tokens llguidance knows none that may come. Ask for characters that the vocabulary has, with "
-            "fewer repetitions and choices."
+            f"{self.what} must allow some token of the vocabulary at each step, and be small enough for llguidance; "
+            f"after {n} tokens, llguidance allows none. Use characters of the vocabulary, and fewer repetitions and "
+            "alternatives."
         )
 
 
@@ -183,6 +184,6 @@ def library() -> ModuleType:
         return import_module("llguidance")
     except ImportError:
         raise ConfigError(
-            "Regular expressions and JSON schemas are followed by llguidance, which is not installed. Install it: "
+            "Constraints by a regular expression or a JSON schema need llguidance, which is not installed. Install it: "
             "pip install 'glassformer[constrain]'."
         ) from None

@@ -126,17 +126,19 @@ def numbers(seed: int, row: int, block: int, lane: int = 0) -> list[float]:
 def check_numbers(logits: Float[Tensor, "B V"], context: Context) -> None:
     """Refuse logits of the model that are NaN or +inf. Errors: `DataError` naming the row."""
     if (place := unbounded(logits)) is not None:
-        what = "infinite" if bool(logits[place].amax().isposinf()) else "no numbers (NaN)"
+        what = "infinite" if bool(logits[place].amax().isposinf()) else "not numbers (NaN)"
         row = context.numbers[place]
-        raise DataError(f"The model's logits are {what} in row {row} (counted from 0). Are its weights finite?")
+        raise DataError(
+            f"The model's logits are {what} in row {row} (counted from 0). Check that its weights are finite."
+        )
 
 
 def check_kept(logits: Float[Tensor, "B V"], context: Context) -> None:
     """Refuse logits that filters made NaN or +inf. Errors: `ConfigError` naming the row."""
     if (place := unbounded(logits)) is not None:
         raise ConfigError(
-            f"A filter must leave numbers, or -inf where a token may not come; of row {context.numbers[place]} "
-            "(counted from 0) one left NaN or +inf. Are all that were added or multiplied finite?"
+            f"A filter must return finite logits, or -inf for a forbidden token; in row {context.numbers[place]} "
+            "(counted from 0) one returned NaN or +inf. Check that what it adds or multiplies is finite."
         )
 
 
@@ -146,6 +148,6 @@ def check_possible(logits: Float[Tensor, "B V"], context: Context) -> None:
     if bool((stuck := best.isneginf()).any()):
         i = int(stuck.int().argmax())
         raise ConfigError(
-            f"Each step needs a token that may come; after {len(context.written[i])} tokens of row "
-            f"{context.numbers[i]} (counted from 0) all are forbidden. Ban fewer, or raise no_repeat_ngram."
+            f"Each step needs at least one allowed token; after {len(context.written[i])} tokens of row "
+            f"{context.numbers[i]} (counted from 0) all are forbidden. Ban fewer texts, or raise no_repeat_ngram."
         )

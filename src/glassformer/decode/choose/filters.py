@@ -109,4 +109,6 @@ def only(logits: Float[Tensor, "B V"], keep: Bool[Tensor, "B V"]) -> Float[Tenso
 def check_share(name: str, p: float) -> None:
     """Refuse a probability mass that is not above 0 and at most 1. Errors: `ConfigError`."""
     if not 0 < p <= 1:
-        raise ConfigError(f"{name} must be above 0 and at most 1, the share of the mass to keep; got {p}. Try 0.9.")
+        raise ConfigError(
+            f"{name} must be above 0 and at most 1, the share of the probability to keep; got {p}. Try 0.9."
+        )

@@ -25,7 +25,7 @@ def repetition_penalty(penalty: float) -> Filter:
     under any penalty above 1. 1 changes nothing. Errors: `ConfigError` unless 0 < penalty < inf.
     """
     if not 0 < penalty < math.inf:
-        raise ConfigError(f"repetition_penalty must be above 0 and finite; got {penalty}. Try 1.2; 1 is none.")
+        raise ConfigError(f"repetition_penalty must be above 0 and finite; got {penalty}. Try 1.2; 1 turns it off.")
 
     def discouraged(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
         seen = counts(context.read, logits) > 0
@@ -60,7 +60,7 @@ def presence_penalty(penalty: float) -> Filter:
 def no_repeat_ngram(n: int) -> Filter:
     """Forbid repeating any n-gram, the prompt's included (Paulus et al. 2018, section 2.5). Errors: `ConfigError`."""
     if n < 1:
-        raise ConfigError(f"no_repeat_ngram must be at least 1; got {n}. Try 3; leave it out for none.")
+        raise ConfigError(f"no_repeat_ngram must be at least 1; got {n}. Try 3, or remove the filter.")
 
     def unrepeated(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
         return forbidden(logits, [enders(ids, n) for ids in context.read])
@@ -91,7 +91,7 @@ def logit_bias(biases: Mapping[int, float]) -> Filter:
 def banned(sequences: Sequence[Sequence[int]]) -> Filter:
     """Forbid these sequences of ids: the last id of one may not follow its others. Errors: `ConfigError`."""
     if any(len(each) == 0 for each in sequences):
-        raise ConfigError("What is banned is at least one token; got a sequence without any. Leave it out.")
+        raise ConfigError("A banned sequence must have at least one token; got an empty one. Remove it.")
 
     def without(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
         check_known([each[-1] for each in sequences], logits, "banned")
@@ -153,11 +153,13 @@ def forbidden(logits: Float[Tensor, "B V"], ids: Sequence[Sequence[int]]) -> Flo
 def check_finite(name: str, value: float) -> None:
     """Refuse a value that is not finite. Errors: `ConfigError`."""
     if not math.isfinite(value):
-        raise ConfigError(f"{name} must be a finite number; got {value}. Try 0.5; 0 is none.")
+        raise ConfigError(f"{name} must be a finite number; got {value}. Try 0.5; 0 turns it off.")
 
 
 def check_known(ids: Sequence[int], logits: Float[Tensor, "B V"], name: str) -> None:
     """Refuse ids outside the vocabulary. Errors: `ConfigError`."""
     size = logits.shape[-1]
     if wrong := [id for id in ids if not 0 <= id < size]:
-        raise ConfigError(f"Ids of {name} must be from 0 to {size - 1}; got {wrong[0]}. Encode with the model's own.")
+        raise ConfigError(
+            f"Ids of {name} must be from 0 to {size - 1}; got {wrong[0]}. Encode with the model's own tokenizer."
+        )

@@ -78,8 +78,8 @@ class Sampling:
         where = placed(self.section, "temperature")
         if self.contrastive_alpha and self.temperature:
             raise ConfigError(
-                f"Contrastive search draws none; got {placed(self.section, 'contrastive_alpha')}="
-                f"{self.contrastive_alpha} with {where}={self.temperature}. Set {where}=0.0, or leave one of them out.",
+                f"Contrastive search does not sample; got {placed(self.section, 'contrastive_alpha')}="
+                f"{self.contrastive_alpha} with {where}={self.temperature}. Set one of them to 0.0.",
                 setting="contrastive_alpha",
             )
         neutral = {
@@ -92,8 +92,8 @@ class Sampling:
         if self.temperature == 0 and given:
             name, value = given[0], getattr(self, given[0])
             raise ConfigError(
-                f"{placed(self.section, name)} says what tokens are drawn from, and {where}=0 draws none; got "
-                f"{name}={value}. Try {where}=1.0, or leave {name} out.",
+                f"{placed(self.section, name)} selects the tokens to sample from, but {where}=0 does not sample; got "
+                f"{name}={value}. Try {where}=1.0, or remove {name}.",
                 setting=name,
             )
 

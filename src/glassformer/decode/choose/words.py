@@ -40,11 +40,11 @@ class Wishes:
     def __post_init__(self) -> None:
         for name, texts in (("banned", self.banned), ("forced", self.forced)):
             if any(not each for each in texts):
-                raise ConfigError(f"What is {name} has at least one character; got ''. Leave it out.")
+                raise ConfigError(f"A {name} text must have at least one character; got ''. Remove it.")
         for text in (*self.banned, *self.forced, *self.biases, self.begin, self.regex, self.schema):
             utf8(text)
         if self.regex and self.schema:
-            raise ConfigError("A text follows a regular expression or a JSON schema; got both. Leave one of them out.")
+            raise ConfigError("A text follows either a regular expression or a JSON schema; got both. Give only one.")
 
     @property
     def constrained(self) -> bool:
@@ -69,8 +69,8 @@ class Wishes:
         if (length := self.begun(tokenizer)) > limit.tokens:
             more = "" if limit.name == MODELS else f", or raise max_new_tokens to {length} or more"
             raise ConfigError(
-                f"A text holds all of its beginning; that of {self.begin[:40]!r} has {length} tokens, and a text may "
-                f"have {limit.tokens} ({limit.name}). Shorten it{more}."
+                f"A text must have room for its beginning; {self.begin[:40]!r} has {length} tokens, and a text may "
+                f"have {limit.tokens} ({limit.name}). Shorten the beginning{more}."
             )
 
     def held(self, tokenizer: Tokenizer) -> Forced | None:
@@ -143,7 +143,9 @@ def ids_of(tokenizer: Tokenizer, text: str) -> list[int]:
     """Encode a text. Errors: `ConfigError` if the vocabulary lacks a part of it."""
     ids = tokenizer.encode(text)
     if UNK in ids or not ids:
-        raise ConfigError(f"The model can only write what its vocabulary has; it cannot write all of {text[:40]!r}.")
+        raise ConfigError(
+            f"The model can write only what is in its vocabulary; parts of {text[:40]!r} are not. Choose another text."
+        )
     return ids
 
 
@@ -152,8 +154,8 @@ def token_of(tokenizer: Tokenizer, text: str) -> int:
     ids = ids_of(tokenizer, text)
     if len(ids) > 1:
         raise ConfigError(
-            f"A bias is given to one token; {text[:40]!r} is {len(ids)}: {tokenizer.tokens(ids)!r:.80}. Give each of "
-            "them its own."
+            f"A bias is for one token; {text[:40]!r} is {len(ids)} tokens: {tokenizer.tokens(ids)!r:.80}. Give each "
+            "token its own bias."
         )
     return ids[0]
 

@@ -68,8 +68,8 @@ class Engine:
             )
         if load.tokens > self.limits.tokens:
             raise ConfigError(
-                f"There is room for {self.limits.tokens} tokens; got n={request.n} texts of "
-                f"{load.columns + load.memory}, prompt or source included. Ask for fewer or for shorter ones."
+                f"The KV cache has room for {self.limits.tokens} tokens; got n={request.n} texts of "
+                f"{load.columns + load.memory} each, prompt or source included. Ask for fewer or shorter texts."
             )
         return self.waiting.put(request)
 

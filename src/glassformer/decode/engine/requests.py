@@ -92,7 +92,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not is_of(value, (int,)) or value < 1:
-                raise ConfigError(f"{name} must be a whole number from 1 on; got {value!r:.40}. Try {name}=32.")
+                raise ConfigError(f"{name} must be a whole number of at least 1; got {value!r:.40}. Try {name}=32.")
 
 
 def places_of(source: Sequence[int] | None) -> int:
@@ -104,15 +104,16 @@ def check_request(model: Transformer, request: Request, columns: int) -> None:
     """Refuse what the model cannot write; rows read up to `columns` tokens. Errors: `ConfigError`, `DataError`."""
     check_counts(request)
     if (request.source is None) == (model.encoder is not None and model.decoder is not None):
-        raise ConfigError("An encoder-decoder answers a source, a model of one stack has none; give source or prompt.")
+        came = "no source. Give one." if request.source is None else "a source. Remove it."
+        raise ConfigError(f"An encoder-decoder needs a source, a model of one stack takes none; got {came}")
     if not request.prompt:
         raise DataError("A prompt needs at least one token; got none. Begin it with BOS.")
     check_ids([request.prompt], model.config.vocab_size or 0, "prompt")
     longest = model.config.stack.max_len
     if longest is not None and columns > longest:
         raise DataError(
-            f"Prompt and text may have {longest + 1} tokens together (max_len={longest}; the last is read no more); "
-            f"got {len(request.prompt)} and {request.max_new_tokens}. Shorten the prompt, or ask for fewer."
+            f"Prompt and text may have {longest + 1} tokens together (max_len={longest}; the last is not read); got "
+            f"{len(request.prompt)} and {request.max_new_tokens}. Shorten the prompt, or ask for fewer tokens."
         )
     if request.source is None:
         return
@@ -130,12 +131,14 @@ def check_counts(request: Request) -> None:
     for name, least in (("max_new_tokens", 1), ("n", 1), ("seed", 0), ("first", 0)):
         value = getattr(request, name)
         if not is_of(value, (int,)) or value < least:
-            raise ConfigError(f"{name} must be a whole number from {least} on; got {value!r:.40}. Try {name}=1.")
+            raise ConfigError(f"{name} must be a whole number of at least {least}; got {value!r:.40}. Try {name}=1.")
     for name, last in (("seed", request.seed), ("first + n - 1", request.first + request.n - 1)):
         if last >= 2**64:
             raise ConfigError(
-                f"{name} must be at most {2**64 - 1}, as random numbers are keyed with it; got {in_digits(last)}. "
-                "Give a smaller one."
+                f"{name} must be at most {2**64 - 1}, because random numbers are derived from it; got "
+                f"{in_digits(last)}. Give a smaller one."
             )
     if request.logprobs is not None and (not is_of(request.logprobs, (int,)) or request.logprobs < 0):
-        raise ConfigError(f"logprobs must be a whole number from 0 on, or None; got {request.logprobs!r:.40}. Try 5.")
+        raise ConfigError(
+            f"logprobs must be a whole number of at least 0, or None; got {request.logprobs!r:.40}. Try 5."
+        )

@@ -64,7 +64,7 @@ def chosen(choose: Choose, logits: Float[Tensor, "B V"], context: Context) -> li
     ids: list[int] = choose(logits, context).tolist()
     n, size = logits.shape
     if len(ids) != n or not all(0 <= id < size for id in ids):
-        raise DataError(f"A choice is one id from 0 to {size - 1} for each row; got {ids!r:.60} for {n} rows.")
+        raise DataError(f"choose must return one id from 0 to {size - 1} for each row; got {ids!r:.60} for {n} rows.")
     return ids
 
 

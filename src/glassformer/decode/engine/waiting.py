@@ -51,7 +51,7 @@ class Waiting:
         with self._lock:
             self._forget()
             if len(self.tickets) >= self.most:
-                raise BusyError(f"{self.most} requests are waiting, and no more may. Ask again later.")
+                raise BusyError(f"The queue is full: {self.most} requests are waiting. Try again later.")
             self.tickets.append(ticket := Ticket(request))
             return ticket
 
