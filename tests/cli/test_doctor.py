@@ -59,7 +59,7 @@ def test_text(run, probes, a_run):
             "            likely cause: It caught something.",
             "            remedy: Rest.",
         ),
-        "not probed  voice: It speaks: mend `breath` first",
+        "not probed  voice: It speaks: fix `breath` first",
         f"{a_run}: 1 ok, 1 warning, 1 failure, 1 not probed: it is ill.",
     ]
 

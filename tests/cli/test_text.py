@@ -50,8 +50,8 @@ def test_a_text_that_changed_is_not_shown_as_held_out(run, refused, tmp_path):
     after = run("explore", str(out), "--export", str(page)).err
     told = f"the contents of {path} have changed, so that the model may have learned from it"
     assert (before.count(told), after.count(told)) == (0, 2)
-    assert "Examples are made of the vocabulary" in after
-    assert "What the heads do cannot be found out" in after
+    assert "the examples are made up from the vocabulary" in after
+    assert "The heads cannot be analysed" in after
     assert told in refused("heads", str(out))
 
 

@@ -91,5 +91,5 @@ def test_the_model_is_as_before():
 def test_a_head_that_is_not_linear_is_refused(head):
     stack = StackConfig(d_model=16, n_heads=2, n_layers=1, d_ff=16)
     model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=head)).double()
-    with pytest.raises(ConfigError, match="linear head over tokens"):
+    with pytest.raises(ConfigError, match="a linear head over tokens"):
         attribute(model, TOKENS, ASKED)

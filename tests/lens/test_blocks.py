@@ -27,5 +27,5 @@ def test_every_attention_of_a_model_has_a_place_of_its_own() -> None:
 
 @pytest.mark.parametrize("name", ["encoder.blocks.0.cross_attention", "decoder.blocks.x.self_attention", "head", ""])
 def test_another_name_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="named as observe"):
+    with pytest.raises(ConfigError, match=r"the name that observe\(\) gives"):
         place(name)

@@ -124,7 +124,7 @@ def test_mistakes():
     model, one, other = two("encoder-decoder")
     with pytest.raises(DataError, match="got 4 and 3"):
         patch(model, one, other._replace(source=other.source[:, 1:]), SAID)
-    with pytest.raises(DataError, match="same probability"):
+    with pytest.raises(DataError, match="different probabilities; these give the same"):
         patch(model, one, one, SAID)
     with pytest.raises(ConfigError, match=r"x\.1\.3"), patched(model, keep(model, one), heads=[("cross", 7, 0)]):
         pass

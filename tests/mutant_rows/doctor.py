@@ -41,7 +41,7 @@ ROWS: list[Mutant] = [
     Mutant("order is looked for in the order there is", "proof/doctor/answers.py", "forwards[::-1]", "forwards[::1]", f"{HEALTHY}[encoder-decoder]"),
     Mutant("the cache is not used", "proof/doctor/answers.py", "yield model(token, cache=held, **memory)", "yield model(tokens, **memory)[:, :1]", f"{HEALTHY}[encoder-decoder]"),
     Mutant("the scale is not compared", "proof/doctor/heads.py", '"scale": scales(', '"scale": scales(2 *', f"{HEALTHY}[encoder-decoder]"),
-    Mutant("heads are compared as trained alone", "proof/doctor/heads.py", '{"as it begins": case.fresh, "as trained": case.model}', '{"as trained": case.model}',
+    Mutant("heads are compared as trained alone", "proof/doctor/heads.py", '{"untrained": case.fresh, "trained": case.model}', '{"trained": case.model}',
         f"{DOCTOR}::test_heads_are_compared_as_they_begin"),
     Mutant("heads that share their values must differ in what they give", "proof/doctor/heads.py",
         "torch.maximum(gaps_of_heads(work.q), gaps_of_heads(work.output))", "gaps_of_heads(work.output)",

@@ -65,7 +65,7 @@ ATTENTION = [
     ("the output has the wrong shape", "return output, weights", "return output.mean(-1)"),
     ("the weights returned are not those used", "return output, weights", "return output, scores"),
     ("dropout is active in evaluation", SOFT, "F.dropout(torch.softmax(scores, dim=-1), 0.1)"),
-    ("queries and keys must have the same number", "output = weights @ v", "output = (weights @ v).view(k.shape)"),
+    ("it needs equal numbers of queries and keys", "output = weights @ v", "output = (weights @ v).view(k.shape)"),
     ("the output is not that of the equation", "output = weights @ v", "output = (weights @ v).tanh()"),
     ("a query that may read nothing gives NaN", GUARDED, '~mask, float("-inf"))\n'),
     ("the gradient of an empty row is NaN", AFTER, "weights = torch.nan_to_num(weights)"),  # with an additive mask
@@ -90,7 +90,7 @@ HEADS = [
     ("the residual stands inside the attention", "return self.w_o(context)", "return query + self.w_o(context)"),
     ("the output is changed after the output map", "return self.w_o(context)", "return self.w_o(context).tanh()"),
     ("keys or values are not made from their own input", "self.w_v(value)", "self.w_v(key)"),
-    ("queries and keys must have the same number", "x.view(x.size(0), x.size(1)", "x.view(x.size(0), 6"),
+    ("it needs equal numbers of queries and keys", "x.view(x.size(0), x.size(1)", "x.view(x.size(0), 6"),
     ("the output has the wrong shape", "return self.w_o(context)", "return self.w_o(context).transpose(0, 1)"),
     ("the output is not that of the equation", "context = weights @ v\n", "context = (weights @ v).tanh()\n"),
     ("dropout is active in evaluation", "self.drop(", "torch.nn.functional.dropout("),
@@ -135,7 +135,7 @@ BLOCK = [
 
 LAYERS = "[TransformerBlock(d_model, n_heads, d_ff) for _ in range(n_layers)]"
 STACK = [
-    ("the layers are one layer", LAYERS, "[TransformerBlock(d_model, n_heads, d_ff)] * n_layers"),
+    ("the layers are the same module", LAYERS, "[TransformerBlock(d_model, n_heads, d_ff)] * n_layers"),
     (
         "the layers start identical",
         LAYERS,

@@ -16,12 +16,12 @@ MODEL = [
     ("the mask of a cached step counts from the first key", ".tril(S - T)", ".tril(S if T == 1 else 0)"),
     ("the cache is not read", "if past is not None:", "if False:"),
     (
-        "a cached step differs from a whole forward",
+        "a cached step differs from one forward pass",
         KEPT,
         "k, v = torch.cat([k, past[0]], 2), torch.cat([past[1], v], 2)",
     ),
     (
-        "a cached step differs from a whole forward",
+        "a cached step differs from one forward pass",
         KEPT,
         "k, v = torch.cat([past[0], k], 1), torch.cat([past[1], v], 1)",
     ),
@@ -73,7 +73,7 @@ POSITION_IDS = [
 START_ID = "torch.full_like(labels[:, :1], start_id)"
 WHOLE = "torch.cat([start, labels[:, :-1]], dim=1)"
 SHIFT_RIGHT = [
-    ("the decoder reads the token that it must say", WHOLE, "labels"),
+    ("the decoder reads the token that it must predict", WHOLE, "labels"),
     ("labels are shifted the wrong way", WHOLE, "torch.cat([labels[:, 1:], start], dim=1)"),
     ("decoding starts from another token than training", WHOLE, "labels.roll(1, 1)"),
     ("decoding starts from another token than training", START_ID, "torch.zeros_like(labels[:, :1])"),
@@ -93,7 +93,7 @@ TRANSLATE = [
     ("the model is given the last token alone", "(source, target)", "(source, target[:, -1:])"),
     ("the prompt is missing from the result", "return target", "return target[:, 1:]"),
     ("the end token is missing from the result", "break\n", "return target[:, :-1]\n"),
-    ("the result is no row of ids", "return target", "target"),
+    ("the result is not a row of ids", "return target", "target"),
 ]
 
 PLANTED = {

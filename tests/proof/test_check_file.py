@@ -91,7 +91,7 @@ def test_import_that_ends_the_program(tmp_path):
         ("def attention(q, k): ...", ["attention(q, k, v, mask=None)", "found (q, k)"]),
         ("def causal_mask(): ...", ["causal_mask(n)", "found ()"]),
         ("class MultiHeadAttention:\n    def __init__(self, d): ...", ["MultiHeadAttention(d_model, n_heads)", "(d)"]),
-        ("class MultiHeadAttention:\n    def __init__(self, d, h): ...", ["no nn.Module"]),
+        ("class MultiHeadAttention:\n    def __init__(self, d, h): ...", ["not an nn.Module"]),
         ("def attention(q, k, v):\n    return q / nothing", ["NameError", "line 2: return q / nothing"]),
         ("def causal_mask(n):\n    raise SystemExit", ["SystemExit"]),
     ],
@@ -107,8 +107,8 @@ def test_piece_that_cannot_be_probed(tmp_path, text, facts):
 @pytest.mark.parametrize(
     ("text", "facts"),
     [
-        (GREEDY.replace("return ids", "ids"), ["ends", "the result is no row of ids", "gives NoneType"]),
-        (GREEDY.replace("return ids", "return str(ids)"), ["ends", "the result is no row of ids", "gives str"]),
+        (GREEDY.replace("return ids", "ids"), ["ends", "the result is not a row of ids", "returns NoneType"]),
+        (GREEDY.replace("return ids", "return str(ids)"), ["ends", "the result is not a row of ids", "returns str"]),
         (STACK.replace("x = layer(x, mask)", "layer(x, mask)"), ["used-layers", "some layers are not run", "None of"]),
     ],
 )  # fmt: skip

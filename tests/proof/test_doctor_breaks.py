@@ -58,8 +58,8 @@ FINDINGS = {
     "no-positions": ("order", "order is not seen"),
     "no-residual": ("residual", "the residual is missing"),
     "no-cross-attention": ("source", "the source changes nothing"),
-    "shared-layers": ("layers", "layers are one layer"),
-    "identical-layers": ("layers", "layers begin as copies"),
+    "shared-layers": ("layers", "layers are the same module"),
+    "identical-layers": ("layers", "layers start identical"),
     "unscaled-init": ("first-loss", "the first loss is not that of guessing"),
     "no-embedding-scale": ("embedding", "embeddings are not scaled"),
     "dropout-in-evaluation": ("repeatable", "evaluation is random"),
@@ -67,7 +67,7 @@ FINDINGS = {
     "unshifted-labels": ("labels", "labels are not shifted"),
     "pads-in-loss": ("padding-in-loss", "padding counts in the loss"),
     "pads-in-pooling": ("pooling", "padding is pooled"),
-    "cache-off-by-one": ("cache", "token by token the answer is another one"),
+    "cache-off-by-one": ("cache", "decoding token by token gives another answer"),
 }
 """What the doctor calls each mistake: the probe and its words."""
 BY_LAYOUT = {

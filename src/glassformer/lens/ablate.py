@@ -63,7 +63,7 @@ def by_attention(model: nn.Module, heads: Iterable[Head]) -> dict[Attention, tup
         attention = there.get((block, layer))
         if attention is None or not 0 <= number < n_heads(attention):
             raise ConfigError(
-                f"A head is named by its block, its layer and its number, from 0; got {(block, layer, number)!r}, "
+                f"A head is (block, layer, head), counted from 0; got {(block, layer, number)!r}, "
                 f"which this model does not have. It has {known(there)}."
             )
         found.setdefault(attention, ((block, layer), []))[1].append(number)
@@ -107,7 +107,7 @@ def mean_outputs(outputs: Iterable[tuple[tuple[str, int], Float[Tensor, "N H T K
 
 def _replacement(kind: str, where: tuple[str, int], numbers: list[int], means: Means | None, seed: int) -> Replace:
     if kind == "mean" and (means is None or where not in means):
-        raise ConfigError("kind='mean' puts a mean in place of a head; got means=None. Give means=mean_outputs(...).")
+        raise ConfigError("kind='mean' replaces heads by their mean; got means=None. Give means=mean_outputs(...).")
 
     def replace(output: Tensor) -> Tensor:
         other = output.clone()

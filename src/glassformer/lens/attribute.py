@@ -64,8 +64,8 @@ def attribute(
     head = model.head
     if not isinstance(head, Head) or head.transform is not None:
         raise ConfigError(
-            "Direct logit attribution follows a linear head over tokens; this model's head pools, or maps the vectors "
-            "first. Use silence() to see what heads do."
+            "Direct logit attribution needs a linear head over tokens; this model's output head pools the vectors, or "
+            "transforms them first. To see what attention heads do, remove them with silence()."
         )
     stack = model.eval().reader
     streams: list[Tensor] = []
@@ -158,6 +158,6 @@ def through_norm(norm: nn.Module, seen: Float[Tensor, "T D"], pull: Float[Tensor
             return pull * norm.weight * (seen.square().mean(-1, keepdim=True) + norm.eps).rsqrt(), none
         case _:
             raise ConfigError(
-                f"Attribution freezes the norms layer, rms and none; this model has {type(norm).__name__}. "
-                "Say in through_norm() what it is when frozen."
+                f"Attribution can freeze the norms layer, rms and none; this model has {type(norm).__name__}. "
+                "Add a case for it to through_norm() in glassformer/lens/attribute.py."
             )

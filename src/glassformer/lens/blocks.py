@@ -23,7 +23,8 @@ def place(name: str) -> tuple[str, int]:
             return "cross", int(layer)
         case _:
             raise ConfigError(
-                f"An attention is named as observe() does it; got {name!r}. Try 'decoder.blocks.0.cross_attention'."
+                f"An attention has the name that observe() gives it; got {name!r}. "
+                "Try 'decoder.blocks.0.cross_attention'."
             )
 
 

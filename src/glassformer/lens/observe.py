@@ -32,7 +32,7 @@ def observe(model: Transformer) -> Generator[Seen]:
     >>> {name: tuple(weights.shape) for name, weights in seen.items()}
     {'decoder.blocks.0.self_attention': (1, 2, 3, 3)}
     """
-    expect(model, nn.Module, "What observe() watches", "Give it the model: with observe(model) as seen.")
+    expect(model, nn.Module, "The argument of observe()", "Give it the model: with observe(model) as seen.")
     seen: Seen = {}
 
     def note(call: Attended) -> None:

@@ -103,7 +103,8 @@ def patched(
         if (side, depth) not in kept.streams:
             there = ", ".join(f"{name} {n}" for name, n in kept.streams)
             raise DataError(
-                f"A stream is a stack and how many blocks have written; got {(side, depth)}. It has {there}."
+                f"A stream is (stack, number of blocks before it, position); got {(side, depth)} first, which this "
+                f"model does not have. It has {there}."
             )
         asked.setdefault((side, depth), []).append(at)
 
@@ -150,7 +151,8 @@ def patch(
     a, b = (float(scores(model, each, said, 1)[0]) for each in (one, other))
     if abs(a - b) < 1e-9:
         raise DataError(
-            "Both inputs give the answer the same probability, so nothing can be brought back. Choose others."
+            "Patching compares two inputs that give the answer different probabilities; these give the same. "
+            "Choose other inputs."
         )
     heads: dict[Where, Tensor] = {}
     streams: dict[str, list[Tensor]] = {}
@@ -201,8 +203,8 @@ def refuse_unlike(one: Input, other: Input) -> None:
     for first, second in zip(one, other, strict=True):
         if first is not None and second is not None and first.shape != second.shape:
             raise DataError(
-                "Two inputs are patched place by place, so they must have the same number of tokens; "
-                f"got {first.shape[1]} and {second.shape[1]}. Change tokens, and add or remove none."
+                "Inputs are patched position by position, so both must have the same number of tokens; "
+                f"got {first.shape[1]} and {second.shape[1]}. Replace tokens instead of adding or removing them."
             )
 
 

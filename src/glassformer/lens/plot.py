@@ -47,7 +47,7 @@ def plot_attention(
     """
     named = dict(weights) if isinstance(weights, Mapping) else {title or "": weights}
     if not named:
-        raise DataError("There is nothing to draw: no attention was observed. Run the model inside the `with`.")
+        raise DataError("There is nothing to draw: no attention was observed. Run the model inside the `with observe`.")
     rows = {name: heads_of(each, row, head) for name, each in named.items()}
     across = min(max(map(len, rows.values())), MOST_ACROSS)
     panels = [(name, number, each) for name, maps in rows.items() for number, each in maps.items()]
@@ -82,7 +82,7 @@ def heads_of(weights: Float[Tensor, "*heads T S"], row: int, head: int | None) -
         check_index("row", row, len(weights))
         weights = weights[row]
     if weights.ndim not in (2, 3):
-        raise DataError(f"Weights are [T, S], [H, T, S] or [B, H, T, S]; got {list(weights.shape)}.")
+        raise DataError(f"Weights must have the shape [T, S], [H, T, S] or [B, H, T, S]; got {list(weights.shape)}.")
     maps = weights[None] if weights.ndim == 2 else weights
     if head is None:
         return dict(enumerate(maps))
@@ -93,7 +93,7 @@ def heads_of(weights: Float[Tensor, "*heads T S"], row: int, head: int | None) -
 def check_index(name: str, index: int, n: int) -> None:
     """Raise `DataError` for an index out of range."""
     if not 0 <= index < n:
-        raise DataError(f"{name} is counted from 0 to {n - 1} here; got {index}.")
+        raise DataError(f"{name} must be from 0 to {n - 1} here; got {index}.")
 
 
 def label(
@@ -104,7 +104,7 @@ def label(
     keys = queries if keys is None and queries is not None and len(queries) == S else keys
     for what, tokens, size in (("queries", queries, T), ("keys", keys, S)):
         if tokens is not None and len(tokens) != size:
-            raise DataError(f"There is one token for each of the {size} {what}; got {len(tokens)}. Give {size}.")
+            raise DataError(f"Each of the {size} {what} needs one token; got {len(tokens)}. Give {size} tokens.")
     shown = {"fontsize": 7, "fontfamily": "monospace"}
     if queries is not None and T <= MOST_LABELS:
         axes.set_yticks(range(T), [plain(each) for each in queries] if first else [""] * T, **shown)
@@ -150,7 +150,7 @@ def plot_positions(
     if vectors is None:
         vectors = added(positions, length, d_model)
     if vectors.ndim != 2:
-        raise DataError(f"Vectors of positions are [positions, dimensions]; got {list(vectors.shape)}.")
+        raise DataError(f"Position vectors must have the shape [positions, dimensions]; got {list(vectors.shape)}.")
     figure = matplotlib("figure").Figure(figsize=(9, 3.4), layout="constrained")
     axes = figure.subplots()
     most = float(vectors.detach().abs().max())
@@ -167,11 +167,13 @@ def added(positions: str, length: int, d_model: int) -> Float[Tensor, "L D"]:
     made = lookup(POSITIONS, positions, "positions")(Room(d_model, 1, d_model, length, causal=False))
     if list(made.parameters()):
         raise ConfigError(
-            f"positions={positions!r} are learned by a model. Give its own: vectors=model.encoder.positions.weight."
+            f"positions={positions!r} has no vectors before a model learns them. Give those of a trained one: "
+            "vectors=model.encoder.positions.weight."
         )
     vectors = made.embedding(torch.arange(length), torch.zeros(1, length, d_model))
     if vectors is None:
         raise ConfigError(
-            f"positions={positions!r} adds no vectors: it lets order in elsewhere. Try positions='sinusoidal'."
+            f"positions={positions!r} adds no vectors to the embeddings, so there are none to draw. "
+            "Try positions='sinusoidal'."
         )
     return vectors.reshape(length, d_model)

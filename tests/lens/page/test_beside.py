@@ -55,7 +55,7 @@ def test_heads_of_two_inputs(view, inputs):
     """A, B and A − B of each head's figures; the maps' distance is the mean total variation of their rows."""
     page = view.go("heads")
     assert "maps apart" not in page.text_content("main")
-    page.locator(".picker", has_text="Beside it").locator("select").select_option("1")
+    page.locator(".picker", has_text="Compare with").locator("select").select_option("1")
     page.wait_for_selector("text=maps apart")
     assert "other=1" in page.url
     names = [each.strip() for each in page.locator("thead th").all_text_contents()]

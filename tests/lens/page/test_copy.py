@@ -60,7 +60,7 @@ def test_heads_that_read_alike(copied):
     view.settle()
     assert "block=cross&head=1" in page.url
     assert page.get_attribute(".thumb[aria-selected=true]", "data-at") == "0 1"
-    copied(similar=[]).go("heads").wait_for_selector("text=No two heads of one kind read alike.")
+    copied(similar=[]).go("heads").wait_for_selector("text=No two heads of the same kind have similar attention.")
     assert copied().go("heads").locator(".similar").count() == 0, "nobody has looked"
 
 

@@ -38,10 +38,10 @@ def view(watched, several):
 
 def test_arrow_keys_go_on_behind_the_buttons_of_the_steps(view):
     page = view.go("generate")
-    page.focus("[aria-label='Step on']")
+    page.focus("[aria-label='Next step']")
     page.keyboard.press("Enter")
     view.settle()
-    assert page.evaluate(AT) == "Step on"
+    assert page.evaluate(AT) == "Next step"
     assert page.text_content("#step") == "2"
     page.keyboard.press("ArrowRight")
     view.settle()
@@ -52,7 +52,7 @@ def test_arrow_keys_go_on_behind_the_buttons_of_the_steps(view):
 
 
 @pytest.mark.parametrize("screen", ["heads", "generate", "attention"])
-@pytest.mark.parametrize("name", ["Beside it", "Input"])
+@pytest.mark.parametrize("name", ["Compare with", "Input"])
 def test_pickers_keep_the_focus(view, screen, name):
     page = view.go(screen)
     picker = page.locator(".picker", has_text=name).locator("select")

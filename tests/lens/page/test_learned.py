@@ -23,7 +23,7 @@ def opened_page(watched, folder, model):
 @pytest.mark.slow
 def test_a_model_that_reverses_is_named_so(watched, tmp_path):
     page = opened_page(watched, tmp_path, learned("encoder-decoder", backwards, 250, 2e-2))
-    assert "6 of 6 tokens right" in page.text_content(".answer")
+    assert "6 of 6 tokens correct" in page.text_content(".answer")
     assert "reversal" in page.text_content(".diagnosis .sentence.first")
     found = page.locator(".diagnosis .found", has=page.locator(".role.strong", has_text="reversal"))
     assert found.count() >= 1

@@ -83,7 +83,7 @@ def test_the_pointer_previews_a_click_locks_and_escape_frees(opened, shown):
     page.mouse.click(*centre(page, 0, 1, rows, columns))
     page.mouse.click(*centre(page, 0, 1, rows, columns))
     opened.settle()
-    assert "q=" not in page.url, "a second click frees"
+    assert "q=" not in page.url, "a second click unlocks"
 
 
 def test_all_by_keyboard(opened):
@@ -210,7 +210,7 @@ def test_steps_and_the_chances_under_a_temperature(opened, shown):
         told = [float(each.strip(" %<")) / 100 for each in figures]
         assert told == pytest.approx(sorted(p, reverse=True), abs=6e-4)
     assert len(opened.asked) == before, "nothing is asked for"
-    page.locator("button[aria-label='Step on']").click()
+    page.locator("button[aria-label='Next step']").click()
     assert page.text_content("#step") == "3"
 
 
@@ -264,7 +264,7 @@ def test_two_inputs_side_by_side(watched, tmp_path):
     assert tip.rpartition(": ")[0].endswith("A − B"), "a difference is no weight"
     delta = weights["cross"][1, 2, 2, 2] - data[1, 2, 2, 2]
     assert float(tip.rpartition(": ")[2]) == pytest.approx(delta, abs=1e-3)
-    page.locator(".picker", has_text="Beside it").locator("select").select_option("2")
+    page.locator(".picker", has_text="Compare with").locator("select").select_option("2")
     page.wait_for_selector("text=the texts differ in length")
     assert page.locator(".maps canvas.map-cells").count() == 2
     assert "other=2" in page.url

@@ -37,8 +37,8 @@ def test_other_inputs_are_a_click_away(opened_with):
     rows = page.locator(".examples li")
     assert rows.locator("button").all_text_contents() == ["bbcd", "cbcd"]
     assert [row.locator(".quiet").text_content().strip() for row in rows.all()] == [
-        "2 of 3 tokens right",
-        "3 of 3 tokens right",
+        "2 of 3 tokens correct",
+        "3 of 3 tokens correct",
     ]
     assert rows.nth(0).locator(".chip").all_text_contents() == ["d", "c", "b"]
     assert rows.nth(0).locator(".chip.wrong").all_text_contents() == ["c"]
@@ -98,8 +98,8 @@ def test_a_study_compares_its_settings(opened_with):
     assert cells[0][4] == "the baseline"
     half = 4.303 / 3**0.5
     assert cells[1][4] == f"+9.00 % [+{9 - half:.2f} %, +{9 + half:.1f} %]"
-    assert cells[1][5] == "beyond chance"
-    assert cells[2][4:] == ["+40.0 %", "one seed tells no interval"]
+    assert cells[1][5] == "interval excludes 0"
+    assert cells[2][4:] == ["+40.0 %", "no interval from one seed"]
     page.locator(".study select").select_option("n_layers = 2")
     assert rows.nth(0).locator("td").nth(3).text_content().startswith("−9.00 % [−11.5 %, −6.52 %]")
     assert rows.nth(1).locator("circle").count() == 3

@@ -49,7 +49,7 @@ def test_a_copy_has_them(watched, tmp_path):
     view = watched()
     page = view.open(f"{path.as_uri()}#curves")
     page.wait_for_function(f"() => {SHOWN}.startsWith('so it wrote')")
-    assert "and more" in page.text_content(".sample")
+    assert "The rest is in the run's folder samples" in page.text_content(".sample")
     view.go("overview")
     del told["samples"]
     path.write_text(standalone([trace(small(), BOTH, "abc").to_bytes()], told), "utf-8")

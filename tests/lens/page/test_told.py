@@ -1,4 +1,4 @@
-"""What is told of a cell is what is shown: a weight, or a share of what is moved; and nothing of what is masked."""
+"""What is told of a cell is what is shown: a weight, or a value-weighted share; and nothing of what is masked."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_share_of_what_is_moved_is_called_no_attention(view, sized):
     rows = list(csv.DictReader(io.StringIO(Path(caught.value.path()).read_text("utf-8"))))
     assert [float(row["moved_share"]) for row in rows] == pytest.approx(list(shares[np.tril_indices(3)]), abs=1e-6)
     view.go(f"{HEAD}&of=moved&view=arcs")
-    assert "share of what is moved" in page.text_content(".arcs figcaption")
+    assert "value-weighted share" in page.text_content(".arcs figcaption")
     assert all(" takes from " in each for each in page.locator(".arc title").all_text_contents())
     view.go(f"{HEAD}&of=moved&view=table")
     assert "takes most from" in page.text_content(".detail thead")

@@ -215,7 +215,7 @@ def test_how_far_the_others_moved(watched, served, twin):
     assert {name for name, *_ in rows} == expected.keys()
     for name, moved, out in rows:
         assert float(moved) == pytest.approx(expected[name], abs=6e-3)
-        assert out == ("taken out" if name.startswith("cross 0") else "")
+        assert out == ("removed" if name.startswith("cross 0") else "")
     moved = [float(row[1]) for row in rows]
     assert moved == sorted(moved, reverse=True)
     assert moved[0] > 0.01

@@ -131,7 +131,7 @@ def test_a_look_ends_with_the_explorer(made, monkeypatch, piece):
 
     monkeypatch.setattr(roles_of_a_run, piece, ends)
     for _ in range(2):
-        with pytest.raises(GlassformerError, match="The explorer ends"):
+        with pytest.raises(GlassformerError, match="The explorer is ending"):
             history()
     assert not history.seen
 

@@ -47,7 +47,7 @@ def test_it_listens_on_loopback_alone(ipv6):
         port = listeners[0].getsockname()[1]
         assert places(listeners) == [("127.0.0.1", port), ("::1", port)]
         assert listeners[1].getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
-        with pytest.raises(ConfigError, match=rf"Port {port} of 127\.0\.0\.1 cannot be listened at"):
+        with pytest.raises(ConfigError, match=rf"cannot listen on port {port} of 127\.0\.0\.1"):
             listen(port)
 
 
@@ -61,7 +61,7 @@ def test_a_machine_without_ipv6_has_one_address(monkeypatch):
 def test_a_port_is_free_at_both_or_refused(ipv6):
     with free_at_the_first_alone() as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=rf"Port {port} of ::1 cannot be listened at \(.+\)\. Try --port 0"):
+        with pytest.raises(ConfigError, match=rf"cannot listen on port {port} of ::1 \(.+\)\. Try --port 0"):
             listen(port)
         with socket.socket() as first:
             first.bind(("127.0.0.1", port))  # nothing of what was refused is left
@@ -128,5 +128,5 @@ def test_the_usual_port_gives_way_and_one_that_was_asked_for_does_not(ipv6, monk
         assert explore.serve(tmp_path, None, [], opens=False) == 0
         [[(_, first), (_, second)]] = told
         assert first == second != port
-        with pytest.raises(ConfigError, match=re.escape(f"Port {port} of ::1")):
+        with pytest.raises(ConfigError, match=re.escape(f"listen on port {port} of ::1")):
             explore.serve(tmp_path, port, [], opens=False)

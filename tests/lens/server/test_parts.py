@@ -101,7 +101,7 @@ def test_a_patch_takes_no_longer_than_another_answer(app, monkeypatch):
         ({"trace": "0", "other": 1}, "other must be the id"),
         ({"trace": "0", "other": "99"}, "no such trace"),
         ({"trace": "0", "other": "1"}, "same number of tokens"),
-        ({"trace": "0", "other": "1", "heads": []}, "heads is no field"),
+        ({"trace": "0", "other": "1", "heads": []}, "heads is not a field"),
     ],
 )
 def test_patches_that_cannot_be(app, body, words):

@@ -151,7 +151,7 @@ def test_the_server_ends_what_it_works_at():
         ended.set()
         return await parts_of(await streamed(Staying(), work, ended))
 
-    assert "Nobody waits" in asyncio.run(asked())[-1]["error"]
+    assert "The answer was stopped" in asyncio.run(asked())[-1]["error"]
 
 
 def test_an_answer_has_its_time(monkeypatch):

@@ -49,12 +49,12 @@ def test_another_beginning_is_gone_on_from(shape):
 
 
 def test_a_beginning_must_fit_and_be_written():
-    with pytest.raises(ConfigError, match="2 tokens here, and is to begin with 3"):
+    with pytest.raises(ConfigError, match="at most 2 tokens here; got 3 tokens to begin with"):
         trace(small(), LETTERS, TEXT, begin=[6, 7, 8], max_new_tokens=2)
     for wish in ({"begin": [6]}, {"search": BeamSettings(beam=2)}):
-        with pytest.raises(ConfigError, match="writes no answer token by token"):
+        with pytest.raises(ConfigError, match="is for models that write their answer token by token"):
             trace(small("encoder"), LETTERS, TEXT, **wish)
-        with pytest.raises(ConfigError, match="reads the target"):
+        with pytest.raises(ConfigError, match="With a target the model writes nothing"):
             trace(small(), LETTERS, TEXT, "ab", **wish)
 
 

@@ -26,8 +26,8 @@ export function ablations(context) {
     putControls(effects, table(tested));
     if (drawn) return;
     drawn = true;
-    put(element, live ? live.element : h("section", { class: "card" }, h("h2", {}, "Taking heads out"),
-      h("p", { class: "quiet" }, "This page is a copy without its model. Open the run with glassformer explore to try it without some heads.")),
+    put(element, live ? live.element : h("section", { class: "card" }, h("h2", {}, "Removing heads"),
+      h("p", { class: "quiet" }, "This page is a copy without its model. To run the model without some heads, open the run with glassformer explore.")),
     studyCard(context.run.study),
     tested.length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "One head at a time"), h("span", { class: "grow" }),
       saving("this table", [context.run.name, "ablations"], { csv: () => rolesCsv(tested) })), effects) : null);
@@ -37,7 +37,7 @@ export function ablations(context) {
 
 /** @param {import("./types.js").Head[]} heads */
 function table(heads) {
-  return sortable("Effect of taking out each head", [
+  return sortable("Effect of removing each head", [
     { name: "head", cell: (row) => h("code", {}, headName(row.block, row.layer, row.head)), by: (row) => row.id },
     { name: "lost", figure: true, cell: (row) => percent(lost(row)), by: lost },
     { name: "what happens", cell: (row) => effect(row) },
@@ -74,7 +74,7 @@ function bench(context) {
       const moved = await movedHeads(context, told.same, new Set(out.map(({ block, layer, head }) => headName(block, layer, head))));
       const same = told.before.join("\n") === told.after.join("\n");
       outcome.say(trace.header.labels ? `It gives ${same ? "the same" : "another"} label ${called}.`
-        : `${forced(trace) ? "It holds" : "It writes"} ${same ? "the same" : "other"} tokens ${forced(trace) ? "likeliest " : ""}${called}.`);
+        : forced(trace) ? `${same ? "The same" : "Other"} tokens are the most likely ones ${called}.` : `It writes ${same ? "the same" : "other"} tokens ${called}.`);
       outcome.show(compared(told, read ?? target, called), moved);
     } catch (error) {
       outcome.fail(error);
@@ -86,8 +86,8 @@ function bench(context) {
     const names = new Set(now().out.split("_"));
     for (const [name, { box }] of all) box.checked = names.has(name);
   };
-  const element = h("section", { class: "card" }, h("h2", {}, "Take heads out and run it again"),
-    h("p", { class: "quiet" }, "The chosen heads then add nothing, or what they add on average over held-out texts; all else stays. Check some and run."), h("div", { class: "boxes" }, boxes),
+  const element = h("section", { class: "card" }, h("h2", {}, "Run the model without some heads"),
+    h("p", { class: "quiet" }, "Tick heads to remove. They then add nothing, or their mean over held-out texts; everything else stays."), h("div", { class: "boxes" }, boxes),
     h("div", { class: "controls" }, h("span", { class: "label" }, "in their place"), how, h("span", { class: "grow" }),
       h("button", { type: "button", class: "strong-button", id: "ablate", on: { click: go } }, "Run without them")), outcome.element);
   return { element, check };

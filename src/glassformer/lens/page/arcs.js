@@ -69,8 +69,8 @@ export class Arcs {
       }, s("title", {}, `${whole(data.read[q])} ${wordsOf(data).reads} ${whole(data.keys[k])}: ${weight(value)}`));
     }));
     for (const { text, isKey, i } of this.labels) text.classList.toggle("marked", (isKey ? at.k : at.q) === i);
-    const shown = at.q === null && at.k === null ? `the ${MOST} strongest of each query, from ${LEAST} on` : "all of the marked token";
-    put(this.note, `Keys above, queries below. Shown: ${shown}, as heavy as the ${wordsOf(data).value}.`);
+    const shown = at.q === null && at.k === null ? `the ${MOST} strongest arcs of each query, if at least ${LEAST}` : "all arcs of the marked token";
+    put(this.note, `Keys above, queries below. Shown: ${shown}. The thicker the arc, the larger the ${wordsOf(data).value}.`);
   }
 }
 

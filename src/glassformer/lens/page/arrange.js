@@ -82,7 +82,7 @@ export function arrangements(trace, attention) {
   /** @type {([string, string] | false)[]} */
   const orders = [["layer", "layer"], told && ["role", "role"], told && ["score", "score"], tested && ["effect", "effect"], ["confidence", "confidence"], ["entropy", "entropy"]];
   /** @type {([string, string] | false)[]} */
-  const filters = [["", "all heads"], ...roles.map((role) => /** @type {[string, string]} */ ([`role:${role}`, role])), told && ["sure", `score from ${100 * SURE} %`], tested && ["needed", "needed"],
+  const filters = [["", "all heads"], ...roles.map((role) => /** @type {[string, string]} */ ([`role:${role}`, role])), told && ["sure", `score of at least ${100 * SURE} %`], tested && ["needed", "needed"],
     ...(attention.group.layers > 1 ? attention.layers.map((layer) => /** @type {[string, string]} */ ([`layer:${layer}`, `layer ${layer}`])) : [])];
   const kept = (/** @type {([string, string] | false)[]} */ each) => /** @type {[string, string][]} */ (each.filter(Boolean));
   return { orders: kept(orders), filters: kept(filters) };

@@ -71,7 +71,7 @@ export async function answered(context, asked, line, then = {}) {
     await relist(context);
     line.end(mine, null);
     if (!waits()) return;
-    announce(heard.length ? `The model wrote: ${heard.join(" ")}` : "The answer is there.");
+    announce(heard.length ? `The model wrote: ${heard.join(" ")}` : "The answer is ready.");
     set({ step: -1, other: "", q: null, k: null, ...then, trace: id }, true);
   } catch (error) {
     line.end(mine, mine.signal.aborted ? running === mine && "Stopped." : mistake(error));

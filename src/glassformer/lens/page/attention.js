@@ -120,8 +120,8 @@ export class AttentionScreen {
     const { sort, only } = now();
     const { orders, filters } = arrangements(this.trace, this.chosen().attention);
     const tested = orders.some(([name]) => name === "effect");
-    const said = !this.grid.places.length ? "No head is left; choose others."
-      : `${sort === "layer" ? "A row for each layer." : "The first is at the top left."}${tested ? " A bar: what is lost without the head." : ""}`;
+    const said = !this.grid.places.length ? "No head fits; choose another filter."
+      : `${sort === "layer" ? "One row per layer." : "The first is at the top left."}${tested ? " The bar shows what is lost without the head." : ""}`;
     putControls(this.arranging, picker("Sort by", orders, sort, (value) => set({ sort: value })), picker("Show", filters, only, (value) => set({ only: value })),
       h("p", { class: "quiet" }, said));
   }

@@ -29,7 +29,7 @@ export function beamCard(context, line) {
   const table = () => csv(["rank", "score", "log_probability", "tokens"], answers.map((each) => [Number(each.rank) + 1, each.score, each.log_p, each.ids.map((id) => whole(trace.text(id))).join(" ")]));
   return h("section", { class: "card beams" }, h("div", { class: "card-head" }, h("h2", {}, `Beam of ${beams.width}`), h("span", { class: "grow" }),
     saving("the beam", [run.name, "generate", trace.title], { svg: () => onPaper(drawing), csv: table })),
-  h("p", { class: "quiet" }, `Left to right: each beginning that was among the ${beams.width} that went on, the darker the likelier behind its own. The line of the best answer is heavy.${source.live ? " A click goes on from there." : ""}${shown.length < all.length ? ` Only what the answers came of is drawn, ${shown.length} of ${all.length}.` : ""}`),
+  h("p", { class: "quiet" }, `From left to right: the partial answers that the beam kept, at most ${beams.width} at a time; darker means that the token is more probable after those before it. The thick line leads to the best answer.${source.live ? " Click a box to continue from there." : ""}${shown.length < all.length ? ` Only those that led to an answer are drawn, ${shown.length} of ${all.length}.` : ""}`),
   scroller("The tree of the beam", drawing),
   sortable("Answers of the beam", [
     { name: "rank", figure: true, cell: (row) => String(row.rank + 1), by: (row) => -row.rank },
@@ -89,7 +89,7 @@ function tree(branches, text, open) {
   const boxes = branches.map((each) => {
     const { x, y } = at(each);
     const answer = each.rank === null || each.rank === undefined ? "" : `; answer ${each.rank + 1}, score ${number(each.score)}`;
-    const name = `${whole(text(each.token))}: ${percent(each.p)} behind its beginning, ${number(each.log_p)} nats in all${answer}`;
+    const name = `${whole(text(each.token))}: probability ${percent(each.p)} after the tokens before it, ${number(each.log_p)} nats in total${answer}`;
     const button = open && { tabindex: 0, role: "button", "aria-label": name, on: acts(() => open(each)) };
     return s("g", { class: `beam-node${each.best === 0 ? " best" : ""}${answer ? " ended" : ""}`, transform: `translate(${x} ${y + 3})`, "data-place": each.place, ...button },
       s("title", {}, name), s("rect", { width: WIDE - 22, height: TALL - 6, rx: 5, style: { fillOpacity: String(0.06 + 0.5 * each.p) } }),

@@ -12,7 +12,7 @@ export function besidePicker({ traces }) {
   const { other, trace } = now();
   if (traces.length < 2) return null;
   const options = /** @type {[string, string][]} */ ([["", "nothing"], ...traces.filter((each) => each.id !== trace).map((each) => [each.id, whole(each.title)])]);
-  return picker("Beside it", options, other, (id) => set({ other: id }, true));
+  return picker("Compare with", options, other, (id) => set({ other: id }, true));
 }
 
 /** The trace that is chosen; null where there is none, or it is the one that is shown. @param {Context} context @returns {Promise<Trace | null>} */

@@ -25,7 +25,7 @@ export function readHeader(text) {
   try {
     header = JSON.parse(text);
   } catch {
-    throw new Error("The trace is damaged: its header is no JSON.");
+    throw new Error("The trace is damaged: its header is not JSON. Make it again.");
   }
   check(header, JSON.parse(document.getElementById("schema")?.textContent ?? "{}"));
   return header;
@@ -58,7 +58,7 @@ export class Buffers {
     const bytes = await this.fetch(name, layer);
     const size = shape.slice(layer === null ? 0 : 1).reduce((a, b) => a * b, 1);
     const whole = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
-    if (whole.length !== size * KINDS[encoding](new ArrayBuffer(0)).BYTES_PER_ELEMENT) throw new Error(`The trace is damaged: header.buffers.${name}.shape.`);
+    if (whole.length !== size * KINDS[encoding](new ArrayBuffer(0)).BYTES_PER_ELEMENT) throw new Error(`The trace is damaged: header.buffers.${name}.shape does not fit its data. Make it again.`);
     return KINDS[encoding](/** @type {ArrayBuffer} */ (whole.buffer));
   }
 }

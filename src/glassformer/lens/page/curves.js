@@ -12,7 +12,7 @@ import { address, now, onScreen, set } from "lens/state.js";
 /** @typedef {import("./types.js").Metric} Metric */
 
 const POLL = 3000;
-const NAMES = /** @type {Record<string, string>} */ ({ learning_rate: "learning rate", grad_norm: "norm of the gradient", pad_share: "share of padding", exact_match: "exact match", token_accuracy: "token accuracy", tokens_per_second: "tokens per second" });
+const NAMES = /** @type {Record<string, string>} */ ({ learning_rate: "learning rate", grad_norm: "gradient norm", pad_share: "share of padding", exact_match: "exact match", token_accuracy: "token accuracy", tokens_per_second: "tokens per second" });
 const LEFT_OUT = ["step", "epoch", "n", "best", "kind", "cut", "unknown", "tokens"];
 
 /** @typedef {{name: string, metrics: Metric[]}} Run */
@@ -45,7 +45,7 @@ export function curves(context) {
   const controls = (/** @type {Run[]} */ runs, /** @type {boolean} */ table) => h("div", { class: "controls" },
     switcher("View", [["charts", "Charts"], ["table", "Table"]], table ? "table" : "charts", (value) => set({ curves: value })),
     !table && switcher("Axis of the loss", [["log", "Log"], ["linear", "Linear"]], now().axis, (axis) => set({ axis })),
-    !table && picker("Smoothing", [["0", "none"], ["0.9", "some"], ["0.98", "much"]], now().smooth, (smooth) => set({ smooth })),
+    !table && picker("Smoothing", [["0", "none"], ["0.9", "medium"], ["0.98", "strong"]], now().smooth, (smooth) => set({ smooth })),
     h("span", { class: "grow" }), context.source.live && following,
     saving("all figures", [context.run.name, "curves"], { csv: () => asCsv(runs) }));
   const follow = async () => {
@@ -76,7 +76,7 @@ export function curves(context) {
  */
 function panels(runs, settings, kept) {
   const lines = runs[0].metrics;
-  if (!lines.length) return h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no run behind it, so there are no curves."));
+  if (!lines.length) return h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace does not belong to a run, so there are no curves."));
   return figures(lines).map((name) => {
     const series = runs.flatMap((run, i) => seriesOf(run, name, runs.length > 1 ? i : null));
     const log = settings.axis !== "linear" && /loss|norm/.test(name);
@@ -85,7 +85,7 @@ function panels(runs, settings, kept) {
     const legend = h("div", { class: "keys" }, keys.map(([how, text]) => h("span", {}, h("i", { class: `key ${how}` }), text)),
       runs.length > 1 && series.some((each) => each.marks) && h("span", {}, "○ dev"),
       name === "loss" && kept.length > 0 && h("span", {}, "▲ checkpoint"));
-    const leads = name === "loss" && kept.length > 0 && h("p", { class: "quiet leads" }, "▲ leads to what the heads did at each of them; what they do now: ",
+    const leads = name === "loss" && kept.length > 0 && h("p", { class: "quiet leads" }, "Click ▲ to see what the heads did at each checkpoint. What they do now: ",
       h("a", { href: address(onScreen("attention")) }, "Attention"), ", ", h("a", { href: address(onScreen("heads")) }, "Heads"), ".");
     const drawing = () => onPaper(/** @type {SVGElement} */ (drawn.querySelector("svg")), `${runs[0].name}: ${called(name)}`, legend);
     return h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, called(name)), h("span", { class: "grow" }), saving(`the chart of ${called(name)}`, [runs[0].name, "curves", name], { svg: drawing })),

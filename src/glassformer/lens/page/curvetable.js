@@ -17,7 +17,7 @@ export function curveTable(runs, names, said) {
   const all = runs.reduce((sum, { metrics }) => sum + metrics.length, 0);
   const head = [...(several ? ["run"] : []), "step", "split", ...names.map(said)];
   return h("section", { class: "card" }, h("h2", {}, "What was measured"),
-    h("p", { class: "quiet" }, rows.length < all ? `${rows.length} of ${all} lines: all of the dev split, those of training at even distances. The CSV has every line.` : `All ${all} lines.`),
+    h("p", { class: "quiet" }, rows.length < all ? `${rows.length} of ${all} lines: all of the dev split, and lines of training at even distances. The CSV has every line.` : `All ${all} lines.`),
     scroller("What was measured", h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Figures by step"),
       h("thead", {}, h("tr", {}, head.map((each, i) => h("th", { scope: "col", class: each === "step" || i > head.length - names.length - 1 ? "figure" : "" }, each)))), h("tbody", {}, rows))));
 }

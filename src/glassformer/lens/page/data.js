@@ -85,7 +85,7 @@ async function embedded(bundle) {
 
 /** What a page without a model says to what only a model can answer, or a page that was asked for it. @param {string} [option] @returns {never} */
 function alone(option) {
-  const written = option ? `, or write a page that has it: \`glassformer explore RUN --export page.html ${option}\`` : "";
+  const written = option ? `, or export a page that has it: \`glassformer explore RUN --export page.html ${option}\`` : "";
   throw new Error(`This page is a copy without its model. Open the run with \`glassformer explore RUN\`${written}.`);
 }
 
@@ -149,7 +149,7 @@ function served() {
 /** What a browser says in words of its own: nobody answers any more. What was stopped here is no such thing. @param {unknown} [error] @returns {never} */
 function gone(error) {
   if (error instanceof DOMException && error.name === "AbortError") throw error;
-  throw new Error("`glassformer explore` has ended, and nobody answers here. Start it again, and open the address that it prints.");
+  throw new Error("`glassformer explore` has ended, so this page gets no answer. Start it again, and open the address that it prints.");
 }
 
 /**

@@ -115,5 +115,5 @@ export async function png(svg) {
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   pen.drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob)
-    : reject(new Error(`A PNG of ${canvas.width} by ${canvas.height} points is more than this browser makes. Save it as SVG.`))), "image/png"));
+    : reject(new Error(`A PNG of ${canvas.width} by ${canvas.height} pixels is too large for this browser. Save it as SVG.`))), "image/png"));
 }

@@ -105,26 +105,26 @@ function player({ trace }, step, { go, play, playing }) {
     const wrong = each.gold !== null && each.gold !== undefined && each.gold !== each.chosen;
     return h("button", {
       type: "button", class: `step${each.pos === step.pos ? " marked" : ""}${each.pos < begun ? " given" : ""}${wrong ? " wrong" : ""}`, "aria-pressed": String(each.pos === step.pos),
-      title: `place ${each.pos}: chance ${percent(each.p)}, loss ${number(each.loss)} nats`, on: { click: () => set({ step: each.pos }) },
+      title: `position ${each.pos}: probability ${percent(each.p)}, loss ${number(each.loss)} nats`, on: { click: () => set({ step: each.pos }) },
     }, h("i", { class: "loss", style: { height: `${Math.max(1, (28 * (each.loss ?? 0)) / most)}px` } }), h("span", { class: "chip" }, token(trace.text(each.chosen))));
   });
   const given = step.pos < begun || forced(trace);
   const gold = given || step.gold === null || step.gold === undefined ? null
-    : h("span", {}, step.gold === step.chosen ? "It is the right one." : ["The right one is ", h("span", { class: "chip" }, token(trace.text(step.gold))), ` (${percent(step.gold_p)}).`]);
+    : h("span", {}, step.gold === step.chosen ? "It is correct." : ["The correct token is ", h("span", { class: "chip" }, token(trace.text(step.gold))), ` (${percent(step.gold_p)}).`]);
   return [h("div", { class: "card-head" }, h("h2", {}, "Step ", h("output", { id: "step" }, String(steps.indexOf(step) + 1)), ` of ${steps.length}`), h("span", { class: "grow" }),
     h("div", { class: "exports", role: "group", "aria-label": "Steps" },
-      h("button", { type: "button", "aria-label": "Step back", on: { click: () => go(-1) } }, "◀"),
+      h("button", { type: "button", "aria-label": "Previous step", on: { click: () => go(-1) } }, "◀"),
       h("button", { type: "button", "aria-label": playing ? "Pause" : "Play", on: { click: play } }, playing ? "❚❚" : "▶ play"),
-      h("button", { type: "button", "aria-label": "Step on", on: { click: () => go(1) } }, "▶"))),
+      h("button", { type: "button", "aria-label": "Next step", on: { click: () => go(1) } }, "▶"))),
   h("div", { class: "steps", role: "group", "aria-label": "Tokens, with their loss" }, chips),
-  h("p", {}, "Reads ", h("span", { class: "chip" }, token(trace.text(step.input))), !given ? " and writes " : trace.header.sequences.target ? " and the text goes on with " : " and is asked for ", h("span", { class: "chip strong" }, token(trace.text(step.chosen))),
-    h("span", { class: "quiet" }, `: chance ${percent(step.p)}, rank ${step.rank + 1}, entropy ${number(step.entropy)} nats. `), gold)];
+  h("p", {}, "Reads ", h("span", { class: "chip" }, token(trace.text(step.input))), !given ? " and writes " : trace.header.sequences.target ? " and the text goes on with " : " and must predict ", h("span", { class: "chip strong" }, token(trace.text(step.chosen))),
+    h("span", { class: "quiet" }, `: probability ${percent(step.p)}, rank ${step.rank + 1}, entropy ${number(step.entropy)} nats. `), gold)];
 }
 
 /** What the step's query reads, head by head. @param {Context} context @param {Step} step */
 function reads({ trace }, step) {
   const attention = trace.usual();
-  if (step.pos >= attention.group.q_len) return h("p", { class: "quiet" }, "No attention at this place.");
+  if (step.pos >= attention.group.q_len) return h("p", { class: "quiet" }, "No attention at this position.");
   const { block, layers, heads, k } = attention.group;
   const keys = trace.tokens(k);
   const rows = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads })).slice(0, MOST_ROWS);
@@ -146,8 +146,8 @@ function lens({ trace }) {
   const { steps } = trace.header;
   const rows = [...found.names].map((_, layer) => layer).reverse();
   return h("section", { class: "card" }, h("h2", {}, "Logit lens"),
-    h("p", { class: "quiet" }, "What the head would say after each block: its likeliest token, as dark as it is likely."),
-    scroller("The likeliest token behind each block", h("table", { class: "lens" }, h("thead", {}, h("tr", {}, h("td", {}), steps.map((step) => h("th", { scope: "col", "data-pos": step.pos }, h("span", { class: "chip" }, token(trace.text(step.input))))))),
+    h("p", { class: "quiet" }, "What the output head would predict after each block: its most likely token. Darker means more likely."),
+    scroller("The most likely token after each block", h("table", { class: "lens" }, h("thead", {}, h("tr", {}, h("td", {}), steps.map((step) => h("th", { scope: "col", "data-pos": step.pos }, h("span", { class: "chip" }, token(trace.text(step.input))))))),
       h("tbody", {}, rows.map((layer) => h("tr", {}, h("th", { scope: "row" }, found.names[layer]), steps.map((step) => {
         const [id, p] = found.top[layer][step.pos][0];
         return h("td", { "data-pos": step.pos, title: found.top[layer][step.pos].map(([i, share]) => `${whole(trace.text(i))} ${percent(share)}`).join(", "),

@@ -43,7 +43,7 @@ export function heads(context) {
     const drawing = () => onPaper(/** @type {SVGElement} */ (points?.querySelector("svg.scatter")), `${run.name}: role and effect`, points?.querySelector(".keys"));
     put(element,
       points && h("section", { class: "card" }, cardHead("Role and effect", saving("this chart", [run.name, "heads", "roles"], { svg: drawing })),
-        h("p", { class: "quiet" }, "To the right: sure of its role. Above: much is lost without it."), points),
+        h("p", { class: "quiet" }, "Further right: a clearer role. Further up: more is lost without the head."), points),
       h("section", { class: "card" }, cardHead(`${rows.length} heads`, besidePicker(context), saving("this table", [run.name, "heads", ...(other ? ["compared"] : [])], { csv: () => asCsv(rows, other !== null) })),
         other ? compared(trace, other, rows) : findings(run.sentences ?? [], known), table(rows, known, other !== null)),
       similar(run.similar, run.alike ?? 0, trace, run.name), past?.element);
@@ -59,7 +59,7 @@ function cardHead(name, ...controls) {
 /** @param {string[]} sentences @param {boolean} known */
 function findings(sentences, known) {
   return known ? h("ul", { class: "findings" }, sentences.map((text) => h("li", {}, text)))
-    : h("p", { class: "quiet" }, "Roles have not been tested here; confidence and entropy are those of this input alone.");
+    : h("p", { class: "quiet" }, "The roles have not been tested here; confidence and entropy are of this input only.");
 }
 
 /** @param {Trace} one @param {Trace} other @param {Row[]} rows */
@@ -68,8 +68,8 @@ function compared(one, other, rows) {
   const all = rows.every((row) => row.apart !== null);
   return h("div", { class: "quiet comparing-note" },
     h("p", {}, h("b", {}, "A"), ` ${whole(one.title)} · `, h("b", {}, "B"), ` ${whole(other.title)}`),
-    h("p", {}, some ? "Maps apart: the total variation between what a query reads in A and in B, 0 to 1, a mean over the queries. A head opens both maps." : "A head opens both maps.",
-      !all && ` Where the texts differ in length, maps have no distance${some ? " (–)" : ""}.`));
+    h("p", {}, some ? "Maps apart: the total variation (0 to 1) between a query’s weights in A and in B, averaged over the queries. Click a head to open both maps." : "Click a head to open both maps.",
+      !all && ` Where the texts differ in length, the maps cannot be compared${some ? " (–)" : ""}.`));
 }
 
 /** Every head, with what this trace says of it, and the one beside. @param {Trace} trace @param {Trace | null} other @returns {Row[]} */

@@ -72,7 +72,7 @@ export class HeatMap {
       keys: wide(data.keys.slice(k0, k0 + columns)),
     }, rows, columns, room, tall);
     this.cell = this.frame.cell;
-    this.body.setAttribute("aria-label", `${data.name}: ${data.rows} queries by ${data.columns} keys. Arrow keys move, Enter locks, Escape frees.`);
+    this.body.setAttribute("aria-label", `${data.name}: ${data.rows} queries by ${data.columns} keys. Arrow keys move, Enter locks, Escape unlocks.`);
     this.drawCells();
     this.drawLabels();
     const box = (/** @type {HTMLElement} */ frame, /** @type {number} */ w, /** @type {number} */ t) => Object.assign(frame.style, { width: `${w}px`, height: `${t}px` });
@@ -247,8 +247,8 @@ export class HeatMap {
 /** A legend of the scale. @param {string} scale @param {{moved?: boolean, masked: boolean}} has weights times what they move; cells that may not be read */
 export function legend(scale, { moved = false, masked }) {
   const steps = Array.from({ length: 24 }, (_, i) => h("i", { style: shaded((i / 23) * 255) }));
-  const names = /** @type {Record<string, string>} */ ({ sqrt: "square root of the weight", linear: "weight", row: "weight, each row's largest = full" });
+  const names = /** @type {Record<string, string>} */ ({ sqrt: "square root of the weight", linear: "weight", row: "weight; each row's largest is darkest" });
   return h("div", { class: "legend" }, h("span", {}, "0"), h("span", { class: "ramp", "aria-hidden": "true" }, steps),
-    h("span", {}, scale === "row" ? "row's largest" : "1"), h("span", { class: "quiet" }, moved ? `${names[scale].replace("weight", "share of what is moved")} (Kobayashi et al. 2020)` : names[scale]),
+    h("span", {}, scale === "row" ? "row's largest" : "1"), h("span", { class: "quiet" }, moved ? `${names[scale].replace("weight", "value-weighted share")} (Kobayashi et al. 2020)` : names[scale]),
     masked && h("span", { class: "masked" }, h("span", { class: "hatched", "aria-hidden": "true" }), h("span", { class: "quiet" }, "may not be read")));
 }

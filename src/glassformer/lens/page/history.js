@@ -43,14 +43,14 @@ export function history(source, run) {
   };
   const begin = () => {
     clearTimeout(waiting);
-    outcome.say("Looking at each checkpoint …");
+    outcome.say("Analysing each checkpoint …");
     outcome.show();
     shown = "";
     look();
   };
   const element = h("section", { class: "card" }, h("h2", {}, "Over training"),
-    h("p", { class: "quiet" }, "How each head came to its role: the role’s score at every checkpoint that the run has kept."),
-    source.live && h("button", { type: "button", id: "history", on: { click: begin } }, "Look at every checkpoint"), outcome.element);
+    h("p", { class: "quiet" }, "How each head got its role: the role’s score at every checkpoint that the run has kept."),
+    source.live && h("button", { type: "button", id: "history", on: { click: begin } }, "Analyse every checkpoint"), outcome.element);
   if (!source.live) look();
   return { element, leave: () => { turn++; clearTimeout(waiting); } };
 }

@@ -29,7 +29,7 @@ export function inspector(trace, data, at, { isLocked, encoding, axis, cell }) {
   const words = wordsOf(data);
   if (q === null && k === null) {
     return h("aside", { class: "card inspector" }, h("h3", {}, "Point at a cell"),
-      h("p", { class: "quiet" }, "A row is a token that reads, a column a token that is read. Click or Enter locks, Esc frees."));
+      h("p", { class: "quiet" }, "A row is a token that reads (a query), a column a token that is read (a key). Click or Enter locks a cell, Esc unlocks it."));
   }
   const parts = [];
   if (q !== null && q < data.rows) {
@@ -37,7 +37,7 @@ export function inspector(trace, data, at, { isLocked, encoding, axis, cell }) {
     const step = axis === "target_in" || !trace.header.sequences.target ? trace.stepAt.get(q) : undefined;
     parts.push(h("h3", {}, h("span", { class: "chip" }, token(data.read[q])), h("span", { class: "quiet" }, ` at ${q} `),
       said !== null && h("span", {}, h("span", { class: "quiet" }, "predicts "), h("span", { class: "chip strong" }, token(said)))));
-    if (step) parts.push(h("p", { class: "quiet" }, `chance ${percent(step.p)}, entropy ${step.entropy?.toFixed(3)} nats`));
+    if (step) parts.push(h("p", { class: "quiet" }, `probability ${percent(step.p)}, entropy ${step.entropy?.toFixed(3)} nats`));
   }
   if (q !== null && k !== null && q < data.rows && k < data.columns) {
     const value = data.value(q, k);
@@ -52,7 +52,7 @@ export function inspector(trace, data, at, { isLocked, encoding, axis, cell }) {
       h("p", { class: "label" }, words.by), bars((i) => data.value(i, k), allowed(data.rows, (i) => data.allowed(i, k)), data.read, null));
   }
   return h("aside", { class: `card inspector${isLocked ? " locked" : ""}` }, parts,
-    h("p", { class: "foot quiet" }, isLocked ? "Locked. Esc or a second click frees it." : "Click to lock."));
+    h("p", { class: "foot quiet" }, isLocked ? "Locked. Esc or a second click unlocks it." : "Click to lock."));
 }
 
 /**
@@ -69,7 +69,7 @@ function facts(data, q, k, cell, encoding) {
   const { sum, readers } = receivedBy(data, k);
   const words = wordsOf(data);
   /** @type {[string, string, string][]} */
-  const rows = [["mask", "mask", may ? "may be read" : "masked: weight 0 by rule"], ["entropy", words.entropy, `${number(entropy)} of at most ${number(most)} nats`],
+  const rows = [["mask", "mask", may ? "may be read" : "masked: the weight is always 0"], ["entropy", words.entropy, `${number(entropy)} of at most ${number(most)} nats`],
     ["received", words.key, `${number(sum)} ${words.from} ${readers} ${readers === 1 ? "query" : "queries"}`]];
   if (may && cell && data.moved) rows.splice(1, 0, ["weight", "attention weight", `${weight(cell.weight)} ${OFF[encoding](cell.weight)}`]);
   else if (may && cell && cell.moved !== null) rows.splice(1, 0, ["moved", "weighted by value", weight(cell.moved)]);

@@ -10,5 +10,5 @@ export function judged(trace) {
   const known = trace.written.filter((step) => step.gold !== null && step.gold !== undefined);
   const given = forced(trace);
   const right = known.filter((step) => step.gold === (given ? step.top[0]?.[0] : step.chosen)).length;
-  return known.length ? `${right} of ${known.length} tokens ${given ? "are the likeliest" : "right"}` : "";
+  return known.length ? `${right} of ${known.length} tokens ${given ? "are the model’s most likely ones" : "correct"}` : "";
 }

@@ -5,6 +5,6 @@ import { percent, token, whole } from "lens/text.js";
 
 /** @param {[string, number][]} labels @param {number} [most] of them that are shown */
 export function labelBars(labels, most = Infinity) {
-  return h("ol", { class: "bars", "aria-label": "Chances of the labels" }, labels.slice(0, most).map(([name, p]) => h("li", {}, h("span", { class: "chip", title: whole(name) }, token(name)),
+  return h("ol", { class: "bars", "aria-label": "Probabilities of the labels" }, labels.slice(0, most).map(([name, p]) => h("li", {}, h("span", { class: "chip", title: whole(name) }, token(name)),
     h("span", { class: "bar" }, h("i", { style: { width: `${100 * p}%` } })), h("span", { class: "figure" }, percent(p)))));
 }

@@ -79,7 +79,7 @@ export class Marginals {
     }
     const { sum, readers } = receivedBy(data, at);
     const { receives, from } = wordsOf(data);
-    return `${whole(data.keys[at])} at ${at} ${receives} ${number(sum)} in all, ${from} ${readers} ${readers === 1 ? "query" : "queries"}`;
+    return `${whole(data.keys[at])} at ${at} ${receives} ${number(sum)} in total, ${from} ${readers} ${readers === 1 ? "query" : "queries"}`;
   }
 
   /** @param {MapData} data @param {number} cell side of a cell of the map, in CSS pixels */

@@ -26,12 +26,12 @@ export async function movedHeads(context, same, out) {
   const rows = pairs.flatMap(([a, b]) => a.layers.flatMap((layer) => Array.from({ length: a.group.heads }, (_, head) =>
     ({ block: a.block, layer, head, gap: apart(a, b, layer, head), out: out.has(headName(a.block, layer, head)) }))));
   const asCsv = () => csv(["block", "layer", "head", "taken_out", "apart"], rows.map((row) => [row.block, row.layer, row.head, row.out, row.gap]));
-  return h("div", { class: "moved-heads" }, h("div", { class: "card-head" }, h("h3", {}, "What the heads read then"), h("span", { class: "grow" }),
+  return h("div", { class: "moved-heads" }, h("div", { class: "card-head" }, h("h3", {}, "How the attention of the heads moved"), h("span", { class: "grow" }),
     saving("how far the heads moved", [context.run.name, "ablations", one.title], { csv: asCsv })),
-  h("p", { class: "quiet" }, "On the tokens that it wrote with them: the share of a query’s attention that then lies elsewhere, a mean over the queries. Choose a head to see both maps."),
+  h("p", { class: "quiet" }, "On the same tokens as with all heads: the share of a query’s attention that moved to other keys, averaged over the queries. Click a head to see both maps."),
   sortable("How far each head’s attention moved", [
     { name: "head", cell: (row) => h("code", {}, headName(row.block, row.layer, row.head)), by: (row) => `${row.block} ${String(row.layer).padStart(3, "0")} ${String(row.head).padStart(3, "0")}` },
     { name: "moved", figure: true, cell: (row) => number(row.gap), by: (row) => row.gap ?? -1 },
-    { name: "", cell: (row) => row.out && "taken out" },
+    { name: "", cell: (row) => row.out && "removed" },
   ], rows, { name: "moved", sorted: "moved", choose: ({ block, layer, head }) => set({ screen: "attention", block, layer, head, other: same, view: "map", q: null, k: null }, true) }));
 }

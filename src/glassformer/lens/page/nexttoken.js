@@ -37,7 +37,7 @@ export function dials(settings, changed) {
     return h("label", { class: "dial" }, h("span", {}, name), input, value);
   };
   return h("div", { class: "dials" },
-    dial("temperature", "temperature", 0.05, (v) => (v === 0 ? "0, the likeliest" : v.toFixed(2))),
+    dial("temperature", "temperature", 0.05, (v) => (v === 0 ? "0, the most likely" : v.toFixed(2))),
     dial("top-k", "topK", 1, (v) => (v === 0 ? "all" : String(v))),
     dial("top-p", "topP", 0.05, (v) => v.toFixed(2)));
 }
@@ -56,12 +56,12 @@ export function bars(context, step, settings, line) {
   const chip = (/** @type {number} */ id) => {
     const text = trace.text(id);
     if (!mayBegin || id === step.chosen) return h("span", { class: "chip", title: whole(text) }, token(text));
-    return h("button", { type: "button", class: "chip", title: `Write on with ${whole(text)} here`, "data-branch": id, on: { click: () => branch(id) } }, token(text));
+    return h("button", { type: "button", class: "chip", title: `Continue with ${whole(text)} here`, "data-branch": id, on: { click: () => branch(id) } }, token(text));
   };
-  return [h("ol", { class: "bars chances", "aria-label": "Chances of the next token" },
+  return [h("ol", { class: "bars chances", "aria-label": "Probabilities of the next token" },
     shown.map((each) => row(chip(each.id), each.p, each.logit,
       `${each.id === step.chosen ? "marked" : ""}${each.kept ? "" : " out"}`)),
-    row(h("span", { class: "quiet" }, complete ? `${Math.max(0, found.length - BARS)} others` : "others are not kept"), rest, null, "rest")),
-  h("p", { class: "quiet" }, complete ? "Token, logit, chance under these settings. Nothing is computed anew." : "Of the likeliest tokens alone, as the vocabulary is large.",
-    mayBegin ? " Click another token, and the model writes on with it." : "")];
+    row(h("span", { class: "quiet" }, complete ? `${Math.max(0, found.length - BARS)} others` : "others are not stored"), rest, null, "rest")),
+  h("p", { class: "quiet" }, complete ? "Token, logit, and probability under these settings. The model is not run again." : "Among the most likely tokens only, because the vocabulary is large.",
+    mayBegin ? " Click another token, and the model continues with it." : "")];
 }

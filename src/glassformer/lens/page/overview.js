@@ -79,7 +79,7 @@ function answer(trace) {
   const said = written.map((step) => {
     const wrong = step.gold !== null && step.gold !== undefined && step.gold !== step.chosen;
     return h("button", {
-      type: "button", class: `chip${wrong ? " wrong" : ""}`, title: `chance ${percent(step.p)}${wrong ? `, right is ${trace.text(step.gold)}` : ""}`,
+      type: "button", class: `chip${wrong ? " wrong" : ""}`, title: `probability ${percent(step.p)}${wrong ? `; the correct token is ${trace.text(step.gold)}` : ""}`,
       on: { click: () => set({ screen: "generate", step: step.pos }, true) },
     }, token(trace.text(step.chosen)), wrong && h("span", { class: "unseen" }, " (wrong)"));
   });
@@ -87,7 +87,7 @@ function answer(trace) {
   const least = written.length ? Math.min(...written.map((step) => step.p)) : 0;
   return [line("reads", prompt.map((text) => chip(text))), line(forced(trace) ? "is given" : "writes", said),
     h("p", { class: "quiet" }, judged(trace) && `${judged(trace)}. `,
-      written.length ? `Least certain token: ${percent(least)}.` : "")];
+      written.length ? `Lowest probability of a token: ${percent(least)}.` : "")];
 }
 
 /** @param {string} name @param {HTMLElement[]} chips */
@@ -125,7 +125,7 @@ function diagnosis({ trace, run }) {
   if (!heads.length) {
     const known = trace.header.heads?.length;
     const found = decided(trace);
-    return [sentences, h("p", { class: "quiet" }, known ? "No head has a role that is far above chance." : "Their roles have not been tested here. Of each kind, the head that reads most decidedly:"),
+    return [sentences, h("p", { class: "quiet" }, known ? "No head has a role that is far above chance." : "The roles of the heads have not been tested here. Of each kind of attention, the head with the highest confidence:"),
       found.map((sharp) => h("div", { class: "found" }, picture(trace, sharp), h("div", {}, h("h3", {}, link(sharp.block, sharp.layer, sharp.head)),
         h("p", { class: "quiet" }, `Its largest weight is ${percent(sharp.score)} on average.`))))];
   }
@@ -176,7 +176,7 @@ function facts(trace) {
   const layers = Object.entries(model.layers).map(([side, n]) => `${n} in the ${side}`).join(", ");
   /** @type {[string, any][]} */
   const rows = [
-    ["shape", model.kind], ["layers", layers], ["heads", model.n_kv_heads && model.n_kv_heads !== model.n_heads ? `${model.n_heads}, sharing ${model.n_kv_heads} keys` : model.n_heads],
+    ["shape", model.kind], ["layers", layers], ["heads", model.n_kv_heads && model.n_kv_heads !== model.n_heads ? `${model.n_heads}, sharing ${model.n_kv_heads} key-value heads` : model.n_heads],
     ["d_model, d_ff", `${model.d_model}, ${model.d_ff}`], ["vocabulary", count(model.vocab_size ?? 0)], ["positions", model.pos], ["norm", model.norm],
     ["parameters", count(model.params)], ["trained", model.step === null || model.step === undefined ? null : `${count(model.step)} steps`], ["task", model.task],
   ];
@@ -188,7 +188,7 @@ function learned(metrics) {
   const dev = metrics.filter((line) => line.kind === "dev");
   const last = dev[dev.length - 1];
   const figures = last ? Object.entries(last).filter(([name, value]) => typeof value === "number" && !["step", "n", "cut", "unknown"].includes(name)).slice(0, 4) : [];
-  return [smallChart(metrics), last?.n && h("p", { class: "quiet" }, `The dev split, n = ${count(last.n)}:`), h("dl", { class: "row" }, figures.flatMap(([name, value]) => [h("dt", {}, name.replaceAll("_", " ")),
+  return [smallChart(metrics), last?.n && h("p", { class: "quiet" }, `On the dev split, n = ${count(last.n)}:`), h("dl", { class: "row" }, figures.flatMap(([name, value]) => [h("dt", {}, name.replaceAll("_", " ")),
     h("dd", {}, ["exact_match", "token_accuracy", "accuracy"].includes(name) ? percent(value) : number(value))])),
   h("p", {}, h("a", { href: "#curves", on: { click: (/** @type {Event} */ event) => { event.preventDefault(); set({ screen: "curves" }, true); } } }, "All curves"))];
 }

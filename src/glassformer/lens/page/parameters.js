@@ -30,7 +30,7 @@ export function parameters({ trace, run }) {
     put(element,
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, h("output", { id: "total" }, count(total)), " parameters"), h("span", { class: "grow" }),
         saving("this chart", [run.name, "parameters", "shares"], { svg: drawing })),
-        h("p", { class: "quiet" }, within ? h("button", { type: "button", class: "plain-button", on: { click: () => set({ part: "" }, true) } }, `${within} ×`) : "Width is the share of all. Click a part to list its tensors alone."),
+        h("p", { class: "quiet" }, within ? h("button", { type: "button", class: "plain-button", on: { click: () => set({ part: "" }, true) } }, `${within} ×`) : "The width of a part is its share of all parameters. Click a part to list only its tensors."),
         shares),
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, `${shown.length} tensors`), h("span", { class: "grow" }),
         saving("this table", [run.name, "parameters"], { csv: () => asCsv(shown) })),
@@ -44,7 +44,7 @@ function table(rows, total) {
   return sortable("Tensors", [
     { name: "tensor", cell: (row) => h("code", {}, row.name), by: (row) => row.name },
     { name: "shape", cell: (row) => row.shape.join(" × ") },
-    { name: "count", figure: true, cell: (row) => (row.tied_to ? h("span", { class: "quiet" }, `is ${row.tied_to}`) : count(row.count)), by: (row) => row.count },
+    { name: "count", figure: true, cell: (row) => (row.tied_to ? h("span", { class: "quiet" }, `tied to ${row.tied_to}`) : count(row.count)), by: (row) => row.count },
     { name: "share", figure: true, cell: (row) => percent(row.count / total), by: (row) => row.count },
     { name: "norm", figure: true, cell: (row) => number(row.norm), by: (row) => row.norm ?? 0 },
   ], rows);

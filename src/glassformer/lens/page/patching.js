@@ -32,15 +32,15 @@ export class Patches {
       outcome.show();
       try {
         const found = await this.source.patching(ids[0], ids[1]);
-        outcome.say(`Log probability of A’s answer: ${number(found.one)} behind A, ${number(found.other)} behind B.`);
+        outcome.say(`Log probability of A’s answer: ${number(found.one)} with input A, ${number(found.other)} with input B.`);
         outcome.show(told(found, one));
       } catch (error) {
         outcome.fail(error, this.source.live);
       }
     };
     put(this.element, h("h3", {}, "What carries the difference"),
-      h("p", { class: "quiet" }, "The model reads B. One part of its run with A is put in, and A’s answer comes back, in part or whole: 1 is all of it."),
-      this.source.live && h("button", { type: "button", id: "patch", on: { click: ask } }, "Try every head and every place"), outcome.element);
+      h("p", { class: "quiet" }, "The model reads B, and one part of its run with A is put in. Shown is how much of A’s answer this brings back: 0 is nothing, 1 is all of it."),
+      this.source.live && h("button", { type: "button", id: "patch", on: { click: ask } }, "Patch every head and every position"), outcome.element);
     if (!this.source.live) ask();
   }
 }
@@ -60,10 +60,10 @@ function streams({ side, effects }, one) {
   const tokens = one.tokens(side === "decoder" ? "target_in" : "source");
   const cell = (/** @type {number} */ effect, /** @type {number} */ at, /** @type {number} */ depth) => {
     const share = Math.max(-1, Math.min(1, effect));
-    return h("td", { title: `${whole(tokens[at])} at ${at}, behind ${depth} blocks: ${effect.toFixed(3)}`,
+    return h("td", { title: `${whole(tokens[at])} at ${at}, after ${depth} blocks: ${effect.toFixed(3)}`,
       style: ground((name) => difference(share, name)) }, Math.abs(effect) >= 0.005 ? effect.toFixed(2) : "");
   };
-  return [h("h4", {}, `Stream of the ${side}`), scroller(`What each place of the ${side} brings back`, h("table", { class: "lens" },
-    h("thead", {}, h("tr", {}, h("th", {}, "behind"), tokens.map((text) => h("th", { scope: "col" }, h("span", { class: "chip" }, token(text)))))),
+  return [h("h4", {}, `Residual stream of the ${side}`), scroller(`What each position of the ${side} brings back`, h("table", { class: "lens" },
+    h("thead", {}, h("tr", {}, h("th", {}, "after"), tokens.map((text) => h("th", { scope: "col" }, h("span", { class: "chip" }, token(text)))))),
     h("tbody", {}, effects.map((row, depth) => h("tr", {}, h("th", { scope: "row" }, depth ? `block ${depth - 1}` : "input"), row.map((effect, at) => cell(effect, at, depth)))).reverse())))];
 }

@@ -36,6 +36,6 @@ export function ranges(attention, { layer, head, scale }, data, move) {
     return h("label", { class: "dial" }, h("span", {}, name), input, h("output", {}, `${from} to ${from + shown - 1} of ${length}`));
   };
   return h("div", { class: "ranges" }, small, h("div", { class: "dials" },
-    h("p", { class: "quiet" }, "This text is too long to be shown at once. A part of it is: move it here, or click into the picture."),
+    h("p", { class: "quiet" }, "This text is too long to be shown at once. Move the part that is shown with these sliders, or click into the picture."),
     slider("Queries", q0, rows, data.rows, (from) => move({ q0: from })), slider("Keys", k0, columns, data.columns, (from) => move({ k0: from }))));
 }

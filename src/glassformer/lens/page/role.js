@@ -23,7 +23,7 @@ export function roleLine(head) {
   const chance = chanceOf(head);
   const parts = [h("span", { class: `role ${strength}` }, roleName(head.role)), ` ${percent(score)}`];
   if (chance !== undefined) parts.push(h("span", { class: "quiet" }, `, chance ${percent(chance)}`));
-  if (next && next[1] > 0) parts.push(h("span", { class: "quiet" }, `, then ${next[0]} ${percent(next[1])}`));
+  if (next && next[1] > 0) parts.push(h("span", { class: "quiet" }, `, next best: ${next[0]}, ${percent(next[1])}`));
   if (head.ablation) parts.push(h("span", { class: "quiet" }, `. ${effect(head)}`));
   return h("p", { class: "role-line" }, parts);
 }

@@ -20,7 +20,7 @@ export function samplesCard(source) {
     if (!shown) return;
     const steps = /** @type {[string, string][]} */ ([...all].reverse().map((each, i) => [String(each.step), `step ${each.step}${i ? "" : ", the newest"}`]));
     putControls(controls, picker("Evaluated at", steps, String(shown.step), (value) => { chosen = value === steps[0][0] ? "" : value; draw(); }));
-    put(text, shown.text.split("\n").map((line) => line.trim() && whole(line.trim())).join("\n"), shown.cut && "\n… and more, in the run's folder samples.");
+    put(text, shown.text.split("\n").map((line) => line.trim() && whole(line.trim())).join("\n"), shown.cut && "\n… The rest is in the run's folder samples.");
   };
   const refresh = async () => {
     all = await source.samples().catch(() => all);

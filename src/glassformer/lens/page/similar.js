@@ -26,12 +26,12 @@ export function similar(pairs, all, trace, run) {
     return found && h("span", { class: `role ${found.strength}` }, found.label);
   };
   const open = (/** @type {Pair} */ [[block, layer, head]]) => set({ screen: "attention", block, layer, head, q: null, k: null }, true);
-  return h("section", { class: "card similar" }, h("div", { class: "card-head" }, h("h2", {}, "Heads that read alike"), h("span", { class: "grow" }),
+  return h("section", { class: "card similar" }, h("div", { class: "card-head" }, h("h2", {}, "Heads with similar attention"), h("span", { class: "grow" }),
     pairs.length > 0 && saving("these pairs", [run, "heads", "alike"], { csv: () => csv(["one", "other", "divergence_bits"], pairs.map(([one, other, divergence]) => [said(one), said(other), divergence])) })),
-    h("p", { class: "quiet" }, pairs.length ? "How unlike the weights of two heads are: the Jensen-Shannon divergence of their rows, in bits, a mean over the probe (Clark et al. 2019). 0 is the same."
-      : "No two heads of one kind read alike."),
-    pairs.length < all && h("p", { class: "quiet" }, `The ${pairs.length} most alike of ${all}.`),
-    pairs.length > 0 && sortable("Heads that read alike", [
+    h("p", { class: "quiet" }, pairs.length ? "How different the weights of two heads are: the Jensen-Shannon divergence of their rows in bits, averaged over the probe (Clark et al. 2019). 0 means equal."
+      : "No two heads of the same kind have similar attention."),
+    pairs.length < all && h("p", { class: "quiet" }, `The ${pairs.length} most similar of ${all} pairs.`),
+    pairs.length > 0 && sortable("Heads with similar attention", [
       { name: "one", cell: ([one]) => name(one), by: ([one]) => said(one) },
       { name: "its role", cell: ([one]) => role(one) },
       { name: "other", cell: ([, other]) => name(other), by: ([, other]) => said(other) },

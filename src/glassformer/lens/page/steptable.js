@@ -17,12 +17,12 @@ export function stepTable({ trace, run }) {
   /** @type {(name: string, of: (step: Step) => number | null | undefined, said: (value: number | null | undefined) => string) => import("./table.js").Column} */
   const figure = (name, of, said) => ({ name, figure: true, cell: (step) => said(of(step)), by: (step) => of(step) ?? -Infinity });
   const table = sortable("Steps", [
-    { name: "place", cell: (step) => String(step.pos), by: (step) => -step.pos },
+    { name: "position", cell: (step) => String(step.pos), by: (step) => -step.pos },
     { name: "reads", cell: (step) => chip(step.input) },
     { name: "writes", cell: (step) => chip(step.chosen) },
-    figure("chance", (step) => step.p, percent), figure("rank", (step) => step.rank + 1, (value) => number(value)), figure("entropy", (step) => step.entropy, (value) => number(value)),
-    { name: "right", cell: (step) => chip(step.gold) },
-    figure("its chance", (step) => step.gold_p, percent), figure("loss", (step) => step.loss, (value) => number(value)),
+    figure("probability", (step) => step.p, percent), figure("rank", (step) => step.rank + 1, (value) => number(value)), figure("entropy", (step) => step.entropy, (value) => number(value)),
+    { name: "correct token", cell: (step) => chip(step.gold) },
+    figure("its probability", (step) => step.gold_p, percent), figure("loss", (step) => step.loss, (value) => number(value)),
   ], steps, { choose: (step) => set({ step: step.pos }) });
   const asCsv = () => csv(["place", "reads", "writes", "chance", "rank", "entropy_nats", "right", "chance_of_right", "loss_nats"],
     steps.map((step) => [step.pos, whole(trace.text(step.input)), whole(trace.text(step.chosen)), step.p, step.rank + 1, step.entropy,

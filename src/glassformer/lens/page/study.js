@@ -51,7 +51,7 @@ function groups({ arms }) {
   /** @type {Map<string, Group>} */
   const found = new Map();
   for (const arm of arms) {
-    const name = settings.map((each, i) => `${short[i]} = ${arm.values[each]}`).join(", ") || "as the recipe has it";
+    const name = settings.map((each, i) => `${short[i]} = ${arm.values[each]}`).join(", ") || "as in the recipe";
     const group = found.get(name) ?? { name, arms: [] };
     group.arms.push(arm);
     found.set(name, group);
@@ -71,7 +71,7 @@ export function studyCard(study) {
   draw(all[0].name);
   return h("section", { class: "card study" }, h("div", { class: "card-head" }, h("h2", {}, `The study ${study.name}`), h("span", { class: "grow" }),
     saving("the study", [study.name, "ablations", "arms"], { csv: () => csv(["setting", "seed", study.metric, "seconds"], all.flatMap(({ name, arms }) => arms.map(({ seed, figure, seconds }) => [name, seed, figure, seconds]))) })),
-    h("p", { class: "quiet" }, `${study.metric.replaceAll("_", " ")} on the test split${study.n ? `, n = ${study.n}` : ""}: the mean over seeds with its 95 % interval (Student’s t), and the difference between runs of one seed, which ${sameData(study) ? "saw the same data" : "did not all see the same data"}${study.share ? ", in percentage points" : ""}.`), place);
+    h("p", { class: "quiet" }, `${study.metric.replaceAll("_", " ")} on the test split${study.n ? `, n = ${study.n}` : ""}: the mean over seeds with its 95 % interval (Student’s t), and the difference between runs of the same seed, which ${sameData(study) ? "saw the same data" : "did not all see the same data"}${study.share ? ", in percentage points" : ""}.`), place);
 }
 
 /** @param {Study} study @param {Group[]} all @param {Group} base */
@@ -91,7 +91,7 @@ function table(study, all, base) {
     return h("tr", {}, h("th", { scope: "row" }, whole(group.name)), h("td", { class: "figure" }, String(group.arms.length)),
       h("td", { class: "figure" }, told(estimate(group.arms.map((arm) => arm.figure)))), h("td", {}, dots(group.arms.map((arm) => arm.figure), ends)),
       h("td", { class: "figure" }, group === base ? "the baseline" : change ? told(change, true) : "no seed in common"),
-      h("td", {}, clear ? "beyond chance" : change?.half === null ? "one seed tells no interval" : ""));
+      h("td", {}, clear ? "interval excludes 0" : change?.half === null ? "no interval from one seed" : ""));
   });
   return scroller(`The study ${study.name}`, h("table", { class: "plain" }, h("caption", { class: "unseen" }, `Arms of the study ${study.name}`),
     h("thead", {}, h("tr", {}, ["setting", "seeds", "mean", "each seed", "paired difference", ""].map((name, i) => h("th", { scope: "col", class: [1, 2, 4].includes(i) ? "figure" : "" }, name)))), h("tbody", {}, rows)));

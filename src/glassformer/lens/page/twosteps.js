@@ -28,21 +28,21 @@ export function twoSteps({ trace, run }, other, step, settings) {
   const rows = same ? rowsOf(both[0].p, both[1].p) : [];
   const chip = (/** @type {string} */ text) => h("span", { class: "chip", title: whole(text) }, token(text));
   const delta = (/** @type {Row} */ row) => (row.a === null || row.b === null ? null : row.a - row.b);
-  const share = (/** @type {number | null} */ value) => (value === null ? "not kept" : percent(value));
-  const told = same ? h("p", {}, "Here A reads ", chip(trace.text(step.input)), " and takes ", chip(trace.text(step.chosen)), "; B reads ", chip(other.text(same.input)), " and takes ", chip(other.text(same.chosen)), ".")
-    : h("p", { class: "quiet" }, "B has no step at this place.");
+  const share = (/** @type {number | null} */ value) => (value === null ? "not stored" : percent(value));
+  const told = same ? h("p", {}, "Here A reads ", chip(trace.text(step.input)), " and chooses ", chip(trace.text(step.chosen)), "; B reads ", chip(other.text(same.input)), " and chooses ", chip(other.text(same.chosen)), ".")
+    : h("p", { class: "quiet" }, "B has no step at this position.");
   const asCsv = () => csv(["token", "chance_a", "chance_b", "difference"], rows.map((row) => [whole(text(row.id)), row.a, row.b, delta(row)]));
   const text = (/** @type {number} */ id) => trace.header.vocab[String(id)] ?? other.text(id);
-  return h("section", { class: "card two-steps" }, h("div", { class: "card-head" }, h("h2", {}, "A and B at this place"), h("span", { class: "grow" }),
-    same && saving("the chances of both", [run.name, "generate", "A-B", step.pos], { csv: asCsv })),
+  return h("section", { class: "card two-steps" }, h("div", { class: "card-head" }, h("h2", {}, "A and B at this position"), h("span", { class: "grow" }),
+    same && saving("the probabilities of both", [run.name, "generate", "A-B", step.pos], { csv: asCsv })),
   h("p", { class: "quiet" }, `A: ${whole(trace.title)} (as above). B: ${whole(other.title)}.`), others(trace, other, step.pos), told,
-  same && sortable("Chances of the next token in both", [
+  same && sortable("Probabilities of the next token in both", [
     { name: "token", cell: (row) => chip(text(row.id)) },
     { name: "A", figure: true, cell: (row) => share(row.a), by: (row) => row.a ?? -1 },
     { name: "B", figure: true, cell: (row) => share(row.b), by: (row) => row.b ?? -1 },
     { name: "A − B", figure: true, cell: (row) => { const value = delta(row); return value === null ? "–" : `${number(100 * value)} points`; }, by: (row) => delta(row) ?? -2 },
   ], rows, { name: "both", sorted: "A" }),
-  both.some((each) => !each.complete) && h("p", { class: "quiet" }, "Of the likeliest tokens of each alone, as the vocabulary is large."));
+  both.some((each) => !each.complete) && h("p", { class: "quiet" }, "Among the most likely tokens of each only, because the vocabulary is large."));
 }
 
 /** The tokens of the other answer; marked where another one stands in the first. @param {Trace} trace @param {Trace} other @param {number} pos */
@@ -50,7 +50,7 @@ function others(trace, other, pos) {
   return h("div", { class: "steps", role: "group", "aria-label": "Tokens of B" }, other.header.steps.map((step) => {
     const differs = trace.text(trace.stepAt.get(step.pos)?.chosen) !== other.text(step.chosen);
     return h("button", { type: "button", class: `step${step.pos === pos ? " marked" : ""}${differs ? " differs" : ""}`, "aria-pressed": String(step.pos === pos),
-      title: `place ${step.pos}: chance ${percent(step.p)}${differs ? "; not what A has here" : ""}`, on: { click: () => set({ step: step.pos }) } },
+      title: `position ${step.pos}: probability ${percent(step.p)}${differs ? "; differs from A" : ""}`, on: { click: () => set({ step: step.pos }) } },
     h("span", { class: "chip" }, token(other.text(step.chosen))));
   }));
 }

@@ -9,7 +9,7 @@ const WEIGHTS = {
 };
 /** @type {Words} */
 const SHARES = {
-  value: "share of what is moved", column: "moved_share", reads: "takes from", of: "of what is moved to it, from", most: "takes most from", by: "gives most to",
+  value: "value-weighted share", column: "moved_share", reads: "takes from", of: "of what is moved to it, from", most: "takes most from", by: "gives most to",
   entropy: "entropy of its shares", key: "the key gives", receives: "gives", from: "to", received: "given",
 };
 

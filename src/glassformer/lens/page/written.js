@@ -13,7 +13,7 @@ const KINDS = /** @type {Record<string, string>} */ ({ e: "encoder", d: "decoder
 export function writers(trace, step) {
   const told = trace.header.attribution;
   const terms = trace.terms(trace.header.steps.indexOf(step));
-  if (!told || !terms) return h("p", { class: "quiet" }, "The logits of this model are no sum over its parts.");
+  if (!told || !terms) return h("p", { class: "quiet" }, "The logits of this model are not a sum over its parts, so there are no terms to show.");
   const order = told.names.map((name, i) => ({ name, value: terms[i] })).sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   const most = Math.max(...order.map(({ value }) => Math.abs(value)), 1e-9);
   const shown = order.slice(0, SHOWN);
@@ -24,7 +24,7 @@ export function writers(trace, step) {
   return [h("ol", { class: "bars terms", "aria-label": "Terms of the logit" }, shown.map(({ name, value }) => row(link(name, step), value, "")),
     order.length > SHOWN ? row(h("span", { class: "quiet" }, `${order.length - SHOWN} others`), rest, "rest") : null,
     row(h("b", {}, "logit"), terms.reduce((a, b) => a + b, 0), "sum")),
-  h("p", { class: "quiet" }, "What each part adds to the logit itself, with norms frozen at what they saw (Elhage et al. 2021). What it does through others is not in it.")];
+  h("p", { class: "quiet" }, "What each part adds directly to the logit, with each norm frozen at this input (Elhage et al. 2021). Its effect through other parts is not included.")];
 }
 
 /** A head leads to its map, at this query. @param {string} name @param {Step} step */

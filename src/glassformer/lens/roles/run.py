@@ -113,7 +113,7 @@ def run_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int = SEQUEN
     if recipe.data.task == TEXT:
         return text_probe(run, recipe, loaded, sequences, scored)
     if not isinstance(loaded.model.config.head, Lm) and recipe.data.layout != LABEL:
-        raise ConfigError("Heads are diagnosed by tokens or labels that are answered; this model answers neither.")
+        raise ConfigError("Diagnosing heads needs a model that predicts tokens or labels; this one predicts neither.")
     return task_probe(recipe, loaded.model, loaded.tokenizers, sequences, scored)
 
 

@@ -70,7 +70,7 @@ def views(batch: Batch, asked: Targets) -> dict[str, View]:
     """
     inputs, outputs = asked.inputs, asked.ids
     if inputs.is_floating_point() or (batch.source is not None and batch.source.is_floating_point()):
-        raise ConfigError("Roles of heads are told by the tokens that they read; this model reads features.")
+        raise ConfigError("A role says which tokens a head reads; this model reads features. Use observe(model).")
     keep = torch.ones_like(inputs, dtype=torch.bool) if asked.inputs_keep is None else asked.inputs_keep
     real = ordinary(inputs) & keep
     wanted = torch.zeros_like(keep)

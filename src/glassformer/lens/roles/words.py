@@ -80,12 +80,13 @@ def sentences(told: Diagnosis) -> list[str]:
         needed = [each for each in members if each.verdict.endswith("needs it")]
         lines += [sentence(each) for each in (needed or members[:1])]
     if not lines:
-        lines.append("No head has a role that is known here.")
+        lines.append("No head has a known role.")
     lines += unrecognised(told.heads)
     first = told.heads[0].zero if told.heads else None
     if first is not None and first.base < told.rules.solved:
         lines.append(
-            f"The model answers too little for a removal to tell anything: {metric(first)} is {percent(first.base)} %."
+            f"The model is right too rarely for removing heads to show anything: {metric(first)} is "
+            f"{percent(first.base)} %."
         )
     ends = [each.id for each in told.heads if each.head[0] == "encoder" and each.label.label == "eos"]
     if ends:
@@ -132,7 +133,7 @@ def unrecognised(heads: Sequence[Found]) -> list[str]:
     base = needed[0].zero
     assert base is not None
     return [
-        f"Needed, and what they do is not recognised ({metric(base)} without each, {percent(base.base)} % with all): "
+        f"Needed heads whose role is not recognised ({metric(base)} without each, {percent(base.base)} % with all): "
         f"{listed(effects)}."
     ]
 

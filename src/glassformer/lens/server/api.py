@@ -57,7 +57,7 @@ class Api:
         """GET /api/metrics?since=N: the run's metrics from line N on, and its current checkpoints."""
         since = request.query_params.get("since", "0")
         if not (since.isascii() and since.isdecimal() and len(since) < 10):
-            return error(400, "since must be a whole number, the lines that are known.")
+            return error(400, "since must be a whole number: how many lines you already have.")
         lines = await run_in_threadpool(self.subject.lines, int(since))
         return JSONResponse({"lines": lines, "next": int(since) + len(lines), "kept": list(self.subject.kept())})
 
@@ -72,7 +72,7 @@ class Api:
     async def history(self, request: Request) -> Response:
         """GET /api/history: the role of each head over the checkpoints of the run."""
         if self.subject.history is None:
-            return error(400, "There is no run behind this page, and so no checkpoint.")
+            return error(400, "This page shows a model without a run folder, so it has no checkpoints.")
         try:
             return JSONResponse(await run_in_threadpool(self.subject.history))
         except GlassformerError as mistake:
@@ -103,13 +103,13 @@ class Api:
         if found is None:
             return error(404, UNKNOWN)
         if name not in found.trace.buffers:
-            return error(404, "There is no such buffer.")
+            return error(404, "This trace has no such buffer.")
         asked = request.query_params.get("layer")
         layer = (
             None if asked is None else int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 6 else -1
         )
         if layer is not None and not 0 <= layer < len(found.trace.buffers[name][1]):
-            return error(400, "layer must be the number of a layer, from 0.")
+            return error(400, "layer must be the number of a layer, counted from 0.")
         return Response(piece(found.trace.buffers, name, layer), media_type="application/octet-stream")
 
     async def make(self, request: Request) -> Response:
@@ -171,7 +171,8 @@ class Api:
                 raise GlassformerError(UNKNOWN)
             if one.asked.without or other.asked.without:
                 raise GlassformerError(
-                    "What is patched are runs with all heads; one of these lacks some. Take another."
+                    "Patching needs two inputs that were run with all heads; one of these was run without some. "
+                    "Choose another."
                 )
             return patching_as_json(patch_traces(self.subject.model, one.trace, other.trace, poll=poll))
 

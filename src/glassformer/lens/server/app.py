@@ -103,7 +103,7 @@ def _listener(family: socket.AddressFamily, host: str, port: int) -> socket.sock
     except OSError as reason:
         listener.close()
         raise ConfigError(
-            f"Port {port} of {host} cannot be listened at ({reason.strerror}). Try --port 0, which takes a free one."
+            f"The server cannot listen on port {port} of {host} ({reason.strerror}). Try --port 0 for any free port."
         ) from None
     return listener
 

@@ -35,16 +35,16 @@ def refusal(request: Request, token: str, hosts: frozenset[str]) -> Response | N
     """Return the error response for a request to refuse, or None for one that may pass."""
     host = request.headers.get("host", "").lower()
     if host not in hosts:
-        return error(400, "This server answers to its own address only.")
+        return error(400, "This server answers at its own address only. Open the one that glassformer explore printed.")
     origin = request.headers.get("origin")
     if request.method != "GET" and origin is not None and origin.partition("://")[2] not in hosts:
-        return error(403, "This request comes from another page.")
+        return error(403, "This server accepts requests from its own page only; this one comes from another page.")
     if not request.url.path.startswith("/api/"):
         return None
     if not hmac.compare_digest(request.headers.get(TOKEN, "").encode(), token.encode()):
         return error(403, "The token of this launch is missing. Open the address that glassformer explore printed.")
     if request.method == "POST" and request.headers.get("content-type", "").partition(";")[0] != "application/json":
-        return error(415, "A request has the content type application/json.")
+        return error(415, "A POST request must have the content type application/json.")
     return None
 
 

@@ -82,7 +82,7 @@ class History:
     def refuse_ended(self) -> None:
         """Raise `GlassformerError` after `end`."""
         if self.ended.is_set():
-            raise GlassformerError("The explorer ends, so no checkpoint is looked at any more. Start it again.")
+            raise GlassformerError("The explorer is ending, so it analyses no more checkpoints. Start it again.")
 
     def told(self) -> dict[str, Any]:
         """Return the results so far."""

@@ -55,7 +55,7 @@ def patch_request(data: bytes) -> PatchRequest:
     given = fields(data, PatchRequest._fields)
     for name in PatchRequest._fields:
         if not isinstance(given.get(name), str):
-            raise DataError(f"{name} must be the id of a trace. Open one.")
+            raise DataError(f"{name} must be the id of a trace. Take one from GET /api/traces.")
     return PatchRequest(**given)
 
 
@@ -64,9 +64,11 @@ def trace_request(data: bytes) -> TraceRequest:
     given = fields(data, (*SOURCES, "gold", "begin", "decode"))
     named = [name for name in SOURCES if name in given]
     if len(named) != 1 or (named[0] != "ids" and not isinstance(given[named[0]], str)):
-        raise DataError("text must be a text, or trace the id of one. Type something for the model to read.")
+        raise DataError(
+            "A request needs text (a string), ids or trace (an id), one of them. Type a text for the model."
+        )
     if not isinstance(given.get("gold", ""), str):
-        raise DataError("gold must be a text. Leave it out.")
+        raise DataError("gold, the correct answer, must be a string. Leave it out if you do not know it.")
     ids, begin = ids_of(given, "ids", MOST_TOKENS), ids_of(given, "begin", MOST_NEW)
     how = manner(given["decode"]) if "decode" in given else None
     return TraceRequest(given.get("text", ids), given.get("trace"), given.get("gold"), begin, how)
@@ -76,20 +78,20 @@ def ids_of(given: Mapping[str, Any], name: str, most: int) -> tuple[int, ...]:
     """Parse a field with token ids; empty if it is absent. Errors: `DataError`."""
     ids = given.get(name, [])
     if not isinstance(ids, list) or len(ids) > most or not all(type(id) is int and 0 <= id < 2**31 for id in ids):
-        raise DataError(f"{name} must be a list of at most {most:,} ids of tokens. Leave it out.")
+        raise DataError(f"{name} must be a list of at most {most:,} token ids. Correct it or leave it out.")
     return tuple(ids)
 
 
 def manner(decode: object) -> Manner:
     """Parse the field `decode`: how to write an answer. Errors: `DataError` and `ConfigError` naming the field."""
     if not isinstance(decode, dict):
-        raise DataError("decode must be an object. Leave it out.")
+        raise DataError("decode must be a JSON object of settings. Correct it or leave it out.")
     known(decode, DECODE, "decode.")
     whole = {"top_k", "seed", "max_new_tokens", "beam"}
     for name, value in decode.items():
         if isinstance(value, bool) or not isinstance(value, int if name in whole else int | float):
             kind = "a whole number" if name in whole else "a number"
-            raise ConfigError(f"decode.{name} must be {kind}; got {value!r:.20}. Leave it out.")
+            raise ConfigError(f"decode.{name} must be {kind}; got {value!r:.20}. Correct it or leave it out.")
     values: dict[str, Any] = {"temperature": 0.0} | decode
     most, beam = values.pop("max_new_tokens", None), values.pop("beam", 1)
     for name, value, highest in (("max_new_tokens", most, MOST_NEW), ("beam", beam, MOST_BEAM)):
@@ -107,9 +109,9 @@ def ablate_request(data: bytes) -> AblateRequest:
     given = fields(data, AblateRequest._fields)
     heads, kind = given.get("heads"), given.get("kind", "zero")
     if kind not in KINDS:
-        raise DataError(f"kind must be {' or '.join(KINDS)}, what stands in a head's place; got {kind!r:.40}.")
+        raise DataError(f"kind, what replaces a head's output, must be {' or '.join(KINDS)}; got {kind!r:.40}.")
     if not isinstance(given.get("trace"), str):
-        raise DataError("trace must be the id of a trace. Open one.")
+        raise DataError("trace must be the id of a trace. Take one from GET /api/traces.")
     if not isinstance(heads, list) or not 1 <= len(heads) <= 4096:
         raise DataError("heads must be a list of heads. Choose at least one.")
     found: list[tuple[str, int, int]] = []
@@ -120,7 +122,7 @@ def ablate_request(data: bytes) -> AblateRequest:
             ):
                 found.append((block, layer, head))
             case _:
-                raise DataError(f"A head is its block, layer and head, counted from 0; got {each!r:.60}.")
+                raise DataError(f"A head has the fields block, layer and head, counted from 0; got {each!r:.60}.")
     return AblateRequest(given["trace"], found, kind)
 
 
@@ -131,7 +133,7 @@ def fields(data: bytes, names: tuple[str, ...]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        raise DataError("A request is a JSON object; this one cannot be read as one.")
+        raise DataError("The body of a request must be a JSON object; this one is not.")
     known(given, names, "")
     return given
 
@@ -140,4 +142,4 @@ def known(given: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
     """Raise `DataError`, with the nearest name, for an unknown field."""
     for name in given:
         if name not in names:
-            raise DataError(f"{where}{name[:40]} is no field. {suggestion(name, names)}")
+            raise DataError(f"{where}{name[:40]} is not a field of this request. {suggestion(name, names)}")

@@ -66,7 +66,7 @@ def subject_of(
     try:
         split = dev_split(run, recipe, loaded)
     except GlassformerError as missing:
-        told(f"Examples are made of the vocabulary, as the dev data cannot be had: {missing}")
+        told(f"The dev data cannot be read, so the examples are made up from the vocabulary: {missing}")
     found = heads_of(run, loaded, told)
     return Subject(
         run.resolve().name,
@@ -146,16 +146,16 @@ def heads_of(run: Path, loaded: Loaded, told: Told) -> dict[str, Any]:
     kept = read_json(path) if path.is_file() else {}
     if kept.get("weights_sha256") == digest and all(name in kept for name in FOUND):
         return {name: kept[name] for name in FOUND}
-    told("Finding out what each head does, once for these weights.")
+    told(f"Analysing what each head does; the result is kept in {HEADS}.")
     try:
         found = diagnose_run(run)
     except GlassformerError as reason:
-        told(f"What the heads do cannot be found out: {reason}")
+        told(f"The heads cannot be analysed: {reason}")
         return {"heads": [], "sentences": [], "similar": None}
     alike = [[each.one, each.other, float(f"{each.divergence:.4g}")] for each in found.pairs]
     record = {"heads": found.to_json(), "sentences": list(found.sentences), "similar": alike}
     try:
         write_text_atomically(path, json.dumps({"weights_sha256": digest, **record}))
     except (OSError, GlassformerError) as reason:  # a read-only run can still be explored
-        told(f"What was found out is not kept: {reason}")
+        told(f"The analysis of the heads could not be saved: {reason}")
     return record

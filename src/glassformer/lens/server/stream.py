@@ -40,9 +40,9 @@ class Asker:
     def poll(self) -> None:
         """Raise `GlassformerError` if nobody waits any more or the time limit has passed."""
         if self.left.is_set() or self.ended.is_set():
-            raise Left("Nobody waits for this answer any more. Ask again.")
+            raise Left("The answer was stopped: its reader left, or the server is ending. Ask again.")
         if time.monotonic() > self.most:
-            raise GlassformerError(f"An answer may take {MOST_SECONDS} s here. Ask for fewer tokens.")
+            raise GlassformerError(f"The answer took longer than the limit of {MOST_SECONDS} s. Ask for fewer tokens.")
 
     async def stays(self, request: Request, waited: Awaitable[Done]) -> Done:
         """Return what `waited` gives; set `left` if the client leaves first. The request's body must have been read."""

@@ -19,7 +19,7 @@ from glassformer.lens.trace.value import Trace
 
 MOST_TRACES = 32
 """The most traces in memory; beyond it, the oldest requested one is dropped."""
-UNKNOWN = f"There is no such trace any more, as {MOST_TRACES} are kept: those of the run, and the last ones. Ask again."
+UNKNOWN = f"There is no such trace: only the run's own and the latest are kept, {MOST_TRACES} in all. Ask for it again."
 
 
 class Asked(NamedTuple):
@@ -36,7 +36,10 @@ class Asked(NamedTuple):
     def without_too(self, heads: Sequence[Head], kind: str) -> Asked:
         """Return a copy with these heads ablated too. Errors: `GlassformerError` if the kinds differ."""
         if self.without and kind != self.kind:
-            raise GlassformerError(f"This trace is without heads by {self.kind} already. Take a trace with all heads.")
+            raise GlassformerError(
+                f"Heads are replaced in one way only, and in this trace it is {self.kind!r}; got {kind!r}. Choose "
+                f"{self.kind!r}, or a trace with all heads."
+            )
         return self._replace(without=tuple(dict.fromkeys([*self.without, *heads])), kind=kind)
 
     @property
@@ -98,7 +101,7 @@ class Traces:
         if not asked.without:
             return nullcontext()
         if self.subject.silence is None:
-            raise GlassformerError("This model is shown as it is, and no head can be taken out.")
+            raise GlassformerError("Heads cannot be removed on this page. Open the run with glassformer explore RUN.")
         return self.subject.silence(self.subject.model, asked.without, asked.kind)
 
     def answer(self, given: TraceRequest, heard: Callable[[int], None] | None = None, *, poll: Poll = nothing) -> str:

@@ -57,8 +57,8 @@ def write(
     check_choice(model, manner.sampling, manner.search, 1, ())
     if len(manner.begin) > most:
         raise ConfigError(
-            f"An answer may have {most} tokens here, and is to begin with {len(manner.begin)}. Allow more, or begin "
-            "with fewer."
+            f"An answer may have at most {most} tokens here; got {len(manner.begin)} tokens to begin with. Allow more, "
+            "or begin with fewer."
         )
     by = _searched if manner.search.beam > 1 else _chosen
     return by(model, manner, most, sources, prompts)

@@ -72,18 +72,18 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[str, Array]]]:
     """Parse and check the header and the buffers of a file. Errors: `DataError` naming the damaged field."""
     if data[:4] != MAGIC:
         raise DataError(
-            f"A trace begins with GFT1; this begins with {data[:4]!r}. Give a file that trace.save() wrote."
+            f"A trace file begins with GFT1; this one begins with {data[:4]!r}. Give a file that trace.save() wrote."
         )
     (length,) = struct.unpack("<I", data[4:8]) if len(data) >= 8 else (-1,)
     begin = 8 + length
     if not 0 <= length <= len(data) - 8:
         raise DataError(
-            f"The header length of a trace must lie within the file; got {length} of {len(data)} bytes. {REMEDY}"
+            f"The header of a trace must fit into its file; got {length} bytes in a file of {len(data)}. {REMEDY}"
         )
     try:
         header = json.loads(data[8:begin].decode("utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"The header of a trace is JSON; this one is not ({error!s:.80}). {REMEDY}") from None
+        raise DataError(f"The header of a trace must be JSON; this one is not ({error!s:.80}). {REMEDY}") from None
     check_header(header, len(data) - begin)
     buffers: dict[str, tuple[str, Array]] = {}
     for name, entry in header["buffers"].items():
@@ -99,7 +99,8 @@ def check_header(header: object, room: int) -> None:
     version = cast("dict[str, object]", header).get("version") if isinstance(header, dict) else None
     if isinstance(version, int) and version != VERSION:
         raise DataError(
-            f"header.version of a trace is {VERSION} here; got {version}. Open it with the program that wrote it."
+            f"This glassformer reads traces of version {VERSION} (header.version); got {version}. Open it "
+            "with the version that wrote it."
         )
     check(header, header_schema())
     known = cast("dict[str, Any]", header)
@@ -115,23 +116,25 @@ def check_header(header: object, room: int) -> None:
         for field in ("text", "special"):
             if len(sequence[field]) != len(sequence["ids"]):
                 raise _wrong(
-                    f"header.sequences.{side}.{field}", f"{len(sequence['ids'])} entries, as ids", len(sequence[field])
+                    f"header.sequences.{side}.{field}",
+                    f"a list of {len(sequence['ids'])} entries, one for each id",
+                    len(sequence[field]),
                 )
 
 
 def _check_buffer(where: str, entry: Mapping[str, Any], room: int) -> None:
     size = math.prod(entry["shape"]) * np.dtype(ENCODINGS[entry["encoding"]].dtype).itemsize
     if entry["nbytes"] != size:
-        raise _wrong(f"{where}.nbytes", f"{size}, as shape and encoding ask", entry["nbytes"])
+        raise _wrong(f"{where}.nbytes", f"{size}, by its shape and encoding", entry["nbytes"])
     if entry["offset"] % ALIGNED or entry["offset"] + size > room:
-        raise _wrong(f"{where}.offset", f"a multiple of {ALIGNED} with {size} bytes behind it", entry["offset"])
+        raise _wrong(f"{where}.offset", f"a multiple of {ALIGNED}, followed by {size} bytes", entry["offset"])
 
 
 def _check_group(where: str, group: Mapping[str, Any], header: Mapping[str, Any]) -> None:
     for side in ("q", "k"):
         length = length_of(header, group[side])
         if group[f"{side}_len"] != length:
-            raise _wrong(f"{where}.{side}_len", f"{length}, as many as {group[side]} has", group[f"{side}_len"])
+            raise _wrong(f"{where}.{side}_len", f"{length}, the length of {group[side]}", group[f"{side}_len"])
     shape = [group["layers"], group["heads"], group["q_len"], group["k_len"]]
     wanted = {
         "buffer": shape,
@@ -148,7 +151,7 @@ def _check_group(where: str, group: Mapping[str, Any], header: Mapping[str, Any]
         if entry is None:
             raise _wrong(f"{where}.{field}", "the name of a buffer", name)
         if expected is not None and entry["shape"] != expected:
-            raise _wrong(f"header.buffers.{name}.shape", f"{expected}, as {where} says", entry["shape"])
+            raise _wrong(f"header.buffers.{name}.shape", f"{expected}, by {where}", entry["shape"])
 
 
 def length_of(header: Mapping[str, Any], sequence: str) -> int:
@@ -169,7 +172,7 @@ def finite(value: Any) -> Any:
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _wrong(where: str, rule: str, got: object) -> DataError:

@@ -112,8 +112,8 @@ def refuse_large(model: Transformer, reading: Reading) -> None:
         weights += config.encoder.n_layers * config.encoder.n_heads * (S if config.decoder is not None else T) ** 2
     if weights > MOST_WEIGHTS:
         raise DataError(
-            f"A trace keeps every attention weight, {MOST_WEIGHTS:,} at most; a text of {max(T, S)} tokens has "
-            f"{weights:,} in this model. Give a shorter one."
+            f"A trace keeps every attention weight, at most {MOST_WEIGHTS:,}; a text of {max(T, S)} tokens has "
+            f"{weights:,} in this model. Give a shorter text."
         )
 
 

@@ -34,7 +34,7 @@ def patch_traces(model: Transformer, one: Trace, other: Trace, *, poll: Callable
 def asked(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device) -> Asked:
     """Put the answer of one trace after the texts of both. Errors: `DataError` for a model that writes no tokens."""
     if not one["steps"]:
-        raise DataError("What is patched is the chance of tokens, and this model gives labels. See `heads` instead.")
+        raise DataError("Patching needs a model that writes tokens; this one gives labels. See `glassformer heads`.")
     texts, others = one["sequences"], other["sequences"]
     said = {step["pos"]: step["chosen"] for step in one["steps"]}
     if "target" not in texts:

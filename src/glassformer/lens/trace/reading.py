@@ -70,7 +70,7 @@ def read(
     config = model.config
     check_manner(model, target, manner)
     if not config.reads_tokens or any(s is not None and s.n_features for s in (config.encoder, config.decoder)):
-        raise ConfigError("A trace shows tokens, and this model reads features. Use observe(model) for its attention.")
+        raise ConfigError("A trace shows tokens; this model reads features. Use observe(model) to see its attention.")
     if isinstance(config.head, Classify):
         return Reading("label", None, [BOS, *source], [None] * (len(source) + 1), [None] * (len(source) + 1))
     if not isinstance(config.head, Lm):
@@ -90,10 +90,10 @@ def check_manner(model: Transformer, target: Ids | None, manner: Manner) -> None
     if not wished:
         return
     if target is not None:
-        raise ConfigError(f"The model reads the target that is given, and writes none; got {wished[0]}. Leave one out.")
+        raise ConfigError(f"With a target the model writes nothing, so {wished[0]} has no effect. Leave one out.")
     if not isinstance(model.config.head, Lm) or not model.config.stack.causal:
         raise ConfigError(
-            f"This model writes no answer token by token, so that {wished[0]} says nothing of it. Leave it out."
+            f"{wished[0]} is for models that write their answer token by token; this one does not. Leave it out."
         )
 
 
@@ -112,12 +112,12 @@ def _answered(model: Transformer, source: Ids, target: Ids | None, gold: Ids | N
 def _continued(model: Transformer, prompt: Ids, target: Ids | None, layout: Layout, manner: Manner) -> Reading:
     given = [BOS, *prompt] if layout.begins else [*prompt]
     if not given:
-        raise DataError("This model goes on from a text; got an empty one. Give at least one token.")
+        raise DataError("This model continues a text; got an empty one. Give at least one token.")
     limits = [each for each in (layout.window, model.config.stack.max_len, MOST_TOKENS) if each is not None]
     room = min(limits) + 1 - len(given)
     if room < 1:
         raise DataError(
-            f"A text may have at most {min(limits)} tokens here, special ones included; got {len(given)}. Shorten it."
+            f"A text may have at most {min(limits)} tokens here, including special ones; got {len(given)}. Shorten it."
         )
     if target is not None:
         said, fast, beams = [*target], (), None
@@ -126,7 +126,7 @@ def _continued(model: Transformer, prompt: Ids, target: Ids | None, layout: Layo
         said, fast, beams = write(model, manner, asked, sources=None, prompts=[given])
     if len(said) > room:
         raise DataError(
-            f"Text and target may have {min(limits)} tokens together; got {len(given) + len(said)}. Shorten it."
+            f"Text and target together may have at most {min(limits)} tokens; got {len(given) + len(said)}. Shorten it."
         )
     whole = [*given, *said]
     right: list[int | None] = [*whole[1:]] if target is not None else [*given[1:], *[None] * len(said)]
@@ -146,7 +146,7 @@ def _blanks(model: Transformer, source: Ids, target: Ids | None, gold: Ids | Non
 
 def _masked(model: Transformer, text: Ids) -> Reading:
     if not text:
-        raise DataError("This model fills in what stands in a text; got an empty one. Give at least one token.")
+        raise DataError("This model predicts each token of a text; got an empty one. Give at least one token.")
     return Reading("forced", None, [*text], [*text], [*text], len(text))
 
 
@@ -162,7 +162,7 @@ def as_ids(text: Text, tokenizer: Tokenizer) -> list[int]:
     """Return the ids of a text; ids stay as they are. Errors: `DataError` for more than a trace allows."""
     ids = tokenizer.encode(text) if isinstance(text, str) else [*text]
     if len(ids) > MOST_TOKENS:
-        raise DataError(f"A trace has at most {MOST_TOKENS} tokens a side; got {len(ids)}. Shorten the text.")
+        raise DataError(f"A trace may have at most {MOST_TOKENS} tokens per side; got {len(ids)}. Shorten the text.")
     return ids
 
 

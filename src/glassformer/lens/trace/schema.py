@@ -60,7 +60,7 @@ def _check_object(value: Mapping[str, Any], schema: Mapping[str, Any], root: Map
     known: Mapping[str, Any] = schema.get("properties", {})
     for name in schema.get("required", []):
         if name not in value:
-            raise DataError(f"A trace has the field {where}.{name}, but this one has not. {REMEDY}")
+            raise DataError(f"A trace must have the field {where}.{name}; this one has none. {REMEDY}")
     for name, each in value.items():
         if name in known:
             _check(each, known[name], root, f"{where}.{name}")
@@ -77,7 +77,7 @@ def _check_array(value: Sequence[Any], schema: Mapping[str, Any], root: Mapping[
             _check(each, schema["items"], root, f"{where}[{i}]")
 
 
-REMEDY = "The file is damaged or of another program; make the trace again."
+REMEDY = "The file is damaged, or another program wrote it; make the trace again."
 
 
 def _is(value: object, kind: str) -> bool:

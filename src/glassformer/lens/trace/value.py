@@ -32,7 +32,7 @@ class Trace:
                 encoding, stored = self.buffers[group["buffer"]]
                 return decode(stored, encoding)
         there = ", ".join(group["block"] for group in self.header["attention"])
-        raise DataError(f"This trace has the attention of {there}; got {block!r}. Ask for one of those.")
+        raise DataError(f"block must be one that this trace has ({there}); got {block!r}.")
 
     @property
     def sources(self) -> list[str]:

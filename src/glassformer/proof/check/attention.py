@@ -41,9 +41,9 @@ UNKNOWN = Mistake(
     "Compute scores, weights and output for two tokens by hand, and print each step of yours beside them.",
 )
 LENGTHS = Mistake(
-    "queries and keys must have the same number",
+    "it needs equal numbers of queries and keys",
     "It fails or differs when there are more keys than queries, as in cross-attention and in cached decoding.",
-    "Which of your sizes are taken from q though they belong to k?",
+    "Which of your sizes do you take from q although they belong to k?",
 )
 WEIGHTS = Mistake(
     "the weights returned are not those used",
@@ -151,7 +151,7 @@ def shape(learner: Function) -> Fault | None:
     """Check that there is one vector for each query."""
     wanted = tuple(learner.qkv["q"].shape)
     if not isinstance(learner.seen, Tensor):
-        return Fault(SHAPE, f"It gives {type(learner.seen).__name__}, not a tensor of shape {wanted}.")
+        return Fault(SHAPE, f"It returns {type(learner.seen).__name__}, not a tensor of shape {wanted}.")
     got = tuple(learner.seen.shape)
     return None if got == wanted else Fault(SHAPE, f"It is {got} and must be {wanted}, for q, k and v of that shape.")
 
@@ -159,7 +159,7 @@ def shape(learner: Function) -> Fault | None:
 def repeatable(learner: Function) -> Fault | None:
     """Check that the same input gives the same output."""
     gap = max(distance(learner.answer(None), learner.seen) for _ in range(4))
-    return Fault(RANDOM, f"Five calls with one input lie up to {gap:.2g} apart.") if gap > 0 else None
+    return Fault(RANDOM, f"Five calls with the same input differ by up to {gap:.2g}.") if gap > 0 else None
 
 
 def equation(learner: Function) -> Fault | None:
@@ -191,7 +191,7 @@ def returned(learner: Function) -> Fault | None:
         gap = distance(weights @ learner.qkv["v"], learner.seen)
     except RuntimeError:
         gap = float("inf")
-    return Fault(WEIGHTS, f"Weights times values and output are {gap:.2g} apart.") if gap > 1e-7 else None
+    return Fault(WEIGHTS, f"Weights times values differ from the output by {gap:.2g}.") if gap > 1e-7 else None
 
 
 ATTENTION = Subject(

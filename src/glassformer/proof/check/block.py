@@ -118,7 +118,7 @@ def branches(heard: list[Heard]) -> tuple[Branch | None, Branch | None]:
 def structured(learner: Block) -> Structure:
     """Return the block's structure. Errors: `NotTestedError` if its parts were not found or do not add up."""
     if learner.structure is None:
-        raise NotTestedError("its attention and feed-forward were not told apart")
+        raise NotTestedError("its attention and feed-forward could not be told apart")
     if not learner.structure.ways:
         raise NotTestedError("its parts do not add up; see `structure`")
     return learner.structure
@@ -127,18 +127,20 @@ def structured(learner: Block) -> Structure:
 def structure(learner: Block) -> Fault | None:
     """Check that input, branches and norms add up to the output."""
     if learner.structure is None:
-        raise NotTestedError("its attention and feed-forward (nn.Linear to d_ff and back) were not told apart")
+        raise NotTestedError("its attention and feed-forward (nn.Linear to d_ff and back) could not be told apart")
     if learner.structure.ways:
         return None
     attention, feed = learner.structure.branches
     total = distance(learner.seen, learner.x + attention.gave + feed.gave)
-    return Fault(UNKNOWN, f"Input and branches add up to something {total:.2g} from the output.")
+    return Fault(UNKNOWN, f"The sum of input and branches differs from the output by {total:.2g}.")
 
 
 def order(learner: Block) -> Fault | None:
     """Check that attention comes first."""
     found = structured(learner)
-    return Fault(ORDER, "Call 1 of a linear map belongs to the feed-forward.") if found.feed_first else None
+    return (
+        Fault(ORDER, "The first linear map that is called belongs to the feed-forward.") if found.feed_first else None
+    )
 
 
 def residual(learner: Block) -> Fault | None:
@@ -148,7 +150,7 @@ def residual(learner: Block) -> Fault | None:
             size = branch.gave.abs().max().item()
             return Fault(
                 no_residual(branch.name),
-                f"The stream goes on as the branch alone (numbers up to {size:.2g}), x not in it.",
+                f"The stream continues as the branch alone (numbers up to {size:.2g}), without x.",
             )
         if way.base == "normed":
             return Fault(NORMED, f"The {branch.name} is added to the output of norm `{way.before}`.")
@@ -163,9 +165,9 @@ def norms(learner: Block) -> Fault | None:
             if way.output is None:
                 return Fault(
                     no_norm(branch.name),
-                    f"None of the {learner.norm_count()} norms called gives its input or is given its sum.",
+                    f"None of the {learner.norm_count()} norms called produces its input or receives its sum.",
                 )
-            return Fault(BEFORE_SUM, f"Norm `{way.output}` is given the {branch.name}'s output without x.")
+            return Fault(BEFORE_SUM, f"Norm `{way.output}` receives the {branch.name}'s output without x.")
         places.append("before" if way.before is not None else "after")
     if len({*places}) > 1:
         return Fault(

@@ -44,10 +44,10 @@ def check(path: Path, only: Sequence[str] = (), limit: float = LIMIT) -> dict[st
         place = hanging(stack.read_text("utf-8", "replace") if stack.is_file() else "", path.resolve())
         if code is None or place:
             raise DataError(
-                f"{path}: its code took longer than {limit:g} s and was stopped{place}. Is there a loop without an "
-                "end? For code that is only slow: --limit SECONDS."
+                f"{path}: its code took longer than {limit:g} s and was stopped{place}. Is there an endless "
+                "loop? If the code is only slow, raise --limit SECONDS."
             )
-        raise DataError(f"{path}: its code ended Python itself (exit code {code}), so nothing could be checked.")
+        raise DataError(f"{path}: its code ended the Python process (exit code {code}), so nothing could be checked.")
 
 
 def run_child(words: list[str], limit: float) -> int | None:

@@ -19,12 +19,12 @@ PROMPT = (4, 2)
 
 ENDLESS = Mistake(
     "it does not stop at the end token",
-    "Tokens are written after eos_id until the limit ends it.",
+    "It goes on writing tokens after eos_id until it reaches the limit.",
     "Which of the tokens written do you compare with eos_id, and when?",
 )
 LIMIT = Mistake(
     "the limit is off by one",
-    "Another number of tokens is written than max_new_tokens allows.",
+    "The number of tokens written is not the one that max_new_tokens allows.",
     "For a limit of 1, how often must the model be asked?",
 )
 TOTAL = Mistake(
@@ -40,22 +40,22 @@ LAST_ONLY = Mistake(
 FIRST = Mistake(
     "the logits of the wrong position are used",
     "The next token is taken from another position than the last one.",
-    "Which position's logits speak of the token after the last?",
+    "Which position's logits predict the token after the last one?",
 )
 NO_PROMPT = Mistake(
     "the prompt is missing from the result",
-    "Documented is the prompt and what follows.",
+    "The documented result is the prompt and what follows it.",
     "What do you put into your result before the loop begins?",
 )
 NO_END = Mistake(
     "the end token is missing from the result",
-    "Documented is the result with eos_id, so that a reader knows that it ended.",
+    "The documented result includes eos_id, so that a reader knows that it ended.",
     "In which order do you compare and append?",
 )
 NO_IDS = Mistake(
-    "the result is no row of ids",
-    "Documented is a list or a tensor of whole numbers.",
-    "What does your function return at its end, and does it return at all?",
+    "the result is not a row of ids",
+    "The documented result is a list or a tensor of whole numbers.",
+    "What does your function return at its end, if anything?",
 )
 OTHER = Mistake(
     "the tokens are not those of greedy decoding",
@@ -147,8 +147,8 @@ def compared(seen: Written, made: Callable[[str], list[int]], mistakes: dict[str
     if seen == wanted:
         return None
     if isinstance(seen, str):
-        return Fault(NO_IDS, f"It gives {seen}, not {wanted}.")
-    said = f"It gives {seen[:10]}, not {wanted}."
+        return Fault(NO_IDS, f"It returns {seen}, not {wanted}.")
+    said = f"It returns {seen[:10]}, not {wanted}."
     return Fault(next((mistake for how, mistake in mistakes.items() if made(how) == seen), OTHER), said)
 
 
@@ -156,6 +156,6 @@ GREEDY = Subject(
     Greedy,
     (
         Property("ends", "The tokens are the likeliest ones, up to the end token.", ends),
-        Property("limit", "At most max_new_tokens are written.", limited, ("ends",)),
+        Property("limit", "At most max_new_tokens tokens are written.", limited, ("ends",)),
     ),
 )

@@ -17,7 +17,7 @@ Masking = Callable[[Tensor, Tensor, Callable[[Tensor], Tensor]], Tensor]
 
 NO_SCALE = Mistake(
     "the scale is missing",
-    "The scores go into the softmax undivided, so it is the sharper the wider a head is.",
+    "The scores go into the softmax undivided, so the wider a head is, the sharper its softmax.",
     "Look at the denominator in equation 1 of Vaswani et al. 2017.",
 )
 MODEL_SCALE = Mistake(
@@ -78,7 +78,7 @@ NO_SOFTMAX = Mistake(
 )
 SIGMOID = Mistake(
     "a sigmoid stands in place of the softmax",
-    "Each score is squashed by itself, so the weights of a query do not sum to 1.",
+    "Each score is squashed on its own, so the weights of a query do not sum to 1.",
     "What turns scores into weights that sum to 1?",
 )
 

@@ -23,13 +23,13 @@ def names_in(path: Path) -> list[str]:
         line = f" (`{error.text.strip()}`)" if error.text else ""
         raise DataError(f"{path}, line {error.lineno}: {error.msg}{line}. Python cannot read the file.") from None
     except ValueError as error:
-        raise DataError(f"{path} is no Python text: {error}.") from None
+        raise DataError(f"{path} is not a Python source file: {error}.") from None
     defined = [name for node in tree.body for name in bound(node)]
     found = [name for name in dict.fromkeys(defined) if name in HOME]
     if not found:
         there = ", ".join(dict.fromkeys(defined)) or "nothing"
         raise DataError(
-            f"{path} holds nothing to check. Known names: {', '.join(DOCUMENTED)}. The file defines {there[:150]}. "
+            f"{path} contains nothing to check. Known names: {', '.join(DOCUMENTED)}. The file defines {there[:150]}. "
             "See glassformer check --help."
         )
     return found

@@ -41,8 +41,8 @@ SCORES = Mistake(
 )
 ROWS = Mistake(
     "rows of the batch are mixed",
-    "What one sequence gets depends on the others in its batch: the batch is taken for positions, or the reverse.",
-    "Is each of your axes what you call it? The batch comes first.",
+    "The output for one sequence depends on the others in its batch: batch and positions are confused.",
+    "Is each axis what you think it is? The batch comes first.",
 )
 
 MIXED = Mistake(
@@ -108,7 +108,7 @@ class Heads(Attending):
             if isinstance(output, Tensor) and output.shape == x.shape:
                 self.forms = form
                 return output, maps
-        raise crash or CrashError("no form of mask is taken")
+        raise crash or CrashError("no known form of a mask is accepted")
 
     def _hear(self, x: Tensor, mask: Tensor | None) -> tuple[Any, Maps | None]:
         with listening(self.module) as heard:
@@ -133,7 +133,7 @@ class Heads(Attending):
         Query 0 is aligned with the hidden keys and opposed to the allowed key.
         """
         if self.maps is None or self.maps.output is None:
-            raise NotTestedError("its linear maps were not told apart")
+            raise NotTestedError("its linear maps could not be told apart")
         size = (level * WIDTH**-0.5) ** 0.5
         sign = torch.ones(T, 1, dtype=torch.float64)
         sign[1] = -1.0
@@ -219,7 +219,7 @@ def repeatable(learner: Heads) -> Fault | None:
     """Check that the same input gives the same output in evaluation mode."""
     with torch.no_grad():
         gap = max(distance(first(ask(learner.run, learner.x, None)), learner.seen) for _ in range(4))
-    return Fault(RANDOM, f"Five calls in evaluation mode lie up to {gap:.2g} apart.") if gap > 0 else None
+    return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
 
 
 def rows(learner: Heads) -> Fault | None:
@@ -228,7 +228,7 @@ def rows(learner: Heads) -> Fault | None:
     other[1] += 1.0
     with torch.no_grad():
         gap = distance(first(ask(learner.run, other, None))[0], learner.seen[0])
-    return Fault(ROWS, f"Row 1 of the input changed, and row 0 of the output moved by {gap:.2g}.") if gap > 0 else None
+    return Fault(ROWS, f"Changing row 1 of the input changes row 0 of the output by {gap:.2g}.") if gap > 0 else None
 
 
 def equation(learner: Heads) -> Fault | None:
@@ -238,7 +238,7 @@ def equation(learner: Heads) -> Fault | None:
     if learner.maps is None:
         if (mixed := alike(learner)) is not None:
             return mixed
-        raise NotTestedError("its linear maps were not told apart")
+        raise NotTestedError("its linear maps could not be told apart")
     if (mixed_rows := rows(learner)) is not None:
         return mixed_rows
     chosen: dict[str, Any] = {
@@ -271,7 +271,7 @@ def dropout_place(learner: Heads) -> Fault | None:
         raise NotTestedError("it has no nn.Dropout")
     maps = learner.maps
     if maps is None or maps.output is None or not maps.named:
-        raise NotTestedError("its value map was not told apart")
+        raise NotTestedError("its value map could not be told apart")
     before = [each.p for each in drops]
     for each in drops:
         each.p = 0.5

@@ -34,7 +34,9 @@ def load(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except SystemExit:
-        raise DataError(f"{ENDED} imported. Put what is to run behind `if __name__ == '__main__':`.") from None
+        raise DataError(
+            f"{ENDED} imported. Put code that is only for running the file under `if __name__ == '__main__':`."
+        ) from None
     except Exception as error:
         raise DataError(
             f"importing it raised {told(error)}. It must be importable without arguments or input."
@@ -79,11 +81,11 @@ def report_on(path: Path, names: Sequence[str], only: Sequence[str] = ()) -> dic
 def unfit(name: str, thing: Any) -> str | None:
     """Return why an object with a known name is not the learner's own or not of the known kind; None if it is fine."""
     if not callable(thing):
-        return "it is no function or class"
+        return "it is not a function or class"
     if str(getattr(thing, "__module__", "")).split(".")[0] in ("torch", "glassformer"):
-        return f"it is that of {thing.__module__}"
+        return f"it is imported from {thing.__module__}"
     if name == "TransformerEncoder" and "vocab" in str(inspect.signature(thing)):
-        return f"it reads tokens; documented is {DOCUMENTED[name].signature}"
+        return f"it reads tokens; the documented signature is {DOCUMENTED[name].signature}"
     return None
 
 
@@ -98,7 +100,7 @@ def piece_of(name: str, thing: Any, properties: set[str]) -> dict[str, Any]:
     except SystemExit:
         problem = f"{ENDED[0].upper()}{ENDED[1:]} called."
     except Exception as error:  # what it gives no probe foresaw; the other pieces are probed all the same
-        problem = f"What it gives cannot be compared: {told(error)}."
+        problem = f"What it returns cannot be compared: {told(error)}."
     else:
         return {"problem": None, "properties": [asdict(each) for each in outcomes]}
     return {"problem": problem, "properties": []}

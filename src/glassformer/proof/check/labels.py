@@ -70,7 +70,7 @@ NEGATIVE = Mistake(
 )
 SHIFTED = Mistake(
     "labels are shifted twice",
-    "The loss shifts targets that were shifted already, so each position answers for the token after the next.",
+    "The loss shifts targets that were shifted already, so each position must predict the token after the next.",
     "Count every place between file and loss at which something moves by one.",
 )
 PAD_HITS = Mistake(
@@ -80,8 +80,8 @@ PAD_HITS = Mistake(
 )
 OVERFLOW = Mistake(
     "large logits overflow",
-    "The exponential of a large logit is infinite, and the loss is no number.",
-    "Is there a way to the logarithm of the sum without the sum itself?",
+    "The exponential of a large logit is infinite, and the loss is not a number.",
+    "Can you compute the logarithm of the sum without the sum itself?",
 )
 
 
@@ -161,7 +161,7 @@ POOLS = [
         "the first vector alone",
         Mistake(
             "only the first position is used",
-            "The vector of position 0 is given, not a mean.",
+            "The vector of position 0 is returned, not a mean.",
             "Is this pooling by mean, or by first token?",
         ),
     ),
@@ -195,7 +195,7 @@ def known(learner: Answered) -> Fault | None:
     if learner.reading is not None:
         return None
     if not isinstance(learner.seen, Tensor):
-        return Fault(UNKNOWN, f"It gives {type(learner.seen).__name__}.")
+        return Fault(UNKNOWN, f"It returns {type(learner.seen).__name__}.")
     got, wanted = tuple(learner.seen.shape), tuple(learner.wanted.shape)
     gap = distance(learner.seen, learner.wanted)
     return Fault(UNKNOWN, f"It is {got} and must be {wanted}." if got != wanted else f"It is {gap:.2g} off.")

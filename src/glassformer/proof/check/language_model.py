@@ -35,18 +35,18 @@ ROWS = Mistake(
 )
 TIED = Mistake(
     "the tied embedding starts too large",
-    "Embedding and head are one matrix, and torch draws an embedding from N(0, 1): as a head it gives logits as large "
+    "Embedding and head share a matrix, and torch draws an embedding from N(0, 1): as a head it gives logits as large "
     "as the root of d_model, and a first loss of many times ln V.",
-    "With which standard deviation must a matrix begin that is to give logits near 0?",
+    "Which initial standard deviation must a matrix have to give logits near 0?",
 )
 HEAD = Mistake(
     "the head starts too large",
-    "The first logits are large: the model begins by being sure of nonsense, with a loss of many times ln V.",
+    "The first logits are large: the model starts out certain of nonsense, with a loss of many times ln V.",
     "How large are the logits of a model that knows nothing?",
 )
 FUTURE = Mistake(
     "queries read the future",
-    "A later token changes an earlier logit, so in training the answer is read off.",
+    "A later token changes an earlier logit, so in training the model can simply read the answer.",
     "Where does the causal mask enter, and is it given to every layer?",
 )
 NEXT = Mistake(
@@ -56,7 +56,7 @@ NEXT = Mistake(
 )
 UNORDERED = Mistake(
     "the order of the tokens is not seen",
-    "In a model of one layer, two earlier tokens exchanged change nothing: positions are missing.",
+    "In a model of one layer, swapping two earlier tokens changes nothing: positions are missing.",
     "What tells attention that one key stands before another?",
 )
 
@@ -71,14 +71,16 @@ def shape(learner: Network) -> Fault | None:
 def repeatable(learner: Network) -> Fault | None:
     """Check that the same input gives the same output."""
     gap = max(distance(learner.logits(TOKENS), learner.seen) for _ in range(4))
-    return Fault(RANDOM, f"Five calls with one input lie up to {gap:.2g} apart.") if gap > 0 else None
+    return Fault(RANDOM, f"Five calls with the same input differ by up to {gap:.2g}.") if gap > 0 else None
 
 
 def rows(learner: Network) -> Fault | None:
     """Check that a row does not depend on the other rows."""
     gap = distance(learner.logits(TOKENS[:1]), learner.seen[:1])
     return (
-        Fault(ROWS, f"Alone, row 0 gets logits up to {gap:.2g} away from those in the batch.") if gap > SAME else None
+        Fault(ROWS, f"The logits of row 0 alone differ by up to {gap:.2g} from those in the batch.")
+        if gap > SAME
+        else None
     )
 
 
@@ -117,7 +119,7 @@ def causal(learner: Network) -> Fault | None:
     only_next = (
         reach(learner, learner.one_layer, T - 1, T - 2) <= SAME < reach(learner, learner.one_layer, T - 1, T - 1)
     )
-    told = f"Another token at position {place} moves a logit before it by {gaps[place]:.2g}."
+    told = f"Another token at position {place} changes a logit before it by {gaps[place]:.2g}."
     return Fault(NEXT if only_next else FUTURE, told)
 
 
@@ -132,7 +134,7 @@ def ordered(learner: Network) -> Fault | None:
     exchanged = TOKENS[:, [1, 0, *range(2, T)]]
     seen, other = (learner.logits(tokens, learner.one_layer)[:, -1] for tokens in (TOKENS, exchanged))
     gap = distance(other, seen)
-    return None if gap > SAME else Fault(UNORDERED, f"Tokens 0 and 1 exchanged move the last logit by {gap:.1g}.")
+    return None if gap > SAME else Fault(UNORDERED, f"Swapping tokens 0 and 1 changes the last logit by {gap:.1g}.")
 
 
 LANGUAGE_MODEL = Subject(
@@ -140,10 +142,10 @@ LANGUAGE_MODEL = Subject(
     (
         Property("shape", "There is one logit for each id at each position.", shape),
         Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("rows", "No row of a batch touches another.", rows, ("repeatable",)),
+        Property("rows", "No row of a batch affects another.", rows, ("repeatable",)),
         Property("first-loss", "An untrained model's loss is near ln vocab_size.", first_loss, ("shape",)),
         Property("causal", "No token changes a logit before it.", causal, ("repeatable",)),
         Property("order", "The order of the tokens matters.", ordered, ("repeatable", "causal")),
-        Property("cache", "Part by part through the cache, logits are the same.", cached, ("rows", "causal")),
+        Property("cache", "In parts, with the cache, the logits are the same.", cached, ("rows", "causal")),
     ),
 )

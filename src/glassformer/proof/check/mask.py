@@ -23,7 +23,7 @@ BATCH, HEADS, WIDTH = 2, 3, 4
 LEVELS = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 """A hidden key must stay hidden even if the allowed scores are as low as minus these numbers."""
 
-UNREAD = "what is computed could not be told apart; see `equation`"
+UNREAD = "the computation was not recognised; see `equation`"
 
 
 class Attending(ABC):
@@ -89,12 +89,12 @@ ZEROED = Mistake(
 LATE = Mistake(
     "the mask is applied after the softmax",
     "Hidden weights are zeroed afterwards, so the others no longer sum to 1.",
-    "At which step must a key be out of the race so that the rest share the whole weight?",
+    "At which step must a key be excluded so that the others share the whole weight?",
 )
 TRANSPOSED = Mistake(
     "the mask is transposed",
-    "Rows and columns of the mask are confused: query t is treated as the mask says of key t.",
-    "Rows of the scores are queries. Is the mask laid over them the same way round?",
+    "Rows and columns of the mask are confused: query t gets the column of key t, not its own row.",
+    "Rows of the scores are queries. Are they also the rows of your mask?",
 )
 NOT_A_NUMBER = Mistake(
     "the mask gives NaN",
@@ -124,17 +124,17 @@ NO_BROADCAST = Mistake(
 ROW_NAN = Mistake(
     "a query that may read nothing gives NaN",
     "Its scores are all minus infinity, and their softmax divides 0 by 0; NaN then spreads through the network.",
-    "Decide what a query without anything to read should get, and treat that row on its own.",
+    "Decide what a query without anything to read should get, and handle that row separately.",
 )
 ROW_READS = Mistake(
     "a query that may read nothing reads hidden keys",
     "All its scores are the same fill, so the softmax gives each hidden key the same weight.",
-    "Decide what a query without anything to read should get, and treat that row on its own.",
+    "Decide what a query without anything to read should get, and handle that row separately.",
 )
 SLOPE_NAN = Mistake(
     "the gradient of an empty row is NaN",
     "The output is repaired after the softmax, but the softmax itself still passes NaN backwards.",
-    "Can the NaN be kept from arising, instead of being replaced?",
+    "Can you avoid the NaN instead of replacing it?",
 )
 HALF = Mistake(
     "the fill does not fit float16",

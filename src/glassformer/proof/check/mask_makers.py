@@ -24,12 +24,12 @@ INVERTED = Mistake(
 )
 SELF = Mistake(
     "off by one: a query may not read itself",
-    "The diagonal is cut out, and the first query may read nothing at all.",
+    "The diagonal is False, so the first query may read nothing at all.",
     "May the token at position t read the token at position t?",
 )
 NEXT = Mistake(
     "off by one: a query may read the next token",
-    "The diagonal above the main one is open, so each position sees the very token that it must predict.",
+    "The diagonal above the main one is True, so each position sees the very token that it must predict.",
     "What is the last key that the first query may read?",
 )
 FUTURE = Mistake(
@@ -60,7 +60,7 @@ NUMBERS = Mistake(
 )
 SHAPE = Mistake(
     "the mask has the wrong shape",
-    "It cannot be laid over the scores.",
+    "Its shape does not fit the scores.",
     "Rows are queries, columns are keys. How many of each are there?",
 )
 UNKNOWN = Mistake(
@@ -108,7 +108,7 @@ def shape(made: Made) -> Fault | None:
     if fits(made):
         return None
     got = tuple(made.made.shape) if isinstance(made.made, Tensor) else type(made.made).__name__
-    return Fault(SHAPE, f"It is {got} and must be {made.shape}, but for axes of size 1.")
+    return Fault(SHAPE, f"It is {got} and must be {made.shape}, apart from axes of size 1.")
 
 
 def boolean(made: Made) -> Fault | None:
@@ -119,7 +119,7 @@ def boolean(made: Made) -> Fault | None:
 def known(made: Made) -> Fault | None:
     """Check that the mask is the documented one or a known mistake."""
     return (
-        Fault(UNKNOWN, f"{int(made.truth.sum())} of {made.truth.numel()} entries are open.")
+        Fault(UNKNOWN, f"{int(made.truth.sum())} of {made.truth.numel()} entries are True.")
         if made.reading is None
         else None
     )
@@ -157,7 +157,7 @@ def padding_ways() -> list[Choice]:
 def properties(law: str) -> tuple[Property, ...]:
     """Return the properties of a mask with this law."""
     return (
-        Property("shape", "It can be laid over the scores.", shape),
+        Property("shape", "Its shape fits the scores.", shape),
         Property("boolean", "It holds True and False.", boolean, ("shape",)),
         Property("equation", "It is the documented one.", known, ("shape",)),
         Property("entries", law, aspect("mask"), ("equation",)),
@@ -166,7 +166,7 @@ def properties(law: str) -> tuple[Property, ...]:
 
 CAUSAL = Subject(
     lambda function: Made(function, (N,), (N, N), causal_ways()),
-    properties("A query may read itself and what stands before it."),
+    properties("A query may read itself and what comes before it."),
 )
 PADDING = Subject(
     lambda function: Made(function, (LENGTHS, N), (len(LENGTHS), N), padding_ways()),

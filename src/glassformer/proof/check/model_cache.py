@@ -15,12 +15,12 @@ SINGLE, CHUNKS = (PLACE, 1, 1, 1, 1), (PLACE, 2, 2)
 
 UNREAD = Mistake(
     "the cache is not read",
-    "A cached step gives the same logits whatever stood before.",
-    "Which keys does the query of a single new token meet?",
+    "A cached step gives the same logits, whatever came before it.",
+    "With which keys is the query of a single new token compared?",
 )
 TOP_LEFT = Mistake(
     "the mask of a cached step counts from the first key",
-    "Queries are the last of the keys, but the mask takes them for the first, so it hides keys that may be read.",
+    "The queries belong to the last keys, but the mask treats them as the first, so it hides keys that may be read.",
     "With 3 keys in the cache and 1 new token, which row of the 4 x 4 mask is its row?",
 )
 RESTART = Mistake(
@@ -29,8 +29,8 @@ RESTART = Mistake(
     "How does your model know how many tokens came before?",
 )
 OTHER = Mistake(
-    "a cached step differs from a whole forward",
-    "Something of a step depends on how many tokens are read at once: the order or shape of the kept keys and values, "
+    "a cached step differs from one forward pass",
+    "Part of a step depends on how many tokens are read at once: the order or shape of the cached keys and values, "
     "or a bias by distance.",
     "Print keys, values and scores of the same token in both ways of reading.",
 )

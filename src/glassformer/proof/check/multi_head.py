@@ -28,7 +28,7 @@ from glassformer.proof.check.table import (
 
 NO_OUTPUT = Mistake(
     "the output map is missing",
-    "The heads are put side by side and given out as they are; W_O of the paper's section 3.2.2 is not applied.",
+    "The heads are concatenated and returned as they are; W_O of the paper's section 3.2.2 is not applied.",
     "Count the linear maps that the paper names, and those that your forward calls.",
 )
 ADDS = Mistake(
@@ -38,18 +38,18 @@ ADDS = Mistake(
 )
 AFTER = Mistake(
     "the output is changed after the output map",
-    "What the module gives is not what its output map gave.",
+    "The module does not return what its output map returned.",
     "What stands between your last linear map and the return?",
 )
 CROSS = Mistake(
     "keys or values are not made from their own input",
-    "With another sequence to read (cross-attention), a projection is given the wrong one of the three inputs.",
+    "With another sequence to read (cross-attention), a projection receives the wrong one of the three inputs.",
     "For each of the three projections: which argument of forward goes into it?",
 )
 CROSS_LENGTH = Mistake(
-    "queries and keys must have the same number",
+    "it needs equal numbers of queries and keys",
     "It fails when the sequence that is read has another length, as in cross-attention.",
-    "Which of your sizes are taken from the query though they belong to the key?",
+    "Which of your sizes do you take from the query although they belong to the key?",
 )
 
 
@@ -59,7 +59,7 @@ def constructed(kind: Any, *sizes: int) -> nn.Module:
         raise SignatureError(f"{inspect.signature(kind)}")
     module = ask(kind, *sizes)
     if not isinstance(module, nn.Module):
-        raise SignatureError("a class that is no nn.Module")
+        raise SignatureError("a class that is not an nn.Module")
     return scramble(module)
 
 
@@ -89,7 +89,7 @@ class MultiHead(Heads):
 def output_map(learner: MultiHead) -> Fault | None:
     """Check that the module returns the output of its output map."""
     if learner.maps is None:
-        raise NotTestedError("its linear maps (query, key, value, output) were not told apart")
+        raise NotTestedError("its linear maps (query, key, value, output) could not be told apart")
     if learner.maps.output is None:
         calls = len(learner.maps.projections)
         return Fault(
@@ -103,7 +103,8 @@ def output_map(learner: MultiHead) -> Fault | None:
     adds = distance(learner.seen, gave + learner.x) <= 1e-9
     return Fault(
         ADDS if adds else AFTER,
-        f"The module's output is {gap:.2g} from that of its output map" + (", by just its input." if adds else "."),
+        f"The module's output differs from that of its output map by {gap:.2g}"
+        + (", which is exactly its input." if adds else "."),
     )
 
 
@@ -121,7 +122,7 @@ def cross(learner: MultiHead) -> Fault | None:
     if not isinstance(answer, Tensor) or answer.shape != learner.x.shape:
         return Fault(CROSS_LENGTH, f"With {T} queries and {T + 1} keys the output is {tuple(answer.shape)}.")
     if learner.maps is None or len(learner.maps.projections) != 3:
-        raise NotTestedError("its linear maps were not told apart")
+        raise NotTestedError("its linear maps could not be told apart")
     given = {each.name: each.given for each in heard}
     wanted = {"query": learner.x, "key": key, "value": value}
     order = str(learner.reading.value("order")) if learner.reading else "qkv"
@@ -129,7 +130,9 @@ def cross(learner: MultiHead) -> Fault | None:
         name = {"q": "query", "k": "key", "v": "value"}[letter]
         if (gap := distance(given.get(each.name, wanted[name]), wanted[name])) > 0:
             other = next((n for n, x in wanted.items() if distance(given[each.name], x) == 0), "something else")
-            return Fault(CROSS, f"The {name} map `{each.name}` is given {other}, which is {gap:.2g} from the {name}.")
+            return Fault(
+                CROSS, f"The {name} map `{each.name}` receives {other}, which differs from the {name} by {gap:.2g}."
+            )
     return None
 
 
@@ -137,12 +140,12 @@ def heads_properties() -> list[Property]:
     """Return the properties of heads, in a module of their own or in a block."""
     return [
         Property("equation", "Each head gives softmax(q kᵀ / √d_head) v.", equation, ("shape", "repeatable")),
-        Property("order", "Each projection is used as it is called.", aspect("order"), ("equation",)),
+        Property("order", "Each projection is used as its name says.", aspect("order"), ("equation",)),
         Property("split", "A head gets its own slice of each position.", aspect("split"), ("equation",)),
         Property("softmax", "The weights of a query sum to 1 over the keys.", aspect("softmax"), ("equation",)),
-        Property("rows", "No row of a batch touches another.", rows, ("softmax",)),
+        Property("rows", "No row of a batch affects another.", rows, ("softmax",)),
         Property("scale", "Scores are divided by √d_head.", aspect("scale"), ("equation",)),
-        Property("merge", "A position gets the heads of its own back.", aspect("merge"), ("equation",)),
+        Property("merge", "Each position gets its own heads back.", aspect("merge"), ("equation",)),
         *mask_properties(),
         Property("dropout", "Dropout drops weights, not scores.", dropout_place, ("equation",)),
     ]
@@ -154,7 +157,7 @@ MULTI_HEAD = Subject(
         Property("shape", "There is one vector of width d_model for each position.", shape),
         Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
         *heads_properties(),
-        Property("output", "The last thing that happens is the output map.", output_map, ("shape", "repeatable")),
+        Property("output", "The output map comes last.", output_map, ("shape", "repeatable")),
         Property(
             "cross",
             "Keys and values may come from another sequence.",

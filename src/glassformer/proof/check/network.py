@@ -56,7 +56,7 @@ class Network:
         else:
             module = ask(self.kind, *sizes)
         if not isinstance(module, nn.Module):
-            raise SignatureError("a class that is no nn.Module")
+            raise SignatureError("a class that is not an nn.Module")
         return module
 
     def logits(self, tokens: Tensor, module: nn.Module | None = None) -> Any:
@@ -76,7 +76,7 @@ class Network:
             for part in tokens.split([*sizes], dim=1):
                 answer: Any = ask(self.module, part, cache)
                 if not isinstance(answer, tuple | list) or len(answer) != 2:  # pyright: ignore[reportUnknownArgumentType]
-                    raise NotTestedError("forward takes a second argument, but gives no (logits, cache)")
+                    raise NotTestedError("forward takes a second argument, but does not return (logits, cache)")
                 logits, cache = answer  # pyright: ignore[reportUnknownVariableType]
                 found.append(logits)
         return torch.cat(found, dim=1)

@@ -20,8 +20,8 @@ DOCUMENTS = torch.tensor([[2, 2, 0, 0, 0, 1], [5, 3, 3, 3, 4, 4]])
 
 PADDING = Mistake(
     "padding is counted as positions",
-    "A row with padding in front starts at another position than the same row alone, so its answer depends on its "
-    "batch-mates.",
+    "A row with padding in front starts at another position than the same row alone, so its answer depends on the "
+    "other rows of its batch.",
     "Which position must the first real token of a row have?",
 )
 FROM_ONE = Mistake(
@@ -42,7 +42,7 @@ PADS_COUNTED = Mistake(
 NEGATIVE = Mistake(
     "padding gets a position that no table has",
     "Padding before the first token gets a negative position (or one past the length), on which an embedding fails.",
-    "Nobody reads what stands at padding, but the table of positions is asked all the same. For which row of it?",
+    "Nothing reads the vector at padding, but the position table is still indexed there. With which row?",
 )
 EACH_OTHER = Mistake(
     "documents read each other",
@@ -143,5 +143,5 @@ DOCUMENT_MASK = Subject(
     lambda function: Made(
         function, (DOCUMENTS,), (len(DOCUMENTS), DOCUMENTS.shape[1], DOCUMENTS.shape[1]), document_ways()
     ),
-    properties("A query may read its own document, itself and what stands before it."),
+    properties("In its own document, a query may read itself and what comes before it."),
 )

@@ -52,7 +52,7 @@ BATCH_AXIS = Mistake(
 )
 LOST = Mistake(
     "the input is lost",
-    "The table alone is given out; x is not added.",
+    "Only the table is returned; x is not added.",
     "What should the next layer know of the token itself?",
 )
 SCALED = Mistake(
@@ -67,7 +67,7 @@ PLAIN = Mistake(
 )
 TOO_LONG = Mistake(
     "a sequence past max_len is not refused",
-    "It fails inside torch with a message about sizes, or gives positions that are not there.",
+    "It fails inside torch with a message about sizes, or uses positions that do not exist.",
     "What would you like to read at that moment: which rule, which length, which limit?",
 )
 RANDOM = Mistake(
@@ -129,7 +129,7 @@ class Encoding(Table):
         """Return an instance in evaluation mode."""
         module = ask(self.kind, width, max_len)
         if not isinstance(module, nn.Module):
-            raise SignatureError("a class that is no nn.Module")
+            raise SignatureError("a class that is not an nn.Module")
         return module.eval()
 
     def run(self, module: nn.Module, x: Tensor) -> Any:
@@ -175,14 +175,16 @@ def along(learner: Encoding) -> Fault | None:
     across = distance(added[0], added[1])
     if across <= TOLERANCE or within > TOLERANCE:
         return None
-    return Fault(BATCH_AXIS, f"Tokens 0 and 1 of a row get the same, rows 0 and 1 of the batch lie {across:.2g} apart.")
+    return Fault(
+        BATCH_AXIS, f"Tokens 0 and 1 of a row get the same vector; rows 0 and 1 of the batch differ by {across:.2g}."
+    )
 
 
 def repeatable(learner: Encoding) -> Fault | None:
     """Check that the same input gives the same output."""
     runs = [learner.run(learner.module, learner.draw) for _ in range(5)]
     gap = max(distance(each, runs[0]) for each in runs)
-    return Fault(RANDOM, f"Five calls in evaluation mode lie up to {gap:.2g} apart.") if gap > 0 else None
+    return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
 
 
 def keeps(learner: Encoding) -> Fault | None:
@@ -248,7 +250,10 @@ ENCODING = Subject(
         Property("keeps-x", "The output is x plus the table.", keeps, ("shape", "repeatable")),
         Property("moves", "The table moves with the module.", moves),
         Property(
-            "max-len", "A sequence past max_len is refused in clear words, or right.", past, ("equation", "start")
+            "max-len",
+            "A sequence past max_len is refused with a clear message, or gets the right result.",
+            past,
+            ("equation", "start"),
         ),
     ),
 )

@@ -51,9 +51,9 @@ class Reading:
         off = (
             f"they are {self.distance:.2g} off"
             if self.distance < float("inf")
-            else "there would be other ones, or another number of them"
+            else "there would be other numbers, or more or fewer of them"
         )
-        told = f"With {words} your numbers come out {match}; as documented {off}."
+        told = f"With {words}, your numbers are reproduced {match}; as documented, {off}."
         return Fault(mistake, told)
 
 
@@ -102,7 +102,7 @@ def aspect(name: str) -> Callable[[Any], Fault | None]:
 
     def probe(learner: Any) -> Fault | None:
         if learner.reading is None:
-            raise NotTestedError("what is computed could not be told apart; see `equation`")
+            raise NotTestedError("the computation was not recognised; see `equation`")
         return learner.reading.fault(name)
 
     return probe

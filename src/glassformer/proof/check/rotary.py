@@ -20,28 +20,28 @@ TOLERANCE = 1e-4
 
 LAYOUTS = Mistake(
     "two layouts are mixed",
-    "Angles are laid out for one pairing and numbers are turned in the other (neighbours, or the two halves), so what "
+    "Angles belong to one pairing and numbers are rotated in the other (neighbours, or the two halves), so what "
     "comes out is no rotation. Converted weights give junk in the same way.",
-    "Write down, for a width of 4, which two numbers are turned together and which angle each of them gets.",
+    "Write down, for a width of 4, which two numbers are rotated together and which angle each of them gets.",
 )
 IGNORED = Mistake(
     "the positions given are ignored",
-    "Places in x are counted from 0 whatever `positions` says, so in cached decoding each new token stands at 0.",
+    "Tokens in x are counted from 0 whatever `positions` says, so in cached decoding each new token is at 0.",
     "When one token is decoded after 20 others, what is its position?",
 )
 OFF = Mistake(
     "positions are off by one",
-    "Everything is turned by one step too many.",
-    "By how much must the token at position 0 be turned?",
+    "Everything is rotated by one step too many.",
+    "By how much must the token at position 0 be rotated?",
 )
 EXPONENT = Mistake(
     "the exponent is wrong",
-    "Pair i turns by position / 10000^(2i / d_head); here the exponents are others.",
+    "Pair i rotates by position / 10000^(2i / d_head); here the exponents are different.",
     "Of which width are there as many pairs as angles: the head's, or half of it?",
 )
 BASE = Mistake(
     "the base is not 10,000",
-    "The angles fall along the pairs at another rate.",
+    "From pair to pair, the angles shrink at another rate.",
     "Which number does the paper (and every checkpoint) raise to the power?",
 )
 BACKWARDS = Mistake(
@@ -51,15 +51,15 @@ BACKWARDS = Mistake(
 )
 SWAPPED = Mistake(
     "sine and cosine are swapped",
-    "At position 0 nothing must be turned.",
+    "At position 0 nothing must be rotated.",
     "What are sin 0 and cos 0?",
 )
 
 PAIRS = [
     Choice(("neighbours", "neighbours")),
     Choice(("halves", "halves")),
-    Choice(("neighbours", "halves"), "numbers turned with their neighbour by the angles of the halves", LAYOUTS),
-    Choice(("halves", "neighbours"), "halves turned by the angles of neighbours", LAYOUTS),
+    Choice(("neighbours", "halves"), "numbers rotated with their neighbour by the angles of the halves", LAYOUTS),
+    Choice(("halves", "neighbours"), "halves rotated by the angles of neighbours", LAYOUTS),
 ]
 PLACES = [
     Choice("given"),
@@ -114,8 +114,8 @@ ROTARY = Subject(
     (
         KNOWN,
         Property("pairs", "Numbers and angles are paired alike.", aspect("pairs"), ("equation",)),
-        Property("positions", "A token is turned by the position given for it.", aspect("places"), ("equation",)),
-        Property("speeds", "Pair i turns by position / 10000^(2i / d_head).", aspect("speeds"), ("equation",)),
+        Property("positions", "A token is rotated by the position given for it.", aspect("places"), ("equation",)),
+        Property("speeds", "Pair i rotates by position / 10000^(2i / d_head).", aspect("speeds"), ("equation",)),
         Property("direction", "(a, b) becomes (a cos - b sin, b cos + a sin).", aspect("turn"), ("equation",)),
     ),
 )

@@ -18,17 +18,17 @@ TOKENS = torch.tensor([[5, 9, 2, 7, 4, 8], [3, 1, 6, 2, 9, 5]])
 
 UNSHIFTED = Mistake(
     "labels are not shifted",
-    "Each position is asked for the token that it reads, so the model learns to copy its input.",
-    "What does a language model read at position t, and what must it say?",
+    "Each position must predict the token that it reads, so the model learns to copy its input.",
+    "What does a language model read at position t, and what must it predict?",
 )
 TWICE = Mistake(
     "labels are shifted twice",
-    "Each position is asked for the token after the next.",
+    "Each position must predict the token after the next.",
     "Count every place between file and loss at which something moves by one.",
 )
 BACKWARDS = Mistake(
     "labels are shifted the wrong way",
-    "Each position is asked for the token before it, which it has read already.",
+    "Each position must predict the token before it, which it has read already.",
     "Of the two ends of the sequence, which one is cut from the labels?",
 )
 UNCUT = Mistake(
@@ -37,14 +37,14 @@ UNCUT = Mistake(
     "Of the two ends of the sequence, which one is cut from the inputs?",
 )
 UNMOVED = Mistake(
-    "the decoder reads the token that it must say",
+    "the decoder reads the token that it must predict",
     "Labels go in as they are, so each position copies its input, and at the first step of decoding nothing is known.",
-    "When the first label is to be said, what has the decoder read?",
+    "When the decoder predicts the first label, what has it read?",
 )
 AHEAD = Mistake(
     "labels are shifted the wrong way",
-    "Each position reads the token after the one that it must say.",
-    "Which neighbour of a label has been written when the label is to be said?",
+    "Each position reads the token after the one that it must predict.",
+    "Which neighbour of a label has been written when the label must be predicted?",
 )
 OTHER_START = Mistake(
     "decoding starts from another token than training",
@@ -55,7 +55,7 @@ OTHER_START = Mistake(
 NOT_CUT = Mistake(
     "the last label is kept",
     "There is one input more than there are labels.",
-    "Does anything have to be said after the last label?",
+    "Is there anything to predict after the last label?",
 )
 SHIFTS = [
     Choice((slice(0, -1), slice(1, None))),

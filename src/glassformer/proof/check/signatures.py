@@ -40,7 +40,7 @@ DOCUMENTED: dict[str, Documented] = {
     ),
     "apply_rotary": Documented(
         "apply_rotary(x, positions)",
-        "x [B, H, T, K], positions [T]; gives x turned by position / 10000^(2i / K), neighbours or halves as pairs.",
+        "x [B, H, T, K], positions [T]; gives x rotated by position / 10000^(2i / K), neighbours or halves as pairs.",
         ("rotate_by_position",),
     ),
     "TransformerBlock": Documented(

@@ -26,18 +26,18 @@ NAMES = {
 }  # fmt: skip
 
 SHARED = Mistake(
-    "the layers are one layer",
+    "the layers are the same module",
     "More layers bring no more parameters: the same module is run again and again.",
     "How many blocks does your constructor make, and how many does it put into the list?",
 )
 EQUAL = Mistake(
     "the layers start identical",
-    "Each layer begins with the same numbers, as copies of one module do.",
+    "Each layer starts with the same numbers, as copies of one module do.",
     "Is each layer made anew, with random numbers of its own?",
 )
 UNUSED = Mistake(
     "some layers are not run",
-    "Parameters of a layer do not touch the output.",
+    "The parameters of some layers do not affect the output.",
     "Follow x through the loop: is each layer given what the one before it gave?",
 )
 
@@ -80,7 +80,7 @@ class Stack(Heads):
         else:
             raise SignatureError(f"{inspect.signature(self.kind)}")
         if not isinstance(made, nn.Module):
-            raise SignatureError("a class that is no nn.Module")
+            raise SignatureError("a class that is not an nn.Module")
         return made
 
     def call(self, x: Tensor, mask: Tensor | None) -> Any:
@@ -138,9 +138,9 @@ STACK = Subject(
     (
         Property("shape", "There is one vector of width d_model for each position.", shape),
         Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("rows", "No row of a batch touches another.", rows, ("repeatable",)),
+        Property("rows", "No row of a batch affects another.", rows, ("repeatable",)),
         Property("own-layers", "Each layer has parameters of its own.", grows),
-        Property("fresh-layers", "Layers begin different.", differ, ("own-layers",)),
+        Property("fresh-layers", "Layers start different.", differ, ("own-layers",)),
         Property("used-layers", "Every layer is run.", used, ("shape", "repeatable")),
         Property("mask", "The mask reaches the attention of a layer.", one_mask, ("shape", "repeatable", "rows")),
     ),

@@ -86,7 +86,7 @@ def examine(subject: Subject, thing: object, only: Collection[str] = ()) -> list
     for each in subject.properties:
         root = next((blocked[name] for name in each.needs if name in blocked), None)
         if root is not None:
-            done[each.name] = Outcome(each.name, each.law, "not tested", why=f"mend `{root}` first")
+            done[each.name] = Outcome(each.name, each.law, "not tested", why=f"fix `{root}` first")
         else:
             done[each.name] = probed(each, probe)
         if root is not None or done[each.name].state == "fails":

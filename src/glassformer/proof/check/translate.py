@@ -21,7 +21,7 @@ END = greedy(4, eos=-1, prompt=[BOS])[-1]
 
 NO_SOURCE = Mistake(
     "the source does not reach the model",
-    "The model is asked with something else than the source that was given.",
+    "The model is called with something other than the source that was given.",
     "How does the decoder learn what is to be translated?",
 )
 
@@ -93,6 +93,6 @@ TRANSLATE = Subject(
         Property("source", "The model reads the source.", reads_source),
         Property("start", "Decoding begins with bos_id, as training does.", begins, ("source",)),
         Property("ends", "The tokens are the likeliest ones, up to the end token.", ends, ("start",)),
-        Property("limit", "At most max_new_tokens are written.", limited, ("ends",)),
+        Property("limit", "At most max_new_tokens tokens are written.", limited, ("ends",)),
     ),
 )

@@ -26,48 +26,48 @@ PADS = 3
 
 NOISY = Ailment(
     "evaluation is random",
-    "Dropout, or another thing that draws random numbers, is active in evaluation.",
-    "Every module that drops something must look at `self.training`; call model.eval() before every evaluation.",
+    "Dropout, or something else that draws random numbers, is active in evaluation.",
+    "Every module with dropout must check `self.training`; call model.eval() before every evaluation.",
 )
 LEAK = Ailment(
     "a position reads tokens after it",
-    "The causal mask of the decoder's self-attention is missing, inverted or one off.",
-    "Mask(causal=True) in every self-attention of the decoder: query t reads the keys 0 to t, itself included.",
+    "The causal mask of the decoder's self-attention is missing, inverted or off by one.",
+    "Use Mask(causal=True) in every self-attention of the decoder: query t may read the keys 0 to t, itself included.",
 )
 PADDED = Ailment(
     "padding changes the answer",
-    "A stack, or the cross-attention, reads places of padding like tokens.",
-    "Give keep= (and source_keep= for the memory) to every forward; it is True at real tokens.",
+    "A stack, or the cross-attention, attends to padding as if it were tokens.",
+    "Pass keep= (and source_keep= for the memory) to every forward pass; it is True at real tokens.",
 )
 POOLED = Ailment(
     "padding is pooled",
-    "The one vector of a text is made of its padding, too.",
-    "Give keep to the pooling, so that it averages over real tokens alone.",
+    "The pooled vector of a text includes its padding.",
+    "Pass keep to the pooling, so that only real tokens count.",
 )
 MIXED = Ailment(
-    "batch-mates change the answer",
-    "Rows of a batch are mixed: an axis is taken for another, or something is normalised over the batch.",
-    "The batch comes first in every tensor; look at each reshape, transpose and mean.",
+    "other rows of the batch change the answer",
+    "Rows of a batch are mixed: two axes are confused, or something is normalised over the batch.",
+    "The batch comes first in every tensor; check each reshape, transpose and mean.",
 )
 BLIND = Ailment(
     "the source changes nothing",
-    "The decoder does not read the encoder's memory: cross-attention is missing, or given something else.",
+    "The decoder does not read the encoder's memory: cross-attention is missing, or reads something else.",
     "Each block of the decoder needs cross-attention whose keys and values come from the memory.",
 )
 UNORDERED = Ailment(
     "order is not seen",
-    "Positions are not added, turned or biased where the source is read: it is a set to the model.",
-    "Add the positions to the embeddings, or give the rotation or the bias to every self-attention.",
+    "Where the source is read, the model has no position information, so it sees a set of tokens.",
+    "Add position vectors to the embeddings, or use the rotation or the bias in every self-attention.",
 )
 BY_WISH = Ailment(
     "order is not seen",
-    "model.positions is none, as the recipe asks.",
-    "Choose positions unless the task is about sets.",
+    "The recipe sets model.positions='none'.",
+    "Choose another value of model.positions, unless order does not matter in this task.",
 )
 STALE = Ailment(
-    "token by token the answer is another one",
-    "With the cache a new token stands at another position, or reads other keys, than without it.",
-    "Count the cached tokens into the position of the new one, and let it read all of them and itself.",
+    "decoding token by token gives another answer",
+    "With the cache, a new token gets another position, or reads other keys, than without it.",
+    "Add the number of cached tokens to the position of a new token, and let it read all of them and itself.",
 )
 
 
@@ -82,7 +82,7 @@ def repeatable(case: Case) -> Seen:
     before = torch.get_rng_state()
     gap = apart(logits(case.model, batch), logits(case.model, batch))
     drawn = not torch.equal(torch.get_rng_state(), before)
-    told = f"two forwards in evaluation mode differ by {gap:.2g} and draw {'' if drawn else 'no '}random numbers"
+    told = f"two forward passes in evaluation mode differ by {gap:.2g} and draw {'' if drawn else 'no '}random numbers"
     return Seen(told, NOISY if gap or drawn else None)
 
 
@@ -90,7 +90,7 @@ def repeatable(case: Case) -> Seen:
 def causality(case: Case) -> Seen:
     """Change a token; the logits before it must not change."""
     if not case.model.config.stack.causal:
-        raise NotTestedError("this model reads both ways, as it should")
+        raise NotTestedError("this model is bidirectional, so it has no causal mask")
     batch = case.made([(5, 8)])
     before = logits(case.model, batch)
     worst, told = 0.0, ""
@@ -98,9 +98,12 @@ def causality(case: Case) -> Seen:
         moved = (logits(case.model, replace(batch, tokens=other_token(case, batch.tokens, place))) - before).abs()
         gap, where = moved[0, :place].amax(-1).max(0)
         if gap > worst:
-            worst, told = gap.item(), f"another token at place {place} moves the logits at place {int(where)} by"
+            worst, told = (
+                gap.item(),
+                f"another token at position {place} changes the logits at position {int(where)} by",
+            )
     if worst <= EQUAL:
-        return Seen(f"{batch.tokens.shape[1] - 1} tokens changed in turn; earlier logits move by {worst:.1g} at most")
+        return Seen(f"{batch.tokens.shape[1] - 1} tokens changed in turn; earlier logits change by {worst:.1g} at most")
     return Seen(f"{told} {worst:.2g}", LEAK)
 
 
@@ -125,8 +128,8 @@ def padding(case: Case) -> Seen:
             "target": gaps["text"],
             "source": apart(hidden(case.model, replace(batch, source=source, source_keep=keep)), before),
         }
-    told = " and ".join(f"{gap:.2g} behind the {side}" for side, gap in gaps.items())
-    evidence = f"{PADS} pads move the vectors of real tokens by {told}"
+    told = " and ".join(f"{gap:.2g} after the {side}" for side, gap in gaps.items())
+    evidence = f"{PADS} padding tokens change the vectors of real tokens by {told}"
     return Seen(evidence, PADDED if max(gaps.values()) > EQUAL else None)
 
 
@@ -141,11 +144,11 @@ def pooling(case: Case) -> Seen:
     """Append random vectors as padding; the output of the head must not change."""
     head = case.model.head
     if not isinstance(head, SequenceHead):
-        raise NotTestedError("this model pools nothing")
+        raise NotTestedError("this model has no pooling")
     x = torch.randn(1, 5 + PADS, case.model.config.stack.d_model, dtype=torch.float64)
     keep = torch.arange(5 + PADS)[None] < 5
     gap = apart(head(x, keep), head(x[:, :5]))
-    return Seen(f"{PADS} vectors of padding move the scores by {gap:.2g}", POOLED if gap > EQUAL else None)
+    return Seen(f"{PADS} vectors of padding change the scores by {gap:.2g}", POOLED if gap > EQUAL else None)
 
 
 @torch.no_grad()
@@ -162,11 +165,11 @@ def source(case: Case) -> Seen:
     """Replace the source; the answer must change."""
     batch = case.made([(6, 5)])
     if batch.source is None:
-        raise NotTestedError("this model has no encoder beside its decoder")
+        raise NotTestedError("this model is not an encoder-decoder")
     before = logits(case.model, batch)
     sources = [case.made([(6, 5)], seed).source for seed in range(1, 5)]
     gap = max(apart(logits(case.model, replace(batch, source=each)), before) for each in sources)
-    return Seen(f"{len(sources)} other sources move the logits by {gap:.2g} at most", BLIND if gap <= EQUAL else None)
+    return Seen(f"{len(sources)} other sources change the logits by {gap:.2g} at most", BLIND if gap <= EQUAL else None)
 
 
 @torch.no_grad()
@@ -175,11 +178,11 @@ def order(case: Case) -> Seen:
     ordinary = case.ids[0]
     n = min(len(ordinary), case.room, 6)
     if n < 2:
-        raise NotTestedError("there are not two tokens to put in another order")
+        raise NotTestedError("there is no room for two tokens to swap")
     forwards, target = list(ordinary[:n]), [case.ids[1][0]] * (1 if case.layout == "label" else n)
     given, turned = (case.batch([(each, target)]) for each in (forwards, forwards[::-1]))
     gap = apart(asked(case, given), asked(case, turned))
-    evidence = f"{n} tokens backwards move the answer by {gap:.2g}"
+    evidence = f"reversing {n} tokens changes the answer by {gap:.2g}"
     if gap > EQUAL:
         return Seen(evidence)
     if case.model.config.stack.positions == "none":
@@ -200,7 +203,7 @@ def cache(case: Case) -> Seen:
     """Compare one forward pass with token by token through each kind of cache."""
     model = case.model
     if not model.config.stack.causal:
-        raise NotTestedError("this model writes nothing token by token")
+        raise NotTestedError("this model does not write token by token")
     batch = case.made([(5, 7)])
     memory = {"memory": model.encode(batch.source)} if batch.source is not None else {}
     whole = model(batch.tokens, **memory)
@@ -230,9 +233,11 @@ PROBES = (
     Probe("causality", "No position reads a token after it.", causality, BEFORE),
     Probe("padding", "Padding changes no answer.", padding, BEFORE),
     Probe("pooling", "Padding is not pooled.", pooling, BEFORE),
-    Probe("neighbours", "Batch-mates change no answer.", neighbours, BEFORE),
+    Probe("neighbours", "Other rows of the batch change no answer.", neighbours, BEFORE),
     Probe("source", "The answer depends on the source.", source, BEFORE),
     Probe("order", "The answer depends on the order of the source.", order, (*BEFORE, "source")),
-    Probe("cache", "Token by token gives what one forward gives.", cache, (*BEFORE, "causality")),
+    Probe("cache", "Decoding token by token gives the same as one forward pass.", cache, (*BEFORE, "causality")),
 )
-REPEATABLE = Probe("repeatable", "In evaluation mode the same text gets the same answer, by no chance.", repeatable)
+REPEATABLE = Probe(
+    "repeatable", "In evaluation mode the same text gets the same answer, without randomness.", repeatable
+)

@@ -14,29 +14,29 @@ from glassformer.train.record.records import FIGURES, dated_lines, step_of
 
 DAMAGED = Ailment(
     "a checkpoint is damaged",
-    "The disk, a copy that was cut short, or a hand has changed it since it was saved.",
-    "Put it back from a copy, or delete its folder: `glassformer resume` goes on from the newest that is whole.",
+    "A disk error, an incomplete copy or an edit has changed it since it was saved.",
+    "Restore it from a copy, or delete its folder: `glassformer resume` continues from the newest whole checkpoint.",
 )
 NONE = Ailment(
     "there is no checkpoint",
     "The run ended before its first one was saved.",
-    "`glassformer resume` begins it anew; a smaller checkpoint.every saves sooner.",
+    "`glassformer resume` starts it again from the beginning; a smaller checkpoint.every saves sooner.",
 )
 UNLOADABLE = Ailment(
     "no checkpoint can be loaded",
-    "Its files are whole, but what they hold does not fit together.",
-    "Put it back from a copy, or train again.",
+    "Its files are whole, but their contents do not match.",
+    "Restore it from a copy, or train again.",
 )
 
 UNREADABLE = Ailment(
     "a line of the figures cannot be read",
-    "A disk that lost a piece, or a hand.",
-    "Mend the line or take it out; until then `glassformer resume` refuses the run.",
+    "A disk error or an edit has changed it.",
+    "Repair or delete the line; until then `glassformer resume` refuses the run.",
 )
 GAP = Ailment(
     "steps have no figures",
-    "Lines were taken out, or the file was moved away and the run gone on with.",
-    "Curves lack these steps; the weights are not touched by it. Put the lines back from a copy if there is one.",
+    "Lines were deleted, or the file was moved away and the run continued.",
+    "The curves lack these steps; the weights are not affected. Restore the lines from a copy if there is one.",
 )
 
 
@@ -52,9 +52,9 @@ def whole(case: Case) -> Iterator[Seen]:
             continue
         intact += 1
         size = sum(entry.size for entry in entries.values())
-        yield Seen(f"{folder.name}: {len(entries)} files, {size:,} bytes, all as their manifest says")
+        yield Seen(f"{folder.name}: {len(entries)} files, {size:,} bytes, all match the manifest")
     if not found:
-        yield Seen(f"{case.run} has none, so its model is looked at as it begins", NONE, serious=False)
+        yield Seen(f"{case.run} has none, so the model is examined as initialised", NONE, serious=False)
     elif intact and not isinstance(case.loaded, Loaded):
         yield Seen(str(case.loaded), UNLOADABLE)
 

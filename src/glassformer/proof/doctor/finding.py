@@ -65,7 +65,7 @@ def examine(case: Case, probes: Sequence[Probe]) -> Iterator[Finding]:
         root = next((blocked[name] for name in probe.needs if name in blocked), None)
         if root is not None:
             blocked[probe.name] = root
-            yield Finding(probe.name, NOT_PROBED, probe.law, f"mend `{root}` first")
+            yield Finding(probe.name, NOT_PROBED, probe.law, f"fix `{root}` first")
             continue
         for finding in looked(probe, case):
             if finding.state == FAILURE:

@@ -40,23 +40,23 @@ OTHER = Ailment(
 )
 ALIKE = Ailment(
     "heads are alike",
-    "They began with the same weights, so they get the same gradients and never part.",
-    "Draw the whole projection at random at once, or each head with random numbers of its own.",
+    "They started with the same weights, so they get the same gradients and stay the same.",
+    "Initialise the whole projection with random numbers at once, or each head with its own.",
 )
 IDLE = Ailment(
     "heads do nothing",
-    "What they add to their layer is lost beside the other heads.",
-    "It costs time and no accuracy; n_heads may be too many, or training too short.",
+    "What they add to their layer is negligible beside the other heads.",
+    "This costs time but no accuracy; n_heads may be too large, or training too short.",
 )
 FROZEN = Ailment(
     "heads are saturated",
-    "One key has all the weight whatever is read, so that no gradient reaches the scores any more.",
+    "Each query puts all its weight on one key, so no gradient reaches the scores any more.",
     "Try a lower learning rate, a longer warm-up, or model.qk_norm='rms'.",
 )
 UNDECIDED = Ailment(
-    "heads read everything alike",
-    "Their weights are the same for every key, so they give a mean of the values.",
-    "They may not have learned yet; train longer, and see whether the probe `gradient` is ok.",
+    "heads read all keys equally",
+    "Their weights are the same for every key, so they return the mean of the values.",
+    "They may not have learned yet; train longer, and check that the probe `gradient` is ok.",
 )
 
 
@@ -84,7 +84,7 @@ def mixed(case: Case) -> Seen:
             return Seen(f"{place.name}: its output is {gap:.2g} off", OTHER)
         if (fault := reading.fault("split") or reading.fault("merge")) is not None:
             return Seen(f"{place.name}: {fault.evidence}", ailment_of(fault.mistake))
-    return Seen(f"{len(found)} attentions split and merge their heads as the equation does")
+    return Seen(f"{len(found)} attention modules split and merge their heads as in the equation")
 
 
 @torch.no_grad()
@@ -100,7 +100,9 @@ def scaled(case: Case) -> Seen:
     factors = ", ".join(sorted({scale_of(place)[1] for place in found}))
     sizes = sorted(work.size for work in seen.values())
     told = f"{sizes[0]:.2g} to {sizes[-1]:.2g}" if len(sizes) > 1 else f"{sizes[0]:.2g}"
-    return Seen(f"{len(found)} attentions multiply by {factors}; scores begin with a standard deviation of {told}")
+    return Seen(
+        f"{len(found)} attention modules multiply by {factors}; untrained scores have a standard deviation of {told}"
+    )
 
 
 def reading_of(place: Place) -> tuple[Reading | None, float]:
@@ -127,7 +129,7 @@ def scale_of(place: Place) -> tuple[float, str]:
 
 def ailment_of(mistake: Mistake) -> Ailment:
     """Return the ailment for a mistake known from learners' code."""
-    return Ailment(mistake.name, mistake.cause, f"Mend the attention and train again. {mistake.hint}")
+    return Ailment(mistake.name, mistake.cause, f"Fix the attention and train again. {mistake.hint}")
 
 
 def attended(place: Place, x: Tensor, source: Tensor, *, split: str, merge: str, scale: float) -> Tensor:
@@ -183,7 +185,7 @@ def alike(case: Case) -> Iterator[Seen]:
     Outputs alone are not enough: heads that share their values give the same output wherever each may read only one
     key. Pruned heads give nothing, which `idle` reports.
     """
-    batch, pairs, models = case.real(ROWS), 0, {"as it begins": case.fresh, "as trained": case.model}
+    batch, pairs, models = case.real(ROWS), 0, {"untrained": case.fresh, "trained": case.model}
     for when, model in models.items():
         with working(model) as seen, torch.no_grad():
             logits(model, batch)
@@ -227,7 +229,7 @@ def idle(case: Case) -> Iterator[Seen]:
             f"{len(heads)} of {total}: {', '.join(heads[:3])}{', ...' if len(heads) > 3 else ''}", ailment, False
         )
     if not found:
-        yield Seen(f"{total} heads all do something, and none is saturated")
+        yield Seen(f"{total} heads all have an effect, and none is saturated")
 
 
 @torch.no_grad()
@@ -256,10 +258,10 @@ def spread(work: Work) -> list[Ailment | None]:
 
 
 EQUATION = (
-    Probe("heads", "Attention computes its equation, head by head.", mixed, ("repeatable",)),
+    Probe("heads", "Each attention head computes its equation.", mixed, ("repeatable",)),
     Probe("scale", "Scores are divided by the root of the head's width.", scaled, ("repeatable", "heads")),
 )
 PROBES = (
     Probe("alike-heads", "The heads of a layer differ.", alike, ("repeatable", "heads")),
-    Probe("idle-heads", "Every head does something.", idle, ("repeatable", "heads", "alike-heads")),
+    Probe("idle-heads", "Every head has an effect.", idle, ("repeatable", "heads", "alike-heads")),
 )

@@ -27,7 +27,7 @@ NUDGE = 0.1
 NO_RESIDUAL = Ailment(
     "the residual is missing",
     "The branch's output replaces the stream instead of being added to it.",
-    "x + branch(x): what goes into the branch must also go around it.",
+    "Return x + branch(x): the input of the branch must also go around it.",
 )
 OTHER_SUM = Ailment(
     "a residual does not add up",
@@ -35,24 +35,24 @@ OTHER_SUM = Ailment(
     "Compare the block's forward with parts/residual.py.",
 )
 SHARED = Ailment(
-    "layers are one layer",
-    "The same module runs again and again, so that the weights of the others are never used.",
+    "layers are the same module",
+    "One block runs again and again, and the weights of the others are never used.",
     "Make a new block for each layer, and run each of them: for block in blocks.",
 )
 COPIES = Ailment(
-    "layers begin as copies",
-    "One block was made and copied, so all begin with the same weights.",
-    "Make each block anew, so that its weights are drawn anew.",
+    "layers start identical",
+    "One block was made and copied, so all start with the same weights.",
+    "Make each block separately, so that each gets its own random weights.",
 )
 SAME = Ailment(
     "trained layers compute the same",
-    "They were copied, or the checkpoint was put together from another one.",
-    "Train again from layers of their own, or use fewer of them.",
+    "They were copied, or the checkpoint was assembled from another one.",
+    "Train again with layers that start different, or use fewer layers.",
 )
 UNSCALED = Ailment(
     "embeddings are not scaled",
-    "The vectors of tokens are not multiplied as the recipe asks, so positions drown them or are drowned.",
-    "Multiply by √d_model once, right behind the lookup; or set model.scale_embeddings=false and mean it.",
+    "The token vectors are not multiplied by the factor of the recipe, so positions are too strong or too weak.",
+    "Multiply by √d_model once, right after the lookup, or set model.scale_embeddings=false if you want no factor.",
 )
 
 
@@ -102,9 +102,9 @@ def residual(case: Case) -> Seen:
         gap = apart(call.gave, module.norm_sum(scale * call.given[0] + added))
         if gap > EQUAL:
             alone = apart(call.gave, module.norm_sum(added))
-            told = f"the output of {name} is {gap:.2g} from x + branch(x) and {alone:.2g} from branch(x)"
+            told = f"the output of {name} differs from x + branch(x) by {gap:.2g}, and from branch(x) by {alone:.2g}"
             return Seen(told, NO_RESIDUAL if alone <= EQUAL else OTHER_SUM)
-    return Seen(f"{tried} residuals give the stream with their branch added")
+    return Seen(f"{tried} residuals add their branch to the stream")
 
 
 def layers(case: Case) -> Iterator[Seen]:
@@ -119,7 +119,7 @@ def layers(case: Case) -> Iterator[Seen]:
             pairs += 1
             if gap <= EQUAL:
                 together = moves_together(fresh, name, number, case)
-                told = f"as it begins, blocks 0 and {number} of the {name} differ by {gap:.1g}"
+                told = f"untrained, blocks 0 and {number} of the {name} differ by {gap:.1g}"
                 yield Seen(told, SHARED if together else COPIES)
                 return
             if trained[number - 1] <= EQUAL:
@@ -127,7 +127,7 @@ def layers(case: Case) -> Iterator[Seen]:
                 return
     if not pairs:
         raise NotTestedError("each stack has one layer")
-    yield Seen(f"{pairs} layers all differ from the first of their stack")
+    yield Seen(f"compared with the first layer of their stack: {pairs}, all different")
 
 
 @torch.no_grad()
@@ -181,5 +181,5 @@ def embedding(case: Case) -> Seen:
 PROBES = (
     Probe("embedding", "Embeddings are scaled as the recipe says.", embedding, ("repeatable",)),
     Probe("residual", "Each branch is added to the stream.", residual, ("repeatable",)),
-    Probe("layers", "Each layer is one of its own.", layers, ("repeatable",)),
+    Probe("layers", "Each layer has its own weights.", layers, ("repeatable",)),
 )

@@ -35,30 +35,30 @@ VANISHES = 1e-4
 
 FIRST = Ailment(
     "the first loss is not that of guessing",
-    "Weights begin too large (an embedding or a head at N(0, 1)), or the head scores the token that it read.",
+    "Weights start too large (such as an embedding or head from N(0, 1)), or the head favours the token just read.",
     "Initialise embedding and head as model/initialize.py does; the first loss should be ln V.",
 )
 WIDE_ENOUGH = 16
 """A narrower model may be too small for the batch, with nothing wrong."""
 NEVER_LEARNS = Ailment(
     "one batch cannot be learned by heart",
-    "Something keeps the answer from the model: a source, an order, a gradient, or labels that contradict each other.",
-    "Mend what else fails here first; then look at the batch itself, token by token.",
+    "The model lacks something (the source, the order or a gradient), or labels contradict each other.",
+    "Fix the other failures first; then look at the batch itself, token by token.",
 )
 SLOW = Ailment(
     "one batch is learned slowly",
-    "The model is small or deep for so few steps, or its norms and first weights make learning slow.",
-    "It may be right all the same; norm_placement='pre' and a longer warm-up learn more easily.",
+    "The model is too small or too deep for so few steps, or its norms or initial weights make learning slow.",
+    "The model may still be right; norm_placement='pre' and a longer warm-up make learning easier.",
 )
 CUT = Ailment(
     "a layer gets no gradient",
     "It is not used, or cut off: detached, frozen, or multiplied by 0.",
-    "Follow the layer's output to the loss; each of its numbers must count.",
+    "Follow the layer's output to the loss: it must change the loss.",
 )
 FADES = Ailment(
     "the gradient fades between layers",
-    "The layers' shares of the gradient lie far apart, as in a deep stack without residuals or with post-norm.",
-    "norm_placement='pre', a longer warm-up, or deepnorm for a deep post-norm stack.",
+    "Some layers get a far smaller gradient than others, as in a deep stack without residuals or with post-norm.",
+    "Try norm_placement='pre', a longer warm-up, or deepnorm for a deep post-norm stack.",
 )
 
 

@@ -19,9 +19,9 @@ PIECES = 4
 """How many pieces of a text, about a million characters each, are encoded and decoded."""
 
 LEAKED = Ailment(
-    "held-out text stands in the training text",
+    "held-out text is also in the training text",
     "The texts repeat themselves, or share documents.",
-    "Take from the training text what stands in dev and test; scores on what was learned by heart mean little.",
+    "Remove from the training text what is in dev and test; scores on memorised text mean little.",
 )
 
 
@@ -46,9 +46,9 @@ def readable(case: Case) -> Iterator[Seen]:
     if isinstance(saved, dict):
         changed = [name for name in ("train", "dev") if name in digests and saved.get(name) != digests[name]]
         if changed:
-            yield Seen(f"the digest of {' and '.join(changed)} is another one; {found} now", CHANGED)
+            yield Seen(f"the digest of {' and '.join(changed)} has changed; {found} now", CHANGED)
             return
-        found += ", with the digests of the training"
+        found += ", with the same digests as in training"
     gone = [each for each in missing if "names no" not in each]
     yield Seen("; ".join([found, *gone[:1]]))
 
@@ -85,7 +85,7 @@ def leakage(case: Case) -> Iterator[Seen]:
         except NotTestedError:
             continue
         told.append(
-            f"{found.found:,} of {found.n:,} stretches of {found.size} {found.unit} of the {name} text stand in the "
+            f"{found.found:,} of {found.n:,} stretches of {found.size} {found.unit} of the {name} text are also in the "
             "training text"
         )
         worst = max(worst, found.share)
@@ -99,7 +99,7 @@ def text_case(case: Case) -> TextCase:
 
 
 PROBES = (
-    Probe("data", "The texts can be read and are those of the training.", readable),
+    Probe("data", "The texts can be read and are those used in training.", readable),
     Probe("round-trip", "Text comes back from its ids.", round_trip),
-    Probe("leakage", "No dev or test text stands in the training text.", leakage),
+    Probe("leakage", "No dev or test text is in the training text.", leakage),
 )

@@ -16,28 +16,28 @@ COUNTING = [*range(11, 18)]
 
 UNSHIFTED = Ailment(
     "labels are not shifted",
-    "Each position is asked for the token that it reads.",
+    "Each position must predict the token that it reads.",
     "Read tokens[:, :-1] and predict tokens[:, 1:], in one place.",
 )
 TWICE = Ailment(
     "labels are shifted twice",
-    "Each position is asked for the token after the next: the data shift, and the loss shifts again.",
-    "Shift in one place alone.",
+    "Each position must predict the token after the next: the data are shifted, and the loss shifts again.",
+    "Shift in one place only.",
 )
 ASKEW = Ailment(
-    "labels belong to other places",
-    "A position is asked for what belongs elsewhere.",
+    "labels belong to other positions",
+    "A position must predict a token that belongs elsewhere.",
     "Print inputs and labels of one row side by side.",
 )
 WRONG_LABEL = Ailment(
-    "a text is asked for another label than its own",
+    "a text has the label of another text",
     "Labels and texts of a batch are not in the same order.",
     "Sort texts and labels together.",
 )
 COUNTED = Ailment(
     "padding counts in the loss",
-    "Places of padding are among the targets, so the loss looks better the more padding there is.",
-    "Leave out targets where keep is False, and divide by the number of those that are left.",
+    "Padding is among the targets, so more padding makes the loss look better.",
+    "Leave out targets where keep is False, and divide by the number of targets that remain.",
 )
 
 
@@ -46,7 +46,9 @@ def labels(case: Case) -> Seen:
     if answers_once(case.model):
         batch = Batch.labelled([[8], [9], [10]], [0, 2, 1])
         same = torch.equal(case.objective(batch).ids, torch.tensor([0, 2, 1]))
-        return Seen(f"3 texts are asked for {'their own labels' if same else 'others'}", None if same else WRONG_LABEL)
+        return Seen(
+            f"3 texts must predict {'their own labels' if same else 'other labels'}", None if same else WRONG_LABEL
+        )
     if case.layout in BLANKS:
         batch = Batch.blanks([COUNTING], [[100 + each for each in COUNTING]])
         assert batch.labels is not None
@@ -67,7 +69,7 @@ def offset(case: Case, batch: Batch, asked_for: Tensor, right: int) -> Seen:
     positions = keep[0].nonzero().flatten().tolist()
     row = asked_for[0].tolist()
     found = {row.index(int(asked.ids[0, place])) - place for place in positions}
-    told = f"{len(positions)} positions are each asked for the token {' or '.join(map(str, sorted(found)))} places on"
+    told = f"{len(positions)} positions must each predict the token at offset {' or '.join(map(str, sorted(found)))}"
     if found == {right}:
         return Seen(told)
     one = found.pop() if len(found) == 1 else None
@@ -81,11 +83,11 @@ def padded(case: Case) -> Seen:
         raise NotTestedError("the model takes too few tokens for rows of unequal length")
     alone = [case.objective(row).n_targets for row in together.split(3)]
     counted = case.objective(together).n_targets
-    told = f"rows of {', '.join(map(str, alone))} targets are {counted} targets in one batch"
+    told = f"rows of {', '.join(map(str, alone))} targets have {counted} targets in one batch"
     return Seen(told, COUNTED if counted != sum(alone) else None)
 
 
 PROBES = (
-    Probe("labels", "The label of each position is the one that belongs to it.", labels),
+    Probe("labels", "Each position has the label that belongs to it.", labels),
     Probe("padding-in-loss", "Padding does not count in the loss.", padded),
 )

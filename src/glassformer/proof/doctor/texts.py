@@ -22,39 +22,39 @@ longer than the longest in training by this factor gets a warning.
 """
 
 CHANGED = Ailment(
-    "the data are not those of the training",
+    "the data have changed since training",
     "A file was changed, or replaced, since the checkpoint was saved.",
-    "Put the old file back, or train again; figures of before and after do not compare.",
+    "Restore the old file, or train again; figures from before and after cannot be compared.",
 )
 UNREADABLE = Ailment(
     "the data cannot be read",
-    "A file was changed since the training, as it could be read then.",
-    "Mend the line that is named, or put the old file back.",
+    "A file has changed since training; it could be read then.",
+    "Fix the line that is named, or restore the old file.",
 )
 NOT_BACK = Ailment(
     "a text does not come back from its ids",
-    "The tokenizer writes another text than it read, so that no answer can be right.",
-    "Take tokenizer.kind='bpe' or 'byte', which keep every character, or clean the text.",
+    "The tokenizer decodes to another text than it encoded, so answers cannot be right.",
+    "Use tokenizer.kind='bpe' or 'byte', which keep every character, or clean the text.",
 )
 UNKNOWN = Ailment(
     "many tokens are unknown",
-    "The vocabulary was made of other text, or tokenizer.min_count is high.",
-    "Take tokenizer.kind='bpe', or lower tokenizer.min_count.",
+    "The vocabulary was built from other text, or tokenizer.min_count is too high.",
+    "Use tokenizer.kind='bpe', or lower tokenizer.min_count.",
 )
 LEAKED = Ailment(
-    "pairs of the training text are asked again",
-    "The splits were cut from text that repeats itself.",
-    "Take from the training text what stands in dev and test; scores on what was learned by heart mean little.",
+    "dev or test sources are also in the training data",
+    "The splits were made from text that repeats itself.",
+    "Remove from the training data what is in dev and test; scores on memorised text mean little.",
 )
 TOO_LONG = Ailment(
     "a sequence is longer than the model takes",
     "model.max_len is below the longest sequence.",
-    "Raise model.max_len and train again, or take the long pairs out.",
+    "Raise model.max_len and train again, or remove the long pairs.",
 )
 LONGER_THAN_EVER = Ailment(
     "sequences are longer than any in training",
-    "The model never saw the last places in training.",
-    "Train on longer sequences, or expect worse answers there; positions='rotary' or 'alibi' bear it better.",
+    "The model never saw the last positions in training.",
+    "Train on longer sequences, or expect worse answers there; positions='rotary' or 'alibi' suffer less.",
 )
 
 
@@ -78,9 +78,9 @@ def readable(case: Case) -> Iterator[Seen]:
         now = {"train": case.split("train").digest_of_ids(), "dev": case.split("dev").digest()}
         changed = [name for name in now if saved.get(name) != now[name]]
         if changed:
-            yield Seen(f"the digest of {' and '.join(changed)} is another one; {found} pairs now", CHANGED)
+            yield Seen(f"the digest of {' and '.join(changed)} has changed; {found} pairs now", CHANGED)
             return
-        found += ", with the digests of the training"
+        found += ", with the same digests as in training"
     yield Seen(found + (f"; {missing[0]}" if missing and "names no" not in missing[0] else ""))
 
 
@@ -121,7 +121,7 @@ def leakage(case: Case) -> Iterator[Seen]:
     told, worst = list[str](), 0.0
     for name, split in known_splits(case, ("dev", "test")):
         found = sum(" ".join(pair.source.split()) in known for pair in split.pairs)
-        told.append(f"{found:,} of {len(split.pairs):,} {name} sources stand in the training text")
+        told.append(f"{found:,} of {len(split.pairs):,} {name} sources are also in the training data")
         worst = max(worst, found / len(split.pairs))
     if not told:
         raise NotTestedError("there are neither dev nor test pairs")
@@ -160,8 +160,8 @@ def known_splits(case: Case, names: Sequence[str]) -> Iterator[tuple[str, PairsS
 
 
 PROBES = (
-    Probe("data", "The data can be read and are those of the training.", readable),
+    Probe("data", "The data can be read and are those used in training.", readable),
     Probe("round-trip", "Text comes back from its ids.", round_trip),
-    Probe("leakage", "No dev or test source stands in the training text.", leakage),
+    Probe("leakage", "No dev or test source is in the training data.", leakage),
     Probe("length", "No sequence is longer than the model takes.", lengths),
 )

@@ -103,6 +103,6 @@ LAWS = [
     Law("attention", "every backend gives the value and the gradients of its equation", backends),
     Law("attention", "flex gives the value of its equation, and on an accelerator the gradients", flex, narrow=True),
     Law("masks", "no later token changes an earlier logit", causality, exact=True),
-    Law("masks", "padding and batch-mates change nothing", padding),
-    Law("decoding", "the cache gives what a whole forward gives", cache),
+    Law("masks", "padding and other rows of the batch change nothing", padding),
+    Law("decoding", "the cache gives the same as one forward pass", cache),
 ]

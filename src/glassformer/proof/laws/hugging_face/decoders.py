@@ -108,7 +108,7 @@ def rows(setting: Setting) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
 
 LAWS = [
     Law("Hugging Face", "GPT-2", gpt2_values),
-    Law("Hugging Face", "Llama, also with Llama 3's rotary scaling, as it is", llama_as_it_is, narrow=True),
-    Law("Hugging Face", "Llama, what theirs takes in float32 taken wide", llama_values),
+    Law("Hugging Face", "Llama, also with Llama 3's rotary scaling, unchanged", llama_as_it_is, narrow=True),
+    Law("Hugging Face", "Llama, with their float32 parts in the wider dtype", llama_values),
     Law("Hugging Face", "GPT-2 and Llama, the loss", losses, narrow=True),
 ]

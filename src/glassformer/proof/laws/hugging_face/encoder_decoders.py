@@ -136,8 +136,8 @@ def translation(
 
 
 LAWS = [
-    Law("Hugging Face", "T5, 1.0 and 1.1, as it is", t5_as_it_is, narrow=True),
-    Law("Hugging Face", "T5, 1.0 and 1.1, its float32 norms taken wide", t5_wide),
+    Law("Hugging Face", "T5, 1.0 and 1.1, unchanged", t5_as_it_is, narrow=True),
+    Law("Hugging Face", "T5, 1.0 and 1.1, with their float32 norms in the wider dtype", t5_wide),
     Law("Hugging Face", "BART", bart),
     Law("Hugging Face", "Marian", marian),
     Law("Hugging Face", "Marian, its table of sinusoids", marian_tables, narrow=True),
