@@ -21,7 +21,7 @@ from specimens import config, stack
     ({"window": 3, "sinks": 2}, r"got sinks=2 with causal=False"),
     ({"window": 3, "stride": 2, "causal": True}, "one local rule"),
     ({"attention_rule": "linear", "positions": "alibi"}, r"positions='alibi' adds to .*scores, .* has none.*'rotary'"),
-    ({"attention_rule": "linear", "window": 3}, "cannot leave any out; got Pattern"),
+    ({"attention_rule": "linear", "window": 3}, "cannot have a sparse pattern; got Pattern"),
     ({"attention": "flex", "attention_dropout": 0.1}, r"attention='flex' does not store .*got attention_dropout=0\.1"),
     ({"attention_rule": "linear", "attention_dropout": 0.1}, r"got attention_dropout=0\.1\. Set .*=0\.0"),
 ])  # fmt: skip

@@ -68,7 +68,7 @@ class ModelConfig:
         """Refuse inputs and a head that do not fit together."""
         reads_features = self.stack.n_features is not None
         if self.vocab_size is None and (isinstance(self.head, Lm) or self.reads_tokens):
-            what = "answers" if isinstance(self.head, Lm) else "reads"
+            what = "outputs" if isinstance(self.head, Lm) else "reads"
             raise ConfigError(f"vocab_size must be given, as the model {what} tokens; got None. Try vocab_size=8000.")
         if isinstance(self.head, Lm) and self.tie_embeddings and reads_features:
             raise ConfigError(

@@ -94,8 +94,8 @@ def check_attention_rule(config: StackConfig) -> None:
         )
     if config.pattern is not None:
         raise ConfigError(
-            f"Linear attention reads all keys so far and cannot leave any out; got {config.pattern}. Remove the "
-            "pattern, or try attention_rule='softmax'."
+            f"Linear attention reads all keys so far, so it cannot have a sparse pattern; got {config.pattern}. Remove "
+            "these settings, or try attention_rule='softmax'."
         )
     if config.attention_dropout:
         raise ConfigError(

@@ -159,7 +159,9 @@ def nothing_found(folder: Path, names: list[str], found: Found) -> str:
             "again."
         )
     elif pickle is not None:
-        advice = f"{shown(pickle)} is a pickle, which is never read, because reading one can run code."
+        advice = (
+            f"{shown(pickle)} is a pickle, which is never read, because reading one can run code. Give another folder."
+        )
     return f"{folder} is neither a checkpoint (it has no {MANIFEST}) nor a run folder with one. {advice}"
 
 
