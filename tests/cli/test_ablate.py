@@ -73,7 +73,7 @@ def comparable(results: list[Result]) -> list[tuple]:
         (("--vary", "model.positions=rotary,rotery"), "model.positions=rotery: "),
         (("--vary", "model.n_kv_heads=1,3"), "model.n_kv_heads=3: "),
         (("--vary", "model.norm=layer,rsm"), "model.norm=rsm: "),
-        ((*LAYERS, "--model.n-layers", "3"), "both varied and set"),
+        ((*LAYERS, "--model.n-layers", "3"), "either varied or set; model.n_layers is both"),
         ((*LAYERS, "--seeds", "0"), "--seeds takes a whole number from 1 to 1000"),
         ((*LAYERS, "--jobs", "many"), "--jobs takes a whole number"),
         ((*LAYERS, "--test", "model.d_ff=3"), "no section 'model' here"),

@@ -57,5 +57,5 @@ def test_what_is_no_number_of_checkpoints_is_refused(refused, a_run, given):
 def test_more_than_there_are_is_refused(run, trained):
     answer = run("evaluate", str(trained), "--average", "99")
     assert answer.code == 2
-    assert "needs as many that are complete" in answer.err
+    assert "Averaging 99 checkpoints needs 99 complete ones" in answer.err
     assert "--checkpoint.keep 99" in answer.err

@@ -79,7 +79,7 @@ def test_a_classifier_beside_one_that_writes(run, trained, trained_pairs, monkey
     for verb in ("translate", "evaluate", "generate"):
         answer = run(verb, trained_pairs[0], trained[0])
         assert (answer.code, answer.out) == (2, "")
-        assert "The members of a committee answer in one way" in answer.err
+        assert "The members of a committee (an ensemble) must have the same data." in answer.err
 
 
 def test_each_verb_hands_all_runs_on(run, session, a_run, monkeypatch):
@@ -101,7 +101,7 @@ def test_mistakes(run, refused, trained, a_run):
     assert "runs/new is not a run folder" in refused("evaluate", "runs/old", "runs/new")
     answer = run("evaluate", *trained, "--by-length")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.endswith("gives labels. Leave --by-length out.\n")
+    assert answer.err.endswith("gives labels. Remove --by-length.\n")
     answer = run("evaluate", *trained, "--decode.precision", "int8")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.endswith("gives labels, so --decode.precision would have no effect. Remove it.\n")

@@ -92,7 +92,7 @@ def test_what_is_no_run(refused):
 
 def test_break_refuses_before_anything_is_made(refused):
     assert "Did you mean 'leaky-mask'" in refused("train", "reverse", "--break", "leaky-masks", code=2)
-    assert "cannot be broken here, as the recipe has no dropout" in refused(
+    assert "is not possible in this model, as the recipe has no dropout" in refused(
         "train", "reverse", "--break", "dropout-in-evaluation"
     )
     assert not Path("runs").exists()

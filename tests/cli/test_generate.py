@@ -240,7 +240,7 @@ def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):
     assert run(*ahead).out == run(*ahead, "--seed", "9").out
     assert "Contrastive search does not sample" in refused(*ahead, "--temperature", "1")
     assert "--greedy" in refused(*ahead, "--greedy")
-    assert "A beam ranks whole answers" in refused(
+    assert "Beam search and contrastive search cannot be combined" in refused(
         "translate", str(trained), "--beam", "2", "--decode.contrastive-alpha", "0.5"
     )
     assert "a source; prompt 1 is empty" in refused("generate", str(trained), "--prompt", "")

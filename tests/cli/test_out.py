@@ -33,7 +33,7 @@ VERBS = [("train", "reverse"), ("demo",)]
         ("n" * 250, ["A name may have at most 255 bytes here", "would need one of 2"]),  # .old-NAME-PID
         ("ü" * 130, ["A name may have at most 255 bytes here"]),
         ("x/" + "n" * 300 + "/y", ["A name may have at most 255 bytes here", "would need one of 300"]),
-        ("x/m\udcff", ["must be text in UTF-8; got '", "x/m\\udcff'", "Choose another name"]),
+        ("x/m\udcff", ["must be valid UTF-8; got '", "x/m\\udcff'", "Choose another name"]),
         ("x/" * 2020 + "y", ["A path may have at most 4096 bytes here"]),
     ],
     ids=lambda value: str(value)[:12] if isinstance(value, str) else "",

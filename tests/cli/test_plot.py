@@ -61,7 +61,7 @@ def test_for_programs_the_list_stands_beside_the_picture(run) -> None:
         (("runs/one", "--metric", "los"), "No run has a figure 'los'"),
         (("runs/one", "runs/one"), "runs/one is named twice"),
         (("runs/one", "runs/two"), "runs/two is not a run folder"),
-        (("runs/empty",), "holds no figures"),
+        (("runs/empty",), "has no figures"),
     ],
     ids=str,
 )

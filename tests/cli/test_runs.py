@@ -29,7 +29,7 @@ def everything(folder: Path) -> dict[str, bytes | None]:
 
 def test_a_run_whose_path_is_no_text(tmp_path):
     run = a_run(tmp_path / "x").rename(tmp_path / "n\udcff")
-    with pytest.raises(CheckpointError, match=r"must be text in UTF-8; got '.*n\\udcff'.*rename the folder: mv"):
+    with pytest.raises(CheckpointError, match=r"must be valid UTF-8; got '.*n\\udcff'.*rename the folder: mv"):
         existing_run(str(run))
 
 
@@ -122,8 +122,8 @@ def test_run_in_training_is_not_overwritten(refused, session):
     lock = RunLock(a_run(Path("runs/reverse")))
     lock.take()
     message = refused("train", "reverse", "--overwrite")
-    assert "is being trained already" in message
-    with pytest.raises(CheckpointError, match="is being trained already"):  # before torch is imported
+    assert "another process is training" in message
+    with pytest.raises(CheckpointError, match="another process is training"):  # before torch is imported
         check_room(lock.run, True)
     assert session.calls == []
     lock.release()
@@ -157,13 +157,13 @@ def test_run_that_is_replaced_is_locked(tmp_path):
     """From before it is put aside until the new one stands; one that a process trains in by then stays."""
     out = a_run(tmp_path / "x")
     with room_for(out):
-        with pytest.raises(CheckpointError, match="is being trained already"):
+        with pytest.raises(CheckpointError, match="another process is training"):
             refuse_in_training(beside(out, "old"))
         a_run(out)
     lock = RunLock(out)
     lock.take()
     before = everything(tmp_path)
-    with pytest.raises(CheckpointError, match="is being trained already"), room_for(out):
+    with pytest.raises(CheckpointError, match="another process is training"), room_for(out):
         pass
     assert everything(tmp_path) == before
 

@@ -29,8 +29,8 @@ def test_missing_files_are_refused_once_for_all_arms(refused, name, dry):
 
 
 OTHER = {
-    "data.symbols=99": "has the data.symbols=18 that it was trained with; got 99",
-    "data.task=sort": "data.task='reverse'; got 'sort', to which it knows no answer",
+    "data.symbols=99": "was trained with data.symbols=18; got 99",
+    "data.task=sort": "what it was trained to do, data.task='reverse'; got 'sort'",
     "data.dev_size=3": "The test split is scored, but --data.dev-size belongs to",
 }
 

@@ -48,7 +48,7 @@ def test_a_text_that_changed_is_not_shown_as_held_out(run, refused, tmp_path):
     (out / "heads.json").unlink()
     path.write_text(words(150), "utf-8")  # its first half
     after = run("explore", str(out), "--export", str(page)).err
-    told = f"the contents of {path} have changed, so that the model may have learned from it"
+    told = f"the contents of {path} have changed, so that the model may have been trained on it"
     assert (before.count(told), after.count(told)) == (0, 2)
     assert "the examples are made up from the vocabulary" in after
     assert "The heads cannot be analysed" in after
@@ -117,7 +117,10 @@ def test_a_text_that_the_vocabulary_lacks_has_nothing_to_hide(tmp_path, run):
 
 
 WRONG = {
-    "no test text": (["evaluate", "RUN"], "There is no test text. Name one by --data.text FILE"),
+    "no test text": (
+        ["evaluate", "RUN"],
+        "The test split needs a text, and the recipe names none. Give one with --data.text FILE",
+    ),
     "a text and a split": (["evaluate", "RUN", "--data.text", "x", "--split", "dev"], "Give only one of them"),
     "no such file": (["evaluate", "RUN", "--data.text", "nowhere.txt"], "nowhere.txt"),
     "by length": (["evaluate", "RUN", "--split", "dev", "--by-length"], "predicts running text"),

@@ -133,8 +133,8 @@ def test_what_cannot_be_had_is_refused(reads):
     cache = decoder.new_cache()
     decoder(ids, cache=cache)
     message = {
-        "documents": "those of whole rows, and a cache",
-        "prefix": r"first step of a cache; this one .* 3 tokens",
+        "documents": "cannot be used with a cache",
+        "prefix": r"with the first tokens of a cache; this one .* 3 tokens",
     }
     with pytest.raises(ConfigError, match=message[reads]):
         decoder(ids, cache=cache, **one)

@@ -23,12 +23,15 @@ from train.examples import model
     ("given", "said"),
     [
         ([], "at least one member; got none"),
-        ([None], r"made of Transformers; member 0 \(from 0\) is None"),
-        (["decoder", "classify"], r"head=Lm\(\); member 1 \(from 0\) has head 'classify'"),
-        (["encoder-decoder", "decoder"], r"member 1 \(from 0\) has stacks decoder, the first one encoder and decoder"),
-        (["encoder", "causal encoder"], "has causal True, the first one False"),
-        (["decoder", {"vocab": 14}], "has vocab_size 14, the first one 13"),
-        (["decoder", {"n_segments": 2}], r"has n_segments \[None, 2\], the first one \[None, None\]"),
+        ([None], r"must be Transformers; member 0 \(counted from 0\) is None"),
+        (["decoder", "classify"], r"head=Lm\(\); member 1 \(counted from 0\) has head 'classify'"),
+        (
+            ["encoder-decoder", "decoder"],
+            r"the same stacks; member 1 \(counted from 0\) has decoder, the first encoder and decoder",
+        ),
+        (["encoder", "causal encoder"], "the same causal; .* has True, the first False"),
+        (["decoder", {"vocab": 14}], "the same vocab_size; .* has 14, the first 13"),
+        (["decoder", {"n_segments": 2}], r"the same n_segments; .* has \[None, 2\], the first \[None, None\]"),
     ],
     ids=["none", "no model", "classifier", "stacks", "both ways", "vocabulary", "segments"],
 )
@@ -45,22 +48,22 @@ def test_what_cannot_write_together_is_refused(given, said):
 def test_other_sources_are_refused():
     """Ids of a vocabulary of its own, or vectors."""
     own = [Transformer(replace(model().config, source_vocab_size=size, share_embeddings=False)) for size in (13, 14)]
-    with pytest.raises(ConfigError, match=r"has source vocab_size 14, the first one 13"):
+    with pytest.raises(ConfigError, match=r"the same source vocab_size; .* has 14, the first 13"):
         Joint(own)
     reads = [replace(each.config, encoder=replace(each.config.encoder, n_features=3)) for each in own[:1]]
-    with pytest.raises(ConfigError, match=r"has n_features \[3, None\], the first one \[None, None\]"):
+    with pytest.raises(ConfigError, match=r"the same n_features; .* has \[3, None\], the first \[None, None\]"):
         Joint([own[0], *map(Transformer, reads)])
 
 
 def test_other_numbers_and_slots_are_refused():
-    with pytest.raises(ConfigError, match=r"has dtype torch\.float32, the first one torch\.float64"):
+    with pytest.raises(ConfigError, match=r"the same dtype; .* has torch\.float32, the first torch\.float64"):
         Joint([model("decoder"), model("decoder").float()])
     joint = Joint([model("decoder")] * 2)
-    with pytest.raises(ConfigError, match="are of one model; this is a committee of 2"):
+    with pytest.raises(ConfigError, match=r"needs a single model; got a committee \(an ensemble\) of 2"):
         joint.new_slots(4)
-    with pytest.raises(ConfigError, match=r"member 1 \(from 0\) is a committee itself"):
+    with pytest.raises(ConfigError, match=r"member 1 \(counted from 0\) is a committee itself"):
         Joint([model("decoder"), joint])
-    with pytest.raises(ConfigError, match=r"a cache for each member; .*Take new_cache\(\)"):
+    with pytest.raises(ConfigError, match=r"a cache for each member; .*Use new_cache\(\)"):
         joint.hidden(torch.tensor([[1]]), cache=Cache(1))
     with pytest.raises(ConfigError, match="belong to an encoder-decoder; this model has one stack"):
         joint.hidden(torch.tensor([[1]]), memory=torch.zeros(1, 1, 8))
@@ -69,9 +72,13 @@ def test_other_numbers_and_slots_are_refused():
 def test_one_model_is_asked_for():
     """A checkpoint and a trace; and what can take no guesses back, whichever member it is."""
     joint, words = Joint([model("decoder")] * 2), WordTokenizer([f"w{place}" for place in range(7)])
-    with pytest.raises(ConfigError, match=r"A checkpoint is of one model; got a committee of 2\. Save each member"):
+    with pytest.raises(
+        ConfigError, match=r"A checkpoint needs a single model; got a committee \(an ensemble\) of 2\. Save each member"
+    ):
         save("never", joint, Tokenizers(words, words))
-    with pytest.raises(ConfigError, match=r"A trace is of one model; got a committee of 2\. Trace each member"):
+    with pytest.raises(
+        ConfigError, match=r"A trace needs a single model; got a committee \(an ensemble\) of 2\. Trace each member"
+    ):
         trace(joint, words, "w1")
     late = Joint([model("decoder"), model("decoder", attention_rule="linear")])
     with pytest.raises(ConfigError, match="from which a rejected guess cannot be removed"):

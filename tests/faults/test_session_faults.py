@@ -121,7 +121,7 @@ def test_damaged_checkpoints_are_passed_over_and_named(whole, tmp_path):
         path = step_folder(run, step) / name
         path.write_bytes(path.read_bytes()[:-1] + b"\x55")
     session = resume(run)
-    passed = [note for note in session.notes if note.startswith("passed over: ")]
+    passed = [note for note in session.notes if note.startswith("skipped: ")]
     assert [str(step_folder(run, step)) in note for step, note in zip((12, 9), passed, strict=True)] == [True, True]
     assert session.step == 8
     follow(session)

@@ -20,9 +20,9 @@ from specimens import config, stack
     ({"block": 2}, r"got block=2 with causal=False"),
     ({"window": 3, "sinks": 2}, r"got sinks=2 with causal=False"),
     ({"window": 3, "stride": 2, "causal": True}, "only one of window, stride and block"),
-    ({"attention_rule": "linear", "positions": "alibi"}, r"no scores that positions='alibi' could add to.*'rotary'"),
-    ({"attention_rule": "linear", "window": 3}, "cannot leave some out again; got Pattern"),
-    ({"attention": "flex", "attention_dropout": 0.1}, r"attention='flex' forms no weights.*got attention_dropout=0\.1"),
+    ({"attention_rule": "linear", "positions": "alibi"}, r"positions='alibi' adds to .*scores, .* has none.*'rotary'"),
+    ({"attention_rule": "linear", "window": 3}, "cannot have a sparse pattern; got Pattern"),
+    ({"attention": "flex", "attention_dropout": 0.1}, r"attention='flex' does not store .*got attention_dropout=0\.1"),
     ({"attention_rule": "linear", "attention_dropout": 0.1}, r"got attention_dropout=0\.1\. Set .*=0\.0"),
 ])  # fmt: skip
 def test_contradictions_are_refused_when_the_config_is_made(settings, message):

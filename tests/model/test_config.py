@@ -85,7 +85,7 @@ EXPERTS = {"feed_forward": "experts", "n_experts": 3}
     ({**EXPERTS, "n_experts": 0}, "n_experts must be at least 1; got 0"),
     ({**EXPERTS, "balance_loss": -1.0}, "balance_loss must be at least 0 and finite; got -1.0"),
     ({**EXPERTS, "router_z_loss": float("nan")}, "router_z_loss must be at least 0 and finite; got nan"),
-    ({"norm": "none", "final_norm": True}, "final_norm=True wants a norm; got norm='none'"),
+    ({"norm": "none", "final_norm": True}, "final_norm=True needs a norm; got norm='none'"),
 ])  # fmt: skip
 def test_settings_that_contradict(wrong, message):
     with pytest.raises(ConfigError, match=message):
@@ -115,10 +115,10 @@ def test_rotary_wants_even_heads():
     ({"vocab_size": 0, "encoder": stack()}, "vocab_size must be at least 1; got 0"),
     ({"vocab_size": 9, **BOTH, "source_vocab_size": 0}, "source_vocab_size must be at least 1; got 0"),
     ({"vocab_size": 9}, r"encoder, a decoder or both; got neither\. Give encoder=StackConfig\(\.\.\.\)"),
-    ({"vocab_size": 9, "encoder": stack(), "decoder": stack(d_model=32)}, "got 16 and 32. Give both the same"),
-    ({"vocab_size": 9, "encoder": stack(causal=True), "decoder": stack()}, "got encoder.causal=True. Set it to False"),
-    ({"vocab_size": 9, "encoder": stack(), "source_vocab_size": 8}, r"source_vocab_size \(8\).*Leave it out"),
-    ({"vocab_size": 9, "decoder": stack(), "source_vocab_size": 8}, r"source_vocab_size \(8\).*Leave it out"),
+    ({"vocab_size": 9, "encoder": stack(), "decoder": stack(d_model=32)}, "got 16 and 32. Make them equal"),
+    ({"vocab_size": 9, "encoder": stack(causal=True), "decoder": stack()}, "got encoder.causal=True. Set .*=False"),
+    ({"vocab_size": 9, "encoder": stack(), "source_vocab_size": 8}, r"source_vocab_size \(8\).*Remove source_vocab"),
+    ({"vocab_size": 9, "decoder": stack(), "source_vocab_size": 8}, r"source_vocab_size \(8\).*Remove source_vocab"),
 ])  # fmt: skip
 def test_models_that_cannot_be(wrong, message):
     with pytest.raises(ConfigError, match=message):

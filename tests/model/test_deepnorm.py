@@ -88,8 +88,8 @@ def test_what_follows_from_the_layers_follows_other_layers():
 @pytest.mark.parametrize(("wrong", "message"), [
     ({"norm_placement": "pre"}, r"after the sum; got encoder.norm_placement='pre'.* Try norm_placement='post'"),
     ({"norm": "none"}, r"encoder.norm='none'\. Try norm_placement='post' with norm='layer'"),
-    ({"init": "normal"}, r"gain is one of Xavier weights; got init='normal'\. Try init='xavier'"),
-    ({"residual_scale": 2.0}, r"residuals of the encoder by 1\.006; got encoder.residual_scale=2\.0\. Leave it out"),
+    ({"init": "normal"}, r"weights of Xavier initialisation; got init='normal'\. Try init='xavier'"),
+    ({"residual_scale": 2.0}, r"encoder itself \(1\.006\); got encoder.residual_scale=2\.0\. Remove residual_scale"),
 ])  # fmt: skip
 def test_what_contradicts_it(wrong, message):
     with pytest.raises(ConfigError, match=message):
@@ -103,5 +103,5 @@ def test_a_scale_is_positive(value):
         stack(residual_scale=value)
     with pytest.raises(ConfigError, match=r"norm_eps must be above 0 and finite.*Try norm_eps=1e-5"):
         stack(norm_eps=value)
-    with pytest.raises(ConfigError, match=r"softcap must be above 0 and finite.*Try 50\.0"):
+    with pytest.raises(ConfigError, match=r"softcap, .* must be above 0 and finite.*Try softcap=50\.0"):
         stack(attention_rule="softcap", softcap=value)

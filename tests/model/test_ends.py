@@ -89,11 +89,11 @@ def test_a_heads_norm_is_of_the_stacks_kind():
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
-    ({"embedding_norm": True, "norm": "none"}, "embedding_norm=True wants a norm; got norm='none'. Leave it out"),
+    ({"embedding_norm": True, "norm": "none"}, "embedding_norm=True needs a norm; got norm='none'. Set .*norm=False"),
     ({"attention_scale": 0.0}, "attention_scale must be above 0 and finite; got 0.0"),
     ({"attention_scale": float("inf")}, "attention_scale must be above 0 and finite; got inf"),
     ({"attention_scale": float("nan")}, "attention_scale must be above 0 and finite; got nan"),
-    ({"attention_scale": 1.0, "attention_rule": "linear"}, "scale of them would change nothing; got .*=1.0. Leave"),
+    ({"attention_scale": 1.0, "attention_rule": "linear"}, "a scale would cancel out; got .*=1.0. Remove"),
 ])  # fmt: skip
 def test_stacks_that_cannot_be(wrong, message):
     with pytest.raises(ConfigError, match=message):
@@ -101,9 +101,9 @@ def test_stacks_that_cannot_be(wrong, message):
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
-    ({"scale_head": True, "tie_embeddings": False}, "with its embedding; got head 'lm' and tie_embeddings=False"),
-    ({"scale_head": True, "head": Classify(2)}, "shares with its embedding; got head 'classify'"),
-    ({"head": Lm(transform="gelu"), "norm": "none"}, "ends in a norm of its stack's kind; got norm='none'"),
+    ({"scale_head": True, "tie_embeddings": False}, "tied to the embedding; got head 'lm' and tie_embeddings=False"),
+    ({"scale_head": True, "head": Classify(2)}, "tied to the embedding; got head 'classify'"),
+    ({"head": Lm(transform="gelu"), "norm": "none"}, "a norm, of the same kind as in the stack; got norm='none'"),
 ])  # fmt: skip
 def test_models_that_cannot_be(wrong, message):
     with pytest.raises(ConfigError, match=message):
@@ -122,7 +122,7 @@ def test_a_recipe_says_all_of_it():
     assert all(each.embedding_norm and each.attention_scale == 1.0 for each in (made.encoder, made.decoder))
     assert (made.scale_head, made.head) == (True, Lm(transform="gelu"))
     assert ModelRecipe().build("encoder", 9).head == Lm()
-    with pytest.raises(ConfigError, match=r"a classifier pools its vectors\. Got 'gelu'\. Leave it out"):
+    with pytest.raises(ConfigError, match=r"a classifier does not have; got 'gelu'\. Remove model\.head_transform"):
         ModelRecipe(head_transform="gelu").build("label", 9, n_labels=2)
 
 

@@ -97,7 +97,7 @@ def test_a_causal_stack_needs_no_buckets_for_what_comes():
 
 @pytest.mark.parametrize(("settings", "message"), [
     ({"positions": "alibi", "rotary": RotaryConfig(base=5e5)},
-     r"rotary\.base belongs to positions='rotary'; got base=500000\.0 and positions='alibi'\. Leave it out, or try"),
+     r"rotary\.base belongs to positions='rotary'; got base=500000\.0 and positions='alibi'\. Remove rotary\.base, or"),
     ({"positions": "shaw", "relative": RelativeConfig(n_buckets=8)}, r"relative\.n_buckets belongs to positions='t5'"),
     ({"positions": "t5", "relative": RelativeConfig(clip_distance=8)}, "clip_distance belongs to positions='shaw'"),
     ({"relative": RelativeConfig(max_distance=99)}, "max_distance belongs to positions='t5'"),

@@ -114,8 +114,8 @@ def test_encode_and_decode_are_forward():
 
 
 @pytest.mark.parametrize(("shape", "given", "message"), [
-    ("encoder-decoder", {}, r"reads one source; give source= \(token ids\) or memory= .*; got neither"),
-    ("encoder-decoder", {"source": tokens(1, 2), "memory": torch.zeros(1, 2, 16)}, "one source; .* got both"),
+    ("encoder-decoder", {}, r"exactly one of source= \(token ids\) and memory= .*; got neither\. Give one"),
+    ("encoder-decoder", {"source": tokens(1, 2), "memory": torch.zeros(1, 2, 16)}, "exactly one of .* got both"),
     ("decoder", {"source_keep": torch.ones(1, 3).bool()}, "source_keep .* belong to an encoder-decoder"),
     ("decoder", {"source": tokens(1, 3)}, "belong to an encoder-decoder; this model has one stack"),
     ("encoder", {"memory": torch.zeros(1, 3, 16)}, "belong to an encoder-decoder; this model has one stack"),

@@ -79,7 +79,7 @@ def test_what_has_no_keys_to_round_is_refused():
         prepared(model("decoder", attention_rule="linear"), "float32", "int8")
     with pytest.raises(ConfigError, match="Compiled steps need an exact KV cache"):
         prepared(model("decoder"), "float32", "int8", compile=True)
-    with pytest.raises(ConfigError, match="Rows that come and go"):
+    with pytest.raises(ConfigError, match="Continuous batching needs an exact cache"):
         prepared(model("decoder"), "float32", "int8").new_slots(4)
 
 

@@ -87,12 +87,12 @@ def test_wrong_segments_are_refused():
         made(ids, segments=torch.full((2, 4), -1))
     with production(), pytest.raises(DataError, match=r"the shape of the tokens, \[2, 4\]; got \[2, 3\]"):
         made(ids, segments=parts(2, 3))
-    with pytest.raises(ConfigError, match=r"this one has none\. Leave them out"):
+    with pytest.raises(ConfigError, match=r"this one has none\. Remove segments"):
         model("encoder")(ids, segments=parts(2, 4))
 
 
 def test_an_encoder_decoder_has_none():
-    with pytest.raises(ConfigError, match="keeps its two texts in two stacks"):
+    with pytest.raises(ConfigError, match="reads its two texts in two stacks"):
         ModelConfig(9, encoder=stack(n_segments=2), decoder=stack())
     with pytest.raises(ConfigError, match=r"^n_segments must be at least 1; got 0"):
         stack(n_segments=0)

@@ -54,7 +54,7 @@ def test_run_whose_checkpoints_are_all_damaged(tmp_path):
         (lambda lines: lines, OK, "a line for each of 2 steps"),
         (lambda lines: lines[1:], WARNING, "1 of 2 steps, from 1 on"),
         (lambda lines: [], WARNING, "2 of 2 steps, from 1 on"),
-        (lambda lines: ["{}\n", *lines], FAILURE, "jsonl:1: a line is a JSON object with a step"),
+        (lambda lines: ["{}\n", *lines], FAILURE, "jsonl:1: each line must be a JSON object with a step"),
         (lambda lines: [*lines, '{"step": 3, "lo'], OK, "a line for each of 2 steps"),
     ],
 )

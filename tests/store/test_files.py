@@ -59,7 +59,7 @@ def test_threads_leave_each_other_alone(tmp_path, monkeypatch):
     def meanwhile(self: files.Path, target: files.Path) -> files.Path:
         monkeypatch.undo()
         write_bytes(tmp_path / "sample-2", b"2")
-        with pytest.raises(CheckpointError, match="is being written already"):
+        with pytest.raises(CheckpointError, match="another is writing"):
             write_bytes(tmp_path / "sample-1", b"other")
         return replace(self, target)
 
@@ -98,11 +98,11 @@ def test_mode_follows_the_umask(tmp_path):
 @pytest.mark.parametrize(
     ("number", "kind", "says"),
     [
-        (errno.ENOSPC, ResourceError, r"the disk is full .*Needed: 3 bytes; free: [\d,]+ bytes.*Make room"),
+        (errno.ENOSPC, ResourceError, r"the disk is full .*Needed: 3 bytes; free: [\d,]+ bytes.*Free some space"),
         (errno.EDQUOT, ResourceError, "quota is used up"),
-        (errno.EFBIG, ResourceError, r"may not grow so large.*Raise the limit.*ulimit -f"),
-        (errno.EROFS, CheckpointError, "Read-only file system.*or use one that is"),
-        (errno.EACCES, CheckpointError, "Permission denied.*yours to write"),
+        (errno.EFBIG, ResourceError, r"the limit on the size of a file is reached.*Raise the limit.*ulimit -f"),
+        (errno.EROFS, CheckpointError, "Read-only file system.*or choose another folder"),
+        (errno.EACCES, CheckpointError, "Permission denied.*you may write in the folder"),
         (errno.EIO, CheckpointError, "Input/output error"),
     ],
 )
@@ -190,7 +190,7 @@ def test_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", fail)
-    with pytest.raises(CheckpointError, match="Nothing that was complete is lost"):
+    with pytest.raises(CheckpointError, match="Files that were complete are unchanged"):
         fill(tmp_path / "x", b="2")
     assert contents(tmp_path) == {"x/a": b"1"}
     assert names(tmp_path) == ["x"]
@@ -199,7 +199,7 @@ def test_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
 def test_one_writer_at_a_time(tmp_path):
     with staged_folder(tmp_path / "step-1", 0) as folder:
         (folder / "a").write_text("1")
-        with pytest.raises(CheckpointError, match="is being written already"):
+        with pytest.raises(CheckpointError, match="another is writing"):
             fill(tmp_path / "step-1", b="2")
         fill(tmp_path / "step-2", b="2")
         assert (folder / "a").exists()

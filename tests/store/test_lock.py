@@ -19,7 +19,7 @@ from glassformer.foundation.errors import CheckpointError
 from glassformer.store import lock as module
 from glassformer.store.lock import LOCK, RunLock, lock_on, refuse_in_training
 
-TAKEN = r"Only one process at a time may train a run; .*run is being trained already\. Wait .* --out"
+TAKEN = r"Only one process at a time may train a run; another process is training .*run\. Wait .* --out"
 
 RACER = """
 import sys
@@ -94,7 +94,7 @@ def test_of_two_processes_that_begin_at_once_one_is_kept_out(tmp_path):
             told = [process.stdout.readline().strip() for process in (first, second)]
             assert "taken" in told
             told.remove("taken")
-            assert f"{run} is being trained already" in told[0]
+            assert f"another process is training {run}" in told[0]
         for process in (first, second):
             process.kill()
 
@@ -167,7 +167,7 @@ def test_link_in_its_place_is_refused(tmp_path):
     (tmp_path / LOCK).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CheckpointError, match=r"run\.lock cannot be written"):
         taken(tmp_path)
-    with pytest.raises(CheckpointError, match=r"run\.lock is a link elsewhere\. Delete the link"):
+    with pytest.raises(CheckpointError, match=r"run\.lock is a symbolic link\. Delete the link"):
         refuse_in_training(tmp_path)
     assert not (tmp_path / "elsewhere").exists()
 
@@ -184,7 +184,7 @@ def test_lock_follows_the_folder(tmp_path):
     second = taken(run)
     assert (first.in_place(), lock_on(run)) == (False, second)
     for _ in range(2):
-        with pytest.raises(CheckpointError, match="was deleted in training, and another run lies there now"):
+        with pytest.raises(CheckpointError, match="was deleted during training, and another run is there now"):
             first.take()
         second.release()
 

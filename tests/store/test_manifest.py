@@ -78,14 +78,14 @@ def test_manifest_that_lists_too_little(folder):
     (folder / STATE).rename(folder.parent / "elsewhere")
     rewrite_manifest(folder)
     (folder.parent / "elsewhere").rename(folder / STATE)
-    with pytest.raises(CheckpointError, match=r"does not list state\.json: it is incomplete"):
+    with pytest.raises(CheckpointError, match=r"does not list state\.json, so the checkpoint is incomplete"):
         check(folder)
 
 
 @pytest.mark.parametrize("value", [[], 3, "x", None])
 def test_manifest_that_is_no_object(folder, value):
     (folder / MANIFEST).write_text(json.dumps(value))
-    with pytest.raises(CheckpointError, match="must hold an object"):
+    with pytest.raises(CheckpointError, match="must be a JSON object"):
         read_manifest(folder)
 
 

@@ -58,7 +58,7 @@ def test_a_damaged_one_is_passed_over_and_named(run):
     two = [saved(run, step) for step in (2, 10)]
     for name, each in loaded.model.named_parameters():
         assert torch.equal(each, (sum(file[name].double() for file in two) / 2).float())
-    with pytest.raises(CheckpointError, match=r"needs as many that are complete; .* has 2\. .*--checkpoint.keep 3"):
+    with pytest.raises(CheckpointError, match=r"needs 3 complete ones; .* has 2\. .*--checkpoint.keep 3"):
         load_mean(run, 3)
 
 

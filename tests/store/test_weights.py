@@ -53,7 +53,7 @@ def test_stored_names_follow_the_sharing_of_the_model():
 def test_wrapped_model_is_refused(tmp_path, wrapper):
     wrapped = nn.Module()
     wrapped.add_module(wrapper, examples.model())
-    with pytest.raises(CheckpointError, match=rf"Save the model itself: model\.{wrapper}\."):
+    with pytest.raises(CheckpointError, match=rf"Save the model inside: model\.{wrapper}\."):
         weights.unique_weights(wrapped)
 
 
@@ -101,17 +101,17 @@ def test_a_new_tensor_never_takes_the_place_of_an_old_one():
     ("change", "says"),
     [
         (lambda t: t.pop("decoder.norm.bias"), "1 missing: decoder.norm.bias."),
-        (lambda t: t.update({"x.weight": torch.ones(2)}), "1 not of this model: x.weight."),
+        (lambda t: t.update({"x.weight": torch.ones(2)}), "1 unexpected: x.weight."),
         (
             lambda t: t.update({EMBEDDING: torch.ones(14, 9)}),
-            f"1 of another shape: {EMBEDDING} (expected [14, 8], found [14, 9])",
+            f"1 of the wrong shape: {EMBEDDING} (expected [14, 8], found [14, 9])",
         ),
         (
             lambda t: t.update({"decoder.norm.bias": torch.ones(8, dtype=torch.int32)}),
-            "1 of another kind: decoder.norm.bias (expected a floating-point type, found int32)",
+            "1 of the wrong type: decoder.norm.bias (expected a floating-point type, found int32)",
         ),
         (lambda t: [t.pop(name) for name in sorted(t) if name.startswith("decoder")], "28 missing: "),
-        (lambda t: t.update({"\x1b[31m" + "x" * 500: torch.ones(1)}), r"1 not of this model: '\x1b[31mxxx"),
+        (lambda t: t.update({"\x1b[31m" + "x" * 500: torch.ones(1)}), r"1 unexpected: '\x1b[31mxxx"),
     ],
 )
 def test_differences_are_listed(saved, change, says):
@@ -136,7 +136,7 @@ def test_differences_are_listed(saved, change, says):
         ({"decoder": [1]}, "no model can have"),
         ({"vocab_size": []}, "vocab_size must be a whole number or None"),
         ({"n_layers": 2}, "26 missing"),
-        ({"vocab_size": 13}, "of another shape"),
+        ({"vocab_size": 13}, "of the wrong shape"),
         ({"vocab_size": 2**40}, "says vocab_size=1.09951e+12, but model.safetensors has"),
         ({"d_model": 2**63}, "d_model"),
         ({"d_ff": 10**300}, "d_ff"),
@@ -161,7 +161,7 @@ def test_config_of_another_model_or_none(saved, changes, says):
 def test_config_that_is_no_object(saved):
     (saved / "config.json").write_text("[]")
     examples.rewrite_manifest(saved)
-    with pytest.raises(CheckpointError, match=r"config\.json must hold an object of settings; got list"):
+    with pytest.raises(CheckpointError, match=r"config\.json must be a JSON object of settings; got list"):
         load(saved)
 
 
@@ -196,7 +196,9 @@ def test_out_of_memory_for_the_optimizer(saved, monkeypatch):
         raise RuntimeError("can't allocate memory")
 
     monkeypatch.setattr(torch.Tensor, "to", fail)
-    with pytest.raises(ResourceError, match=r"The optimizer in .* bytes on cpu, which cannot be had: can't allocate"):
+    with pytest.raises(
+        ResourceError, match=r"The optimizer in .* bytes on cpu, and could not be put there: can't allocate"
+    ):
         load_optimizer(folder)
 
 

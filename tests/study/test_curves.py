@@ -45,7 +45,7 @@ def test_what_is_drawn(folder) -> None:
 
 
 def test_a_run_that_wrote_nothing_is_told(tmp_path) -> None:
-    with pytest.raises(CheckpointError, match="holds no figures"):
+    with pytest.raises(CheckpointError, match="has no figures"):
         read_curves(tmp_path)
 
 

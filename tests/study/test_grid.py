@@ -78,8 +78,8 @@ def test_nothing_is_left_to_the_machine():
     [
         ({}, {}, "--vary SETTING=VALUE,VALUE"),
         ({"training.seed": [1, 2]}, {}, "Use --seeds N"),
-        ({"training.metric": ["loss", "exact_match"]}, {}, "One metric compares all arms"),
-        ({"model.n_layers": [1, 2]}, {"model.n_layers": 3}, "both varied and set"),
+        ({"training.metric": ["loss", "exact_match"]}, {}, "one metric compares all runs"),
+        ({"model.n_layers": [1, 2]}, {"model.n_layers": 3}, "either varied or set; model.n_layers is both"),
         ({"model.n_layers": [1, 2, 1]}, {}, "the value 1 twice"),
     ],
     ids=["nothing", "seed", "metric", "varied and set", "twice"],
@@ -94,7 +94,7 @@ def test_combination_that_cannot_be_is_named_with_its_reason():
     with pytest.raises(ConfigError) as refused:
         arms(recipe(), {}, axes, 3)
     assert "model.positions=rotary, model.d_model=9: " in str(refused.value)
-    assert "3 more combinations are refused" in str(refused.value)
+    assert "3 more combinations have errors" in str(refused.value)
     assert "Nothing was trained" in str(refused.value)
 
 

@@ -71,7 +71,7 @@ def test_table_can_be_made_again_from_the_file(tmp_path):
 
 @pytest.mark.parametrize("value", [{}, [], {"values": {}, "seed": 1}], ids=str)
 def test_what_is_no_result_is_named(value):
-    with pytest.raises(CheckpointError, match=r"^scores/a\.json is no result"):
+    with pytest.raises(CheckpointError, match=r"^scores/a\.json is not the result"):
         result_from(value, "scores/a.json")
 
 

@@ -167,7 +167,7 @@ def test_bfloat16_leaves_the_weights_in_their_own_precision():
 )
 def test_batch_without_targets_is_refused(layout, empty):
     network = model(layout)
-    with pytest.raises(DataError, match="that of step 1 has no target"):
+    with pytest.raises(DataError, match="must have at least one target; that of step 1 has none"):
         next(steps(network, [empty]))
 
 

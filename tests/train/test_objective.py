@@ -121,10 +121,10 @@ def test_loss_of_numbers_is_the_squared_error():
 
 def test_targets_that_the_head_does_not_have_are_refused():
     network = model("classify")
-    with pytest.raises(DataError, match=r"from 0 to 2, as the head scores 3; got 3 at target 1"):
+    with pytest.raises(DataError, match=r"from 0 to 2, as the head scores 3 labels; got 3 at target 1"):
         loss_of(network, Batch.labelled([[7], [8]], [0, 3]), objective_for(network))
     numbers = model("regress")
-    with pytest.raises(DataError, match="answers 2 numbers a row, but the batch has 1"):
+    with pytest.raises(DataError, match=r"as the model outputs, 2 \(head\.n_numbers\); it has 1"):
         loss_of(numbers, Batch.labelled([[7], [8]], [0.5, 3.0]), objective_for(numbers))
     with pytest.raises(DataError, match=r"numbers of a float type; got torch\.int64"):
         loss_of(numbers, Batch.labelled([[7], [8]], [1, 3]), objective_for(numbers))

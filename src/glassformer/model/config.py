@@ -45,12 +45,12 @@ class ModelConfig:
             )
         if self.encoder and self.decoder and self.encoder.d_model != self.decoder.d_model:
             raise ConfigError(
-                f"encoder and decoder must have one d_model, as the decoder reads the encoder's memory; "
-                f"got {self.encoder.d_model} and {self.decoder.d_model}. Give both the same."
+                "encoder and decoder must have the same d_model, as the decoder reads the encoder's memory; got "
+                f"{self.encoder.d_model} and {self.decoder.d_model}. Make them equal."
             )
         if self.encoder and self.encoder.causal and self.decoder:
             raise ConfigError(
-                "The encoder of an encoder-decoder reads both ways; got encoder.causal=True. Set it to False."
+                "The encoder of an encoder-decoder reads both ways; got encoder.causal=True. Set encoder.causal=False."
             )
         if self.decoder and not self.decoder.causal:
             object.__setattr__(self, "decoder", replace(self.decoder, causal=True))
@@ -58,8 +58,8 @@ class ModelConfig:
             self._check_deepnorm()
         if not self.one_vocabulary and not (self.encoder and self.decoder):
             raise ConfigError(
-                f"source_vocab_size ({self.source_vocab_size}) belongs to an encoder-decoder; "
-                "a model of one stack has vocab_size alone. Leave it out."
+                f"source_vocab_size ({self.source_vocab_size}) belongs to an encoder-decoder; a model with one stack "
+                "has only vocab_size. Remove source_vocab_size."
             )
         self._check_ends()
         self._check_head()
@@ -68,34 +68,36 @@ class ModelConfig:
         """Refuse inputs and a head that do not fit together."""
         reads_features = self.stack.n_features is not None
         if self.vocab_size is None and (isinstance(self.head, Lm) or self.reads_tokens):
-            what = "answers" if isinstance(self.head, Lm) else "reads"
+            what = "outputs" if isinstance(self.head, Lm) else "reads"
             raise ConfigError(f"vocab_size must be given, as the model {what} tokens; got None. Try vocab_size=8000.")
         if isinstance(self.head, Lm) and self.tie_embeddings and reads_features:
             raise ConfigError(
-                "tie_embeddings makes the head of the embedding's matrix, but its stack reads features "
-                f"(n_features={self.stack.n_features}) and has none. Set tie_embeddings=False."
+                "tie_embeddings=True makes the head share the embedding's matrix, but the stack reads features "
+                f"(n_features={self.stack.n_features}) and has no embedding. Set tie_embeddings=False."
             )
         if self.encoder and self.decoder and (self.encoder.n_segments or self.decoder.n_segments):
             raise ConfigError(
-                "n_segments tells parts of one text apart; an encoder-decoder keeps its two texts in two stacks. "
-                "Leave it out, or take one stack."
+                "n_segments marks the parts of a text in a model with one stack; an encoder-decoder reads its two "
+                "texts in two stacks. Remove n_segments, or use one stack."
             )
 
     def _check_head(self) -> None:
         """Refuse head settings that lack something they need, or that the head would ignore."""
         if self.scale_head and not (isinstance(self.head, Lm) and self.tie_embeddings):
             raise ConfigError(
-                "scale_head evens out a matrix that a language model's head shares with its embedding; got head "
-                f"{self.head.kind!r} and tie_embeddings={self.tie_embeddings}. Leave it out, or tie them."
+                "scale_head=True needs the head of a language model, tied to the embedding; got head "
+                f"{self.head.kind!r} and tie_embeddings={self.tie_embeddings}. Set scale_head=False, or "
+                "tie_embeddings=True with head=Lm()."
             )
         if getattr(self.head, "transform", None) is not None and self.stack.norm == "none":
             raise ConfigError(
-                "head.transform ends in a norm of its stack's kind; got norm='none'. Leave it out, or try norm='layer'."
+                "head.transform includes a norm, of the same kind as in the stack; got norm='none'. Remove "
+                "head.transform, or try norm='layer'."
             )
         if getattr(self.head, "pooling", None) == "first" and self.stack.causal:
             raise ConfigError(
-                "pooling='first' takes the first vector, which in a causal stack has read nothing but its own "
-                "place. Take pooling='mean' or 'attention', or a stack that reads both ways."
+                "pooling='first' takes the first vector, which in a causal stack has read only its own token. Use "
+                "pooling='mean' or 'attention', or a stack that reads both ways."
             )
 
     @property
@@ -105,20 +107,22 @@ class ModelConfig:
 
     def _check_deepnorm(self) -> None:
         if self.init != "xavier":
-            raise ConfigError(f"deepnorm's gain is one of Xavier weights; got init={self.init!r}. Try init='xavier'.")
+            raise ConfigError(
+                f"deepnorm=True scales the weights of Xavier initialisation; got init={self.init!r}. Try init='xavier'."
+            )
         for side, constants in zip(("encoder", "decoder"), self.deepnorm_constants, strict=True):
             stack: StackConfig | None = getattr(self, side)
             if stack is None:
                 continue
             if stack.norm_placement != "post" or stack.norm == "none":
                 raise ConfigError(
-                    f"deepnorm normalises after the sum; got {side}.norm_placement={stack.norm_placement!r} and "
+                    f"deepnorm=True needs a norm after the sum; got {side}.norm_placement={stack.norm_placement!r} and "
                     f"{side}.norm={stack.norm!r}. Try norm_placement='post' with norm='layer'."
                 )
             if stack.residual_scale != 1.0:
                 raise ConfigError(
-                    f"deepnorm scales the residuals of the {side} by {constants.alpha:.4g}; got "
-                    f"{side}.residual_scale={stack.residual_scale}. Leave it out, or try residual_scale=1.0."
+                    f"deepnorm=True sets the residual scale of the {side} itself ({constants.alpha:.4g}); got "
+                    f"{side}.residual_scale={stack.residual_scale}. Remove residual_scale."
                 )
 
     @property

@@ -16,7 +16,9 @@ ADDS_TO_SCORES = ("alibi", "t5", "shaw")
 def check_input(config: StackConfig) -> None:
     """Refuse `embedding_norm` without a kind of norm. Errors: `ConfigError`."""
     if config.embedding_norm and config.norm == "none":
-        raise ConfigError("embedding_norm=True wants a norm; got norm='none'. Leave it out, or try norm='layer'.")
+        raise ConfigError(
+            "embedding_norm=True needs a norm; got norm='none'. Set embedding_norm=False, or try norm='layer'."
+        )
 
 
 def check_experts(config: StackConfig) -> None:
@@ -31,8 +33,9 @@ def check_experts(config: StackConfig) -> None:
         value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
         if config.n_experts is None and value != default:
             raise ConfigError(
-                f"{name} belongs to feed_forward='experts'; got {name}={value!r} and feed_forward="
-                f"{config.feed_forward!r}. Leave it out, or try feed_forward='experts' with n_experts=8."
+                f"{name} belongs to feed_forward='experts'; got {name}={value!r} and "
+                f"feed_forward={config.feed_forward!r}. Remove {name}, or try feed_forward='experts' with "
+                "n_experts=8."
             )
     for name in ("balance_loss", "router_z_loss"):
         if not 0.0 <= getattr(config, name) < float("inf"):
@@ -48,52 +51,54 @@ def check_residual(config: StackConfig) -> None:
     """Refuse a `residual_scale` out of bounds, and `final_norm` without a kind of norm. Errors: `ConfigError`."""
     if not 0.0 < config.residual_scale < float("inf"):
         raise ConfigError(
-            f"residual_scale must be above 0 and finite; got {config.residual_scale}. 1.0 scales nothing."
+            f"residual_scale must be above 0 and finite; got {config.residual_scale}. Try residual_scale=1.0, which "
+            "scales nothing."
         )
     if config.norm == "none" and config.final_norm:
-        raise ConfigError("final_norm=True wants a norm; got norm='none'. Leave final_norm out, or try norm='layer'.")
+        raise ConfigError("final_norm=True needs a norm; got norm='none'. Remove final_norm, or try norm='layer'.")
 
 
 def check_attention_rule(config: StackConfig) -> None:
     """Refuse settings that the attention rule or backend cannot support. Errors: `ConfigError`."""
     if config.attention_rule != "softcap" and config.softcap != type(config).softcap:
         raise ConfigError(
-            f"softcap belongs to attention_rule='softcap'; got softcap={config.softcap} with attention_rule="
-            f"{config.attention_rule!r}, which has no use for it. Leave it out, or try attention_rule='softcap'."
+            f"softcap belongs to attention_rule='softcap'; got softcap={config.softcap} with "
+            f"attention_rule={config.attention_rule!r}, which does not use it. Remove softcap, or try "
+            "attention_rule='softcap'."
         )
     if config.attention_rule == "softcap" and not 0.0 < config.softcap < float("inf"):
         raise ConfigError(
-            f"softcap must be above 0 and finite, as scores are kept within it; got {config.softcap}. Try 50.0."
+            f"softcap, the bound on the scores, must be above 0 and finite; got {config.softcap}. Try softcap=50.0."
         )
     if config.attention_scale is not None and not 0.0 < config.attention_scale < float("inf"):
         raise ConfigError(
-            f"attention_scale must be above 0 and finite; got {config.attention_scale}. Leave it out for "
-            "1 / sqrt(head width), or try 1.0."
+            f"attention_scale must be above 0 and finite; got {config.attention_scale}. Remove it to get 1 / "
+            "sqrt(head width), or try attention_scale=1.0."
         )
     if config.attention == "flex" and config.attention_dropout:
         raise ConfigError(
-            "attention='flex' forms no weights that could be dropped; got "
-            f"attention_dropout={config.attention_dropout}. Set attention_dropout=0.0, or take attention='auto'."
+            "attention='flex' does not store attention weights, so it cannot drop any; got "
+            f"attention_dropout={config.attention_dropout}. Set attention_dropout=0.0, or try attention='auto'."
         )
     if config.attention_rule != "linear":
         return
     if config.attention_scale is not None:
         raise ConfigError(
-            "Linear attention divides products by their sum, so that a scale of them would change nothing; got "
-            f"attention_scale={config.attention_scale}. Leave it out, or take attention_rule='softmax'."
+            "Linear attention divides its products by their sum, so a scale would cancel out; got "
+            f"attention_scale={config.attention_scale}. Remove attention_scale, or try attention_rule='softmax'."
         )
     if config.positions in ADDS_TO_SCORES:
         raise ConfigError(
-            f"Linear attention has no scores that positions={config.positions!r} could add to. "
-            "Try positions='rotary', or attention_rule='softmax'."
+            f"positions={config.positions!r} adds to attention scores, and linear attention has none. Try "
+            "positions='rotary', or attention_rule='softmax'."
         )
     if config.pattern is not None:
         raise ConfigError(
-            f"Linear attention sums over all keys so far and cannot leave some out again; got {config.pattern}. "
-            "Take out the pattern, or take attention_rule='softmax'."
+            f"Linear attention reads all keys so far, so it cannot have a sparse pattern; got {config.pattern}. Remove "
+            "these settings, or try attention_rule='softmax'."
         )
     if config.attention_dropout:
         raise ConfigError(
-            "Linear attention forms no weights that could be dropped; got "
+            "Linear attention never computes attention weights, so it cannot drop any; got "
             f"attention_dropout={config.attention_dropout}. Set attention_dropout=0.0."
         )

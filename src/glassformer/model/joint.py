@@ -46,7 +46,8 @@ class Joint(Transformer):
         nn.Module.__init__(self)  # skips Transformer.__init__: it has no weights of its own
         if not isinstance(members, list | tuple):
             raise ConfigError(
-                f"A committee is made from a list of models; got {came(members)}. Try Joint([one, other])."
+                f"A committee (an ensemble) is made from a list of models; got {came(members)}. Try Joint([one, "
+                "other])."
             )
         check_members(members)
         self._members = nn.ModuleList(members)
@@ -102,7 +103,10 @@ class Joint(Transformer):
         if cache is None:
             return [None] * len(self.members)
         if not isinstance(cache, JointCache):
-            raise ConfigError(f"A committee has a cache for each member; got one {came(cache)}. Take new_cache().")
+            raise ConfigError(
+                f"A committee (an ensemble) needs a cache for each member; got one {came(cache)}. Use new_cache() of "
+                "the committee."
+            )
         return cache.members
 
     def new_cache(self, capacity: int | None = None, *, whole: bool = False) -> Cache:
@@ -112,8 +116,8 @@ class Joint(Transformer):
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
         """Always raises `ConfigError`: continuous batching works with one model only."""
         raise ConfigError(
-            f"Texts that come and go while others are written are of one model; this is a committee of "
-            f"{len(self.members)}. Write them with generate() or answers(), or serve one member."
+            f"Continuous batching needs a single model; got a committee (an ensemble) of {len(self.members)}. Use "
+            "generate() or answers(), or serve one member."
         )
 
 
@@ -125,7 +129,9 @@ def members_of(model: Transformer) -> list[Transformer]:
 def refuse_joint(model: object, what: str, instead: str) -> None:
     """Raise `ConfigError` for a committee where a single model is needed."""
     if isinstance(model, Joint):
-        raise ConfigError(f"{what} is of one model; got a committee of {len(model.members)}. {instead}")
+        raise ConfigError(
+            f"{what} needs a single model; got a committee (an ensemble) of {len(model.members)}. {instead}"
+        )
 
 
 class MeanHead(nn.Module):
@@ -186,17 +192,20 @@ class JointCache(Cache):
 def check_members(members: Sequence[Transformer]) -> None:
     """Raise `ConfigError` for models that cannot decode together, with the place (from 0) of the first misfit."""
     if not members:
-        raise ConfigError("A committee has at least one member; got none. Give the models.")
+        raise ConfigError("A committee (an ensemble) needs at least one member; got none. Give the models.")
     kinds: list[dict[str, object]] = []
     for place, each in enumerate(members):
         config = getattr(each, "config", None)
         if not isinstance(config, ModelConfig) or isinstance(each, Joint):
             what = "a committee itself" if isinstance(each, Joint) else came(each)
-            raise ConfigError(f"A committee is made of Transformers; member {place} (from 0) is {what}.")
+            raise ConfigError(
+                f"The members of a committee (an ensemble) must be Transformers; member {place} (counted from 0) is "
+                f"{what}. Give single models, as in Joint([one, other])."
+            )
         if not isinstance(config.head, Lm):
             raise ConfigError(
-                f"A committee that writes is made of models with head=Lm(); member {place} (from 0) has head "
-                f"{config.head.kind!r}. See committee_probabilities() for classifiers."
+                f"The members of a committee (an ensemble) that writes must have head=Lm(); member {place} (counted "
+                f"from 0) has head {config.head.kind!r}. For classifiers, use committee_probabilities()."
             )
         parameter, stacks = next(each.parameters()), [getattr(config, side) for side in SIDES]
         kinds.append(
@@ -215,8 +224,9 @@ def check_members(members: Sequence[Transformer]) -> None:
         for name, value in kind.items():
             if value != kinds[0][name]:
                 raise ConfigError(
-                    f"The members of a committee write one text, step by step; member {place} (from 0) has {name} "
-                    f"{value}, the first one {kinds[0][name]}. Leave it out, or make it alike."
+                    "The members of a committee (an ensemble) write one text together, so they must have the same "
+                    f"{name}; member {place} (counted from 0) has {value}, the first {kinds[0][name]}. Leave that "
+                    "member out, or use models that agree."
                 )
 
 

@@ -26,8 +26,8 @@ def check_order(
     if positions == "shaw" and attention not in SHOWS_WEIGHTS:
         names = ", ".join(repr(name) for name in SHOWS_WEIGHTS)
         raise ConfigError(
-            f"positions='shaw' adds to the values pair by pair, which takes a backend that holds its weights: {names}; "
-            f"got attention={attention!r}. Try attention='auto'."
+            "positions='shaw' adds to the value of each query-key pair, so it needs a backend that stores attention "
+            f"weights: {names}; got attention={attention!r}. Try attention='auto'."
         )
 
 
@@ -37,6 +37,6 @@ def _check_owned(name: str, settings: object, owners: dict[str, str], positions:
         value = getattr(settings, key)
         if owner != positions and value != getattr(usual, key):
             raise ConfigError(
-                f"{name}.{key} belongs to positions={owner!r}; got {key}={value!r} and positions={positions!r}. "
-                f"Leave it out, or try positions={owner!r}."
+                f"{name}.{key} belongs to positions={owner!r}; got {key}={value!r} and positions={positions!r}. Remove "
+                f"{name}.{key}, or try positions={owner!r}."
             )

@@ -144,8 +144,8 @@ class ModelRecipe:
         for name in ("encoder_layers", "decoder_layers"):
             if self._layers(name) < 1 and getattr(self, name) is not None:
                 raise ConfigError(
-                    f"model.{name} must be at least 1; got {getattr(self, name)}. Leave it out for as many as "
-                    f"model.n_layers, or try model.{name}=1."
+                    f"model.{name} must be at least 1; got {getattr(self, name)}. Remove it to get model.n_layers, "
+                    f"or try model.{name}=1."
                 )
 
     def build(
@@ -183,7 +183,7 @@ class ModelRecipe:
                 layouts = " or ".join(map(repr, READ_BY[name]))
                 raise ConfigError(
                     f"model.{name} belongs to data.layout={layouts}; got model.{name}={getattr(self, name)!r} with "
-                    f"data.layout={layout!r}, which has no use for it. Leave it out."
+                    f"data.layout={layout!r}, which does not use it. Remove model.{name}."
                 )
 
     def _head(self, n_labels: int | None) -> Lm | Classify:
@@ -191,8 +191,8 @@ class ModelRecipe:
             return Lm(self.head_transform)
         if self.head_transform is not None:
             raise ConfigError(
-                f"model.head_transform belongs to a head over tokens; a classifier pools its vectors. Got "
-                f"{self.head_transform!r}. Leave it out."
+                "model.head_transform belongs to a head over tokens, which a classifier does not have; got "
+                f"{self.head_transform!r}. Remove model.head_transform."
             )
         return Classify(n_labels, self.pooling, self.head_dropout)
 

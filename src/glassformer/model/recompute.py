@@ -33,7 +33,7 @@ def recompute(model: nn.Module, blocks: int = 1) -> Generator[None]:
     """
     if isinstance(blocks, bool) or blocks < 0:
         raise ConfigError(
-            f"Recomputation takes the number of blocks in a group, or 0 for none; got {blocks!r}. Try recompute=1."
+            f"recompute is the number of blocks in a group, or 0 for none; got {blocks!r}. Try recompute=1."
         )
     stacks = [each for each in model.modules() if isinstance(each, Stack)] if blocks else []
     before = [stack.through for stack in stacks]

@@ -125,7 +125,7 @@ class Stack(nn.Module):
         if self.segments is not None:
             return self.segments(segments, x)
         if segments is not None:
-            raise ConfigError("segments belong to a stack with n_segments; this one has none. Leave them out.")
+            raise ConfigError("segments belong to a stack with n_segments; this one has none. Remove segments.")
         return x
 
     @staticmethod
@@ -134,13 +134,13 @@ class Stack(nn.Module):
         check_prefix(prefix, tokens)
         if cache is not None and documents is not None:
             raise ConfigError(
-                "documents are those of whole rows, and a cache does not know whose keys it holds. "
-                "Give all tokens at once, or one document a row."
+                "documents cannot be used with a cache, which does not record the document of each key. Give all "
+                "tokens at once without a cache, or one document per row without documents."
             )
         if cache is not None and cache.length and prefix is not None:
             raise ConfigError(
-                f"A prefix is read whole, in the first step of a cache; this one already holds {cache.length} tokens. "
-                "Give the prefix with the first tokens, and leave it out later."
+                f"A prefix must be given with the first tokens of a cache; this one already holds {cache.length} "
+                "tokens. Give the prefix in the first step, and leave it out later."
             )
 
     def _mask(self, step: Step, like: Tensor, documents: Tensor | None, prefix: Tensor | None) -> Mask:

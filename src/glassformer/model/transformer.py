@@ -34,7 +34,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        expect(config, ModelConfig, "What a Transformer is made from", "Try Transformer(ModelConfig(8000, stack)).")
+        expect(config, ModelConfig, "The config of a Transformer", "Try Transformer(ModelConfig(8000, stack)).")
         self.config = config
         scale, both = config.scale_embeddings, config.encoder is not None and config.decoder is not None
         self.encoder = self.decoder = None
@@ -97,12 +97,13 @@ class Transformer(nn.Module):
         if documents is not None or prefix is not None:
             raise ConfigError(
                 "documents and prefix belong to a model of one stack; in an encoder-decoder the source is the prefix, "
-                "and packed targets would read each other's sources. Leave them out."
+                "and packed targets would read each other's sources. Remove them."
             )
         if (source is None) == (memory is None):
             got = "neither" if source is None else "both"
             raise ConfigError(
-                f"An encoder-decoder reads one source; give source= (token ids) or memory= (encode()); got {got}."
+                f"An encoder-decoder needs exactly one of source= (token ids) and memory= (from encode()); got {got}. "
+                "Give one."
             )
         if source is not None:
             memory = self._read(self.encoder, "source", source, keep=source_keep)
@@ -142,8 +143,8 @@ class Transformer(nn.Module):
         """
         if not self.config.stack.causal:
             raise ConfigError(
-                "A cache belongs to a model that writes from left to right; this one reads both ways. "
-                "Give it all tokens at once, without a cache."
+                "A cache needs a causal model, which writes from left to right; this one reads both ways. Give it all "
+                "tokens at once, without a cache."
             )
         stack, n_layers = self.config.stack, len(self.reader.blocks)
         if stack.attention_rule == "linear":
@@ -161,7 +162,7 @@ class Transformer(nn.Module):
         Errors: as `new_cache`, and for a cache in 8 bits, where a joining row would be rounded twice.
         """
         if self.rounds_cache:
-            raise ConfigError("Rows that come and go keep their keys as they are. Leave decode.cache='int8' out.")
+            raise ConfigError("Continuous batching needs an exact cache; got one in 8 bits. Use decode.cache='exact'.")
         fresh, n_layers = self.new_cache(whole=True), len(self.reader.blocks)
         if isinstance(fresh, StateCache):
             return StateSlots(n_layers, fresh.features, most_rows=most_rows)

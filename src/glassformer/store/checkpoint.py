@@ -108,14 +108,19 @@ def load_optimizer(
     place, hashed = usable(device), (OPTIMIZER,) if verify else ()
     found, _ = find(Path(folder), READ if verify else ())
     if OPTIMIZER not in check(found, hashed=hashed):
-        raise CheckpointError(f"{found} has no {OPTIMIZER}, so training cannot go on from it. Use one that has.")
+        raise CheckpointError(
+            f"{found} has no {OPTIMIZER}, so training cannot resume from it. Use a checkpoint that has one."
+        )
     weights = read_tensors(found / MODEL)
     optimizer: dict[str, dict[str, Tensor]] = {name: {} for name in weights}
     tensors = read_tensors(found / OPTIMIZER)
     for key, tensor in tensors.items():
         slot, _, name = key.partition("/")
         if name not in weights or (slot.startswith("exp_avg") and tensor.shape != weights[name].shape):
-            raise CheckpointError(f"{found / OPTIMIZER}: {shown(key)} fits no weight in {MODEL}. {RESTORE}")
+            raise CheckpointError(
+                f"{found / OPTIMIZER}: {shown(key)} does not match the name and shape of any weight in {MODEL}. "
+                f"{RESTORE}"
+            )
         with enough_memory(f"The optimizer in {found}", tensors, place):
             optimizer[name][slot] = tensor.to(place, copy=True)
     return {name: slots for name, slots in optimizer.items() if slots}
@@ -145,14 +150,19 @@ def nothing_found(folder: Path, names: list[str], found: Found) -> str:
     """Return the message for a folder without a loadable checkpoint: what the folder seems to be, and what to do."""
     if found.skipped:
         reasons = " ".join(each.reason for each in found.skipped[:2])
-        return f"{folder} has no complete checkpoint; {len(found.skipped)} were looked at. {reasons}"
+        return f"{folder} has no complete checkpoint; {len(found.skipped)} were checked. {reasons}"
     pickle = next((name for name in names if name.endswith(PICKLES)), None)
     advice = "Train first, or give another folder."
     if CONFIG in names:
-        advice = "It looks like a Hugging Face folder; only a folder that glassformer saved is read here."
+        advice = (
+            "It may be a Hugging Face folder, which is not read here, or an incomplete copy of a checkpoint: copy it "
+            "again."
+        )
     elif pickle is not None:
-        advice = f"{shown(pickle)} is a pickle, which can run code when it is read and so never is."
-    return f"{folder} is neither a checkpoint (it has no {MANIFEST}) nor a run that has one. {advice}"
+        advice = (
+            f"{shown(pickle)} is a pickle, which is never read, because reading one can run code. Give another folder."
+        )
+    return f"{folder} is neither a checkpoint (it has no {MANIFEST}) nor a run folder with one. {advice}"
 
 
 def read_tokenizer(path: Path) -> Tokenizer:

@@ -19,10 +19,10 @@ from glassformer.store.leftovers import absolute, beside, in_progress, remove_le
 FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "files may not grow so large here",
+    errno.EFBIG: "the limit on the size of a file is reached",
 }
 """The system errors that mean that there is no room, and their reasons."""
-ROOM = {errno.EFBIG: "Raise the limit on the size of a file (`ulimit -f`)."}
+ROOM = {errno.EFBIG: "Raise the limit (`ulimit -f`)."}
 """Advice for errors that free space does not solve."""
 
 
@@ -58,7 +58,7 @@ def refuse_unnamable(path: Path) -> None:
         str(path).encode("utf-8")
     except UnicodeEncodeError as error:
         raise CheckpointError(
-            f"The path of a run or a checkpoint must be text in UTF-8; got {str(path)!r}, which is none at character "
+            f"The path of a run or a checkpoint must be valid UTF-8; got {str(path)!r}, which is not at character "
             f"{error.start + 1}. Choose another name, or rename the folder: mv OLD NEW."
         ) from error
 
@@ -105,7 +105,10 @@ def sync_folder(folder: Path) -> None:
 def only_writer(target: Path) -> Generator[None, None, None]:
     """Refuse a second thread that writes the same target; `RunLock` keeps two processes apart."""
     if target in in_progress:
-        raise CheckpointError(f"{target} is being written already. Wait for the first save to end.")
+        raise CheckpointError(
+            f"Only one thread may write a file or folder at a time; another is writing {target}. Wait until it has "
+            "finished."
+        )
     in_progress.add(target)
     try:
         yield
@@ -122,8 +125,8 @@ def explained(path: Path, needed: int) -> Generator[None, None, None]:
         if error.errno in FULL:
             raise ResourceError(no_room(path, needed, error)) from error
         raise CheckpointError(
-            f"{path} cannot be written: {error.strerror or error}. Nothing that was complete is lost. "
-            "Check that the folder is yours to write and not read-only, or use one that is."
+            f"{path} cannot be written: {error.strerror or error}. Files that were complete are unchanged. Check that "
+            "you may write in the folder and that it is not read-only, or choose another folder."
         ) from error
 
 
@@ -132,9 +135,9 @@ def no_room(path: Path, needed: int, error: OSError) -> str:
     free = free_bytes(path.parent)
     room = "unknown" if free is None else f"{free:,} bytes"
     return (
-        f"{path} cannot be written: {FULL[error.errno or errno.ENOSPC]} ({error.strerror}). "
-        f"Needed: {needed:,} bytes; free: {room}. Nothing that was complete is lost. "
-        f"{ROOM.get(error.errno or 0, 'Make room, or keep fewer checkpoints (--checkpoint.keep).')}"
+        f"{path} cannot be written: {FULL[error.errno or errno.ENOSPC]} ({error.strerror}). Needed: {needed:,} bytes; "
+        f"free: {room}. Files that were complete are unchanged. "
+        f"{ROOM.get(error.errno or 0, 'Free some space, or keep fewer checkpoints (--checkpoint.keep).')}"
     )
 
 

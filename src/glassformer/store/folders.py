@@ -85,7 +85,9 @@ def check(folder: Path, *, hashed: Collection[str] | None = None) -> dict[str, E
     entries = verify(folder, hashed=hashed)
     missing = [name for name in REQUIRED if name not in entries]
     if missing:
-        raise CheckpointError(f"{folder / MANIFEST} does not list {', '.join(missing)}: it is incomplete. {RESTORE}")
+        raise CheckpointError(
+            f"{folder / MANIFEST} does not list {', '.join(missing)}, so the checkpoint is incomplete. {RESTORE}"
+        )
     return entries
 
 
@@ -137,7 +139,8 @@ def read_state(folder: Path) -> dict[str, Any]:
             return state
         case {"format": int(version)} if version > FORMAT:
             raise CheckpointError(
-                f"{path} has format {version}, made by a newer glassformer; this one reads up to {FORMAT}. Upgrade it."
+                f"{path} has format {version}, written by a newer glassformer; this one reads up to {FORMAT}. Upgrade "
+                "glassformer."
             )
         case _:
             raise CheckpointError(f'{path} must hold "format" (a number) and "state" (an object). {RESTORE}')

@@ -15,7 +15,7 @@ from glassformer.foundation.keys import refuse_repeated_keys
 
 LARGEST = 32 * 2**20  # bytes; the vocabulary of a large tokenizer takes about 10 MiB
 DEEPEST = 64
-RESTORE = "Copy it again from where it came, or use another checkpoint."
+RESTORE = "Copy it again from its source, or use another checkpoint."
 
 
 def read_json(path: Path, largest: int = LARGEST) -> Any:
@@ -31,7 +31,9 @@ def parse_json(text: str, path: Path) -> Any:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise CheckpointError(f"{path} is not JSON that can be read: {reason}. {RESTORE}") from error
     if deeper_than(value, DEEPEST):
-        raise CheckpointError(f"{path} is nested more than {DEEPEST} deep, which none of our files is. {RESTORE}")
+        raise CheckpointError(
+            f"{path} is nested more than {DEEPEST} levels deep, which no file of glassformer is. {RESTORE}"
+        )
     return value
 
 
@@ -71,7 +73,7 @@ def readable(path: Path) -> Generator[None, None, None]:
         raise CheckpointError(f"{path} is missing. {RESTORE}") from error
     except OSError as error:
         raise CheckpointError(
-            f"{path} cannot be read: {error.strerror or error}. Check that it is yours to read."
+            f"{path} cannot be read: {error.strerror or error}. Check that you may read it."
         ) from error
 
 

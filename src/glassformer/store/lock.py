@@ -77,8 +77,9 @@ class RunLock:
         """Raise `CheckpointError` if another run has taken the place of the locked one."""
         if self.held and not self.in_place() and os.path.lexists(self.run / LOCK):
             raise CheckpointError(
-                f"A run writes in its own folder only; {self.run} was deleted in training, and another run lies there "
-                "now. This one ends, and nothing of the other was touched. Train in another folder with --out."
+                f"A run writes only in its own folder; {self.run} was deleted during training, and another run is "
+                "there now. This run ends, and the files of the other were not touched. Train in another folder with "
+                "--out."
             )
 
     @property
@@ -136,7 +137,7 @@ def refuse_in_training(run: Path) -> None:
     with suppress(FileNotFoundError, PermissionError):
         if (run / LOCK).is_symlink():
             raise CheckpointError(
-                f"A run is locked by a file in its own folder; {run / LOCK} is a link elsewhere. Delete the link."
+                f"The lock of a run must be a file in its own folder; {run / LOCK} is a symbolic link. Delete the link."
             )
         handle = os.open(run / LOCK, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         try:
@@ -150,6 +151,7 @@ def refuse_in_training(run: Path) -> None:
 def in_training(run: Path) -> str:
     """Return the message for a run that another process is training."""
     return (
-        f"Only one process at a time may train a run; {run} is being trained already. Wait for that process to end, or "
-        "stop it (Ctrl-C or SIGTERM lets it save first); or train anew in another folder: glassformer train ... --out."
+        f"Only one process at a time may train a run; another process is training {run}. Wait until it ends, or stop "
+        "it (on Ctrl-C or SIGTERM it saves a checkpoint first); or train a new run in another folder: glassformer "
+        "train ... --out."
     )

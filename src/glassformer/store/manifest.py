@@ -43,10 +43,10 @@ def read_manifest(folder: Path) -> dict[str, Entry]:
     text = read_text(path, LARGEST)
     values = parse_json(text, path)
     if not isinstance(values, dict):
-        raise CheckpointError(f"{path} must hold an object of file names; got {type(values).__name__}. {RESTORE}")
+        raise CheckpointError(f"{path} must be a JSON object of file names; got {type(values).__name__}. {RESTORE}")
     entries = {name: read_entry(path, name, value) for name, value in values.items()}
     if text != manifest_text(entries):
-        raise CheckpointError(f"{path} is damaged: it is not laid out as it was written. {RESTORE}")
+        raise CheckpointError(f"{path} is damaged: it is not formatted as glassformer writes it. {RESTORE}")
     return entries
 
 
@@ -80,7 +80,7 @@ def verify(folder: Path, *, hashed: Collection[str] | None = None) -> dict[str, 
         found = sha256(folder / name)
         if found != entries[name].sha256:
             raise CheckpointError(
-                f"{folder / name} is damaged: its SHA-256 begins {found[:12]}, that in {MANIFEST} "
+                f"{folder / name} is damaged: its SHA-256 begins with {found[:12]}, but {MANIFEST} has "
                 f"{entries[name].sha256[:12]}. {RESTORE}"
             )
     return entries

@@ -50,9 +50,9 @@ def last_complete(run: Path, count: int) -> tuple[list[Path], tuple[Skipped, ...
             skipped.append(Skipped(folder, str(error)))
     if len(found) < count:
         raise CheckpointError(
-            f"A mean over {count} checkpoints needs as many that are complete; {run} has {len(found)}. "
-            f"{' '.join(each.reason for each in skipped[:2])}{' ' if skipped else ''}"
-            f"Train with --checkpoint.keep {count} to keep so many, or take the mean over fewer."
+            f"Averaging {count} checkpoints needs {count} complete ones; {run} has {len(found)}. "
+            f"{' '.join(each.reason for each in skipped[:2])}{' ' if skipped else ''}Train with --checkpoint.keep "
+            f"{count} to keep that many, or average fewer."
         )
     return found, tuple(skipped)
 
@@ -65,6 +65,6 @@ def refuse_unlike(folders: list[Path]) -> None:
         for name in ALIKE:
             if newest.get(name) != other.get(name):
                 raise CheckpointError(
-                    f"A mean is taken over checkpoints of one model and vocabulary, but {folders[0].name} and "
-                    f"{folder.name} differ in {name}. Take the mean over those after the change."
+                    f"Averaged checkpoints must have the same model and vocabulary, but {folders[0].name} and "
+                    f"{folder.name} differ in {name}. Average only those after the change."
                 )

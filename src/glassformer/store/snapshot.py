@@ -106,7 +106,7 @@ def flattened(optimizer: Moments, model: Transformer) -> dict[str, Tensor]:
         if names.get(name) != name:
             known = f"it is stored as {names[name]}" if name in names else "the model has no such weight"
             raise CheckpointError(
-                f"The optimizer has state for {shown(name)}, but {known}. Key it by named_parameters()."
+                f"The optimizer has state for {shown(name)}, but {known}. Use the names of named_parameters() as keys."
             )
     return {f"{slot}/{name}": tensor for name, slots in optimizer.items() for slot, tensor in slots.items()}
 
@@ -125,7 +125,10 @@ def texts_of(model: Transformer, tokenizers: Tokenizers, state: Mapping[str, Any
     files = {name: text.encode("utf-8") for name, text in texts.items()}
     for name, data in files.items():
         if len(data) > LARGEST:
-            raise CheckpointError(f"{name} would have {len(data):,} bytes, but at most {LARGEST:,} are read again.")
+            raise CheckpointError(
+                f"{name} must have at most {LARGEST:,} bytes, as no more is read; it would have {len(data):,}. Save a "
+                "smaller state or vocabulary."
+            )
     return files
 
 
@@ -138,8 +141,8 @@ def plain(state: Mapping[str, Any]) -> dict[str, Any]:
             same = False
         if not same or deeper_than(value, DEEPEST - 2):
             raise CheckpointError(
-                f"state[{written(key)}] must be plain JSON (text, finite numbers, true, false, none, lists, objects "
-                f"with text keys), to come back as it was; got {written(value)}. Convert it before saving."
+                f"state[{written(key)}] must be plain JSON (strings, finite numbers, True, False, None, lists, dicts "
+                f"with string keys), so that it loads unchanged; got {written(value)}. Convert it before saving."
             )
     return dict(state)
 

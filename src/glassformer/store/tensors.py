@@ -71,7 +71,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except SafetensorError as error:
         raise CheckpointError(not_safetensors(path, start, str(error)[:150])) from error
     except RuntimeError as error:  # from torch, if the system cannot map this much
-        raise ResourceError(f"{path} needs {size:,} bytes of memory: {str(error)[:150]}. Free some.") from error
+        raise ResourceError(
+            f"{path} could not be mapped into memory ({size:,} bytes): {str(error)[:150]}. Close other programs."
+        ) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # from Rust: a BaseException, which no caller expects
             raise
@@ -81,7 +83,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def not_safetensors(path: Path, start: bytes, reason: str) -> str:
     """Return the message for a file that is damaged or of another format."""
     pickled = start[:1] == b"\x80" or start[:2] == b"PK"
-    seems = " It looks like a pickle, which can run code when it is read and so never is." if pickled else ""
+    seems = " It looks like a pickle, which is never read, because reading one can run code." if pickled else ""
     return f"{path} is not a safetensors file: {reason}.{seems} {RESTORE}"
 
 
@@ -93,8 +95,8 @@ def refuse_non_finite(tensors: Mapping[str, Tensor], what: str) -> None:
         wrong = (~torch.isfinite(tensor)).nonzero()
         first = tuple(wrong[0].tolist())
         raise DivergedError(
-            f"{what} must be finite to be saved; {name} has {len(wrong):,} of {tensor.numel():,} values that are not, "
-            f"the first ({tensor[first].item()}) at {list(first)}. Nothing was written. Resume from the last "
+            f"{what} must be finite to be saved; {len(wrong):,} of {tensor.numel():,} values of {name} are not, the "
+            f"first ({tensor[first].item()}) at index {list(first)}. Nothing was written. Resume from the last "
             "checkpoint with a lower learning rate."
         )
 
@@ -114,14 +116,14 @@ def refuse_difference(path: Path, expected: Mapping[str, Tensor], found: Mapping
     ]
     differences = {
         "missing": [shown(name) for name in expected if name not in found],
-        "not of this model": [shown(name) for name in found if name not in expected],
-        "of another shape": shapes,
-        "of another kind": kinds,
+        "unexpected": [shown(name) for name in found if name not in expected],
+        "of the wrong shape": shapes,
+        "of the wrong type": kinds,
     }
     lines = [f"{len(each)} {how}: {listed(each)}" for how, each in differences.items() if each]
     if lines:
         raise CheckpointError(
-            f"{path} does not fit the model that config.json beside it describes. Of its tensors, {'; '.join(lines)}. "
+            f"{path} does not match the model that the config.json beside it describes. Tensors: {'; '.join(lines)}. "
             "Use the config.json that was saved with these weights."
         )
 

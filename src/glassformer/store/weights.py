@@ -44,8 +44,8 @@ def unique_weights(model: nn.Module) -> dict[str, Tensor]:
     wrapper = next((name for name in map(first_word, state) if name in WRAPPERS), None)
     if wrapper is not None:
         raise CheckpointError(
-            f"The names of the weights begin with {wrapper!r}, as the model is wrapped (compiled, or distributed); "
-            f"a file with such names fits no model. Save the model itself: model.{wrapper}."
+            "The model to be saved must not be wrapped (compiled or distributed); the names of its weights begin with "
+            f"{wrapper!r}. Save the model inside: model.{wrapper}."
         )
     return {name: state[name] for name in dict.fromkeys(stored_names(model).values())}
 
@@ -92,7 +92,7 @@ def refuse_implausible(values: Any, weights: Mapping[str, Tensor], path: Path) -
     Merely building a model of arbitrary size could use up all time and memory.
     """
     if not isinstance(values, dict):
-        raise CheckpointError(f"{path} must hold an object of settings; got {type(values).__name__}. {RESTORE}")
+        raise CheckpointError(f"{path} must be a JSON object of settings; got {type(values).__name__}. {RESTORE}")
     longest = max((length for tensor in weights.values() for length in tensor.shape), default=0)
     limits = dict.fromkeys(SIZES, longest) | {"n_layers": len(weights) // 4}  # a block has at least four projections
     unused = unused_vocabularies(values)
@@ -148,8 +148,8 @@ def enough_memory(what: str, tensors: Mapping[str, Tensor], device: torch.device
     except (MemoryError, RuntimeError, TypeError) as error:  # torch.OutOfMemoryError is a RuntimeError
         needed = sum(tensor.nbytes for tensor in tensors.values())
         raise ResourceError(
-            f"{what} needs {needed:,} bytes on {device}, which cannot be had: {str(error)[:150]}. "
-            "Close other programs, or use another device."
+            f"{what} needs {needed:,} bytes on {device}, and could not be put there: {str(error)[:150]}. Close other "
+            "programs, or use another device."
         ) from error
 
 

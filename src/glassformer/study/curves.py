@@ -54,8 +54,8 @@ def read_curves(run: Path) -> Curves:
         step = step_of(line)
         if step is None:
             raise CheckpointError(
-                f"{path}:{number}: a line is a JSON object with a step, but this one is {line[:60]!r}. Mend it "
-                "or take it out."
+                f"{path}:{number}: each line must be a JSON object with a step; got {line[:60]!r}. Correct the line or "
+                "delete it."
             )
         told = json.loads(line)
         if told.get("kind") not in ("train", "dev"):
@@ -66,7 +66,9 @@ def read_curves(run: Path) -> Curves:
             if key not in ("kind", "step", "epoch", "best", *COUNTS) and not isinstance(value, str | bool):
                 into.setdefault(key, []).append((step, math.nan if value is None else float(value)))
     if not train and not dev:
-        raise CheckpointError(f"{path} holds no figures: nothing was trained yet. Train first, or name another.")
+        raise CheckpointError(
+            f"{path} has no figures, because nothing has been trained yet. Train first, or name another run."
+        )
     return Curves(str(run), train, dev, best)
 
 

@@ -59,8 +59,8 @@ class StudyFolder:
         differing = differences(load_recipe(kept), arm.recipe)
         if differing:
             raise CheckpointError(
-                f"{self.run(arm)} was trained with other settings than are asked for: {'; '.join(differing)}. "
-                "Ask for the same settings, or give the new study a folder of its own with --out."
+                f"A run of a study keeps its settings; {self.run(arm)} was trained with others: "
+                f"{'; '.join(differing)}. Use the same settings, or choose another folder with --out."
             )
         return "begun" if self.result(arm, other) is None else "finished"
 

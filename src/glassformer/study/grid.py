@@ -73,7 +73,7 @@ def arms(recipe: Recipe, changes: Mapping[str, object], axes: Axes, seeds: int) 
         except ConfigError as error:
             refused.append(f"{combination(values)}: {error}")
     if refused:
-        more = f" ({len(refused) - 1} more combinations are refused.)" if len(refused) > 1 else ""
+        more = f" ({len(refused) - 1} more combinations have errors.)" if len(refused) > 1 else ""
         raise ConfigError(f"{refused[0]}{more} Nothing was trained.")
     return found
 
@@ -88,14 +88,25 @@ def settled(recipe: Recipe) -> Recipe:
 def check_axes(axes: Axes, changes: Mapping[str, object]) -> None:
     """Raise `ConfigError` for invalid axes: none, a repeated value, the seed, the metric, or a setting also set."""
     if not axes:
-        raise ConfigError("A study varies something. Give --vary SETTING=VALUE,VALUE, as in --vary model.n_layers=1,2.")
+        raise ConfigError(
+            "A study needs a setting to vary; got none. Give --vary SETTING=VALUE,VALUE, as in --vary "
+            "model.n_layers=1,2."
+        )
     for name, values in axes.items():
         if name == "training.seed":
-            raise ConfigError("Seeds are not varied but repeated. Use --seeds N, from --training.seed upwards.")
+            raise ConfigError(
+                "training.seed cannot be varied, as a study repeats every combination with several seeds. Use --seeds "
+                "N, which counts from --training.seed upwards."
+            )
         if name == "training.metric":
-            raise ConfigError("One metric compares all arms. Set it for all of them: --training.metric NAME.")
+            raise ConfigError(
+                "training.metric cannot be varied, as one metric compares all runs of a study. Set it for all: "
+                "--training.metric NAME."
+            )
         if name in changes:
-            raise ConfigError(f"{name} is both varied and set. Take it out of --vary, or take out the setting.")
+            raise ConfigError(
+                f"A setting is either varied or set; {name} is both. Remove it from --vary, or remove the setting."
+            )
         twice = [value for value in values if values.count(value) > 1]
         if twice:
             raise ConfigError(f"--vary {name} has the value {shown(twice[0])} twice. Write each value once.")

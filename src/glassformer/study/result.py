@@ -69,7 +69,9 @@ def result_from(value: Any, place: str) -> Result:
                 return Result(**whole)
         case _:
             pass
-    raise CheckpointError(f"{place} is no result of an arm. Delete the file, and the arm is scored anew.")
+    raise CheckpointError(
+        f"{place} is not the result of a run of this study. Delete the file; the study then scores the run again."
+    )
 
 
 def training_seconds(run: Path) -> float:

@@ -26,7 +26,7 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
     last = newest(run).folder
     if last is None:
         raise CheckpointError(
-            f"{run} has no intact checkpoint to score. Delete that folder, and the arm is trained anew."
+            f"{run} has no intact checkpoint to score. Delete that folder; the study then trains the run again."
         )
     state = read_state(last)
     by_length = recipe.data.task not in (LABELLED, TEXT)  # neither labels nor running text have a length

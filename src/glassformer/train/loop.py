@@ -63,8 +63,8 @@ class Update:
     def __post_init__(self) -> None:
         if self.accumulate < 1:
             raise ConfigError(
-                f"The number of pieces that each batch is cut into (accumulate) must be at least 1; got "
-                f"{self.accumulate}. Try 1, which leaves it whole."
+                "accumulate, the number of pieces that each batch is split into, must be at least 1; got "
+                f"{self.accumulate}. Try 1, which does not split it."
             )
         lookup(ARITHMETIC, self.precision, "precision")
 
@@ -166,8 +166,8 @@ def count_targets(batch: Batch, objective: Objective, step: int) -> int:
     n_targets = objective(batch).n_targets
     if n_targets == 0:
         raise DataError(
-            f"A batch must ask for at least one token; that of step {step} has no target. Next-token batches need "
-            "rows of two tokens or more, masked-token batches a blank. Leave the empty rows out."
+            f"A batch must have at least one target; that of step {step} has none. Next-token batches need rows of two "
+            "tokens or more, masked-token batches a blank. Remove the rows without targets."
         )
     return n_targets
 

@@ -50,9 +50,9 @@ class LossScale:
         self.in_a_row = 0 if finite else self.in_a_row + 1
         if self.in_a_row >= MOST_SKIPPED:
             raise DivergedError(
-                f"Training must stay finite; at step {number} loss or gradient overflowed float16 for the "
-                f"{self.in_a_row}th time in a row, though the loss is scaled by no more than {self.scale:g}. The "
-                "weights were not updated. Try training.precision=bfloat16 or float32, or a lower learning rate."
+                f"Training must stay finite; at step {number} the loss or the gradient overflowed float16 for the "
+                f"{self.in_a_row}th time in a row, although the loss scale is only {self.scale:g}. The weights were "
+                "not updated. Try training.precision=bfloat16 or float32, or a lower learning rate."
             )
 
     def state(self) -> dict[str, float]:

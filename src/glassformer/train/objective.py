@@ -120,7 +120,9 @@ def regress(batch: Batch) -> Targets:
 def labels_of(batch: Batch, objective: str, maker: str) -> Tensor:
     """Return the labels of a batch. Errors: `DataError` if it has none."""
     if batch.labels is None:
-        raise DataError(f"The {objective} objective needs a batch with labels; this one has none. See {maker}.")
+        raise DataError(
+            f"The {objective} objective needs a batch with labels; this one has none. Make it with {maker}."
+        )
     return batch.labels
 
 
@@ -231,8 +233,8 @@ def squared_error(outputs: Float[Tensor, "B M"], numbers: Float[Tensor, "B N"]) 
     """The sum of (output - number)^2, in float32 or wider. Errors: `DataError` if a row has too many or few numbers."""
     if outputs.shape != numbers.shape:
         raise DataError(
-            f"The model answers {outputs.shape[-1]} numbers a row, but the batch has {numbers.shape[-1]}. "
-            "Give as many as head.n_numbers says."
+            f"The batch must have as many numbers per row as the model outputs, {outputs.shape[-1]} (head.n_numbers); "
+            f"it has {numbers.shape[-1]}. Correct the batch, or change head.n_numbers."
         )
     wide = torch.promote_types(outputs.dtype, torch.float32)
     total = (outputs.to(wide) - numbers.to(wide)).square().sum()
@@ -247,6 +249,6 @@ def check_labels(ids: Int[Tensor, " N"], n_labels: int) -> None:
     if len(wrong):
         place = int(wrong[0])
         raise DataError(
-            f"Targets must be from 0 to {n_labels - 1}, as the head scores {n_labels}; got {int(ids[place])} at target "
-            f"{place} (counted from 0). Make the model with more labels, or mend the batch."
+            f"Targets must be from 0 to {n_labels - 1}, as the head scores {n_labels} labels; got {int(ids[place])} at "
+            f"target {place} (counted from 0). Make the model with more labels, or correct the batch."
         )

@@ -81,12 +81,12 @@ class Recipe:
         self._check_metric(self.training.metric)
         if self.distributed.shard and self.optimizer.name != "adamw":
             raise ConfigError(
-                f"distributed.shard cuts each matrix over the processes, and optimizer.name={self.optimizer.name!r} "
-                "needs them whole. Try optimizer.name='adamw', or distributed.shard=False."
+                f"distributed.shard splits each matrix over the processes, but optimizer.name={self.optimizer.name!r} "
+                "needs whole matrices. Try optimizer.name='adamw', or distributed.shard=False."
             )
         if self.distributed.shard and self.training.precision == "float16":
             raise ConfigError(
-                "distributed.shard does not go with float16, whose scale of the loss needs the gradients whole. Try "
+                "distributed.shard cannot be combined with float16, whose loss scale needs whole gradients. Try "
                 "training.precision='bfloat16', or distributed.shard=False."
             )
         if self.data.layout == "encoder":
@@ -107,8 +107,8 @@ class Recipe:
             )
         if not self.tokenizer.shared:
             raise ConfigError(
-                "data.layout='encoder' reads and fills in by one vocabulary; got tokenizer.shared=False, which makes "
-                "two. Try tokenizer.shared=True, or data.layout='encoder-decoder'."
+                "data.layout='encoder' needs one vocabulary for source and target; got tokenizer.shared=False, which "
+                "makes two. Try tokenizer.shared=True, or data.layout='encoder-decoder'."
             )
 
     def _check_metric(self, metric: str) -> None:
@@ -123,8 +123,8 @@ class Recipe:
             )
         if self.training.metric in TEXT_METRICS and self.data.task != PAIRS:
             raise ConfigError(
-                f"training.metric={self.training.metric!r} is measured on text of files only, and data.task is "
-                f"{self.data.task!r}, whose answers are right or wrong. Try training.metric='exact_match'."
+                f"training.metric={self.training.metric!r} belongs to data.task={PAIRS!r}; got "
+                f"data.task={self.data.task!r}, whose answers are right or wrong. Try training.metric='exact_match'."
             )
 
 
@@ -157,7 +157,7 @@ def read_recipe(path: Path) -> Recipe:
             "glassformer train --help lists them."
         ) from None
     if len(content) > LARGEST:
-        raise ConfigError(f"{path} has more than {LARGEST:,} bytes, which no recipe has. Name another file.")
+        raise ConfigError(f"A recipe may have at most {LARGEST:,} bytes; {path} has more. Give another file.")
     try:
         table = tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -276,7 +276,7 @@ def dumps_recipe(recipe: Recipe) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise ConfigError(
-            f"A recipe is UTF-8 text; {text[error.start - 20 : error.end]!r} is not. Rename it."
+            f"A recipe must be UTF-8 text; {text[error.start - 20 : error.end]!r} is not. Choose another name there."
         ) from None
     return text
 

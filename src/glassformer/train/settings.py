@@ -111,18 +111,22 @@ class TrainingConfig:
         at_most(self, "training", 2**64 - 1, "seed")
         at_most(self, "training", 1024, "threads")
         if not 0.0 < self.learning_rate < math.inf:
-            raise ConfigError(f"training.learning_rate must be above 0 and finite; got {self.learning_rate}.")
+            raise ConfigError(
+                f"training.learning_rate must be above 0 and finite; got {self.learning_rate}. Try 0.001."
+            )
         if not 0.0 <= self.label_smoothing < 1.0:
-            raise ConfigError(f"training.label_smoothing must be at least 0 and below 1; got {self.label_smoothing}.")
+            raise ConfigError(
+                f"training.label_smoothing must be at least 0 and below 1; got {self.label_smoothing}. Try 0.1."
+            )
         if not 0.001 <= self.batch_start <= 1.0:
             raise ConfigError(
-                "training.batch_start is the share of a batch that the batch warm-up begins with, from 0.001 to 1; got "
-                f"{self.batch_start}. Try 0.125."
+                "training.batch_start, the share of a batch that the batch warm-up begins with, must be from 0.001 to "
+                f"1; got {self.batch_start}. Try 0.125."
             )
         if self.min_learning_rate > self.learning_rate:
             raise ConfigError(
-                f"training.min_learning_rate ({self.min_learning_rate}) must not be above training.learning_rate "
-                f"({self.learning_rate}), which the schedule comes down from; lower the first or raise the second."
+                f"training.min_learning_rate ({self.min_learning_rate}) must be at most training.learning_rate "
+                f"({self.learning_rate}), from which the schedule decays; lower the first or raise the second."
             )
         lookup(SCHEDULES, self.schedule, "training.schedule")
         self._check_use()
@@ -133,7 +137,9 @@ class TrainingConfig:
         one_of(METRICS, self.metric, "training.metric")
         break_names(self.broken)
         if self.start_from == "":
-            raise ConfigError("training.start_from names the folder of a run; got ''. Name one, or leave it out.")
+            raise ConfigError(
+                "training.start_from must name a run folder; got ''. Name one, or remove training.start_from."
+            )
 
     def _check_use(self) -> None:
         """Refuse settings that would be ignored: the start of a warm-up that is off, or a final rate never reached."""
@@ -141,12 +147,13 @@ class TrainingConfig:
             if getattr(self, name) != getattr(type(self), name) and not getattr(self, warmup):
                 raise ConfigError(
                     f"training.{name} is where training.{warmup} begins; got {name}={getattr(self, name)} with "
-                    f"{warmup}=0, which is off. Leave it out, or try training.{warmup}=100."
+                    f"{warmup}=0, which is off. Remove training.{name}, or try training.{warmup}=100."
                 )
         if self.min_learning_rate and self.schedule not in USES["min_learning_rate"]:
             raise ConfigError(
-                f"training.min_learning_rate is what a schedule comes down to; got {self.min_learning_rate} with "
-                f"schedule={self.schedule!r}, which stays up. Leave it out, or try training.schedule='cosine'."
+                f"training.min_learning_rate is the rate that a schedule decays to; got {self.min_learning_rate} with "
+                f"schedule={self.schedule!r}, which does not decay. Remove training.min_learning_rate, or try "
+                "training.schedule='cosine'."
             )
 
     @property
@@ -211,12 +218,13 @@ class DecodeConfig(BeamSettings, Sampling):
         one_of(DECODE_CACHES, self.cache, "decode.cache")
         if self.beam > 1 and self.contrastive_alpha:
             raise ConfigError(
-                f"A beam ranks whole answers, contrastive search goes token by token; got decode.beam={self.beam} with "
-                f"decode.contrastive_alpha={self.contrastive_alpha}. Set decode.beam=1, or leave the other out."
+                f"Beam search and contrastive search cannot be combined; got decode.beam={self.beam} with "
+                f"decode.contrastive_alpha={self.contrastive_alpha}. Set decode.beam=1, or "
+                "decode.contrastive_alpha=0.0."
             )
         if self.beam > 1 and self.temperature:
             raise ConfigError(
-                f"A beam takes the likeliest answers and draws none; got decode.beam={self.beam} with "
+                f"Beam search keeps the likeliest answers and does not sample; got decode.beam={self.beam} with "
                 f"decode.temperature={self.temperature}. Set decode.temperature=0.0, or decode.beam=1."
             )
 

@@ -16,33 +16,34 @@ def check_text(data: DataConfig, tokenizer: TokenizerConfig, model: ModelRecipe,
     metrics = ("loss", "token_accuracy") if data.objective == "masked" else ("loss",)
     if training.metric not in metrics:
         raise ConfigError(
-            f"Of data.task={TEXT!r} with data.objective={data.objective!r} the best checkpoint is best by "
-            f"{' or '.join(metrics)}; got training.metric={training.metric!r}. Try training.metric='loss'."
+            f"With data.task={TEXT!r} and data.objective={data.objective!r}, training.metric must be "
+            f"{' or '.join(metrics)}; got {training.metric!r}. Try training.metric='loss'."
         )
     if not tokenizer.shared or tokenizer.source_kind is not None:
         name, value = ("shared", "False") if not tokenizer.shared else ("source_kind", repr(tokenizer.source_kind))
         raise ConfigError(
-            f"Running text has one side and so one vocabulary; got tokenizer.{name}={value}. Leave it out."
+            f"Running text needs only one vocabulary; got tokenizer.{name}={value}. Remove tokenizer.{name}."
         )
     if training.pool is not None:
         raise ConfigError(
-            f"training.pool sorts samples by length, and windows have one length; got {training.pool}. Leave it out."
+            "training.pool sorts samples by length, but all windows of running text are equally long; got "
+            f"{training.pool}. Remove training.pool."
         )
     if data.order == "sequential" and training.growth.steps:
         raise ConfigError(
-            "data.order='sequential' reads each token once an epoch, and a warm-up of batch or length would leave some "
-            f"out; got {training.growth.steps} steps of it. Take data.order='random', or leave the warm-up out."
+            "data.order='sequential' reads each token once per epoch, but a warm-up of batch or length would skip "
+            f"some; got {training.growth.steps} steps of it. Set data.order='random', or both warm-ups to 0."
         )
     if data.stride is not None and data.objective != "next_token":
         raise ConfigError(
-            f"data.stride belongs to data.objective='next_token', whose evaluation scores every token; got "
-            f"data.stride={data.stride} with data.objective={data.objective!r}. Leave it out."
+            "data.stride belongs to data.objective='next_token', whose evaluation scores every token; got "
+            f"data.stride={data.stride} with data.objective={data.objective!r}. Remove data.stride."
         )
     if training.batch_tokens < (least := places(data)):
         raise ConfigError(
-            f"A batch holds at least one window of data.window={data.window} tokens, {least} places with all that "
-            f"data.objective={data.objective!r} makes of it; got training.batch_tokens={training.batch_tokens}. Set "
-            f"it to at least {least}, or take a shorter window."
+            f"A batch must have room for one window, which takes {least} places with data.window={data.window} and "
+            f"data.objective={data.objective!r}; got training.batch_tokens={training.batch_tokens}. Set it to at least "
+            f"{least}, or use a shorter window."
         )
     check_length(data, model)
 
@@ -51,10 +52,10 @@ def check_length(data: DataConfig, model: ModelRecipe, specials: int = 0) -> Non
     """Refuse a model whose `max_len` is below the longest window, of whose tokens up to `specials` are special."""
     most = longest(data.objective, data.window, data.mask_share, data.mean_span, specials)
     if model.max_len is not None and model.max_len < most:
-        makes = f", of which data.objective={data.objective!r} makes up to {most}" if most > data.window else ""
+        makes = f", which data.objective={data.objective!r} can turn into {most}" if most > data.window else ""
         raise ConfigError(
-            f"A window is read at once, and the model takes model.max_len={model.max_len} tokens; got data.window="
-            f"{data.window}{makes}. Set model.max_len to at least {most}, or take a shorter window."
+            f"A model must be able to read a whole window, but model.max_len={model.max_len}; got "
+            f"data.window={data.window}{makes}. Set model.max_len to at least {most}, or use a shorter window."
         )
 
 

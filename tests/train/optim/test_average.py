@@ -92,5 +92,5 @@ def test_checkpoint_without_an_average_is_refused(tmp_path):
     session = start(recipe(), tmp_path / "run")
     follow(session)
     saved = load_optimizer(step_folder(session.run, session.step))
-    with pytest.raises(CheckpointError, match="must find their average in the checkpoint"):
+    with pytest.raises(CheckpointError, match="needs the average in its checkpoint"):
         Average(session.model, MEMORY).restore(saved)

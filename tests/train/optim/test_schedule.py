@@ -85,12 +85,14 @@ def test_cooldown_beyond_what_the_warmup_leaves_is_refused(warmup, most):
 
 
 def test_no_cooldown_fits_a_run_that_ends_in_its_warmup():
-    with pytest.raises(ConfigError, match=r"at most the 0 steps after the warm-up.*got 1 with warmup=20\. Lower one"):
+    with pytest.raises(
+        ConfigError, match=r"at most the 0 steps after the warm-up.*got 1 with warmup=20\. Lower cooldown or warmup"
+    ):
         Schedule("wsd", 1.0, 10, 20, cooldown=1)
 
 
 def test_cooldown_of_another_schedule_is_refused():
-    with pytest.raises(ConfigError, match="belongs to the schedule 'wsd' alone; got cooldown=5 with 'cosine'"):
+    with pytest.raises(ConfigError, match="belongs to the schedule 'wsd'; got cooldown=5 with 'cosine'"):
         Schedule("cosine", 1.0, 10, cooldown=5)
 
 

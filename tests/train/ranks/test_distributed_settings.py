@@ -16,7 +16,7 @@ from train.examples import recipe, texts
 def test_a_cut_model_takes_adamw():
     asked = {"distributed.shard": True, "distributed.timeout": 7}
     assert override(Recipe("x"), asked).distributed == DistributedConfig(shard=True, timeout=7)
-    with pytest.raises(ConfigError, match=r"distributed\.shard cuts each matrix.*optimizer\.name='muon'.*'adamw'"):
+    with pytest.raises(ConfigError, match=r"distributed\.shard splits each matrix.*optimizer\.name='muon'.*'adamw'"):
         override(Recipe("x"), asked | {"optimizer.name": "muon"})
 
 
@@ -25,7 +25,7 @@ def test_a_cut_model_is_averaged_but_not_scaled():
     assert override(Recipe("x"), cut | {"optimizer.average": 0.9}).optimizer.average == 0.9
     changes = {"training.precision": "float16"}
     override(Recipe("x"), changes)
-    with pytest.raises(ConfigError, match=r"distributed\.shard does not go with float16"):
+    with pytest.raises(ConfigError, match=r"distributed\.shard cannot be combined with float16"):
         override(Recipe("x"), changes | cut)
 
 

@@ -28,7 +28,7 @@ def saved(folder):
 
 @pytest.mark.parametrize(
     ("number", "kind", "told"),
-    [(errno.ENOSPC, ResourceError, "the disk is full"), (errno.EACCES, CheckpointError, "is yours to write")],
+    [(errno.ENOSPC, ResourceError, "the disk is full"), (errno.EACCES, CheckpointError, "you may write in the folder")],
     ids=["full", "forbidden"],
 )
 def test_a_disk_that_fails_is_told_of(tmp_path, monkeypatch, number, kind, told):

@@ -34,7 +34,9 @@ def test_damaged_line_is_named_and_nothing_is_dropped(tmp_path, line, name):
     content = f'{{"step": 1}}\n{line}{{"step": 2}}\n'.encode("utf-8", "surrogateescape")
     path.write_bytes(content)
     (tmp_path / "metrics.jsonl").touch()
-    with pytest.raises(CheckpointError, match=rf"{name}:2: a line is a JSON object with a step, .*move the file away"):
+    with pytest.raises(
+        CheckpointError, match=rf"{name}:2: each line must be a JSON object with a step; .*move the file away"
+    ):
         report(tmp_path, io.StringIO(), *events(3, 4))
     assert path.read_bytes() == content
 
@@ -60,7 +62,7 @@ def test_damage_that_may_have_been_of_kept_steps_is_refused(tmp_path):
     path = tmp_path / "metrics.jsonl"
     for content in ('{"step": 1}\n\x00\n', '{"step": 2}\n\x00\n{"step": 2, "kind": "dev"}\n'):
         path.write_text(content)
-        with pytest.raises(CheckpointError, match=r"jsonl:2: a line is"):
+        with pytest.raises(CheckpointError, match=r"jsonl:2: each line must be"):
             drop_beyond(path, 2)
         assert path.read_text() == content
 

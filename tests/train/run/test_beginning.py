@@ -82,9 +82,9 @@ def test_a_damaged_checkpoint_that_is_passed_over_is_told(before, tmp_path):
     shutil.copytree(good, damaged)
     (damaged / "model.safetensors").write_bytes(b"")
     notes = begin(override(classifier(before), {"training.start_from": str(run)})).notes
-    assert [note for note in notes if note.startswith("passed over: ") and str(damaged) in note]
+    assert [note for note in notes if note.startswith("skipped: ") and str(damaged) in note]
     assert f"starts from {good}" in notes
-    assert not [note for note in begin(classifier(before)).notes if note.startswith("passed over: ")]
+    assert not [note for note in begin(classifier(before)).notes if note.startswith("skipped: ")]
 
 
 def test_its_settings_are_those_of_the_run_before_but_for_its_own(before):
@@ -126,12 +126,12 @@ def test_a_run_of_other_stacks_is_refused(before):
         load_recipe("lm"),
         {"data.text": str(before.parent / "text.txt"), "data.window": 16, "training.batch_tokens": 64},
     )
-    with pytest.raises(ConfigError, match=r"names and shapes, but .* has none that this model has.*encoder for an enc"):
+    with pytest.raises(ConfigError, match=r"names and shapes, but .* has none that fit: .*encoder for an enc"):
         begin(override(decoder, {"training.start_from": str(before)}))
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"names the folder of a run, with its recipe\.toml; got .*which has none"):
+    with pytest.raises(ConfigError, match=r"must be a run folder with a recipe\.toml; .* has none"):
         begin(override(load_recipe("reverse"), {"training.start_from": str(tmp_path)}))
     with pytest.raises(ConfigError, match="got ''"):
         override(load_recipe("reverse"), {"training.start_from": ""})

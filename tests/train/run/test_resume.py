@@ -154,7 +154,7 @@ def test_changed_training_data_are_refused(tmp_path, changed, line):
     named = {f"data__{split}_{side}": str(path) for split in ("train", "dev") for side, path in paths.items()}
     follow(start(recipe(data__task="pairs", **named), tmp_path / "run"), stop_after=2)
     texts(tmp_path, **lines | {changed: [*lines[changed][:3], line]})
-    with pytest.raises(CheckpointError, match=r"the training pairs \(.*\) have changed since.*Put the old files back"):
+    with pytest.raises(CheckpointError, match=r"the training pairs \(.*\) have changed since.*Restore the old files"):
         resume(tmp_path / "run")
     texts(tmp_path, **lines)
     assert resume(tmp_path / "run").step == 2
@@ -179,7 +179,7 @@ def test_edited_model_settings_are_refused_and_listed(whole, tmp_path):
     run = killed_after(whole, 3, tmp_path / "run")
     (run / "recipe.toml").write_text(dumps_recipe(recipe(model__d_ff=16, model__dropout=0.3, training__steps=2)))
     with pytest.raises(
-        CheckpointError, match=r"recipe\.toml or .* asks for another: .*Change it back.*--out"
+        CheckpointError, match=r"recipe\.toml or .* asks for another: .*Undo that change.*--out"
     ) as caught:
         resume(run)
     for side in ("encoder", "decoder"):

@@ -73,7 +73,7 @@ def test_what_is_of_no_use_for_a_new_beginning_is_told(whole, tmp_path):
     notes = resume(run).notes
     assert any(note.startswith("left alone: kept-by-hand in ") for note in notes)
     assert any(
-        re.fullmatch(r"dropped: [1-9]\d* lines of metrics\.jsonl, of steps that are taken again", n) for n in notes
+        re.fullmatch(r"dropped: [1-9]\d* lines of metrics\.jsonl, of steps that will be repeated", n) for n in notes
     )
 
 
@@ -81,7 +81,7 @@ def test_run_whose_checkpoints_are_all_damaged_is_refused(whole, tmp_path):
     run = killed_after(whole, 2, tmp_path / "run")
     for folder in checkpoints(run).values():
         (folder / "state.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"no intact checkpoint to go on from.*--overwrite") as refused:
+    with pytest.raises(CheckpointError, match=r"no intact checkpoint to resume from.*--overwrite") as refused:
         resume(run)
     told = str(refused.value)
     assert "another checkpoint" not in told  # there is none
@@ -91,7 +91,7 @@ def test_run_whose_checkpoints_are_all_damaged_is_refused(whole, tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"step": 5}, "step is 5, which is not that in the folder's name"),
+        ({"step": 5}, "step is 5, which differs from that in the folder's name"),
         ({"step": True}, "step is True"),
         ({"step": 10**25}, "step is 1000"),
         ({"best": 9}, "best is 9, but must be a step up to 4"),

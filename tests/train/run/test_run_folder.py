@@ -30,7 +30,7 @@ def test_folder_that_was_deleted_is_made_anew(tmp_path):
         if isinstance(event, Saved):
             notes += event.notes
     assert list(checkpoints(run))[-1] == 12
-    assert "recipe.toml was gone" in notes[0]
+    assert "recipe.toml was deleted" in notes[0]
     assert isinstance(follow(resume(run))[-1], Finished)
 
 
@@ -49,7 +49,7 @@ def test_another_run_in_the_folder_is_left_alone(tmp_path):
                     follow(start(recipe(**settings, training__seed=9), run))
                     before.append(everything(run))
 
-    with pytest.raises(CheckpointError, match="another run lies there now"):
+    with pytest.raises(CheckpointError, match="another run is there now"):
         trained()
     assert [everything(run)] == before
 

@@ -207,7 +207,7 @@ def test_the_best_is_kept_until_the_next_best_is_on_the_disk(tmp_path, monkeypat
 def test_best_that_never_found_room_is_told_at_the_end(tmp_path, monkeypatch, disk):
     script(monkeypatch, [3.0, 2.0, 2.5])
     disk += [8]
-    with pytest.raises(ResourceError, match="step 8 could not be saved, not at the end of training either"):
+    with pytest.raises(ResourceError, match="step 8 could not be saved, not even at the end of training"):
         follow(start(recipe(checkpoint__every=1, checkpoint__keep=1), tmp_path / "run"))
     assert set(checkpoints(tmp_path / "run")) == {4, 12}
 

@@ -129,7 +129,9 @@ def test_divergence_keeps_the_last_checkpoint(tmp_path):
     assert f"The weight {name} is not finite." in said
     kept = step_folder(tmp_path / "run", 2)
     again = f"glassformer resume {kept.parents[1]} --allow-change training.learning_rate --training.learning-rate 0.005"
-    assert said.endswith(f"The last checkpoint, {kept}, is intact; go on from it with less: {again}")
+    assert said.endswith(
+        f"The last checkpoint, {kept}, is intact; continue from it with a lower learning rate: {again}"
+    )
     assert list(checkpoints(tmp_path / "run")) == [1, 2]
     check(kept)
     now = weights(session.model)
@@ -140,7 +142,7 @@ def test_divergence_keeps_the_last_checkpoint(tmp_path):
 
 def test_divergence_before_any_checkpoint(tmp_path):
     session = start(recipe(training__learning_rate=1e30, training__warmup=0), tmp_path / "run")
-    anew = r"There is no checkpoint yet: train anew with --training\.learning-rate 5e\+29, and --overwrite\.$"
+    anew = r"There is no checkpoint yet: train again with --training\.learning-rate 5e\+29, and --overwrite\.$"
     with pytest.raises(DivergedError, match=rf"at step 2 .*{anew}"):
         list(session.train())
 

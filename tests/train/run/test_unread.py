@@ -18,7 +18,7 @@ ALONE = {"data__task": "text", "data__layout": "decoder", "training__accumulate"
     [
         (
             ALONE | {"model__encoder_layers": 2},
-            r"model\.encoder_layers belongs to .*'encoder-decoder' or .*Leave it out",
+            r"model\.encoder_layers belongs to .*'encoder-decoder' or .*Remove model\.encoder_layers",
         ),
         (
             {"data__layout": "encoder", "model__decoder_layers": 2},

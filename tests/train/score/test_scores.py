@@ -48,5 +48,5 @@ def test_as_counted_one_by_one(rows):
 
 
 def test_as_many_answers_as_right_ones():
-    with pytest.raises(DataError, match="1 answers came with 2"):
+    with pytest.raises(DataError, match="got 1 answers and 2 right ones"):
         confusion([1], [1, 0], 2)

@@ -172,7 +172,7 @@ def test_a_text_of_which_nothing_can_be_hidden_is_refused(tmp_path):
     test.write_text("xyz" * 10, "utf-8")
     prepared, model = made(book(tmp_path), "masked", data__test_text=str(test))
     split = prepare_split(prepared.recipe, prepared.tokenizers, "test")
-    with pytest.raises(DataError, match=r"30 tokens of this one 30 are <unk>.*tokenizer\.kind='byte'"):
+    with pytest.raises(DataError, match=r"30 tokens of this text 30 are <unk>.*tokenizer\.kind='byte'"):
         split.score(model, prepared.recipe, prepared.tokenizers, objective_for(model))
 
 

@@ -177,7 +177,9 @@ def test_a_text_shorter_than_a_window_is_refused(tmp_path):
 
 def test_a_split_that_is_not_named_is_refused(tmp_path):
     prepared = prepare(text_recipe(book(tmp_path)))
-    with pytest.raises(ConfigError, match=r"There is no test text\. Name one by --data\.text FILE, or .* --split dev"):
+    with pytest.raises(
+        ConfigError, match=r"The test split needs a text, .*\. Give one with --data\.text FILE, or .* --split dev"
+    ):
         prepare_split(prepared.recipe, prepared.tokenizers, "test")
 
 
@@ -185,8 +187,8 @@ def test_a_split_that_is_not_named_is_refused(tmp_path):
     ("objective", "text", "told"),
     [
         ("next_token", "a", "needs at least 2; this text has 1"),
-        ("masked", "\u1234\u1235\u1236", "of the 3 tokens of this one 3 are <unk>"),
-        ("masked", "\u1234\u1235a", "of the 3 tokens of this one 2 are <unk>"),  # the last is never read
+        ("masked", "\u1234\u1235\u1236", "of the 3 tokens of this text 3 are <unk>"),
+        ("masked", "\u1234\u1235a", "of the 3 tokens of this text 2 are <unk>"),  # the last is never read
     ],
 )
 def test_a_dev_text_without_anything_to_score_is_refused_before_the_run(tmp_path, objective, text, told):
@@ -213,11 +215,14 @@ def test_a_dev_share_without_anything_to_score_is_refused_before_the_run(tmp_pat
 
 
 REFUSED = {
-    "metric": ({"training__metric": "exact_match"}, "is best by loss; got training.metric='exact_match'"),
-    "two vocabularies": ({"tokenizer__shared": False}, "one side and so one vocabulary; got tokenizer.shared=False"),
+    "metric": ({"training__metric": "exact_match"}, "training.metric must be loss; got 'exact_match'"),
+    "two vocabularies": ({"tokenizer__shared": False}, "needs only one vocabulary; got tokenizer.shared=False"),
     "pool": ({"training__pool": 9}, "training.pool sorts samples by length"),
-    "small batch": ({"training__batch_tokens": 7}, "at least one window of data.window=8.*Set it to at least 8"),
-    "small model": ({"model__max_len": 7}, "model.max_len=7 tokens; got data.window=8"),
+    "small batch": (
+        {"training__batch_tokens": 7},
+        "room for one window, which takes 8 places with data.window=8 .*Set it to at least 8",
+    ),
+    "small model": ({"model__max_len": 7}, "model.max_len=7; got data.window=8"),
 }
 
 
@@ -236,7 +241,7 @@ def test_special_tokens_of_the_text_make_windows_longer(tmp_path):
     path = tmp_path / "tales.jsonl"  # half of the tokens are <bos> and <eos>
     path.write_text('{"text": "ab"}\n' * 40, "utf-8")
     settings = {"data__window": 16, "data__mask_share": 0.5, "training__batch_tokens": 64}
-    with pytest.raises(ConfigError, match=r"makes up to 17\. Set model\.max_len to at least 17,"):
+    with pytest.raises(ConfigError, match=r"can turn into 17\. Set model\.max_len to at least 17,"):
         prepare(text_recipe(path, "spans", model__max_len=16, **settings))
     prepared = prepare(text_recipe(path, "spans", model__max_len=17, **settings))
     assert max(batch.source.shape[1] for _, batch in first(prepared, 20)) <= 17

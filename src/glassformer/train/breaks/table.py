@@ -31,12 +31,12 @@ def stacks(config: ModelConfig) -> list[StackConfig]:
 
 def one_head(config: ModelConfig) -> str | None:
     """A mistake among heads needs at least two of them."""
-    return "it takes two heads" if all(each.n_heads == 1 for each in stacks(config)) else None
+    return "it needs two heads" if all(each.n_heads == 1 for each in stacks(config)) else None
 
 
 def one_layer(config: ModelConfig) -> str | None:
     """A mistake among layers needs at least two in one stack."""
-    return "it takes a stack of two layers" if all(each.n_layers == 1 for each in stacks(config)) else None
+    return "it needs a stack of two layers" if all(each.n_layers == 1 for each in stacks(config)) else None
 
 
 def scale_of(stack: StackConfig) -> float:
@@ -124,7 +124,7 @@ def no_cache_places(config: ModelConfig) -> str | None:
     if not config.stack.causal:
         return "there is no cache"
     unread = config.stack.positions in ("none", "alibi", "shaw")
-    return f"positions={config.stack.positions!r} gives what hangs on distances alone" if unread else None
+    return f"positions={config.stack.positions!r} depends on distances alone" if unread else None
 
 
 BREAKS: dict[str, Break] = {
@@ -238,11 +238,13 @@ def break_names(text: str | None) -> list[str]:
     for name in found:
         lookup(BREAKS, name, "training.broken (--break)")
     if text is not None and not found:
-        raise ConfigError(f"training.broken (--break) names mistakes, with commas between; got {text!r}. Leave it out.")
+        raise ConfigError(
+            f"training.broken (--break) takes names of mistakes, separated by commas; got {text!r}. Remove it."
+        )
     for two in CONTRARY:
         if two <= {*found}:
             one, other = sorted(two)
-            raise ConfigError(f"{one} and {other} are two mistakes in one place, so only one can be made. Drop one.")
+            raise ConfigError(f"{one} and {other} change the same place, so only one of them is possible. Remove one.")
     return found
 
 
@@ -251,4 +253,6 @@ def check_possible(names: list[str], config: ModelConfig) -> None:
     for name in names:
         if (reason := BREAKS[name].against(config)) is not None:
             possible = ", ".join(each for each in BREAKS if BREAKS[each].against(config) is None)
-            raise ConfigError(f"{name} cannot be broken here, as {reason}. Possible here: {possible}.")
+            raise ConfigError(
+                f"The mistake {name} is not possible in this model, as {reason}. Possible here: {possible}."
+            )

@@ -74,8 +74,8 @@ def find_learning_rate(
     """
     if not 0.0 < lowest < highest < math.inf or steps < 2:
         raise ConfigError(
-            f"A search for a learning rate goes up from one above 0, in 2 steps or more; got {lowest} to {highest} in "
-            f"{steps}. Try 1e-6 to 1.0 in 100."
+            f"A search for a learning rate needs 0 < lowest < highest and at least 2 steps; got {lowest} to {highest} "
+            f"in {steps} steps. Try 1e-6 to 1.0 in 100 steps."
         )
     trial, tried, mean = copy.deepcopy(model), list[Tried](), 0.0
     try:

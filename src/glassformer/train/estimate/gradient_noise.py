@@ -53,7 +53,10 @@ def gradient_noise(
     The model's gradients are overwritten. Errors: `ConfigError` for fewer than 2 pieces, or if no batch has 2 rows.
     """
     if pieces < 2:
-        raise ConfigError(f"Noise is seen by comparing pieces of a batch, at least 2; got {pieces}. Try 4.")
+        raise ConfigError(
+            f"Gradient noise is measured by comparing at least 2 pieces of each batch; got pieces={pieces}. Try "
+            "pieces=4."
+        )
     device = next(model.parameters()).device
     model.train()
     seen: list[Norms] = []
@@ -95,7 +98,9 @@ def noise_of(seen: Iterable[Norms]) -> Noise:
         variances.append(variance)
         gradients.append(whole - variance / targets)  # equation A.2, by A.1
     if not variances:
-        raise ConfigError("Noise is seen by comparing pieces of a batch; no batch has 2 rows. Give larger batches.")
+        raise ConfigError(
+            "Gradient noise is measured by comparing pieces of a batch, but no batch has 2 rows. Give larger batches."
+        )
     return Noise(sum(gradients) / len(gradients), sum(variances) / len(variances))
 
 

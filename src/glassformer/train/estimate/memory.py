@@ -141,8 +141,8 @@ def heap_notes(device: torch.device) -> list[str]:
     if not keeps_freed_pieces(device):
         return []
     return [
-        f"The C library's heap keeps pieces that were freed: the process may hold {HEAP[0]} to {HEAP[1]} times the "
-        f"peak. {THRESHOLD}=65536 before the command avoids that; small steps then take up to half as long again."
+        f"The C library keeps some freed memory: the process may hold {HEAP[0]} to {HEAP[1]} times the peak. To avoid "
+        f"that, write {THRESHOLD}=65536 before the command; small steps then take up to half as long again."
     ]
 
 

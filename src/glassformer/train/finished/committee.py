@@ -34,8 +34,8 @@ def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[
         for name, first in usual.items():
             if (second := manner(its.data)[name]) != first:
                 raise ConfigError(
-                    f"The members of a committee answer in one way; {other} has data.{name}={second!r}, {run} has "
-                    f"{first!r}. Name runs of one kind."
+                    f"The members of a committee (an ensemble) must have the same data.{name}; {other} has {second!r}, "
+                    f"{run} has {first!r}. Give runs of the same kind."
                 )
     return recipes
 
@@ -68,8 +68,8 @@ def load_runs(run: Path, recipe: Recipe, others: Sequence[Path] = (), average: i
         for side, its, own in zip(Tokenizers._fields, each.tokenizers, first.tokenizers, strict=True):
             if its.to_json() != own.to_json():
                 raise ConfigError(
-                    f"The members of a committee read and write the same tokens; the {side} vocabulary of {other} is "
-                    f"another than that of {run}. Train both on the same text with the same [tokenizer]."
+                    f"The members of a committee (an ensemble) must have the same vocabularies; the {side} vocabulary "
+                    f"of {other} differs from that of {run}. Train both on the same text with the same [tokenizer]."
                 )
     return replace(first, model=Joint([first.model, *(each.model for each in more)]))
 

@@ -39,7 +39,7 @@ def guessed(asked: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Fil
         pairs = zip(found.tokenizers, loaded.tokenizers, strict=True)
         if any(theirs.to_json() != ours.to_json() for theirs, ours in pairs):
             raise ConfigError(
-                f"A draft guesses in the tokens of the run that it guesses for; {asked.draft} has another vocabulary. "
+                f"A draft must have the same vocabulary as the run that it guesses for; {asked.draft} has another. "
                 "Train it on the same texts with the same [tokenizer]."
             )
         decode = recipe.decode

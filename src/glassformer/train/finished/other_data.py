@@ -18,24 +18,24 @@ def refuse_unscorable(own: DataConfig, asked: DataConfig) -> None:
     """
     if asked.layout != own.layout:
         raise ConfigError(
-            f"A model reads and answers in the layout that it was trained in, data.layout={own.layout!r}; got "
-            f"{asked.layout!r}. Leave data.layout out."
+            f"A model answers only in the layout that it was trained with, data.layout={own.layout!r}; got "
+            f"{asked.layout!r}. Remove data.layout."
         )
     known = (own.task,) if TEXT in (own.task, asked.task) else (own.task, PAIRS)
     if asked.task not in known:
         raise ConfigError(
-            f"A model is scored on what it was trained to do, data.task={own.task!r}; got {asked.task!r}, to which it "
-            f"knows no answer. Leave data.task out, or train on {asked.task!r}."
+            f"A model can be scored only on what it was trained to do, data.task={own.task!r}; got {asked.task!r}. "
+            f"Remove data.task, or train on {asked.task!r}."
         )
     if asked.objective != own.objective:
         raise ConfigError(
-            f"A model is scored on what it was trained to do, data.objective={own.objective!r}; got "
-            f"{asked.objective!r}. Leave data.objective out."
+            f"A model can be scored only on what it was trained to do, data.objective={own.objective!r}; got "
+            f"{asked.objective!r}. Remove data.objective."
         )
     if own.task == asked.task and own.task in EQUAL_LENGTHS and asked.symbols > own.symbols:
         raise ConfigError(
-            f"The vocabulary of this model has the data.symbols={own.symbols} that it was trained with; got "
-            f"{asked.symbols}, of which it would read <unk>. Leave data.symbols out, or give {own.symbols} at most."
+            f"This model was trained with data.symbols={own.symbols}; got {asked.symbols}, and it would read the "
+            f"additional symbols as <unk>. Remove data.symbols, or give at most {own.symbols}."
         )
 
 
@@ -53,9 +53,9 @@ def refuse_other_cut(run: Path, asked: DataConfig, state: Mapping[str, Any], dev
         if (was := state.get("recipe", {}).get(f"data.{name}", getattr(asked, name))) != getattr(asked, name)
     ]
     why = "; ".join(changed) or f"the contents of {asked.text or 'the text that ships with Python'} have changed"
-    back = "Give the settings of the training" if changed else "Give the file as it was"
+    back = "Use the settings of the training" if changed else "Restore the old file"
     raise CheckpointError(
-        f"The dev split of {run} is the end of its training text, and must be what was held out in training; {why}, "
-        f"so that the model may have learned from it. {back}, or score another text: glassformer evaluate {run} "
-        "--data.text FILE."
+        f"The dev split of {run} is the end of its training text, and must be the part that was held out in training; "
+        f"{why}, so that the model may have been trained on it. {back}, or score another text: glassformer evaluate "
+        f"{run} --data.text FILE."
     )

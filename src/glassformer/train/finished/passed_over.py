@@ -12,6 +12,6 @@ def told(loaded: Loaded) -> Loaded:
 
         screen = Screen()
         for each in loaded.skipped:
-            screen.print(f"passed over: {each.reason}", markup=False, highlight=False, soft_wrap=True)
+            screen.print(f"skipped: {each.reason}", markup=False, highlight=False, soft_wrap=True)
         screen.print(f"used instead: {loaded.folder}", markup=False, highlight=False, soft_wrap=True)
     return loaded

@@ -87,9 +87,7 @@ def evaluate(
     committee (`score_committee`, `load_runs`), on the split that this one's `recipe` names.
     """
     if by_length and recipe.data.task in NO_ANSWERS:
-        raise ConfigError(
-            f"Answers can be scored by length; {run} {NO_ANSWERS[recipe.data.task]}. Leave --by-length out."
-        )
+        raise ConfigError(f"--by-length needs answers; {run} {NO_ANSWERS[recipe.data.task]}. Remove --by-length.")
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
     recipe = replace(recipe, training=replace(recipe.training, samples=0))
     if others and recipe.data.layout == LABEL:
@@ -127,7 +125,9 @@ def translate(
     if recipe.data.layout == LABEL:
         raise ConfigError(f"{run} gives a label to a text and writes no answers. Use glassformer classify {run}.")
     if recipe.data.task == TEXT:
-        raise ConfigError(f"{run} is a model of running text and answers no lines. Use glassformer generate {run}.")
+        raise ConfigError(
+            f"{run} is a model of running text and does not answer lines. Use glassformer generate {run}."
+        )
     loaded = load_runs(run, recipe, others, average)
     decode = recipe.decode
     model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
@@ -245,7 +245,7 @@ def _read_by_all(members: Sequence[Member], lines: Iterable[tuple[int, str]]) ->
 def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded, shortest: str | None) -> str:
     """What cut an answer short, with its number and the setting."""
     if limit == MODELS:
-        return f"model.max_len={loaded.model.config.stack.max_len}, all that {shortest or 'the model'} takes"
+        return f"model.max_len={loaded.model.config.stack.max_len}, the most that {shortest or 'the model'} reads"
     if limit == ASKED:
         return f"decode.max_new_tokens={recipe.decode.max_new_tokens}"
     return f"{USUAL}, as decode.max_new_tokens is not set"

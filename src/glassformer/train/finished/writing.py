@@ -85,8 +85,8 @@ class Writer:
         check_stops(stops)
         if wishes.forced:
             raise ConfigError(
-                "What is forced is searched for by a beam, and a text that is written as it is read has none. Use "
-                "translate with a beam, or beam_search(prompts=, forced=)."
+                "Forced words need a beam search, but here a text is written token by token. Use translate with a "
+                "beam, or beam_search(prompts=, forced=)."
             )
         ids = [self.ids(prompt, number, crop, hint=CROP) for number, prompt in enumerate(prompts, 1)]
         decode, total = self.recipe.decode, len(ids) * n
@@ -133,7 +133,7 @@ class Writer:
         begin = [BOS] if self.continues and self.documents else []
         ids = [*begin, *self.tokenizers.source.encode(prompt)]
         if not ids:
-            why = "goes on from a text, as its data.documents is false" if self.continues else "answers a source"
+            why = "continues a text, as its data.documents is false" if self.continues else "answers a source"
             raise DataError(f"This model {why}; {called} {number} is empty. Give a text.")
         of_model = self.model.config
         limit = self.max_context if self.continues or of_model.encoder is None else of_model.encoder.max_len
@@ -142,8 +142,8 @@ class Writer:
             setting = "data.window" if self.recipe.data.task == TEXT and self.continues else "model.max_len"
             whose = f"{self.shortest}: " if self.shortest and setting == "model.max_len" else ""
             raise TooLongError(
-                f"{whose}A {called} may have at most {limit} tokens here ({setting}), special ones included; {called} "
-                f"{number} has {length}: {prompt[:40]!r}... Shorten it, or train with a larger {setting}."
+                f"{whose}A {called} may have at most {limit} tokens here ({setting}), special tokens included; "
+                f"{called} {number} has {length}: {prompt[:40]!r}... Shorten it, or train with a larger {setting}."
                 + (hint if self.continues else "")
             )
         return ids

@@ -67,8 +67,8 @@ class Average:
         """
         if any(not {SUM, LAST} <= slots.keys() for slots in saved.values()):
             raise CheckpointError(
-                "A run that averages its weights must find their average in the checkpoint; it is not there. "
-                "Resume with the recipe that began the run."
+                "A run with optimizer.average needs the average in its checkpoint; this one has none. Resume with the "
+                "recipe that the run began with."
             )
         put(self.model, {name: slots[LAST] for name, slots in saved.items()})
         self.sums = {name: slots[SUM] for name, slots in saved.items()}

@@ -116,21 +116,23 @@ def load_optimizer_state(
     parameters = dict(model.named_parameters())
     if missing := sorted(parameters.keys() ^ saved.keys()):
         raise CheckpointError(
-            f"The saved optimizer must have the parameters of the model; these stand in only one of the two: "
-            f"{', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''}. Resume with the recipe that began the run."
+            "The saved optimizer must have the parameters of the model; only one of the two has "
+            f"{', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''}. Resume with the recipe that the run began "
+            "with."
         )
     for name, tensors in saved.items():
         parameter = parameters[name]
         if tensors.keys() != (known := kept(optimizer, parameter)):
             raise CheckpointError(
-                f"The saved optimizer must be of the kind that goes on; of {name} it has {', '.join(sorted(tensors))}, "
-                f"and {type(optimizer).__name__} keeps {', '.join(sorted(known))}. Resume with the recipe that began "
-                "the run."
+                f"The saved optimizer must be of the same kind as that of the recipe; for {name} it has "
+                f"{', '.join(sorted(tensors))}, but {type(optimizer).__name__} keeps {', '.join(sorted(known))}. "
+                "Resume with the recipe that the run began with."
             )
         for key, tensor in tensors.items():
             if tensor.ndim and tensor.shape != shape_of(key, parameter):
                 raise CheckpointError(
-                    f"The saved optimizer's {key} of {name} has shape {tuple(tensor.shape)}, but the parameter "
-                    f"{tuple(parameter.shape)}. Resume with the recipe that began the run."
+                    f"The saved optimizer's {key} of {name} must have the shape of the parameter, "
+                    f"{tuple(parameter.shape)}; it has {tuple(tensor.shape)}. Resume with the recipe that the run "
+                    "began with."
                 )
         optimizer.state[parameter] = {key: tensor.to(parameter.device) for key, tensor in tensors.items()}

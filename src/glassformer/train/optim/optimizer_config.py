@@ -46,17 +46,19 @@ class OptimizerConfig:
         at_least(self, "optimizer", 0, "weight_decay")
         if 0.0 < self.epsilon < LEAST_FLOAT32:
             raise ConfigError(
-                f"optimizer.epsilon must be at least {LEAST_FLOAT32}, below which float32 has 0; got {self.epsilon}. "
-                "Try epsilon=1e-9."
+                f"optimizer.epsilon must be at least {LEAST_FLOAT32}, as float32 rounds a smaller one to 0; got "
+                f"{self.epsilon}. Try epsilon=1e-9."
             )
         if not 0.0 < self.epsilon < math.inf:
-            raise ConfigError(f"optimizer.epsilon must be above 0 and finite; got {self.epsilon}.")
+            raise ConfigError(f"optimizer.epsilon must be above 0 and finite; got {self.epsilon}. Try 1e-9.")
         for name in ("beta1", "beta2", "momentum", "average"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ConfigError(f"optimizer.{name} must be at least 0 and below 1; got {getattr(self, name)}.")
+                raise ConfigError(
+                    f"optimizer.{name} must be at least 0 and below 1; got {getattr(self, name)}. Try 0.9."
+                )
         if not 0.0 < self.layer_decay <= 1.0:
             raise ConfigError(
-                f"optimizer.layer_decay must be above 0 and at most 1, which is the same rate for all; got "
+                "optimizer.layer_decay must be above 0 and at most 1, which gives all layers the same rate; got "
                 f"{self.layer_decay}. Try layer_decay=0.8."
             )
         lookup(USES, self.name, "optimizer.name")
@@ -64,6 +66,6 @@ class OptimizerConfig:
             if getattr(self, name) != getattr(type(self), name):
                 users = " and ".join(each for each, settings in USES.items() if name in settings)
                 raise ConfigError(
-                    f"optimizer.name={self.name!r} has no use for optimizer.{name}, which is for {users}; got "
-                    f"{getattr(self, name)}. Leave it out."
+                    f"optimizer.{name} belongs to {users}; got {getattr(self, name)} with "
+                    f"optimizer.name={self.name!r}, which does not use it. Remove optimizer.{name}."
                 )

@@ -28,14 +28,14 @@ class Schedule:
         lookup(SCHEDULES, self.name, "schedule")
         if self.cooldown is not None and self.name != "wsd":
             raise ConfigError(
-                f"A cooldown belongs to the schedule 'wsd' alone; got cooldown={self.cooldown} with {self.name!r}, "
-                "which comes down in its own way. Leave it out."
+                f"cooldown belongs to the schedule 'wsd'; got cooldown={self.cooldown} with {self.name!r}, which does "
+                "not use it. Remove cooldown."
             )
         after = max(0, self.steps - self.warmup)
         if self.cooldown is not None and not 0 < self.cooldown <= after:
             raise ConfigError(
                 f"cooldown must be at least 1 and at most the {after} steps after the warm-up, of {self.steps} in all; "
-                f"got {self.cooldown} with warmup={self.warmup}. Lower one of them."
+                f"got {self.cooldown} with warmup={self.warmup}. Lower cooldown or warmup."
             )
 
     def __call__(self, step: int) -> float:

@@ -156,7 +156,7 @@ def joined(place: Launched, device: str, timeout: int, run: Path | None = None) 
                 raise
             again = f"glassformer resume {shlex.quote(str(run or 'RUN'))}"
             raise ProcessError(
-                f"{reason} What was saved is intact: start the same number of processes, or another, with `{again}`."
+                f"{reason} What was saved is intact: run `{again}` with the same number of processes or another."
             ) from error
         dist.destroy_process_group()
 
@@ -179,13 +179,13 @@ def met(place: Launched, timeout: int) -> Store:
         except dist.DistError:
             missing = [number for number, key in enumerate(wanted) if not store.check([key])]
             raise ProcessError(
-                f"{named(missing, place.count)} did not come within {timeout} s (distributed.timeout) to "
-                f"{place.address}:{place.port}. Look there for what went wrong, or start them all with torchrun."
+                f"{named(missing, place.count)} did not connect to {place.address}:{place.port} within {timeout} s "
+                "(distributed.timeout). Look at its output for the reason, or start all processes with torchrun."
             ) from None
     except RuntimeError as error:
         raise ProcessError(
-            f"The processes of a run meet at {place.address}:{place.port} (MASTER_ADDR, MASTER_PORT), where nobody "
-            f"answered process {place.number} within {timeout} s: {first_line(error)}. Start them all with torchrun."
+            f"The processes of a run connect to {place.address}:{place.port} (MASTER_ADDR, MASTER_PORT), where process "
+            f"{place.number} got no answer within {timeout} s: {first_line(error)}. Start all processes with torchrun."
         ) from error
     return store
 
@@ -205,11 +205,11 @@ def explained(ranks: Ranks, error: Exception, timeout: int) -> str | None:
         failed, silent = word_of_others(ranks)
         told = [f"{named([number], ranks.count)} failed ({why})" for number, why in failed.items()]
         if silent:
-            told.append(f"{named(silent, ranks.count)} was killed or has fallen silent")
+            told.append(f"{named(silent, ranks.count)} was killed or no longer answers")
         if told:
             return f"{'; '.join(told)}; the job has ended."
-        return f"The processes lost each other though all of them live ({first_line(error)})."
-    return f"The place where the processes meet is gone, and with it process 0 or torchrun itself, within {timeout} s."
+        return f"The processes lost their connection although all of them are running ({first_line(error)})."
+    return f"The address where the processes meet is gone: process 0, or torchrun itself, ended within {timeout} s."
 
 
 def is_lost(error: Exception) -> bool:
@@ -250,8 +250,8 @@ def backend_of(device: str) -> str:
     kind = choose_device(device)[0].type
     if kind not in ("cpu", "cuda"):
         raise ConfigError(
-            f"Several processes train on processors or on CUDA; got training.device={device!r}, which is {kind} here. "
-            "Try --training.device cpu, or one process."
+            f"Several processes can train only on processors or on CUDA; got training.device={device!r}, which is "
+            f"{kind} here. Try --training.device cpu, or one process."
         )
     return "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
 
@@ -263,8 +263,8 @@ def device_of(name: str, ranks: Ranks) -> tuple[torch.device, str]:
         return device, why
     if device.index is not None:  # pyright: ignore[reportUnnecessaryComparison] - of plain "cuda" it is none
         raise ConfigError(
-            f"Each of several processes has a device of its own; got training.device={name!r} for all of them. "
-            "Try --training.device cuda."
+            f"Each of several processes needs its own device; got training.device={name!r} for all of them. Try "
+            "--training.device cuda."
         )
     device, why = choose_device(f"cuda:{ranks.local_number}")
     torch.cuda.set_device(device)
@@ -293,7 +293,7 @@ def notes_on(ranks: Ranks, shard: bool) -> list[str]:
     lines = [f"processes: {ranks.count}, {ranks.local_count} of them on this machine; each has {whose}"]
     if ranks.local_count < ranks.count and ranks.address != LOOPBACK:
         lines.append(
-            f"network: the processes meet at {ranks.address}, unencrypted, and whoever reaches that port takes part in "
-            "the run; use a network that you trust"
+            f"network: the processes connect to {ranks.address} without encryption, and anyone who reaches that port "
+            "can join the run; use a network that you trust"
         )
     return lines

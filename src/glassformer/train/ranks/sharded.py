@@ -137,7 +137,9 @@ def agreed(ranks: Ranks) -> Generator[None]:
     except (OSError, GlassformerError) as error:
         failed = error
     if ranks.any(failed is not None):
-        raise failed or CheckpointError("Another process could not write its part of the checkpoint, and says why.")
+        raise failed or CheckpointError(
+            "Another process could not write its part of the checkpoint; its own message says why."
+        )
 
 
 def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
@@ -185,6 +187,6 @@ def refuse_non_finite(file: str, tensors: Mapping[str, Tensor], ranks: Ranks) ->
     """Refuse NaN and infinity in any process's part. Errors: `DivergedError` in all processes."""
     if ranks.any(not all(bool(torch.isfinite(local(each)).all()) for each in tensors.values())):
         raise DivergedError(
-            f"What is saved must be finite, but {file} would hold numbers that are not. Nothing was written. Resume "
-            "from the last checkpoint with a lower learning rate."
+            f"Saved values must be finite, but some for {file} are not. Nothing was written. Resume from the last "
+            "checkpoint with a lower learning rate."
         )

@@ -25,7 +25,7 @@ def refuse_untrackable(track: str | None) -> None:
     if track is not None and find_spec("tensorboard") is None:
         raise ConfigError(
             f"training.track={track!r} needs the package tensorboard, which is not installed: pip install "
-            "'glassformer[track]', then the same command; or leave it out (metrics.jsonl has the same figures)."
+            "'glassformer[track]', then the same command; or remove training.track (metrics.jsonl has the figures too)."
         )
 
 

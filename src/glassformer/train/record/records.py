@@ -119,10 +119,10 @@ def refuse_unusable(run: Path, step: int) -> None:
     """Refuse a run folder whose history up to `step` cannot be continued. Errors: `CheckpointError`."""
     for name in (*FIGURES, "log.txt"):
         if (path := run / name).exists() and not path.is_file():
-            raise CheckpointError(f"{path} must be a file, to which a run adds lines, but is none. Move it away.")
+            raise CheckpointError(f"{path} must be a file, as a run appends lines to it; it is not. Move it away.")
     for name in ("samples", "checkpoints", FOLDER):
         if (path := run / name).exists() and not path.is_dir():
-            raise CheckpointError(f"{path} must be a folder, in which a run writes, but is none. Move it away.")
+            raise CheckpointError(f"{path} must be a folder, as a run writes files into it; it is not. Move it away.")
     for name in FIGURES:
         dated_lines(run / name, step)
 
@@ -162,8 +162,8 @@ def dated_lines(path: Path, step: int) -> list[str]:
     reached = step in (0, *before) or any(each is not None and each > step for each in before)
     if behind and (not reached or any(each is not None and each <= step for each in behind)):
         raise CheckpointError(
-            f"{path}:{damaged + 1}: a line is a JSON object with a step, but this one is {lines[damaged][:60]!r}. Mend "
-            "the line or take it out, or move the file away to go on without the figures so far."
+            f"{path}:{damaged + 1}: each line must be a JSON object with a step; got {lines[damaged][:60]!r}. Correct "
+            "the line or delete it, or move the file away to continue without the figures so far."
         )
     kept = zip(before, lines[:damaged], strict=True)
     return [line.decode() + "\n" for of_step, line in kept if of_step is not None and of_step <= step]

@@ -118,8 +118,8 @@ class Reporter:
         behind = self.records.unwritten
         if behind and not self.behind:
             self.say(
-                f"{self.records.run}: cannot be written now: {', '.join(behind)}. Training goes on, and keeps what "
-                "belongs there in memory until it can"
+                f"{self.records.run}: cannot be written now: {', '.join(behind)}. Training continues, keeps the data "
+                "in memory, and writes them as soon as it can"
             )
         self.behind = bool(behind)
 

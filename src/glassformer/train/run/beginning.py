@@ -48,8 +48,8 @@ def begin(recipe: Recipe) -> Beginning:
     run = Path(recipe.training.start_from).expanduser()
     if not (run / "recipe.toml").is_file():
         raise ConfigError(
-            f"training.start_from names the folder of a run, with its recipe.toml; got {run}, which has none. "
-            "Train one first, or leave the setting out."
+            f"training.start_from must be a run folder with a recipe.toml; {run} has none. Train that run first, or "
+            "remove training.start_from."
         )
     before, theirs = load(run), load_recipe(run / "recipe.toml")
     recipe, changed = as_before(recipe, theirs)
@@ -57,7 +57,7 @@ def begin(recipe: Recipe) -> Beginning:
     model = new_model(recipe, data.tokenizers)
     told = take_over(model, before, fresh_labels(data.tokenizers, before.tokenizers))
     settings = [f"as {run.name} has it: {', '.join(changed)}"] if changed else []
-    passed = [f"passed over: {each.reason}" for each in before.skipped]
+    passed = [f"skipped: {each.reason}" for each in before.skipped]
     return Beginning(data, model, [*passed, f"starts from {before.folder}", *settings, *told])
 
 
@@ -99,8 +99,8 @@ def take_over(model: Transformer, before: Loaded, fresh_head: bool) -> list[str]
     fresh, unused = [name for name in ours if name not in fits], [name for name in theirs if name not in fits]
     if not any(not name.startswith("head.") for name in fits):
         raise ConfigError(
-            f"A run starts from weights of the same names and shapes, but {before.folder} has none that this model "
-            f"has: it has {some(unused)}, and the model {some(fresh)}. Start from a run with the same stacks, such as "
+            f"training.start_from needs weights of the same names and shapes, but {before.folder} has none that fit: "
+            f"it has {some(unused)}, and the new model {some(fresh)}. Start from a run with the same stacks, such as "
             "an encoder for an encoder."
         )
     model.load_state_dict(ours | fits)

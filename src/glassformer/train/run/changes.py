@@ -90,13 +90,11 @@ def refuse_undecided(recipe: Recipe, asked: Collection[str]) -> None:
     settings = recipe.training
     if settings.precision == "auto":
         raise ConfigError(
-            "A run that goes on has the arithmetic that was measured as it began; got training.precision='auto'. Name "
-            "one: bfloat16, float16 or float32."
+            "A resumed run needs the precision that was chosen when it began; got training.precision='auto'. Set it to "
+            "bfloat16, float16 or float32."
         )
     if settings.threads == 0 and "training.threads" in asked:
-        raise ConfigError(
-            "A run that goes on has as many threads as are written down; got training.threads=0. Give a number."
-        )
+        raise ConfigError("A resumed run needs a fixed number of threads; got training.threads=0. Give a number.")
 
 
 def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:
@@ -105,7 +103,7 @@ def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:
     if never:
         raise CheckpointError(
             f"A run keeps the vocabulary that its weights were trained with, but {run / 'recipe.toml'} or the command "
-            f"line asks for another: {'; '.join(never)}. Put it back, or train anew with --out."
+            f"line asks for another: {'; '.join(never)}. Undo that change, or train a new run with --out."
         )
 
 
@@ -117,8 +115,8 @@ def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str],
     for each in found:
         if each.name == AVERAGE:
             raise CheckpointError(
-                f"A run keeps the memory that its average was gathered with, which is scaled by it; got {each}. Put it "
-                "back, or train anew with --out and --training.start-from."
+                f"optimizer.average cannot change during a run, as the average so far depends on it; got {each}. Undo "
+                "that change, or train a new run with --out and --training.start-from."
             )
     differing = [each for each in found if each.name not in (*FILES, *SAME_BITS)]
     refused = [each for each in differing if each.name not in allowed]
@@ -130,7 +128,7 @@ def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str],
         )
         raise CheckpointError(
             f"{run} was trained with other settings than {run / 'recipe.toml'} or the command line has now: "
-            f"{'; '.join(map(str, refused))}. Put them back; or, where it is meant, allow them by name: "
+            f"{'; '.join(map(str, refused))}. Undo the changes; or, to make them on purpose, allow them by name: "
             f"glassformer resume {shlex.quote(str(run))} {words}."
         )
 
@@ -141,7 +139,8 @@ def refuse_useless(allowed: Iterable[str], found: Iterable[Change], others: Coll
     for name in allowed:
         if name not in needed:
             raise ConfigError(
-                f"--allow-change {name}: it is the same as in the run so far. Leave it out, or give the new value too."
+                f"--allow-change {name}: its value is the same as in the run so far. Remove the flag, or give the new "
+                "value too."
             )
 
 
@@ -149,8 +148,8 @@ def refuse_fewer_steps(run: Path, recipe: Recipe, step: int) -> None:
     """Refuse a number of steps that the run has passed already. Errors: `ConfigError`."""
     if recipe.training.steps < step:
         raise ConfigError(
-            f"A run ends at training.steps, and {run} has taken {step} steps already; got {recipe.training.steps}. "
-            f"Ask for at least {step}, or evaluate the run as it is: glassformer evaluate {shlex.quote(str(run))}."
+            f"training.steps must be at least the steps that {run} has taken, {step}; got {recipe.training.steps}. "
+            f"Give at least {step}, or evaluate the run as it is: glassformer evaluate {shlex.quote(str(run))}."
         )
 
 
@@ -172,10 +171,10 @@ def other_data(
         what, names = data.differing(split, before.sides, now.sides), data.settings(split)
         if not follows and not set(names) & set(allowed):
             named = [name for name in names if now.recipe[name] is not None]
-            hint = f"; or, where it is meant, add --allow-change {named[0]}" if named else ""
+            hint = f"; or, to use them on purpose, add --allow-change {named[0]}" if named else ""
             raise CheckpointError(
-                f"{run} was trained on other data than its recipe now names: {what} have changed since. Put the old "
-                f"files back{hint}; or train anew with --out."
+                f"{run} was trained on other data than its recipe now names: {what} have changed since. Restore the "
+                f"old files{hint}; or train a new run with --out."
             )
         told.append(what)
     return told

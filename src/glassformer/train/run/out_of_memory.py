@@ -25,7 +25,7 @@ from glassformer.train.run.build import objective_of
 from glassformer.train.run.saving import Saver
 from glassformer.train.sources.run_data import RunData
 
-ANY = "--training.recompute 1; any other must be allowed by name, as with --allow-change training.accumulate"
+ANY = "--training.recompute 1; any other setting must be allowed by name, as with --allow-change training.accumulate"
 """The advice if no setting in particular helps."""
 
 
@@ -78,7 +78,7 @@ def half_batch(recipe: Recipe) -> str:
 
 def in_a_line(error: Exception) -> str:
     """The first line of an out-of-memory error."""
-    return (str(error) or "no more to be had").splitlines()[0][:200]
+    return (str(error) or "no more available").splitlines()[0][:200]
 
 
 def remedies(
@@ -97,7 +97,7 @@ def remedies(
         try:
             return f"about {bytes_text(estimate(model, batch, objective, optimizer, **asked, **beside).peak)}"
         except (MemoryError, RuntimeError):  # a forward pass needs memory too, and each library has its own error
-            return "not to be estimated, as memory ran out there too"
+            return "an unknown amount (memory ran out in the estimate too)"
 
     twice = 2 * training.accumulate
     ways = [
@@ -110,7 +110,7 @@ def remedies(
         ways.append(f"training.precision=bfloat16 ({needs(precision='bfloat16')})")
     ways.append("a smaller model.d_model or model.n_layers")
     device = next(model.parameters()).device
-    return f"The step needs {needs()} by the estimate. Any of these helps: {', '.join(ways)}. " + " ".join(
+    return f"By the estimate, the step needs {needs()}. Any of these helps: {', '.join(ways)}. " + " ".join(
         heap_notes(device)
     )
 
@@ -120,8 +120,8 @@ def left(run: Path, helps: str = ANY) -> str:
     kept = newest(run).folder
     if kept is None:
         words = "the setting" if helps == ANY else helps.partition(" --allow-change")[0]
-        return f"Nothing is lost: there is no checkpoint yet. Train anew with {words}, and --overwrite."
+        return f"Nothing is lost: there is no checkpoint yet. Train again with {words}, and --overwrite."
     return (
-        f"Nothing is lost: the last checkpoint, {kept}, is intact. Go on from it with the setting changed, as in "
+        f"Nothing is lost: the last checkpoint, {kept}, is intact. Continue from it with the setting changed, as in "
         f"glassformer resume {shlex.quote(str(run))} {helps}."
     )

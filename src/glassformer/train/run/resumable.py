@@ -82,14 +82,14 @@ def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
             reason = contradiction(state, folder, metric)
         case _:
             raise CheckpointError(
-                f"Training goes on from a checkpoint that it saved itself; the state of {folder} lacks what that holds "
-                f"(step, best, best_metrics, since_best, data by split); it has: {', '.join(state) or 'nothing'}. "
-                "Move that folder out of the run, or train anew with --out."
+                f"Training resumes only from a checkpoint that it saved itself; the state of {folder} must have step, "
+                f"best, best_metrics, since_best and data by split, but has {', '.join(state) or 'nothing'}. Move that "
+                "folder out of the run, or train a new run with --out."
             )
     if reason:
         raise CheckpointError(
-            f"Training goes on from a checkpoint that it saved itself; in the state of {folder} {reason}. "
-            "Move that folder out of the run, or train anew with --out."
+            f"Training resumes only from a checkpoint that it saved itself; in the state of {folder} {reason}. Move "
+            "that folder out of the run, or train a new run with --out."
         )
     later = {name: state[name] for name in LATER if name in state}
     return Standing(step, Best(best, metrics, since), data, **later)
@@ -100,14 +100,14 @@ def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | 
     step, best, since, metrics = (state[name] for name in ("step", "best", "since_best", "best_metrics"))
     named = step_number(folder)
     if isinstance(step, bool) or step < 0 or (named is not None and step != named):
-        return f"step is {step!r}, which is not that in the folder's name"
+        return f"step is {step!r}, which differs from that in the folder's name"
     if isinstance(best, bool) or (best is not None and not 0 <= best <= step):
         return f"best is {best!r}, but must be a step up to {step}"
     if isinstance(since, bool) or not 0 <= since <= step:
         return f"since_best is {since!r}, but must be a number of evaluations up to {step}"
     for name, kind in LATER.items():
         if name in state and type(state[name]) is not kind:
-            return f"{name} is {state[name]!r:.60}, but must be of another kind"
+            return f"{name} is {state[name]!r:.60}, but must be of type {kind.__name__}"
     for name in () if best is None else ("loss", metric):
         if type(metrics.get(name)) not in (int, float):
             return f"best_metrics has no number for {name!r}, by which the next evaluation is compared with the best"
@@ -126,8 +126,8 @@ def refuse_other_model(run: Path, built: ModelConfig, asked: ModelConfig) -> Non
     if differing:
         told = "; ".join(f"{name} is {ours.get(name)!r}, and {theirs.get(name)!r} is asked for" for name in differing)
         raise CheckpointError(
-            f"A run has the model that it began with, but {run / 'recipe.toml'} or the command line asks for "
-            f"another: {told}. Change it back, or train the new model in another folder with --out."
+            f"A run keeps the model that it began with, but {run / 'recipe.toml'} or the command line asks for "
+            f"another: {told}. Undo that change, or train the new model in another folder with --out."
         )
 
 

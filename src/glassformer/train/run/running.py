@@ -130,10 +130,10 @@ class Session:
             halves["training.min_learning_rate"] = f"{training.min_learning_rate / 2:g}"
         kept, less = newest(self.run).folder, " ".join(f"--{n.replace('_', '-')} {half}" for n, half in halves.items())
         if kept is None:
-            return f"There is no checkpoint yet: train anew with {less}, and --overwrite."
+            return f"There is no checkpoint yet: train again with {less}, and --overwrite."
         allowed = " ".join(f"--allow-change {name}" for name in halves)
         again = f"glassformer resume {shlex.quote(str(self.run))} {allowed} {less}"
-        return f"The last checkpoint, {kept}, is intact; go on from it with less: {again}"
+        return f"The last checkpoint, {kept}, is intact; continue from it with a lower learning rate: {again}"
 
     def _steps(self, began: float) -> Generator[Event, None, str | None]:
         """Make all remaining steps. Returns why training ended, or None if nothing was left to do."""
@@ -218,7 +218,7 @@ class Session:
                 ranks=self.ranks,
             )
         except DivergedError as error:
-            all_used = f" All {self.skipped} of training.skip_nonfinite are used up." if self.skipped else ""
+            all_used = f" All {self.skipped} skips of training.skip_nonfinite are used up." if self.skipped else ""
             raise DivergedError(f"{error} {self.prepared.named_batch(self.step + 1)}{all_used}") from None
         except Exception as error:
             self.saver.close()  # so that the last checkpoint is on disk

@@ -124,9 +124,9 @@ class Saver:
             return
         kept = newest(self.run).folder
         raise ResourceError(
-            f"The checkpoint of step {failure.step} could not be saved, not at the end of training either. "
-            f"{failure.reason} {f'Kept: {kept}' if kept else 'There is no checkpoint yet'}. With room again, "
-            f"`glassformer resume {shlex.quote(str(self.run))}` repeats the steps since, to the same end."
+            f"The checkpoint of step {failure.step} could not be saved, not even at the end of training. "
+            f"{failure.reason} {f'The last one saved is {kept}' if kept else 'There is no checkpoint yet'}. Once there "
+            f"is room, `glassformer resume {shlex.quote(str(self.run))}` repeats the steps since, with the same result."
         )
 
     def _work(self, jobs: list[Job]) -> None:
@@ -174,7 +174,7 @@ class Saver:
         if path.exists():
             return ()
         write_text_atomically(path, dumps_recipe(self.prepared.recipe))
-        return (f"{path} was gone, and with it what the run folder held; it was written again",)
+        return (f"{path} was deleted, with everything else in the run folder; it was written again",)
 
     def _rotate(self, complete: Path) -> tuple[str, ...]:
         """Delete the checkpoints that need not be kept. Returns why any of them could not be deleted."""

@@ -112,13 +112,13 @@ def resume(
             now, model = _standing(prepared), _cut(model, recipe, ranks)
             return Session(run, prepared, model, notes, lock, now, ranks=ranks)
         if found.folder is None:
-            damaged = "".join(each.reason.removesuffix(RESTORE) for each in found.skipped[:2])
+            damaged = "".join(f"{each.reason.removesuffix(RESTORE).strip()} " for each in found.skipped[:2])
             recipe_file, out = shlex.quote(str(run / "recipe.toml")), shlex.quote(str(run))
             raise CheckpointError(
-                f"{run} has no intact checkpoint to go on from. {damaged}"
-                f"Put one back from a copy, or start over: glassformer train {recipe_file} --out {out} --overwrite"
+                f"{run} has no intact checkpoint to resume from. {damaged}Restore one from a copy, or start over: "
+                f"glassformer train {recipe_file} --out {out} --overwrite"
             )
-        notes = [f"resumed from {found.folder}", *notes, *(f"passed over: {each.reason}" for each in found.skipped)]
+        notes = [f"resumed from {found.folder}", *notes, *(f"skipped: {each.reason}" for each in found.skipped)]
         session = _again(recipe, found.folder, allowed, asked or (), [*notes, as_before], device, lock, ranks)
         session.saver.damaged = {each.folder for each in found.skipped}
         return session
@@ -152,7 +152,7 @@ def _again(
     now = so_far._replace(data=now.data, sides=now.sides, recipe=now.recipe)
     notes = [*notes, *(f"changed, as allowed: {each}" for each in (*changed, *others))]
     if changed or others:
-        notes.append("a kill before the checkpoint of this change is saved: give the same words again")
+        notes.append("if the run is killed before it saves a checkpoint with this change, give the same flags again")
     notes += [*chosen(model, prepared), *_unlocked(lock)]
     model = _cut(model, recipe, ranks)
     session = Session(run, prepared, model, notes, lock, now, save_first=bool(changed or others), ranks=ranks)
@@ -174,8 +174,8 @@ def _from_nothing(run: Path) -> list[str]:
     dated = figures.read_bytes().split(b"\n")[:-1] if figures.is_file() else []
     dropped = sum((step_of(line) or 0) > 0 for line in dated)
     lines = ["there is no checkpoint yet, so training begins at step 0"]
-    lines += [f"left alone: {', '.join(others[:5])} in {folder}, which no checkpoint is called"] if others else []
-    lines += [f"dropped: {dropped} lines of metrics.jsonl, of steps that are taken again"] if dropped else []
+    lines += [f"left alone: {', '.join(others[:5])} in {folder}, as no checkpoint has such a name"] if others else []
+    lines += [f"dropped: {dropped} lines of metrics.jsonl, of steps that will be repeated"] if dropped else []
     return lines
 
 
@@ -230,7 +230,7 @@ def _locked(run: Path, ranks: Ranks) -> Generator[RunLock]:
 
 
 def _unlocked(lock: RunLock) -> list[str]:
-    return [] if lock.works else ["lock: there are none here, so take care that no second process trains this run"]
+    return [] if lock.works else ["lock: not supported here, so make sure that no second process trains this run"]
 
 
 def _runtime(recipe: Recipe, ranks: Ranks) -> tuple[torch.device, int, list[str]]:

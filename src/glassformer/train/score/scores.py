@@ -56,6 +56,6 @@ def check_same_number(given: Sequence[object], wanted: Sequence[object]) -> None
     """Refuse lists of different lengths."""
     if len(given) != len(wanted):
         raise DataError(
-            f"Every answer is compared with the right one, but {len(given)} answers came with {len(wanted)} of those. "
-            "Give two lists of equal length."
+            f"Each answer is compared with the right one, so both lists must have the same length; got {len(given)} "
+            f"answers and {len(wanted)} right ones. Give one right answer for each."
         )

@@ -101,19 +101,18 @@ def nothing_asked(tokens: TokenFile, data: DataConfig) -> DataError:
     """The error for a text without targets."""
     if data.whole_words and not tokens.counts.n_words:
         return DataError(
-            "With data.whole_words those tokens of a text are hidden and scored that are of a word, but this one is "
-            "white space alone. Give a text with words, or set data.whole_words=False."
+            "With data.whole_words, only tokens of words are hidden and scored, but this text is white space alone. "
+            "Give a text with words, or set data.whole_words=False."
         )
     if data.objective == "masked":
         return DataError(
-            "Of a text those tokens are hidden and scored that the vocabulary has, but of the "
-            f"{len(tokens):,} tokens of this one {tokens.counts.n_unknown:,} are <unk>, and none was left to hide. "
-            "Give a text in the letters or words of the training text, or train with tokenizer.kind='byte', which "
-            "lacks none."
+            f"Only tokens that the vocabulary has are hidden and scored, but of the {len(tokens):,} tokens of this "
+            f"text {tokens.counts.n_unknown:,} are <unk>, and none was left to hide. Give a text in the letters or "
+            "words of the training text, or train with tokenizer.kind='byte', which has no <unk>."
         )
     return DataError(
-        f"Of a text those tokens are scored that follow others of their document, but of the {len(tokens):,} tokens of "
-        "this one none was asked for. Give a text with longer documents, or set data.document_mask=False."
+        f"Only tokens that follow others of their document are scored, but none of the {len(tokens):,} tokens of this "
+        "text does. Give a text with longer documents, or set data.document_mask=False."
     )
 
 

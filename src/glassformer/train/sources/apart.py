@@ -20,6 +20,7 @@ def refuse_among_texts(data: DataConfig, out: Path) -> None:
         inside, whole = out.resolve(), folder.resolve()
         if inside.is_relative_to(whole) and not any(p.startswith(".") for p in inside.relative_to(whole).parts):
             raise ConfigError(
-                f"All files of a folder of texts are read, and a run writes others; got the {split} text {name} and "
-                f"the run folder {out} in it. Name a folder elsewhere by --out, or one for the texts alone."
+                "The run folder must not be in a folder of texts, as every file there is read as text; got the "
+                f"{split} text {name} and the run folder {out} in it. Choose another run folder with --out, or move "
+                "the texts to a folder of their own."
             )

@@ -270,7 +270,7 @@ def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin |
             where = place(row, side, split, origin)
             raise TooLongError(
                 f"{where} has {lengths[row]} tokens, but a sequence may have at most model.max_len={limit}, special "
-                f"ones included. Raise model.max_len to {lengths.max()}, or take the long pairs out."
+                f"tokens included. Raise model.max_len to {lengths.max()}, or remove the long pairs."
             )
 
 

@@ -242,7 +242,8 @@ def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Tex
     parts = read_parts(recipe.data, (name,))
     if name not in parts:
         raise ConfigError(
-            f"There is no {name} text. Name one by --data.text FILE, or score the dev text with --split dev."
+            f"The {name} split needs a text, and the recipe names none. Give one with --data.text FILE, or score the "
+            "dev text with --split dev."
         )
     return text_split(recipe, tokenizers.target, parts[name])
 
