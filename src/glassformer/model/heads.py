@@ -53,7 +53,8 @@ def _lm(config: ModelConfig, embedding: Embedding | FeatureMap) -> Head:
     tied = embedding if config.tie_embeddings and isinstance(embedding, Embedding) else None
     D = config.stack.d_model
     scale = D**-0.5 if config.scale_head else 1.0
-    return Head(config.vocab_size, D, bias=config.head_bias, tied=tied, scale=scale, transform=_transform(config, D))
+    own = {"bias": config.head_bias, "tied": tied, "scale": scale, "transform": _transform(config, D)}
+    return Head(config.vocab_size, D, silent=config.silent_ids, **own)
 
 
 def _transform(config: ModelConfig, d_model: int) -> HeadTransform | None:
