@@ -242,9 +242,9 @@ VERBS: dict[str, Verb] = {
     "import": Verb(
         "make a run of a Hugging Face model",
         "FOLDER",
-        "Read a model that Hugging Face's transformers saved (config.json, model.safetensors, tokenizer.json) and write "
-        "it as a run, which generate, explore, heads, evaluate and serve take, and from which train goes on "
-        "(--training.start-from). GPT-2 models, of any size, with the same probabilities as there. Nothing is "
+        "Read a model that Hugging Face's transformers saved (config.json, model.safetensors, tokenizer.json) and "
+        "write it as a run, for generate, explore, heads, evaluate and serve, and to start other runs from "
+        "(--training.start-from). For GPT-2 models of any size; every token keeps its probability. Nothing is "
         "downloaded, and no pickle is read.",
         (OUT, OVERWRITE),
     ),

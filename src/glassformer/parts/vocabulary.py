@@ -11,7 +11,6 @@ from torch import nn
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
 
-
 NEVER = -1e4
 """The logit bias of a token that is never predicted: probability 0 in every dtype, and finite, as weights must be."""
 

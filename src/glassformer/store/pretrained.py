@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,9 +11,9 @@ import torch
 from torch import Tensor
 
 from glassformer.data.tokenizer import Tokenizer
-from glassformer.data.tokens.adopted import adopt
-from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, UNK
-from glassformer.foundation.errors import CheckpointError, DataError
+from glassformer.data.tokens.adopted import Adopted, adopt
+from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
+from glassformer.foundation.errors import CheckpointError, ConfigError, DataError, GlassformerError
 from glassformer.model.transformer import Transformer
 from glassformer.store.families import FAMILIES, Family
 from glassformer.store.families.values import Values
@@ -44,19 +45,18 @@ class Pretrained(NamedTuple):
 def read_pretrained(folder: Path) -> Pretrained:
     """Read a Hugging Face folder: config.json, model.safetensors (or shards of it) and tokenizer.json.
 
-    Errors: `CheckpointError` naming the file, for a model of another family, one that computes what ours cannot, and
-    weights that do not fit the config; `DataError` for a tokenizer that ours cannot replace.
+    Errors: `CheckpointError` naming the file, for a model of another family, one that computes what ours cannot,
+    weights that do not fit the config, and a tokenizer that ours cannot replace.
     """
     refuse_other_folder(folder)
     values = Values(object_in(folder / CONFIG), folder / CONFIG)
     name, family = family_of(values)
     assert family.config is not None
-    config = family.config(values)
     ends = {id: end_of(values, setting) for id, setting in ENDS.items()}
-    try:
+    with naming(folder / CONFIG, ConfigError):
+        config = family.config(values)
+    with naming(folder / TOKENIZER, DataError):
         adopted = adopt(read_text(folder / TOKENIZER), ends)
-    except DataError as error:
-        raise DataError(f"{folder / TOKENIZER}: {error}") from None
     found = {name: each.float() for name, each in weights_in(folder, family, tied=config.tie_embeddings).items()}
     skeleton = outline(config.to_dict(), found, folder / CONFIG)
     ours = unique_weights(skeleton)
@@ -64,9 +64,28 @@ def read_pretrained(folder: Path) -> Pretrained:
     refuse_other_size(adopted.rows, skeleton.config.vocab_size or 0, folder)
     config, weights = reordered(config, family.load(found, ours), adopted.rows)
     model = rebuild(config.to_dict(), weights, folder, torch.device("cpu"))
-    left = (skeleton.config.vocab_size or 0) - len({row for row in adopted.rows if row is not None})
-    notes = [f"left out: {left} tokens ({', '.join(adopted.left_out[:3]) or 'rows that no token has'})"] if left else []
-    return Pretrained(model, adopted.tokenizer, name, notes)
+    return Pretrained(model, adopted.tokenizer, name, told(adopted, skeleton.config.vocab_size or 0))
+
+
+@contextmanager
+def naming(path: Path, kind: type[GlassformerError]) -> Generator[None]:
+    """Turn an error of this kind about the contents of a file into a `CheckpointError` that names the file."""
+    try:
+        yield
+    except kind as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def told(adopted: Adopted, size: int) -> list[str]:
+    """The tokens of a vocabulary of this size that the imported model can no longer write, if there are any."""
+    notes: list[str] = []
+    if left := size - len({row for row in adopted.rows if row is not None}):
+        such = f", such as {adopted.left_out[0]}" if adopted.left_out else ""
+        notes.append(f"left out: {left} tokens that no text has{such}")
+    if adopted.rows[EOS] is None:
+        notes.append("no end: the tokenizer has no special token that ends a text, so every text fills its length")
+    own = [SPECIALS[id] for id in (PAD, BOS, UNK) if adopted.rows[id] not in (None, adopted.rows[EOS])]
+    return [*notes, f"never written, as everywhere here: {', '.join(own)}"] if own else notes
 
 
 def refuse_other_folder(folder: Path) -> None:
@@ -128,12 +147,11 @@ def weights_in(folder: Path, family: Family, *, tied: bool) -> dict[str, Tensor]
     if not any(name.startswith(family.base) for name in found):
         found = {name if name == head else f"{family.base}{name}": each for name, each in found.items()}
     found = {name: each for name, each in found.items() if not family.is_computed(name)}
-    if tied and head in found and embedding in found:
-        if not torch.equal(found.pop(head), found[embedding]):
-            raise CheckpointError(
-                f"{folder / CONFIG} ties the head to the embedding, but in the weights {head} differs from "
-                f'{embedding}. Set "tie_word_embeddings" to false, or use the config.json of these weights.'
-            )
+    if tied and head in found and embedding in found and not torch.equal(found.pop(head), found[embedding]):
+        raise CheckpointError(
+            f"{folder / CONFIG} ties the head to the embedding, but in the weights {head} differs from "
+            f'{embedding}. Set "tie_word_embeddings" to false, or use the config.json of these weights.'
+        )
     return found
 
 

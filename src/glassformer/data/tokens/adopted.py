@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from glassformer.data.tokens.byte_level import LETTERS
 from glassformer.data.tokens.subword import BytePairTokenizer
-from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, read_json
+from glassformer.data.tokens.vocabulary import SPECIALS, read_json
 from glassformer.foundation.errors import DataError
 
 WANTED: dict[str, tuple[object, ...]] = {
@@ -39,14 +39,13 @@ class Adopted(NamedTuple):
 def adopt(text: str, ends: Mapping[int, int | None]) -> Adopted:
     """Take over a tokenizer.json of the `tokenizers` library that does byte-level BPE as GPT-2 does.
 
-    `ends`: for PAD, BOS, EOS and UNK, the id that theirs has for it, or None. Errors: `DataError` for any other
-    tokenizer, naming the setting that differs.
+    `ends`: for PAD, BOS, EOS and UNK, the id that theirs has for it, or None; an id that is none of its special tokens
+    counts as None. Errors: `DataError` for any other tokenizer, naming the setting that differs.
     """
     record = cast("Mapping[str, Any]", read_json(text))
     refuse_other_cuts(record)
     vocabulary: dict[str, int] = record["model"]["vocab"]
     special = special_tokens(record.get("added_tokens") or [], vocabulary)
-    special |= {token: id for token, id in vocabulary.items() if id in ends.values()}
     plain = [token for token, _ in sorted(vocabulary.items(), key=lambda each: each[1]) if token not in special]
     if missing := [letter for letter in LETTERS if letter not in vocabulary]:
         raise DataError(
@@ -56,7 +55,7 @@ def adopt(text: str, ends: Mapping[int, int | None]) -> Adopted:
     ours = json.loads(BytePairTokenizer.untrained().to_str())
     ours["model"]["vocab"] = {token: id for id, token in enumerate([*SPECIALS, *plain])}
     ours["model"]["merges"] = record["model"].get("merges") or []
-    named = [ends.get(id) for id in range(len(SPECIALS))]
+    named = [row if (row := ends.get(id)) in special.values() else None for id in range(len(SPECIALS))]
     left_out = [token for token, id in special.items() if id not in named]
     tokenizer = BytePairTokenizer.from_json(json.dumps(ours))
     return Adopted(tokenizer, [*named, *(vocabulary[token] for token in plain)], left_out)
@@ -75,7 +74,9 @@ def refuse_other_cuts(record: Mapping[str, Any]) -> None:
                 f"tokenizer has {value!r:.60}. Import another model."
             )
     vocabulary = cast("dict[str, object]", record["model"]).get("vocab")
-    if not isinstance(vocabulary, dict) or not all(type(id) is int for id in cast("dict[str, object]", vocabulary).values()):
+    if not isinstance(vocabulary, dict) or not all(
+        type(id) is int for id in cast("dict[str, object]", vocabulary).values()
+    ):
         raise DataError(
             "A BPE tokenizer has model.vocab, from tokens to ids; this one has none. Copy the file again from where it "
             "came."

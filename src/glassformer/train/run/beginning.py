@@ -39,8 +39,9 @@ def begin(recipe: Recipe) -> Beginning:
     """Build the data and the model, on the CPU; both depend only on the recipe and the run that it starts from.
 
     The best checkpoint of that run gives the tokenizer and every weight whose name and shape are the same; its
-    [tokenizer] and [model] replace the recipe's own, except for `OWN` and what its layout does not use. Weights without a match, such as a classifier's
-    head, start fresh. Errors: those of reading data and checkpoint; `ConfigError` if no weight fits.
+    [tokenizer] and [model] replace the recipe's own, except for `OWN` and for settings that the recipe's layout does
+    not use. Weights without a match, such as a classifier's head, start fresh. Errors: those of reading data and
+    checkpoint; `ConfigError` if no weight fits.
     """
     if recipe.training.start_from is None:
         data = prepare(recipe)

@@ -16,10 +16,8 @@ from glassformer.store.folders import step_folder
 from glassformer.store.lock import RunLock
 from glassformer.store.pretrained import Pretrained, read_pretrained
 from glassformer.train.recipe import Recipe, dumps_recipe
+from glassformer.train.run.resumable import IMPORTED
 from glassformer.train.settings import TrainingConfig
-
-WINDOW = 1024
-"""The most tokens of a text that are read at once, when the model itself has no limit."""
 
 
 def import_run(folder: Path, out: Path) -> Pretrained:
@@ -33,7 +31,8 @@ def import_run(folder: Path, out: Path) -> Pretrained:
     lock.take()
     try:
         write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
-        save(step_folder(out, 0), found.model, Tokenizers(found.tokenizer, found.tokenizer))
+        tokenizers = Tokenizers(found.tokenizer, found.tokenizer)
+        save(step_folder(out, 0), found.model, tokenizers, state={IMPORTED: found.family})
     finally:
         lock.release()
     return found
@@ -42,14 +41,15 @@ def import_run(folder: Path, out: Path) -> Pretrained:
 def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
     """The recipe that such a run would have: a language model of documents, each between <bos> and <eos>."""
     config = found.model.config
-    window = config.stack.max_len or WINDOW
+    window = config.stack.max_len
+    assert window is not None  # the positions of all families that can be imported are learned
     recipe = Recipe(
         name,
         f"{found.family}, imported from {folder.name}.",
         data=DataConfig(task=TEXT, layout="decoder", window=window, documents=True),
         tokenizer=TokenizerConfig(kind=found.tokenizer.kind, vocab_size=found.tokenizer.vocab_size),
         model=settings_of(config),
-        training=TrainingConfig(batch_tokens=window, metric="loss"),
+        training=TrainingConfig(batch_tokens=window, metric="loss", precision="float32"),
     )
     built = recipe.model.build("decoder", found.tokenizer.vocab_size)
     assert built == config, (built, config)
