@@ -103,6 +103,9 @@ def test_stacks_that_cannot_be(wrong, message):
 @pytest.mark.parametrize(("wrong", "message"), [
     ({"scale_head": True, "tie_embeddings": False}, "tied to the embedding; got head 'lm' and tie_embeddings=False"),
     ({"scale_head": True, "head": Classify(2)}, "tied to the embedding; got head 'classify'"),
+    ({"silent": "0,-1"}, "must be token ids with commas between them; got '0,-1'. Try '0,1'"),
+    ({"silent": "0", "head_bias": True}, "takes the place of the bias .*got head 'lm' with head_bias=True"),
+    ({"silent": "0", "head": Classify(2)}, "got head 'classify' with head_bias=False"),
     ({"head": Lm(transform="gelu"), "norm": "none"}, "a norm, of the same kind as in the stack; got norm='none'"),
 ])  # fmt: skip
 def test_models_that_cannot_be(wrong, message):
@@ -124,6 +127,30 @@ def test_a_recipe_says_all_of_it():
     assert ModelRecipe().build("encoder", 9).head == Lm()
     with pytest.raises(ConfigError, match=r"a classifier does not have; got 'gelu'\. Remove model\.head_transform"):
         ModelRecipe(head_transform="gelu").build("label", 9, n_labels=2)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_silent_token_is_never_predicted_and_nothing_is_learned_of_it(tied):
+    made = model("decoder", silent="0,3", tie_embeddings=tied)
+    ids = tokens(2, 5)
+    logits = made(ids)
+    close(logits[..., [1, 2, 4]], (made.hidden(ids) @ made.head.weight.T)[..., [1, 2, 4]])
+    assert logits.softmax(-1)[..., [0, 3]].sum() == 0
+    assert logits.isfinite().all()
+    assert "head.bias" in made.state_dict()
+    assert "head.bias" not in dict(made.named_parameters())
+    assert not model("decoder").state_dict().keys() & {"head.bias"}
+    with pytest.raises(ConfigError, match="silent must be ids of the vocabulary, below 11; got 99"):
+        model("decoder", silent="99")
+
+
+def test_a_recipe_says_what_an_imported_model_has():
+    settings = {"norm_eps": 1e-6, "bias": False, "d_head": 6}
+    made = ModelRecipe(silent="0,1", **settings).build("decoder", 9)
+    assert made.silent_ids == (0, 1)
+    assert {name: getattr(made.decoder, name) for name in settings} == settings
+    with pytest.raises(ConfigError, match=r"model\.silent belongs to data\.layout='encoder-decoder' or 'decoder'"):
+        ModelRecipe(silent="0").build("label", 9, n_labels=2)
 
 
 def test_to_plain_values_and_back():

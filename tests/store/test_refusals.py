@@ -128,7 +128,7 @@ def test_wrong_folders(tmp_path):
         "none": "does not exist",
         "file": "give the folder",
         "": "neither a checkpoint",
-        "hub": "may be a Hugging Face folder, which is not read here",
+        "hub": "make a run of it: glassformer import",
         "old": "pytorch_model.bin is a pickle",
     }
     for name, says in cases.items():

@@ -91,7 +91,8 @@ def run_verb(name: str, words: list[str]) -> int:
         from glassformer.train.recipe import known_recipes
 
         examples = {"RECIPE": f"a recipe ({', '.join(known_recipes())}, or a .toml file)", "RUN": "a run folder"}
-        examples |= {"FILE": "a Python file", "RUN|PRESET": "a run folder or a preset such as gpt2"}
+        examples |= {"FILE": "a Python file", "FOLDER": "a folder that Hugging Face's transformers saved"}
+        examples |= {"RUN|PRESET": "a run folder or a preset such as gpt2"}
         examples |= {"list|show|fetch": "list, show NAME or fetch NAME"}
         raise ConfigError(f"`glassformer {name}` needs {examples[verb.target]}. {usage(name, verb)}")
     return import_module(f"glassformer.cli.{name}").run(arguments)

@@ -178,3 +178,23 @@ PICTURE = Option("out", "FILE", "Picture to write: .png, .svg or .pdf (default: 
 METRIC = Option("metric", "NAME", "Figure to draw, e.g. loss or grad_norm; several with commas (default: loss, score).")
 LOG = Option("log", None, "Logarithmic axes.")
 PLOT = Option("plot", "FILE", "Plot the parameters instead of listing them: .png, .svg or .pdf.")
+SERVING = (
+    Option("host", "ADDRESS", "Where to listen (default: 127.0.0.1, this machine only); others need a key."),
+    Option("port", "N", "Port to listen on; 0: any that is free (default: 8000)."),
+    Option("key-file", "FILE", "File with the API key that clients must send; or set GLASSFORMER_KEY."),
+    Option("name", "HOST", "Another host name that clients use for this server, as in http://HOST:8000."),
+    Option("rows", "N", "Texts generated together, the batch size (default: 32)."),
+    Option("room", "N", "Size of the KV cache in tokens: rows times the longest (default: 65536)."),
+    Option(
+        "queue",
+        "N",
+        "Prompts that may wait, at least --rows; more must retry later (default: twice --rows).",
+    ),
+    Option("max-prompt", "N", "Longest prompt, in tokens (default: 4096)."),
+    Option("max-new-tokens", "N", "Longest text that a client may ask for, in tokens (default: 2048)."),
+    Option("max-body", "N", "Largest request, in bytes (default: 1048576)."),
+    Option("seconds", "S", "Seconds for a whole answer, waiting included (default: 120)."),
+    Option("patience", "S", "Seconds for a client to send its request, or to read its answer (default: 10)."),
+    Option("connections", "N", "Connections open at a time (default: 768)."),
+    Option("drain", "S", "Seconds for unfinished answers after SIGTERM or Ctrl-C (default: 30)."),
+)

@@ -16,7 +16,7 @@ from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.registry import suggestion
 from glassformer.store.files import refuse_unnamable
-from glassformer.store.folders import OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STATE, STEP, checkpoints
+from glassformer.store.folders import CONFIG, OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STATE, STEP, checkpoints
 from glassformer.store.leftovers import LEFTOVER, absolute, alive, beside, leftovers
 from glassformer.store.lock import LOCK, RunLock, refuse_in_training
 from glassformer.store.manifest import MANIFEST
@@ -70,6 +70,8 @@ def existing_run(target: str, presets: Collection[str] = ()) -> Path:
     runs = {str(each.parent) for folder in {RUNS, path.parent} for each in folder.glob("*/recipe.toml")}
     known = [*runs, *presets]
     hint = suggestion(target, known) if known else "Make one with `glassformer train RECIPE`."
+    if (path / CONFIG).is_file():
+        hint = f"If Hugging Face's transformers saved it, make a run of it: glassformer import {shlex.quote(target)}"
     nor = ", and no preset has that name" if presets else ""
     raise CheckpointError(f"{target} is not a run folder: it {what}{nor}. {hint}")
 

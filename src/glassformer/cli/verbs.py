@@ -66,6 +66,7 @@ from glassformer.cli.options import (
     SCORES,
     SEED,
     SEEDS,
+    SERVING,
     SPLIT,
     STOP,
     STUDY,
@@ -177,26 +178,7 @@ VERBS: dict[str, Verb] = {
         "get alone. Only this machine can connect unless --host says otherwise, which needs a key. Ctrl-C or SIGTERM: "
         "answers that were begun are finished first. The KV cache must be exact: --decode.cache exact serves a run "
         "whose recipe has int8. Needs the extra: pip install 'glassformer[serve]'.",
-        (
-            Option("host", "ADDRESS", "Where to listen (default: 127.0.0.1, this machine only); others need a key."),
-            Option("port", "N", "Port to listen on; 0: any that is free (default: 8000)."),
-            Option("key-file", "FILE", "File with the API key that clients must send; or set GLASSFORMER_KEY."),
-            Option("name", "HOST", "Another host name that clients use for this server, as in http://HOST:8000."),
-            Option("rows", "N", "Texts generated together, the batch size (default: 32)."),
-            Option("room", "N", "Size of the KV cache in tokens: rows times the longest (default: 65536)."),
-            Option(
-                "queue",
-                "N",
-                "Prompts that may wait, at least --rows; more must retry later (default: twice --rows).",
-            ),
-            Option("max-prompt", "N", "Longest prompt, in tokens (default: 4096)."),
-            Option("max-new-tokens", "N", "Longest text that a client may ask for, in tokens (default: 2048)."),
-            Option("max-body", "N", "Largest request, in bytes (default: 1048576)."),
-            Option("seconds", "S", "Seconds for a whole answer, waiting included (default: 120)."),
-            Option("patience", "S", "Seconds for a client to send its request, or to read its answer (default: 10)."),
-            Option("connections", "N", "Connections open at a time (default: 768)."),
-            Option("drain", "S", "Seconds for unfinished answers after SIGTERM or Ctrl-C (default: 30)."),
-        ),
+        SERVING,
         ("decode",),
         ("precision", "compile", "cache"),
     ),
@@ -256,6 +238,15 @@ VERBS: dict[str, Verb] = {
         "dev split as markers, the best checkpoint circled. Needs matplotlib.",
         (PICTURE, METRIC, LOG),
         many=True,
+    ),
+    "import": Verb(
+        "make a run of a Hugging Face model",
+        "FOLDER",
+        "Read a model that Hugging Face's transformers saved (config.json, model.safetensors, tokenizer.json) and "
+        "write it as a run, for generate, explore, heads, evaluate and serve, and to start other runs from "
+        "(--training.start-from). For GPT-2 models of any size; every token keeps its probability. Nothing is "
+        "downloaded, and no pickle is read.",
+        (OUT, OVERWRITE),
     ),
     "data": Verb(
         "list, describe and fetch public data sets",

@@ -32,6 +32,7 @@ class ModelConfig:
     scale_embeddings: bool = True  # embeddings times sqrt(d_model) (Vaswani et al. 2017, section 3.4)
     scale_head: bool = False  # a tied head divides its input by sqrt(d_model) (T5, Raffel et al. 2020)
     head_bias: bool = False
+    silent: str = ""  # ids that the head never predicts, as "0,1,3": special tokens that an imported model lacks
     init: str = "xavier"
     deepnorm: bool = False  # alpha and beta of Wang et al. 2022, for post-norm stacks and init="xavier"
     head: Output = field(default_factory=Lm)  # Lm, Classify, Tag or Regress
@@ -89,6 +90,7 @@ class ModelConfig:
                 f"{self.head.kind!r} and tie_embeddings={self.tie_embeddings}. Set scale_head=False, or "
                 "tie_embeddings=True with head=Lm()."
             )
+        self._check_silent()
         if getattr(self.head, "transform", None) is not None and self.stack.norm == "none":
             raise ConfigError(
                 "head.transform includes a norm, of the same kind as in the stack; got norm='none'. Remove "
@@ -99,6 +101,20 @@ class ModelConfig:
                 "pooling='first' takes the first vector, which in a causal stack has read only its own token. Use "
                 "pooling='mean' or 'attention', or a stack that reads both ways."
             )
+
+    def _check_silent(self) -> None:
+        if not all(each.isascii() and each.isdecimal() for each in self.silent.split(",") if self.silent):
+            raise ConfigError(f"silent must be token ids with commas between them; got {self.silent!r:.60}. Try '0,1'.")
+        if self.silent and (not isinstance(self.head, Lm) or self.head_bias):
+            raise ConfigError(
+                "silent takes the place of the bias of a head over tokens; got head "
+                f"{self.head.kind!r} with head_bias={self.head_bias}. Remove silent."
+            )
+
+    @property
+    def silent_ids(self) -> tuple[int, ...]:
+        """The ids that the head never predicts."""
+        return tuple(map(int, self.silent.split(","))) if self.silent else ()
 
     @property
     def reads_tokens(self) -> bool:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Tensor
 from glassformer.model.config import ModelConfig
@@ -51,9 +52,19 @@ AnyHead = Head | SequenceHead | PlaceHead
 def _lm(config: ModelConfig, embedding: Embedding | FeatureMap) -> Head:
     assert config.vocab_size is not None
     tied = embedding if config.tie_embeddings and isinstance(embedding, Embedding) else None
+    if (largest := max(config.silent_ids, default=0)) >= config.vocab_size:
+        raise ConfigError(f"silent must be ids of the vocabulary, below {config.vocab_size}; got {largest}. Remove it.")
     D = config.stack.d_model
     scale = D**-0.5 if config.scale_head else 1.0
-    return Head(config.vocab_size, D, bias=config.head_bias, tied=tied, scale=scale, transform=_transform(config, D))
+    return Head(
+        config.vocab_size,
+        D,
+        bias=config.head_bias,
+        silent=config.silent_ids,
+        tied=tied,
+        scale=scale,
+        transform=_transform(config, D),
+    )
 
 
 def _transform(config: ModelConfig, d_model: int) -> HeadTransform | None:

@@ -19,6 +19,7 @@ READ_BY = {
     "decoder_layers": ("encoder-decoder", "decoder"),
     "pooling": ("label",),
     "head_dropout": ("label",),
+    "silent": ("encoder-decoder", "decoder", "encoder", "masked"),
 }
 """Settings that only some layouts use, and those layouts."""
 
@@ -38,6 +39,8 @@ class ModelRecipe:
     """Attention heads; must divide d_model."""
     n_kv_heads: int | None = None
     """Key/value heads (grouped-query attention; 1: multi-query); unset: n_heads."""
+    d_head: int | None = None
+    """Width of a head; unset: d_model / n_heads."""
     n_layers: int = 3
     """Blocks (layers) in each stack."""
     encoder_layers: int | None = None
@@ -56,11 +59,15 @@ class ModelRecipe:
     """Word dropout: probability that a token's whole embedding is zeroed."""
     norm: str = "layer"
     """Normalisation: layer (LayerNorm), rms (RMSNorm) or none."""
+    norm_eps: float = 1e-5
+    """What a norm adds to the variance before its square root."""
     norm_placement: str = "pre"
     """Norm placement: pre (before the branch), post (after the sum), output (after the branch) or sandwich (pre and
     output)."""
     qk_norm: str = "none"
     """QK-norm of a head's queries and keys: none, rms or layer."""
+    bias: bool = True
+    """Biases in the linear maps of attention and feed-forward; Llama and T5 have none."""
     residual_scale: float = 1.0
     """Factor of x in the residual sum x + branch(x); deepnorm uses its own."""
     deepnorm: bool = False
@@ -105,6 +112,8 @@ class ModelRecipe:
     """Multiply embeddings by sqrt(d_model), as in the paper."""
     scale_head: bool = False
     """Divide the inputs of a tied head by sqrt(d_model), as in T5."""
+    silent: str = ""
+    """Token ids that the head never predicts, with commas: the special tokens that an imported model lacks."""
     head_transform: str | None = None
     """Put a dense layer with this activation, and a norm, before a head over tokens, as in BERT; unset: none."""
     pooling: str = "mean"
@@ -171,6 +180,7 @@ class ModelRecipe:
             share_embeddings=self.share_embeddings,
             scale_embeddings=self.scale_embeddings,
             scale_head=self.scale_head,
+            silent=self.silent,
             init=self.init,
             deepnorm=self.deepnorm,
             head=self._head(n_labels),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,9 @@ from torch import nn
 
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
+
+NEVER = -1e4
+"""The logit bias of a token that is never predicted: probability 0 in every dtype, and finite, as weights must be."""
 
 
 class Embedding(nn.Module):
@@ -45,7 +48,8 @@ class HeadTransform(nn.Module):
 class Head(nn.Module):
     """logits = scale t(x) W^T + b; W may be the embedding's matrix (Press and Wolf 2017).
 
-    `transform` is t, by default the identity. `scale` is 1/sqrt(d_model) in T5, because its tied matrix has numbers of
+    The tokens `silent` are never predicted: b is `NEVER` for them, 0 for all others, and not learned. `transform` is t,
+    by default the identity. `scale` is 1/sqrt(d_model) in T5, because its tied matrix has numbers of
     an embedding's size (Raffel et al. 2020, the code of its models). Decoding may set `rounded`, a faster map in place
     of x W^T + b.
     """
@@ -56,6 +60,7 @@ class Head(nn.Module):
         d_model: int,
         *,
         bias: bool = False,
+        silent: Sequence[int] = (),
         tied: Embedding | None = None,
         scale: float = 1.0,
         transform: HeadTransform | None = None,
@@ -64,7 +69,12 @@ class Head(nn.Module):
         self.transform = transform
         self.scale = scale
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model)) if tied is None else tied.weight
-        self.bias = nn.Parameter(torch.zeros(vocab_size)) if bias else None
+        self.bias: Tensor | None = nn.Parameter(torch.zeros(vocab_size)) if bias else None
+        if silent:
+            fixed = torch.zeros(vocab_size)
+            fixed[[*silent]] = NEVER
+            del self.bias
+            self.register_buffer("bias", fixed)
         self.rounded: nn.Module | None = None
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where V"]:

@@ -7,6 +7,7 @@ There is a `source_tokenizer.json` too if the source has its own vocabulary. No 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,8 +156,8 @@ def nothing_found(folder: Path, names: list[str], found: Found) -> str:
     advice = "Train first, or give another folder."
     if CONFIG in names:
         advice = (
-            "It may be a Hugging Face folder, which is not read here, or an incomplete copy of a checkpoint: copy it "
-            "again."
+            f"If Hugging Face's transformers saved it, make a run of it: glassformer import {shlex.quote(str(folder))}; "
+            "if it is an incomplete copy of a checkpoint, copy it again."
         )
     elif pickle is not None:
         advice = (

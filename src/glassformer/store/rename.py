@@ -10,25 +10,30 @@ from torch import Tensor
 
 Table = Sequence[tuple[str, str]]
 """Pairs of a regular expression and its replacement, applied to our names in order."""
+PROJECTIONS = r"\b(query|key|value)\.(?:weight|bias)$"
+"""The names of the projections that other libraries join, in this order."""
 
 
 def rename(tensors: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
     """Return the same tensors, each name rewritten by every pair of the table."""
-    renamed: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        for ours, theirs in table:
-            name = re.sub(ours, theirs, name)
-        renamed[name] = tensor
-    return renamed
+    return {renamed(name, table): tensor for name, tensor in tensors.items()}
+
+
+def renamed(name: str, table: Table) -> str:
+    """Return a name rewritten by every pair of the table."""
+    for ours, theirs in table:
+        name = re.sub(ours, theirs, name)
+    return name
 
 
 def join_projections(tensors: Mapping[str, Tensor], into: str) -> dict[str, Tensor]:
     """Join `query.`, `key.` and `value.` of each attention, in this order, as `into` (weights and biases)."""
     joined: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if re.search(r"\b(key|value)\.(weight|bias)$", name):
+        part = re.search(PROJECTIONS, name)
+        if part and part[1] != "query":
             continue
-        if re.search(r"\bquery\.(weight|bias)$", name):
+        if part:
             parts = [tensors[name.replace("query.", f"{each}.")] for each in ("query", "key", "value")]
             name, tensor = name.replace("query.", into), torch.cat(parts)
         joined[name] = tensor

@@ -96,6 +96,15 @@ def test_its_settings_are_those_of_the_run_before_but_for_its_own(before):
         assert getattr(resolved.model, name) == getattr(whose.model, name), name
 
 
+def test_settings_that_its_layout_does_not_use_are_not_taken(before, tmp_path):
+    text = {"data.text": str(before.parent / "text.txt"), "data.window": 16, "tokenizer.kind": "character"}
+    sizes = {"training.batch_tokens": 64, "model.decoder_layers": 2}
+    run = trained(override(load_recipe("denoise"), TINY | text | sizes), tmp_path / "spans")
+    begun = begin(override(classifier(before), {"training.start_from": str(run)}))
+    assert begun.data.recipe.model.decoder_layers is None
+    assert "weights left behind: decoder." in "\n".join(begun.notes)
+
+
 def test_a_run_that_started_from_another_resumes_without_it(before, tmp_path):
     run = tmp_path / "run"
     follow(start(classifier(before), run), stop_after=1)

@@ -134,7 +134,13 @@ def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Score | None:
 
     def score(poll: Callable[[], None]) -> tuple[str, float, int]:
         lengths = list(map(len, targets)) if recipe.data.layout == "encoder" else None
-        found = answer(loaded.model, sources, lengths=lengths, never=unwritten(recipe.data.layout, recipe.data.objective), poll=poll)
+        found = answer(
+            loaded.model,
+            sources,
+            lengths=lengths,
+            never=unwritten(recipe.data.layout, recipe.data.objective),
+            poll=poll,
+        )
         return "exact_match", sum(each.ids == target for each, target in zip(found, targets, strict=True)) / n, n
 
     return score

@@ -1,15 +1,17 @@
-"""Renaming our weights to those of another family of models, and changing their layout to match."""
+"""Renaming our weights to those of another family of models and back, and changing their layout to match."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from glassformer.store.rename import Table, join_projections, rename
+from glassformer.model.config import ModelConfig
+from glassformer.store.families.values import Values
+from glassformer.store.rename import PROJECTIONS, Table, join_projections, rename, renamed
 
 
 class Family(NamedTuple):
@@ -22,6 +24,14 @@ class Family(NamedTuple):
     """A pattern for the names of matrices that the family stores as [in, out]; ours are [out, in]."""
     unread: tuple[str, int] | None = None
     """A pattern for the names of position tables that begin with rows that no token reads, and the number of rows."""
+    architecture: str = ""
+    """The class of the models that can be imported, as config.json names it; empty if none can."""
+    config: Callable[[Values], ModelConfig] | None = None
+    """Makes our config from theirs. Errors: `CheckpointError` for what ours cannot compute."""
+    base: str = ""
+    """How their names begin, except the head's; files of the model without its head leave it out."""
+    computed: str | None = None
+    """A pattern for the names of tensors that hold nothing learned, such as masks; they are skipped on purpose."""
 
     def export(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return our tensors (weights or their gradients) under the family's names and in its layout."""
@@ -29,9 +39,30 @@ class Family(NamedTuple):
         renamed = rename(joined, self.names)
         return {name: self._laid_out(name, each) for name, each in renamed.items()}
 
+    def load(self, tensors: Mapping[str, Tensor], names: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The inverse of `export`: the family's tensors under each of our `names`, and in our layout."""
+        found: dict[str, Tensor] = {}
+        for name in names:
+            part = re.search(PROJECTIONS, name) if self.joined else None
+            theirs = renamed(name.replace(f"{part[1]}.", self.joined) if part and self.joined else name, self.names)
+            tensor = self._as_ours(theirs, tensors[theirs])
+            found[name] = tensor.chunk(3)[("query", "key", "value").index(part[1])] if part else tensor
+        return found
+
+    def is_computed(self, name: str) -> bool:
+        """Whether one of their tensors holds nothing learned."""
+        return self.computed is not None and re.search(self.computed, name) is not None
+
     def _laid_out(self, name: str, tensor: Tensor) -> Tensor:
         if self.turned is not None and re.search(self.turned, name):
             return tensor.t()
         if self.unread is not None and re.search(self.unread[0], name):
             return torch.cat([tensor.new_zeros(self.unread[1], tensor.shape[1]), tensor])
+        return tensor
+
+    def _as_ours(self, name: str, tensor: Tensor) -> Tensor:
+        if self.turned is not None and re.search(self.turned, name):
+            return tensor.t()
+        if self.unread is not None and re.search(self.unread[0], name):
+            return tensor[self.unread[1] :]
         return tensor

@@ -10,7 +10,7 @@ from glassformer.data.config import LABEL
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels
 from glassformer.foundation.errors import ConfigError
-from glassformer.model.recipe import ModelRecipe
+from glassformer.model.recipe import ModelRecipe, unread
 from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.recipe import Recipe, load_recipe
@@ -39,8 +39,9 @@ def begin(recipe: Recipe) -> Beginning:
     """Build the data and the model, on the CPU; both depend only on the recipe and the run that it starts from.
 
     The best checkpoint of that run gives the tokenizer and every weight whose name and shape are the same; its
-    [tokenizer] and [model] replace the recipe's own, except for `OWN`. Weights without a match, such as a classifier's
-    head, start fresh. Errors: those of reading data and checkpoint; `ConfigError` if no weight fits.
+    [tokenizer] and [model] replace the recipe's own, except for `OWN` and for settings that the recipe's layout does
+    not use. Weights without a match, such as a classifier's head, start fresh. Errors: those of reading data and
+    checkpoint; `ConfigError` if no weight fits.
     """
     if recipe.training.start_from is None:
         data = prepare(recipe)
@@ -63,7 +64,8 @@ def begin(recipe: Recipe) -> Beginning:
 
 def as_before(recipe: Recipe, theirs: Recipe) -> tuple[Recipe, list[str]]:
     """Take tokenizer and model settings from another recipe. Returns the new recipe, and what this has changed."""
-    model = replace(theirs.model, **{name: getattr(recipe.model, name) for name in OWN})
+    own = {*OWN, *unread(recipe.data.layout)}
+    model = replace(theirs.model, **{name: getattr(recipe.model, name) for name in own})
     changed = [
         f"model.{each.name}={getattr(model, each.name)!r}"
         for each in fields(ModelRecipe)

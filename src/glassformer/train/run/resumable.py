@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,6 +63,8 @@ class Standing(NamedTuple):
         }
 
 
+IMPORTED = "imported"
+"""The entry of an imported model's state, which says of which family it is, and the only one that it has."""
 LATER: dict[str, type] = {"sides": dict, "recipe": dict, "skipped": int, "evaluation_due": bool, "loss_scale": dict}
 """The entries that an older state may lack, and their types."""
 
@@ -80,6 +83,11 @@ def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
             "data": {"train": str(), "dev": str()} as data,
         }:
             reason = contradiction(state, folder, metric)
+        case {"imported": str(family)}:  # `IMPORTED`
+            raise CheckpointError(
+                f"{folder} holds imported weights ({family}) and no training that could go on. Start a run from them: "
+                f"glassformer train lm --data.text FILE --training.start-from {shlex.quote(str(folder.parents[1]))}"
+            )
         case _:
             raise CheckpointError(
                 f"Training resumes only from a checkpoint that it saved itself; the state of {folder} must have step, "

@@ -1,0 +1,27 @@
+"""`glassformer import FOLDER`: make a run of a model that Hugging Face's transformers saved."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
+
+
+def run(arguments: Arguments) -> int:
+    """Read the model, write the run, and say what it is and what can be done with it."""
+    folder = Path(str(arguments.target))
+    out = run_folder(arguments.options.get("out"), RUNS / folder.absolute().name)
+    check_room(out, "overwrite" in arguments.options)
+    from glassformer.train.run.imported import import_run  # after the checks, as importing torch takes a second
+
+    with room_for(out):
+        found = import_run(folder, out)
+    stack, size = found.model.config.stack, sum(each.numel() for each in found.model.parameters())
+    print(f"{found.family}: {size:,} parameters, {stack.n_layers} layers, {found.tokenizer.vocab_size:,} tokens")
+    for note in found.notes:
+        print(note)
+    name = shlex.quote(str(out))
+    print(f"Run: {out}\nLook inside: glassformer explore {name}\nGenerate text: glassformer generate {name}")
+    return 0

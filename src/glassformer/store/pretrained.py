@@ -1,0 +1,184 @@
+"""Reading a model that another library saved: a Hugging Face folder, with config, weights and tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from glassformer.data.tokenizer import Tokenizer
+from glassformer.data.tokens.adopted import Adopted, adopt
+from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
+from glassformer.foundation.errors import CheckpointError, ConfigError, DataError, GlassformerError
+from glassformer.model.transformer import Transformer
+from glassformer.store.families import FAMILIES, Family
+from glassformer.store.families.values import Values
+from glassformer.store.files import refuse_unnamable
+from glassformer.store.json_file import read_json, read_text, readable
+from glassformer.store.manifest import MANIFEST
+from glassformer.store.rename import renamed
+from glassformer.store.rows import reordered
+from glassformer.store.tensors import read_tensors, refuse_difference
+from glassformer.store.weights import outline, rebuild, unique_weights
+
+CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+SHARDS = f"{WEIGHTS}.index.json"
+PICKLE = "pytorch_model.bin"
+ENDS = {PAD: "pad_token_id", BOS: "bos_token_id", EOS: "eos_token_id", UNK: "unk_token_id"}
+"""The settings of config.json that say which of their ids our special tokens are."""
+
+
+class Pretrained(NamedTuple):
+    """A model of another library, as ours: in evaluation mode, in float32, with our ids."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    family: str
+    notes: list[str]
+    """What a user should know about differences between the two."""
+
+
+def read_pretrained(folder: Path) -> Pretrained:
+    """Read a Hugging Face folder: config.json, model.safetensors (or shards of it) and tokenizer.json.
+
+    Errors: `CheckpointError` naming the file, for a model of another family, one that computes what ours cannot,
+    weights that do not fit the config, and a tokenizer that ours cannot replace.
+    """
+    refuse_other_folder(folder)
+    values = Values(object_in(folder / CONFIG), folder / CONFIG)
+    name, family = family_of(values)
+    assert family.config is not None
+    ends = {id: end_of(values, setting) for id, setting in ENDS.items()}
+    with naming(folder / CONFIG, ConfigError):
+        config = family.config(values)
+    with naming(folder / TOKENIZER, DataError):
+        adopted = adopt(read_text(folder / TOKENIZER), ends)
+    found = {name: each.float() for name, each in weights_in(folder, family, tied=config.tie_embeddings).items()}
+    skeleton = outline(config.to_dict(), found, folder / CONFIG)
+    ours = unique_weights(skeleton)
+    refuse_difference(folder / WEIGHTS, family.export(ours), found)
+    refuse_other_size(adopted.rows, skeleton.config.vocab_size or 0, folder)
+    config, weights = reordered(config, family.load(found, ours), adopted.rows)
+    model = rebuild(config.to_dict(), weights, folder, torch.device("cpu"))
+    return Pretrained(model, adopted.tokenizer, name, told(adopted, skeleton.config.vocab_size or 0))
+
+
+@contextmanager
+def naming(path: Path, kind: type[GlassformerError]) -> Generator[None]:
+    """Turn an error of this kind about the contents of a file into a `CheckpointError` that names the file."""
+    try:
+        yield
+    except kind as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def told(adopted: Adopted, size: int) -> list[str]:
+    """The tokens of a vocabulary of this size that the imported model can no longer write, if there are any."""
+    notes: list[str] = []
+    if left := size - len({row for row in adopted.rows if row is not None}):
+        such = f", such as {adopted.left_out[0]}" if adopted.left_out else ""
+        notes.append(f"left out: {left} tokens that no text has{such}")
+    if adopted.rows[EOS] is None:
+        notes.append("no end: the tokenizer has no special token that ends a text, so every text fills its length")
+    own = [SPECIALS[id] for id in (PAD, BOS, UNK) if adopted.rows[id] not in (None, adopted.rows[EOS])]
+    return [*notes, f"never written, as everywhere here: {', '.join(own)}"] if own else notes
+
+
+def refuse_other_folder(folder: Path) -> None:
+    """Refuse what is no Hugging Face folder, saying what it is instead. Errors: `CheckpointError`."""
+    refuse_unnamable(folder)
+    if (folder / MANIFEST).exists() or (folder / "recipe.toml").exists():
+        raise CheckpointError(f"{folder} is glassformer's own. Use it as it is: glassformer generate {folder}")
+    if (folder / CONFIG).exists():
+        return
+    what = "has no config.json" if folder.is_dir() else "is a file" if folder.exists() else "does not exist"
+    raise CheckpointError(
+        f"An import reads a folder that transformers saved, with config.json, model.safetensors and tokenizer.json; "
+        f"{folder} {what}. To download one: hf download openai-community/gpt2 --local-dir gpt2"
+    )
+
+
+def object_in(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Errors: `CheckpointError`."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} must hold an object of settings; got {type(value).__name__}.")
+    return value
+
+
+def family_of(values: Values) -> tuple[str, Family]:
+    """The family of a model by its config.json. Errors: `CheckpointError` for one that cannot be imported."""
+    known = {name: family for name, family in FAMILIES.items() if family.config is not None}
+    name, classes = values.given.get("model_type"), values.given.get("architectures")
+    if not isinstance(name, str) or name not in known:
+        raise CheckpointError(
+            f"{values.path}: models of type {', '.join(known)} can be imported; this one is {name!r:.60}. "
+            "Import another model."
+        )
+    if classes is not None and known[name].architecture not in classes:
+        raise CheckpointError(
+            f"{values.path}: of the type {name}, {known[name].architecture} can be imported, whose head predicts "
+            f"tokens; this one is {classes!r:.80}. Import the language model that it was made of."
+        )
+    return name, known[name]
+
+
+def end_of(values: Values, setting: str) -> int | None:
+    """The id of a special token; None if it has none. Errors: `CheckpointError`."""
+    value = values.given.get(setting)
+    if value is not None and (type(value) is not int or value < 0):
+        raise values.wrong(setting, "the id of one token, or null", value)
+    return value
+
+
+def weights_in(folder: Path, family: Family, *, tied: bool) -> dict[str, Tensor]:
+    """The learned tensors in a folder, by the names that the family gives them in a whole model.
+
+    Errors: `CheckpointError` for missing files, pickles, and a head that is tied by the config but not in the file.
+    """
+    found: dict[str, Tensor] = {}
+    for path in files_in(folder):
+        found |= read_tensors(path)
+    head, embedding = (renamed(name, family.names) for name in ("head.weight", "decoder.embedding.weight"))
+    if not any(name.startswith(family.base) for name in found):
+        found = {name if name == head else f"{family.base}{name}": each for name, each in found.items()}
+    found = {name: each for name, each in found.items() if not family.is_computed(name)}
+    if tied and head in found and embedding in found and not torch.equal(found.pop(head), found[embedding]):
+        raise CheckpointError(
+            f"{folder / CONFIG} ties the head to the embedding, but in the weights {head} differs from "
+            f'{embedding}. Set "tie_word_embeddings" to false, or use the config.json of these weights.'
+        )
+    return found
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files with the weights of a folder. Errors: `CheckpointError`."""
+    if (folder / WEIGHTS).exists():
+        return [folder / WEIGHTS]
+    if (folder / SHARDS).exists():
+        places: Mapping[str, object] = object_in(folder / SHARDS).get("weight_map", {})
+        names = {str(each) for each in places.values()} if isinstance(places, dict) else set[str]()
+        if not names or any(Path(name).name != name for name in names):
+            raise CheckpointError(f'{folder / SHARDS} must have a "weight_map" from tensors to files beside it.')
+        return [folder / name for name in sorted(names)]
+    with readable(folder):
+        names = [path.name for path in folder.iterdir()]
+    pickled = f" {PICKLE} is a pickle, which can run code when it is read and so never is." if PICKLE in names else ""
+    raise CheckpointError(
+        f"{folder} has no {WEIGHTS}.{pickled} Save the model with transformers, which writes it: "
+        f"AutoModelForCausalLM.from_pretrained({str(folder)!r}).save_pretrained('converted')"
+    )
+
+
+def refuse_other_size(rows: list[int | None], size: int, folder: Path) -> None:
+    """Refuse a tokenizer with ids that the model has no row for. Errors: `CheckpointError`."""
+    largest = max(row for row in rows if row is not None)
+    if largest >= size:
+        raise CheckpointError(
+            f"{folder}: the tokenizer has the id {largest}, but the model has {size} tokens, from 0. Use the "
+            "tokenizer.json that was saved with these weights."
+        )

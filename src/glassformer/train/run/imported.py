@@ -1,0 +1,67 @@
+"""Making a run of a model that another library trained, so that every command for runs takes it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from glassformer.data.config import TEXT, DataConfig, TokenizerConfig
+from glassformer.data.dataset import Tokenizers
+from glassformer.model.config import ModelConfig
+from glassformer.model.recipe import ModelRecipe
+from glassformer.store.checkpoint import save
+from glassformer.store.files import write_text_atomically
+from glassformer.store.folders import step_folder
+from glassformer.store.lock import RunLock
+from glassformer.store.pretrained import Pretrained, read_pretrained
+from glassformer.train.recipe import Recipe, dumps_recipe
+from glassformer.train.run.resumable import IMPORTED
+from glassformer.train.settings import TrainingConfig
+
+
+def import_run(folder: Path, out: Path) -> Pretrained:
+    """Read a model that another library saved, and write it as a run that has made no step.
+
+    Errors: those of `read_pretrained` and of writing.
+    """
+    found = read_pretrained(folder)
+    recipe = recipe_for(found, out.name, folder)
+    lock = RunLock(out)
+    lock.take()
+    try:
+        write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
+        tokenizers = Tokenizers(found.tokenizer, found.tokenizer)
+        save(step_folder(out, 0), found.model, tokenizers, state={IMPORTED: found.family})
+    finally:
+        lock.release()
+    return found
+
+
+def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
+    """The recipe that such a run would have: a language model of documents, each between <bos> and <eos>."""
+    config = found.model.config
+    window = config.stack.max_len
+    assert window is not None  # the positions of all families that can be imported are learned
+    recipe = Recipe(
+        name,
+        f"{found.family}, imported from {folder.name}.",
+        data=DataConfig(task=TEXT, layout="decoder", window=window, documents=True),
+        tokenizer=TokenizerConfig(kind=found.tokenizer.kind, vocab_size=found.tokenizer.vocab_size),
+        model=settings_of(config),
+        training=TrainingConfig(batch_tokens=window, metric="loss", precision="float32"),
+    )
+    built = recipe.model.build("decoder", found.tokenizer.vocab_size)
+    assert built == config, (built, config)
+    return recipe
+
+
+def settings_of(config: ModelConfig) -> ModelRecipe:
+    """The flat settings that build the config of a decoder without settings of rotary positions."""
+    values: dict[str, Any] = {
+        each.name: getattr(part, each.name)
+        for part in (config, config.stack)
+        for each in fields(ModelRecipe)
+        if hasattr(part, each.name)
+    }
+    return ModelRecipe(**values)

@@ -1,0 +1,49 @@
+"""`glassformer import`: a folder of another library, made a run, or refused in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.cli.main import main
+from store.pretrained_examples import pretrained
+
+
+@pytest.fixture
+def gpt2(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pretrained(tmp_path / "gpt2")
+    return "gpt2"
+
+
+def test_it_says_what_it_made_and_what_can_be_done_with_it(gpt2, capsys):
+    assert main(["import", gpt2]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "gpt2: 8,880 parameters, 2 layers, 276 tokens",
+        "Run: runs/gpt2",
+        "Look inside: glassformer explore runs/gpt2",
+        "Generate text: glassformer generate runs/gpt2",
+    ]
+    assert main(["generate", "runs/gpt2", "--prompt", "The", "--max-new-tokens", "3", "--seed", "1"]) == 0
+    assert capsys.readouterr().out.startswith("The")
+
+
+def test_a_run_is_replaced_only_when_asked(gpt2, capsys):
+    assert main(["import", gpt2, "--out", "own"]) == 0
+    assert main(["import", gpt2, "--out", "own"]) == 2
+    assert "own exists. Choose one of three" in capsys.readouterr().err
+    assert main(["import", gpt2, "--out", "own", "--overwrite"]) == 0
+
+
+def test_a_command_for_runs_names_the_import(gpt2, capsys):
+    assert main(["generate", gpt2]) == 2
+    assert "make a run of it: glassformer import gpt2" in capsys.readouterr().err
+
+
+def test_what_is_no_model_is_refused_in_a_line_and_leaves_no_run(gpt2, tmp_path, capsys):
+    (tmp_path / gpt2 / "model.safetensors").unlink()
+    assert main(["import", gpt2]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("glassformer: gpt2 has no model.safetensors. Save the model with transformers")
+    assert not (tmp_path / "runs").exists()
+    assert main(["import"]) == 2
+    assert "`glassformer import` needs a folder that Hugging Face's transformers saved" in capsys.readouterr().err

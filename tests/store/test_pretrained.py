@@ -1,0 +1,226 @@
+"""A folder of Hugging Face becomes a model of ours that computes the same, or is refused with the reason."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS
+from glassformer.foundation.errors import GlassformerError
+from glassformer.store.families import FAMILIES
+from glassformer.store.pretrained import read_pretrained
+from specimens import close, model
+from store.pretrained_examples import END, TEXT, library, pretrained
+
+PLAIN = slice(len(SPECIALS), None)
+
+
+def both(folder, before):
+    """Log-probabilities of the same text: ours, and theirs in the order of our ids; <eos> first, then all plain."""
+    found, cut = read_pretrained(folder), library()
+    ids, end = found.tokenizer.encode(TEXT)[:20], cut.token_to_id(END)
+    there = [cut.token_to_id(cut.id_to_token(id)) for id in cut.encode(TEXT).ids[:20]]
+    ours = found.model.double()(torch.tensor([[BOS, *ids]])).log_softmax(-1)
+    expected = before.double()(torch.tensor([[end, *there]])).log_softmax(-1)
+    rest = [id for id in range(cut.get_vocab_size()) if id != end]
+    return ours, torch.cat([expected[..., [end]], expected[..., rest]], -1)
+
+
+@pytest.mark.parametrize("own", [{}, {"tie_embeddings": False}], ids=["tied", "untied"])
+def test_every_token_has_the_probability_that_it_had(tmp_path, own):
+    tied = {"tie_word_embeddings": not own}
+    ours, expected = both(tmp_path, pretrained(tmp_path, lambda parts: parts["config"].update(tied), **own))
+    close(torch.cat([ours[..., [EOS]], ours[..., PLAIN]], -1), expected)
+    silent = [id for id in range(len(SPECIALS)) if id != EOS]
+    assert ours[..., silent].exp().sum() == 0
+    assert ours.isfinite().all()
+
+
+def test_text_is_cut_as_it_was_and_the_end_of_a_text_is_no_text(tmp_path):
+    pretrained(tmp_path)
+    ours, cut = read_pretrained(tmp_path).tokenizer, library()
+    assert ours.tokens(ours.encode(TEXT)) == [ours.tokens([len(SPECIALS) + id])[0] for id in cut.encode(TEXT).ids]
+    assert ours.decode(ours.encode(TEXT)) == TEXT
+    assert min(ours.encode(END)) >= len(SPECIALS)
+    assert ours.decode(ours.encode(END)) == END
+
+
+def test_begin_and_end_have_the_row_of_their_one_token(tmp_path):
+    before = pretrained(tmp_path)
+    table, end = read_pretrained(tmp_path).model.decoder.embedding.weight, library().token_to_id(END)
+    close(table[[BOS, EOS]], before.decoder.embedding.weight[[end, end]], tolerance=0)
+    assert not table[PAD].any()
+
+
+def as_published(parts):
+    """The names of the model without its head, and masks, as in the files of 2019."""
+    weights = {name.removeprefix("transformer."): each for name, each in parts["weights"].items()}
+    parts["weights"] = weights | {f"h.{n}.attn.bias": torch.ones(1, 1, 32, 32) for n in range(2)}
+
+
+def with_head(parts):
+    parts["weights"]["lm_head.weight"] = parts["weights"]["transformer.wte.weight"].clone()
+
+
+@pytest.mark.parametrize("change", [as_published, with_head])
+def test_names_of_older_files_are_read(tmp_path, change):
+    ours, expected = both(tmp_path, pretrained(tmp_path, change))
+    close(ours[..., EOS], expected[..., 0])
+
+
+def test_weights_in_half_precision_and_in_several_files(tmp_path):
+    before = pretrained(tmp_path)
+    weights = {name: each.half() for name, each in load_file(tmp_path / "model.safetensors").items()}
+    (tmp_path / "model.safetensors").unlink()
+    names, places = sorted(weights), {}
+    for n, own in enumerate((names[::2], names[1::2])):
+        save_file({name: weights[name] for name in own}, tmp_path / f"part-{n}.safetensors")
+        places |= dict.fromkeys(own, f"part-{n}.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    found = read_pretrained(tmp_path)
+    assert {each.dtype for each in found.model.parameters()} == {torch.float32}
+    ours, expected = both(tmp_path, before.half())
+    close(ours[..., EOS], expected[..., 0])
+
+
+def test_rows_and_special_tokens_that_have_no_place_here_are_told(tmp_path):
+    def more(parts):
+        added = parts["tokenizer"]["added_tokens"]
+        added.append({**added[0], "id": 271, "content": "<|chat|>"})
+        parts["weights"]["transformer.wte.weight"] = torch.randn(274, 16)
+        parts["config"]["vocab_size"] = 274
+
+    pretrained(tmp_path, more)
+    assert read_pretrained(tmp_path).notes == ["left out: 3 tokens that no text has, such as <|chat|>"]
+
+
+def test_special_tokens_with_rows_of_their_own_are_read_but_not_written(tmp_path):
+    row = torch.randn(1, 16)
+
+    def begins(parts):
+        added, table = parts["tokenizer"]["added_tokens"], parts["weights"]["transformer.wte.weight"]
+        added.append({**added[0], "id": 271, "content": "<s>"})
+        parts["weights"]["transformer.wte.weight"] = torch.cat([table, row])
+        parts["config"].update(vocab_size=272, bos_token_id=271)
+
+    pretrained(tmp_path, begins)
+    found = read_pretrained(tmp_path)
+    assert found.notes == ["never written, as everywhere here: <bos>"]
+    close(found.model.decoder.embedding.weight[[BOS]], row, tolerance=0)
+
+
+def test_an_end_that_the_tokenizer_does_not_have_is_none_and_told(tmp_path):
+    pretrained(tmp_path, lambda parts: parts["config"].update(bos_token_id=50256, eos_token_id=50256))
+    found = read_pretrained(tmp_path)
+    assert [note.partition(":")[0] for note in found.notes] == ["left out", "no end"]
+    assert found.model.config.silent == "0,1,2,3,4,5"
+
+
+def told(*places, value):
+    """A change of one entry of a part."""
+
+    def change(parts):
+        for place in places[:-1]:
+            parts = parts[place]
+        parts[places[-1]] = value
+
+    return change
+
+
+def without(name):
+    return lambda parts: parts["weights"].pop(name)
+
+
+def larger(parts):
+    parts["weights"]["transformer.wpe.weight"] = torch.zeros(33, 16)
+
+
+def another_head(parts):
+    parts["weights"]["lm_head.weight"] = parts["weights"]["transformer.wte.weight"] + 1
+
+
+def added(parts):
+    parts["tokenizer"]["added_tokens"].append(
+        {**parts["tokenizer"]["added_tokens"][0], "content": "hey", "special": False}
+    )
+
+
+def lacks_a_byte(parts):
+    parts["tokenizer"]["model"]["vocab"]["zz"] = parts["tokenizer"]["model"]["vocab"].pop("!")
+
+
+CONFIG, CUT = "config", "tokenizer"
+REFUSED = {
+    "family": (told(CONFIG, "model_type", value="gpt_neo"), "type gpt2 can be imported; this one is 'gpt_neo'"),
+    "class": (told(CONFIG, "architectures", value=["GPT2Model"]), r"GPT2LMHeadModel can be .* is \['GPT2Model'\]"),
+    "scale": (told(CONFIG, "scale_attn_by_inverse_layer_idx", value=True), "inverse_layer_idx must be False.*got True"),
+    "type": (told(CONFIG, "n_head", value="4"), "n_head must be a whole number of at least 1; got '4'"),
+    "epsilon": (told(CONFIG, "layer_norm_epsilon", value=-1), "epsilon must be a number of at least 0; got -1"),
+    "activation": (told(CONFIG, "activation_function", value="mish"), "must be one of gelu_new, .*; got 'mish'"),
+    "heads": (told(CONFIG, "n_head", value=3), r"config.json: d_model \(16\) must be a multiple of n_heads \(3\)"),
+    "flag": (told(CONFIG, "tie_word_embeddings", value=1), "tie_word_embeddings must be true or false; got 1"),
+    "ends": (told(CONFIG, "eos_token_id", value=[1, 2]), r"eos_token_id must be the id of one token.*got \[1, 2\]"),
+    "object": (told(CONFIG, value=[]), "config.json must hold an object of settings; got list"),
+    "missing": (without("transformer.ln_f.bias"), "1 missing: transformer.ln_f.bias"),
+    "foreign": (told("weights", "x", value=torch.ones(1)), "1 not of this model: transformer.x|1 not of this model: x"),
+    "shape": (larger, r"wpe.weight \(expected \[32, 16\], found \[33, 16\]\)"),
+    "head": (another_head, 'lm_head.weight differs from transformer.wte.weight. Set "tie_word_embeddings" to false'),
+    "model": (told(CUT, "model", "type", value="WordPiece"), "as GPT-2 does can be .*model.type='BPE'.*'WordPiece'"),
+    "normalizer": (told(CUT, "normalizer", value={"type": "NFC"}), "normalizer=None; this tokenizer has .*NFC"),
+    "space": (told(CUT, "pre_tokenizer", "add_prefix_space", value=True), "add_prefix_space=False; .* has True"),
+    "vocabulary": (told(CUT, "model", "vocab", value=[]), "has model.vocab, from tokens to ids; this one has none"),
+    "added": (added, "only if they are special; 1 are not, the first of them 'hey'"),
+    "bytes": (lacks_a_byte, "each of the 256 bytes; this one lacks 1, the first of them '!'"),
+    "rows": (
+        told(CUT, "model", "vocab", "The", value=999),
+        "the tokenizer has the id 999, but the model has 271 tokens",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_would_compute_something_else_is_refused(tmp_path, change, says):
+    pretrained(tmp_path, change)
+    with pytest.raises(GlassformerError, match=says):
+        read_pretrained(tmp_path)
+
+
+def test_folders_that_are_none_are_refused(tmp_path):
+    with pytest.raises(
+        GlassformerError, match=r"config.json, model.safetensors and tokenizer.json; .*away does not exist"
+    ):
+        read_pretrained(tmp_path / "away")
+    with pytest.raises(GlassformerError, match=r"has no config.json\. To download one: hf download"):
+        read_pretrained(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(GlassformerError, match="file is a file"):
+        read_pretrained(tmp_path / "file")
+    (tmp_path / "recipe.toml").touch()
+    with pytest.raises(GlassformerError, match=r"glassformer's own\. Use it as it is: glassformer generate"):
+        read_pretrained(tmp_path)
+
+
+def test_no_pickle_is_read_and_no_file_of_another_folder(tmp_path):
+    pretrained(tmp_path, told("weights", value={}))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04")
+    with pytest.raises(GlassformerError, match=r"pytorch_model.bin is a pickle, which can run .*save_pretrained\("):
+        read_pretrained(tmp_path)
+    for places in ({"weight_map": {"x": "../model.safetensors"}}, {"weight_map": 3}, {}):
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps(places))
+        with pytest.raises(GlassformerError, match='must have a "weight_map" from tensors to files beside it'):
+            read_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [("gpt2", {"shape": "decoder"}), ("bart", {"norm_placement": "post"}), ("t5_gated", {"feed_forward": "gated"})],
+)
+def test_a_table_is_read_both_ways(family, settings):
+    ours = dict(model(positions="learned", **settings).named_parameters())
+    back = FAMILIES[family].load(FAMILIES[family].export(ours), ours)
+    assert back.keys() == ours.keys()
+    for name, each in ours.items():
+        close(back[name], each, tolerance=0)

@@ -1,0 +1,66 @@
+"""A model of another library is a run like any other: it writes, is scored, and others start from it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from glassformer.data.tokens.vocabulary import BOS, EOS
+from glassformer.foundation.errors import CheckpointError
+from glassformer.store.checkpoint import load
+from glassformer.train.finished.use import evaluate
+from glassformer.train.finished.writing import Writer
+from glassformer.train.recipe import load_recipe, override
+from glassformer.train.run.imported import import_run
+from glassformer.train.run.session import resume, start
+from store.pretrained_examples import TEXT, pretrained
+from train.examples import follow
+from train.text_examples import book, text_recipe
+
+
+@pytest.fixture
+def run(tmp_path):
+    pretrained(tmp_path / "gpt2")
+    import_run(tmp_path / "gpt2", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_it_writes_what_the_model_finds_most_probable(run):
+    recipe = override(load_recipe(run / "recipe.toml"), {"decode.max_new_tokens": 5, "decode.temperature": 0.0})
+    text = "".join(piece.text for piece in Writer(run, recipe).write(["The model"]))
+    loaded = load(run)
+    ids = [BOS, *loaded.tokenizers.target.encode("The model")]
+    for _ in range(5):
+        ids.append(int(loaded.model(torch.tensor([ids]))[0, -1].argmax()))
+    assert loaded.tokenizers.target.decode(ids[1:]) == f"The model{text}"
+    assert EOS not in ids
+
+
+def test_its_loss_is_that_of_the_model(run, tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT[:40], "utf-8")
+    loaded = load(run)
+    ids = [BOS, *loaded.tokenizers.target.encode(TEXT[:40]), EOS]
+    asked = override(load_recipe(run / "recipe.toml"), {"data.test_text": str(tmp_path / "text.txt")})
+    scored = evaluate(run, asked, "test")
+    logits = loaded.model(torch.tensor([ids[:-1]])).log_softmax(-1)
+    expected = -logits[0, range(len(ids) - 1), ids[1:]].mean().item()
+    assert math.isclose(float(scored["loss"]), expected, rel_tol=1e-5)
+
+
+def test_a_run_that_starts_from_it_keeps_what_it_never_predicts(run, tmp_path):
+    asked = text_recipe(book(tmp_path), training__steps=2, training__start_from=str(run))
+    follow(start(asked, tmp_path / "tuned"))
+    before, after = load(run).model, load(tmp_path / "tuned").model
+    assert after.config.silent == before.config.silent == "0,1,3,4,5"
+    assert torch.equal(after.head.bias, before.head.bias)
+    assert "head.bias" not in dict(after.named_parameters())
+    assert not torch.equal(after.decoder.embedding.weight, before.decoder.embedding.weight)
+
+
+def test_it_has_no_training_to_go_on_with(run):
+    with pytest.raises(
+        CheckpointError, match=rf"imported weights \(gpt2\) .*train lm --data.text FILE .*start-from {run}"
+    ):
+        resume(run)
