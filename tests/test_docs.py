@@ -142,7 +142,14 @@ TINY = {
     "ranks": "--processes 1 --steps 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",
     "serve": "--rounds 1 --clients 2 --requests 2 --tokens 3 --prompt 4 --d-model 16 --layers 1 --threads 1",
     "text": "--megabytes 1 --kinds byte",
-} | {"memory": "--case 0", "results": "--only multi30k", "studies": "--list", "language": "--list", "words": ""}
+} | {
+    "memory": "--case 0",
+    "results": "--only multi30k",
+    "studies": "--list",
+    "language": "--list",
+    "words": "",
+    "tokenized": "",
+}
 
 
 @pytest.mark.slow
@@ -150,8 +157,8 @@ def test_benchmarks_run(tmp_path):
     """All of `make bench`, as small as can be; the figures of such a run mean nothing."""
     body = f"from run import KNOWN, main\nassert {{*KNOWN}} == {{*{[*TINY]}}}\n"
     body += "".join(f"assert main([{name!r}, *{words.split()}]) == 0\n" for name, words in TINY.items())
-    assert run_python(body, tmp_path).count("## ") == len(TINY) - 7, (
-        "a heading each, but for JSON, language, memory, results, studies, text and words"
+    assert run_python(body, tmp_path).count("## ") == len(TINY) - 8, (
+        "a heading each, but for JSON, language, memory, results, studies, text, tokenized and words"
     )
 
 

@@ -6,6 +6,7 @@ import importlib
 import json
 
 import pytest
+from sacrebleu.metrics.bleu import BLEU
 
 from documents import ROOT
 
@@ -33,6 +34,37 @@ def test_captions_are_translated_into_the_language_of_the_row(module, tmp_path, 
             made.write_text("words\n")
     settings = module("experiments").files_of(module("rows").ROWS[row], tmp_path, str(tmp_path))
     assert [each.rpartition(".")[2] for each in settings] == ["en", language] * 3
+
+
+class Moses:
+    """What is used of sacremoses, for French: quotes are one character, and an apostrophe ends a token."""
+
+    def __init__(self, language: str = "fr") -> None:
+        assert language == "fr"
+
+    def normalize(self, text: str) -> str:
+        return text.replace("’", "'")
+
+    def tokenize(self, text: str, *, return_str: bool, escape: bool) -> str:
+        assert return_str
+        assert not escape
+        return text.replace("'", "' ").replace(".", " .")
+
+
+Moses.MosesPunctNormalizer = Moses.MosesTokenizer = Moses
+
+
+def test_tokens_of_moses_are_scored_as_they_are_and_without_case(module):
+    texts = ["L’homme qui lit un livre.", "Un chien court dans la rue."]
+    score = module("tokenized").scores
+    same = score(Moses, texts, [each.lower() for each in texts], language="fr")
+    assert [each.bleu for each in same] == pytest.approx([100, 100])
+    plain, tokens = score(Moses, [texts[0]], ["l'ami qui lit un livre."], language="fr")
+    assert (plain.signature.split("|")[3], tokens.signature.split("|")[3]) == ("tok:13a", "tok:none")
+    cut = BLEU(tokenize="none", force=True).corpus_score(
+        ["l' homme qui lit un livre ."], [["l' ami qui lit un livre ."]]
+    )
+    assert tokens.bleu == cut.score != plain.bleu
 
 
 def test_the_end_of_a_line_is_a_word_where_published_figures_count_it(module):
