@@ -66,6 +66,11 @@ EXAMPLES = {
     ),
     "data": ("glassformer data list", "glassformer data show multi30k", "glassformer data fetch tinyshakespeare"),
     "params": ("glassformer params runs/reverse", "glassformer params gpt2", "glassformer params gpt2 --plot gpt2.svg"),
+    "import": (
+        "glassformer import gpt2",
+        "glassformer explore runs/gpt2",
+        "glassformer train lm --data.text book.txt --training.start-from runs/gpt2 --training.learning-rate 1e-4",
+    ),
     "heads": (
         "glassformer heads runs/reverse",
         "glassformer heads runs/reverse --checkpoints",

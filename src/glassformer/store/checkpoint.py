@@ -156,8 +156,8 @@ def nothing_found(folder: Path, names: list[str], found: Found) -> str:
     advice = "Train first, or give another folder."
     if CONFIG in names:
         advice = (
-            "If Hugging Face's transformers saved it, make a run of it: "
-            f"glassformer import {shlex.quote(str(folder))}. If it is an incomplete copy of a checkpoint, copy it again."
+            f"If Hugging Face's transformers saved it, make a run of it: glassformer import {shlex.quote(str(folder))}"
+            " (if it is an incomplete copy of a checkpoint, copy it again)."
         )
     elif pickle is not None:
         advice = (

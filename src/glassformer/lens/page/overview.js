@@ -121,7 +121,7 @@ function pictured(trace) {
 function diagnosis({ trace, run }) {
   const heads = told(trace);
   const [first, ...others] = run.sentences ?? [];
-  const sentences = [first && h("p", { class: "sentence first" }, first), others.length ? h("details", {}, h("summary", {}, `${others.length} more findings`), h("ul", { class: "findings" }, others.map((text) => h("li", {}, text)))) : null];
+  const sentences = [first && h("p", { class: "sentence first" }, first), others.length ? h("details", {}, h("summary", {}, `${others.length} more finding${others.length === 1 ? "" : "s"}`), h("ul", { class: "findings" }, others.map((text) => h("li", {}, text)))) : null];
   if (!heads.length) {
     const known = trace.header.heads?.length;
     const found = decided(trace);
