@@ -37,7 +37,7 @@ def test_a_folder_above_is_called_by_its_name(gpt2, tmp_path, monkeypatch, capsy
 def test_a_run_is_replaced_only_when_asked(gpt2, capsys):
     assert main(["import", gpt2, "--out", "own"]) == 0
     assert main(["import", gpt2, "--out", "own"]) == 2
-    assert "own exists. Choose one of three" in capsys.readouterr().err
+    assert "own exists. Write another folder (--out own-2), or delete it" in capsys.readouterr().err
     assert main(["import", gpt2, "--out", "own", "--overwrite"]) == 0
 
 

@@ -14,7 +14,7 @@ def run(arguments: Arguments) -> int:
     """Read the model, write the run, and say what it is and what can be done with it."""
     folder = Path(str(arguments.target))
     out = run_folder(arguments.options.get("out"), RUNS / absolute(folder).name)
-    check_room(out, "overwrite" in arguments.options)
+    check_room(out, "overwrite" in arguments.options, trains=False)
     from glassformer.train.run.imported import import_run  # after the checks, as importing torch takes a second
 
     with room_for(out):

@@ -102,6 +102,11 @@ def refuse_other_folder(folder: Path) -> None:
     if (folder / MANIFEST).exists() or (folder / "recipe.toml").exists():
         raise CheckpointError(f"{folder} is glassformer's own. Use it as it is: glassformer generate {folder}")
     if (folder / CONFIG).exists():
+        if not (folder / TOKENIZER).exists():
+            raise CheckpointError(
+                f"{folder} has no {TOKENIZER}. Save the tokenizer with transformers, which writes it: "
+                f"AutoTokenizer.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
+            )
         return
     what = "has no config.json" if folder.is_dir() else "is a file" if folder.exists() else "does not exist"
     raise CheckpointError(

@@ -79,8 +79,8 @@ def refuse_other_cuts(record: Mapping[str, Any]) -> None:
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(vocabulary, dict) or not all(map(is_id, cast("dict[str, object]", vocabulary).values())):
         raise DataError(
-            "A BPE tokenizer has model.vocab, from tokens to ids, which are whole numbers from 0; this one has none, or "
-            f"others. {AGAIN}"
+            "A BPE tokenizer has model.vocab, from tokens to ids, which are whole numbers from 0; this one has none, "
+            f"or others. {AGAIN}"
         )
 
 
