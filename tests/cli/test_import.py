@@ -27,10 +27,17 @@ def test_it_says_what_it_made_and_what_can_be_done_with_it(gpt2, capsys):
     assert capsys.readouterr().out.startswith("The")
 
 
+def test_a_folder_above_is_called_by_its_name(gpt2, tmp_path, monkeypatch, capsys):
+    (tmp_path / gpt2 / "work").mkdir()
+    monkeypatch.chdir(tmp_path / gpt2 / "work")
+    assert main(["import", ".."]) == 0
+    assert "Run: runs/gpt2" in capsys.readouterr().out
+
+
 def test_a_run_is_replaced_only_when_asked(gpt2, capsys):
     assert main(["import", gpt2, "--out", "own"]) == 0
     assert main(["import", gpt2, "--out", "own"]) == 2
-    assert "own exists. Choose one of three" in capsys.readouterr().err
+    assert "own exists. Write another folder (--out own-2), or delete it" in capsys.readouterr().err
     assert main(["import", gpt2, "--out", "own", "--overwrite"]) == 0
 
 

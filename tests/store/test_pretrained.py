@@ -115,7 +115,8 @@ def test_special_tokens_with_rows_of_their_own_are_read_but_not_written(tmp_path
 def test_an_end_that_the_tokenizer_does_not_have_is_none_and_told(tmp_path):
     pretrained(tmp_path, lambda parts: parts["config"].update(bos_token_id=50256, eos_token_id=50256))
     found = read_pretrained(tmp_path)
-    assert [note.partition(":")[0] for note in found.notes] == ["left out", "no end"]
+    assert [note.partition(":")[0] for note in found.notes] == ["left out", "no beginning", "no end"]
+    assert not found.documents
     assert found.model.config.silent == "0,1,2,3,4,5"
 
 
@@ -152,6 +153,22 @@ def lacks_a_byte(parts):
     parts["tokenizer"]["model"]["vocab"]["zz"] = parts["tokenizer"]["model"]["vocab"].pop("!")
 
 
+def one_id_twice(parts):
+    vocabulary = parts["tokenizer"]["model"]["vocab"]
+    vocabulary["A"] = vocabulary["B"]
+
+
+def named(name):
+    def change(parts):
+        parts["tokenizer"]["model"]["vocab"][name] = 271
+
+    return change
+
+
+def weight(value):
+    return lambda parts: parts["weights"].update({"transformer.ln_f.bias": value})
+
+
 CONFIG, CUT = "config", "tokenizer"
 REFUSED = {
     "family": (told(CONFIG, "model_type", value="gpt_neo"), "type gpt2 can be imported; this one is 'gpt_neo'"),
@@ -164,15 +181,33 @@ REFUSED = {
     "flag": (told(CONFIG, "tie_word_embeddings", value=1), "tie_word_embeddings must be true or false; got 1"),
     "ends": (told(CONFIG, "eos_token_id", value=[1, 2]), r"eos_token_id must be the id of one token.*got \[1, 2\]"),
     "object": (told(CONFIG, value=[]), "config.json must hold an object of settings; got list"),
+    "classes": (told(CONFIG, "architectures", value=3), "architectures must be a list of names; got 3"),
+    "huge": (told(CONFIG, "layer_norm_epsilon", value=10**400), "epsilon must be a number of at least 0; got 1000"),
+    "nan": (weight(torch.full((16,), torch.nan)), "must be finite numbers in float32; transformer.ln_f.bias has NaN"),
+    "whole": (weight(torch.ones(16, dtype=torch.int8)), "1 of the wrong type: transformer.ln_f.bias .*found int8"),
     "missing": (without("transformer.ln_f.bias"), "1 missing: transformer.ln_f.bias"),
-    "foreign": (told("weights", "x", value=torch.ones(1)), "1 not of this model: transformer.x|1 not of this model: x"),
+    "foreign": (told("weights", "x", value=torch.ones(1)), "1 unexpected: x"),
     "shape": (larger, r"wpe.weight \(expected \[32, 16\], found \[33, 16\]\)"),
     "head": (another_head, 'lm_head.weight differs from transformer.wte.weight. Set "tie_word_embeddings" to false'),
     "model": (told(CUT, "model", "type", value="WordPiece"), "as GPT-2 does can be .*model.type='BPE'.*'WordPiece'"),
     "normalizer": (told(CUT, "normalizer", value={"type": "NFC"}), "normalizer=None; this tokenizer has .*NFC"),
     "space": (told(CUT, "pre_tokenizer", "add_prefix_space", value=True), "add_prefix_space=False; .* has True"),
-    "vocabulary": (told(CUT, "model", "vocab", value=[]), "has model.vocab, from tokens to ids; this one has none"),
+    "vocabulary": (
+        told(CUT, "model", "vocab", value=[]),
+        "whole numbers from 0; this one has none",
+    ),
     "added": (added, "only if they are special; 1 are not, the first of them 'hey'"),
+    "no list": (told(CUT, "added_tokens", value={"a": 1}), "Each of added_tokens has a content, .*; got {'a': 1}"),
+    "no token": (told(CUT, "added_tokens", value=[None]), "Each of added_tokens has a content, .*; got None"),
+    "negative": (
+        told(CUT, "model", "vocab", "The", value=-1),
+        "whole numbers from 0; this one has none, or others",
+    ),
+    "shared": (one_id_twice, "has an id of its own; this tokenizer gives 33 to 'A' and 'B'"),
+    "our name": (named("<eos>"), "has 1 others, the first of them '<eos>'"),
+    "no bytes": (named("日本"), "has 1 others, the first of them '日本'"),
+    "merges": (told(CUT, "model", "merges", value=3), r"`tokenizers` library cannot read .*\. Copy the file again"),
+    "no model": (told(CUT, "model", value=None), "has model.vocab, from tokens to ids"),
     "bytes": (lacks_a_byte, "each of the 256 bytes; this one lacks 1, the first of them '!'"),
     "rows": (
         told(CUT, "model", "vocab", "The", value=999),
@@ -185,6 +220,15 @@ REFUSED = {
 def test_what_would_compute_something_else_is_refused(tmp_path, change, says):
     pretrained(tmp_path, change)
     with pytest.raises(GlassformerError, match=says):
+        read_pretrained(tmp_path)
+
+
+def test_a_space_before_each_text_is_refused_wherever_it_is_asked_for(tmp_path):
+    pretrained(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"add_prefix_space": false}')
+    read_pretrained(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"add_prefix_space": true}')
+    with pytest.raises(GlassformerError, match=r"tokenizer_config.json: .* add_prefix_space puts a space before it"):
         read_pretrained(tmp_path)
 
 
@@ -208,6 +252,10 @@ def test_no_pickle_is_read_and_no_file_of_another_folder(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04")
     with pytest.raises(GlassformerError, match=r"pytorch_model.bin is a pickle, which can run .*save_pretrained\("):
         read_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(GlassformerError, match=r"has no tokenizer.json\. .*AutoTokenizer.from_pretrained\("):
+        read_pretrained(tmp_path)
+    pretrained(tmp_path, told("weights", value={}))
     for places in ({"weight_map": {"x": "../model.safetensors"}}, {"weight_map": 3}, {}):
         (tmp_path / "model.safetensors.index.json").write_text(json.dumps(places))
         with pytest.raises(GlassformerError, match='must have a "weight_map" from tensors to files beside it'):

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
+from glassformer.store.leftovers import absolute
 
 
 def run(arguments: Arguments) -> int:
     """Read the model, write the run, and say what it is and what can be done with it."""
     folder = Path(str(arguments.target))
-    out = run_folder(arguments.options.get("out"), RUNS / folder.absolute().name)
-    check_room(out, "overwrite" in arguments.options)
+    out = run_folder(arguments.options.get("out"), RUNS / absolute(folder).name)
+    check_room(out, "overwrite" in arguments.options, trains=False)
     from glassformer.train.run.imported import import_run  # after the checks, as importing torch takes a second
 
     with room_for(out):

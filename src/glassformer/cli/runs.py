@@ -127,17 +127,18 @@ def run_folder(asked: str | None, usual: Path) -> Path:
     return out
 
 
-def check_room(out: Path, overwrite: bool) -> None:
+def check_room(out: Path, overwrite: bool, *, trains: bool = True) -> None:
     """Refuse a folder that cannot be created or is in use; with `overwrite`, one that is not a run or is in training.
 
-    Errors: `CheckpointError`, before anything is read or written; those of `put_back`.
+    `trains`: whether the verb could continue a run that is there. Errors: `CheckpointError`, before anything is read or
+    written; those of `put_back`.
     """
     check_place(out)
     put_back(out)
     if not in_use(out):
         return
     if not overwrite:
-        raise CheckpointError(refusal(out))
+        raise CheckpointError(refusal(out, trains=trains))
     if reason := not_a_run(out):
         raise CheckpointError(
             f"--overwrite deletes run folders only; {out} {reason}. Delete it by hand, or choose another with --out."
@@ -250,11 +251,16 @@ def in_use(out: Path) -> bool:
     return os.path.lexists(out) and (not out.is_dir() or any(each not in begun for each in out.iterdir()))
 
 
-def refusal(out: Path) -> str:
-    """Return the error for an existing path; for a run folder it names the user's three choices."""
+def refusal(out: Path, *, trains: bool) -> str:
+    """Return the error for an existing path; for a run folder it names the user's choices."""
     if not (out / "recipe.toml").is_file():
         kind = "is not a run folder" if out.is_dir() else "is a file" if out.is_file() else "is not a folder"
         return f"{out} exists and {kind}. Choose another with --out {shlex.quote(str(free_name(out)))}."
+    if not trains:
+        return (
+            f"{out} exists. Write another folder (--out {shlex.quote(str(free_name(out)))}), or delete it and write it "
+            "again (--overwrite)."
+        )
     return (
         f"{out} exists. Choose one of three: continue it (glassformer resume {shlex.quote(str(out))}), train in "
         f"another folder (--out {shlex.quote(str(free_name(out)))}), or delete it and start over (--overwrite)."

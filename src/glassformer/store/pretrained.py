@@ -26,6 +26,7 @@ from glassformer.store.tensors import read_tensors, refuse_difference
 from glassformer.store.weights import outline, rebuild, unique_weights
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
 SHARDS = f"{WEIGHTS}.index.json"
 PICKLE = "pytorch_model.bin"
 ENDS = {PAD: "pad_token_id", BOS: "bos_token_id", EOS: "eos_token_id", UNK: "unk_token_id"}
@@ -40,6 +41,8 @@ class Pretrained(NamedTuple):
     family: str
     notes: list[str]
     """What a user should know about differences between the two."""
+    documents: bool
+    """Whether it knows the tokens that begin and end a text."""
 
 
 def read_pretrained(folder: Path) -> Pretrained:
@@ -57,14 +60,17 @@ def read_pretrained(folder: Path) -> Pretrained:
         config = family.config(values)
     with naming(folder / TOKENIZER, DataError):
         adopted = adopt(read_text(folder / TOKENIZER), ends)
-    found = {name: each.float() for name, each in weights_in(folder, family, tied=config.tie_embeddings).items()}
+    refuse_prefix_space(folder / TOKENIZER_CONFIG)
+    found = weights_in(folder, family, tied=config.tie_embeddings)
     skeleton = outline(config.to_dict(), found, folder / CONFIG)
     ours = unique_weights(skeleton)
     refuse_difference(folder / WEIGHTS, family.export(ours), found)
     refuse_other_size(adopted.rows, skeleton.config.vocab_size or 0, folder)
+    found = {name: finite(each.float(), name, folder) for name, each in found.items()}
     config, weights = reordered(config, family.load(found, ours), adopted.rows)
     model = rebuild(config.to_dict(), weights, folder, torch.device("cpu"))
-    return Pretrained(model, adopted.tokenizer, name, told(adopted, skeleton.config.vocab_size or 0))
+    notes = told(adopted, skeleton.config.vocab_size or 0)
+    return Pretrained(model, adopted.tokenizer, name, notes, None not in (adopted.rows[BOS], adopted.rows[EOS]))
 
 
 @contextmanager
@@ -82,6 +88,8 @@ def told(adopted: Adopted, size: int) -> list[str]:
     if left := size - len({row for row in adopted.rows if row is not None}):
         such = f", such as {adopted.left_out[0]}" if adopted.left_out else ""
         notes.append(f"left out: {left} tokens that no text has{such}")
+    if adopted.rows[BOS] is None:
+        notes.append("no beginning: the tokenizer has no special token that begins a text, so none comes first")
     if adopted.rows[EOS] is None:
         notes.append("no end: the tokenizer has no special token that ends a text, so every text fills its length")
     own = [SPECIALS[id] for id in (PAD, BOS, UNK) if adopted.rows[id] not in (None, adopted.rows[EOS])]
@@ -94,6 +102,11 @@ def refuse_other_folder(folder: Path) -> None:
     if (folder / MANIFEST).exists() or (folder / "recipe.toml").exists():
         raise CheckpointError(f"{folder} is glassformer's own. Use it as it is: glassformer generate {folder}")
     if (folder / CONFIG).exists():
+        if not (folder / TOKENIZER).exists():
+            raise CheckpointError(
+                f"{folder} has no {TOKENIZER}. Save the tokenizer with transformers, which writes it: "
+                f"AutoTokenizer.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
+            )
         return
     what = "has no config.json" if folder.is_dir() else "is a file" if folder.exists() else "does not exist"
     raise CheckpointError(
@@ -119,6 +132,8 @@ def family_of(values: Values) -> tuple[str, Family]:
             f"{values.path}: models of type {', '.join(known)} can be imported; this one is {name!r:.60}. "
             "Import another model."
         )
+    if classes is not None and not isinstance(classes, list):
+        raise values.wrong("architectures", "a list of names", classes)
     if classes is not None and known[name].architecture not in classes:
         raise CheckpointError(
             f"{values.path}: of the type {name}, {known[name].architecture} can be imported, whose head predicts "
@@ -172,6 +187,28 @@ def files_in(folder: Path) -> list[Path]:
         f"{folder} has no {WEIGHTS}.{pickled} Save the model with transformers, which writes it: "
         f"AutoModelForCausalLM.from_pretrained({str(folder)!r}).save_pretrained('converted')"
     )
+
+
+def finite(weights: Tensor, name: str, folder: Path) -> Tensor:
+    """The same weights. Errors: `CheckpointError` for NaN or infinity, with which every answer would be NaN."""
+    if not bool(torch.isfinite(weights).all()):
+        raise CheckpointError(
+            f"{folder}: weights must be finite numbers in float32; {name} has NaN or infinity. Import another model, "
+            "or copy this one again from where it came."
+        )
+    return weights
+
+
+def refuse_prefix_space(path: Path) -> None:
+    """Refuse a tokenizer that puts a space before each text, which this file may ask for too.
+
+    Errors: `CheckpointError`.
+    """
+    if path.exists() and object_in(path).get("add_prefix_space"):
+        raise CheckpointError(
+            f"{path}: a text is read as it is here, but add_prefix_space puts a space before it. If the model was "
+            "trained without, set it to false; otherwise import another model."
+        )
 
 
 def refuse_other_size(rows: list[int | None], size: int, folder: Path) -> None:

@@ -5,7 +5,7 @@ Labels are shifted here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -140,11 +140,27 @@ def objective_for(model: Transformer) -> Objective:
     """The objective that fits the model's head.
 
     A head over tokens predicts the next token if the model is causal, and fills in masked tokens if it reads both ways.
+    Tokens that it never predicts (`silent`) are no targets.
     """
-    head = model.config.head
+    head, silent = model.config.head, model.config.silent_ids
     if not isinstance(head, Lm):
         return OBJECTIVES[head.kind]
-    return OBJECTIVES["next_token" if model.config.stack.causal else "masked_token"]
+    objective = OBJECTIVES["next_token" if model.config.stack.causal else "masked_token"]
+    return without(objective, silent) if silent else objective
+
+
+def without(objective: Objective, silent: Sequence[int]) -> Objective:
+    """The objective without the targets that are `silent`: an imported model, for one, never writes <bos>.
+
+    Their probability is 0 by construction, so the loss of one would outweigh that of a whole text.
+    """
+
+    def spoken(batch: Batch) -> Targets:
+        asked = objective(batch)
+        never = torch.isin(asked.ids, torch.tensor(silent, device=asked.ids.device))
+        return asked._replace(keep=both(asked.keep, ~never))
+
+    return spoken
 
 
 def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smoothing: float = 0.0) -> Loss:

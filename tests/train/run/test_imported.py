@@ -8,16 +8,22 @@ import pytest
 import torch
 
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.foundation.errors import CheckpointError
+from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.store.checkpoint import load
 from glassformer.train.finished.use import evaluate
 from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import load_recipe, override
+from glassformer.train.run import imported
+from glassformer.train.run.beginning import begin
 from glassformer.train.run.imported import import_run
 from glassformer.train.run.session import resume, start
 from store.pretrained_examples import TEXT, pretrained
 from train.examples import follow
 from train.text_examples import book, text_recipe
+
+
+def full(*_args, **_settings):
+    raise ResourceError("the disk is full")
 
 
 @pytest.fixture
@@ -47,6 +53,48 @@ def test_its_loss_is_that_of_the_model(run, tmp_path):
     logits = loaded.model(torch.tensor([ids[:-1]])).log_softmax(-1)
     expected = -logits[0, range(len(ids) - 1), ids[1:]].mean().item()
     assert math.isclose(float(scored["loss"]), expected, rel_tol=1e-5)
+
+
+def test_what_it_never_predicts_is_not_scored(run, tmp_path):
+    (tmp_path / "texts").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "texts" / name).write_text(TEXT[:9], "utf-8")
+    loaded = load(run)
+    own = [BOS, *loaded.tokenizers.target.encode(TEXT[:9]), EOS]
+    ids, asked = [*own, *own], override(load_recipe(run / "recipe.toml"), {"data.test_text": str(tmp_path / "texts")})
+    scored = evaluate(run, asked, "test")
+    logits = loaded.model(torch.tensor([ids[:-1]])).log_softmax(-1)[0]
+    expected = [-logits[place, id].item() for place, id in enumerate(ids[1:]) if id != BOS]
+    assert scored["n"] == len(expected) == len(ids) - 2
+    assert math.isclose(float(scored["loss"]), sum(expected) / len(expected), rel_tol=1e-5)
+
+
+def test_what_writes_answers_from_it_learns_their_special_tokens(run, tmp_path):
+    sizes = {"data.text": str(book(tmp_path)), "data.window": 16, "training.start_from": str(run)}
+    begun = begin(override(load_recipe("denoise"), sizes))
+    assert begun.model.config.silent == ""
+    assert begun.data.recipe.model.silent == ""
+
+
+def test_a_text_without_a_known_beginning_begins_with_nothing(tmp_path):
+    pretrained(tmp_path / "gpt2", lambda parts: parts["config"].update(bos_token_id=None))
+    import_run(tmp_path / "gpt2", tmp_path / "run")
+    recipe = load_recipe(tmp_path / "run" / "recipe.toml")
+    assert not recipe.data.documents
+    assert Writer(tmp_path / "run", recipe).ids("The", 1) == load(tmp_path / "run").tokenizers.target.encode("The")
+
+
+def test_nothing_is_left_of_a_run_that_could_not_be_written(tmp_path, monkeypatch):
+    pretrained(tmp_path / "gpt2")
+    monkeypatch.setattr(imported, "save", full)
+    with pytest.raises(ResourceError):
+        import_run(tmp_path / "gpt2", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "note").touch()
+    with pytest.raises(ResourceError):
+        import_run(tmp_path / "gpt2", tmp_path / "own")
+    assert (tmp_path / "own" / "note").exists()
 
 
 def test_a_run_that_starts_from_it_keeps_what_it_never_predicts(run, tmp_path):

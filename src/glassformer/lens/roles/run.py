@@ -19,7 +19,7 @@ from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.folders import checkpoints
 from glassformer.train.finished.loading import dev_split, load_run
-from glassformer.train.objective import next_token
+from glassformer.train.objective import objective_for
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run.build import as_recipe, objective_of
 from glassformer.train.sources.pairs_data import PairsSplit
@@ -158,4 +158,6 @@ def text_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int, scored
     most = min(LONGEST_HALF, (recipe.data.window - 1) // 2, len(ids))
     lengths = sorted({max(2, most * part // 3) for part in (1, 2, 3)})
     made = induction_probe(ids, lengths, sequences, begin=BOS if recipe.data.documents else None)
-    return replace(made, scored=asked, objective=next_token if recipe.data.objective == "next_token" else objective)
+    return replace(
+        made, scored=asked, objective=objective_for(model) if recipe.data.objective == "next_token" else objective
+    )

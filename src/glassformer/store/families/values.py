@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class Values(NamedTuple):
     def number(self, name: str, usual: float) -> float:
         """A finite number of at least 0."""
         value = self.given.get(name, usual)
-        if type(value) not in (int, float) or not 0 <= value < math.inf:
+        if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
             raise self.wrong(name, "a number of at least 0", value)
         return float(value)
 

@@ -39,9 +39,9 @@ def begin(recipe: Recipe) -> Beginning:
     """Build the data and the model, on the CPU; both depend only on the recipe and the run that it starts from.
 
     The best checkpoint of that run gives the tokenizer and every weight whose name and shape are the same; its
-    [tokenizer] and [model] replace the recipe's own, except for `OWN` and for settings that the recipe's layout does
-    not use. Weights without a match, such as a classifier's head, start fresh. Errors: those of reading data and
-    checkpoint; `ConfigError` if no weight fits.
+    [tokenizer] and [model] replace the recipe's own, except for `OWN`, for settings that the recipe's layout does not
+    use, and for `silent` where answers are written. Weights without a match, such as a classifier's head, start fresh.
+    Errors: those of reading data and checkpoint; `ConfigError` if no weight fits.
     """
     if recipe.training.start_from is None:
         data = prepare(recipe)
@@ -65,6 +65,8 @@ def begin(recipe: Recipe) -> Beginning:
 def as_before(recipe: Recipe, theirs: Recipe) -> tuple[Recipe, list[str]]:
     """Take tokenizer and model settings from another recipe. Returns the new recipe, and what this has changed."""
     own = {*OWN, *unread(recipe.data.layout)}
+    if recipe.data.layout == "encoder-decoder":
+        own.add("silent")  # answers have special tokens, such as the <blank> before each span of `spans`
     model = replace(theirs.model, **{name: getattr(recipe.model, name) for name in own})
     changed = [
         f"model.{each.name}={getattr(model, each.name)!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -27,26 +28,30 @@ def import_run(folder: Path, out: Path) -> Pretrained:
     """
     found = read_pretrained(folder)
     recipe = recipe_for(found, out.name, folder)
-    lock = RunLock(out)
+    new, lock = not out.exists(), RunLock(out)
     lock.take()
     try:
         write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
         tokenizers = Tokenizers(found.tokenizer, found.tokenizer)
         save(step_folder(out, 0), found.model, tokenizers, state={IMPORTED: found.family})
+    except BaseException:
+        if new:
+            shutil.rmtree(out, ignore_errors=True)
+        raise
     finally:
         lock.release()
     return found
 
 
 def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
-    """The recipe that such a run would have: a language model of documents, each between <bos> and <eos>."""
+    """The recipe that such a run would have: a language model of documents, if it knows where one begins and ends."""
     config = found.model.config
     window = config.stack.max_len
     assert window is not None  # the positions of all families that can be imported are learned
     recipe = Recipe(
         name,
         f"{found.family}, imported from {folder.name}.",
-        data=DataConfig(task=TEXT, layout="decoder", window=window, documents=True),
+        data=DataConfig(task=TEXT, layout="decoder", window=window, documents=found.documents),
         tokenizer=TokenizerConfig(kind=found.tokenizer.kind, vocab_size=found.tokenizer.vocab_size),
         model=settings_of(config),
         training=TrainingConfig(batch_tokens=window, metric="loss", precision="float32"),
