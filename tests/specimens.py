@@ -45,7 +45,7 @@ PATTERNS = [
 FORWARD_ONLY = ("flex",)
 """Backends that have no gradients on a processor: there their values alone are compared, and learning meets this:"""
 NO_BACKWARD = (
-    r"no backward on cpu, so attention_rule='softmax' with attention='flex' gives no gradients.*'auto', a cuda"
+    r"no backward pass on cpu, so attention_rule='softmax' with attention='flex' cannot be trained.*'auto', a cuda"
 )
 
 WANTS = {"experts": {"n_experts": 3}}  # what a feed-forward cannot be made without

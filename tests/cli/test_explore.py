@@ -165,7 +165,7 @@ def test_the_heads_are_found_out_once(trained, monkeypatch):
     (trained / HEADS).unlink()
     monkeypatch.setattr("glassformer.lens.server.run.write_text_atomically", full)
     assert subject_of(trained, told.append).sentences == ["It reverses."]
-    assert told[-1] == "What was found out is not kept: the disk is full"
+    assert told[-1] == "The analysis of the heads could not be saved: the disk is full"
 
 
 def test_data_that_are_gone_cost_the_examples(trained, monkeypatch):

@@ -168,7 +168,7 @@ def test_settings(run, writing, of_run, words, expected):
     ("words", "says"),
     [
         (("--temperature", "-1"), "decode.temperature must be at least 0; got -1.0"),
-        (("--temperature", "nan"), "decode.temperature must be at least 0; got nan"),
+        (("--temperature", "nan"), "decode.temperature must be at least 0 and finite; got nan"),
         (("--temperature", "0", "--top-k", "3"), "decode.top_k selects the tokens to sample from"),
         (("--top-p", "0"), "decode.top_p must be above 0"),
         (("--top-k", "x"), "takes a whole number or none; got 'x'"),

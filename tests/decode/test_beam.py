@@ -236,7 +236,7 @@ def test_filters_count_in_float32_where_logits_are_rounded():
 def test_what_is_no_number_is_refused():
     network = model("decoder")
     network.head.register_forward_hook(lambda module, inputs, output: output * math.nan)
-    with pytest.raises(DataError, match="no numbers"):
+    with pytest.raises(DataError, match="are not numbers"):
         beam_search(network, prompts=[[BOS]], max_new_tokens=2, beam=2)
 
 

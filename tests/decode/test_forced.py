@@ -128,7 +128,7 @@ def test_it_needs_one_beam(search):
 
 
 def test_an_empty_text_is_refused():
-    with pytest.raises(ConfigError, match="What is forced has at least one character"):
+    with pytest.raises(ConfigError, match="A forced text must have at least one character"):
         Wishes(forced=[""])
 
 

@@ -50,7 +50,7 @@ def test_half_an_environment_is_refused(changes, told):
 def test_a_network_that_others_reach_is_warned_of():
     near, far = (Ranks(Launched(0, 4, 0, local, "10.0.0.1", 1)) for local in (4, 2))
     assert not any("network" in line for line in notes_on(near, shard=False))
-    assert any("10.0.0.1, unencrypted" in line for line in notes_on(far, shard=True))
+    assert any("10.0.0.1 without encryption" in line for line in notes_on(far, shard=True))
 
 
 def test_who_does_not_come_is_named():

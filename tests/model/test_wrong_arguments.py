@@ -33,7 +33,7 @@ CASES = {
     "a dictionary for a config": (lambda: Transformer({}), r"a ModelConfig; got \{\} \(dict\)\. Try Transformer"),
     "a model for a committee": (lambda: Joint(model("decoder")), r"made from a list of models; .*Try Joint\(\[one"),
     "a committee of numbers": (lambda: Joint([3]), r"must be Transformers; member 0 \(counted from 0\) is 3 \(int\)"),
-    "observe a number": (lambda: watch(3), r"observe\(\) watches must be a Module; got 3 \(int\)\. Give it the model"),
+    "observe a number": (lambda: watch(3), r"observe\(\) must be a Module; got 3 \(int\)\. Give it the model"),
     "a row alone": (lambda: model("decoder")(ROW), r"tokens must be token ids.*int64 of shape \[3\].* tokens\[None\]"),
     "float ids": (lambda: model("decoder")(IDS.double()), r"float64 of shape \[1, 3\].*numbers: give tokens\.long\(\)"),
     "boolean ids": (lambda: model("decoder")(IDS > 1), r"tokens must be token ids.*torch\.bool of shape \[1, 3\]"),

@@ -60,7 +60,7 @@ PYTHON: list[Mutant] = [
     Mutant("a patch is never asked whether it may go on", "lens/server/api.py",
         "other.trace, poll=poll)", "other.trace)", f"{PARTS}::test_a_patch_takes_no_longer_than_another_answer"),
     Mutant("a figure is never asked whether it may go on", "lens/server/run.py",
-        "recipe.data.layout), poll=poll)", "recipe.data.layout))", "tests/lens/server/test_means.py::test_the_figure_without_heads_can_be_ended"),
+        "recipe.data.objective),\n            poll=poll,\n", "recipe.data.objective),\n", "tests/lens/server/test_means.py::test_the_figure_without_heads_can_be_ended"),
     Mutant("runs of any length are patched together", "lens/patch.py",
         "MOST_PLACES // max(", "MOST_PLACES + max(", "tests/lens/test_patch.py::test_what_is_run_at_once_is_bounded"),
     Mutant("unknown fields are let through", "lens/server/requests.py",

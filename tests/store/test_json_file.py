@@ -27,8 +27,8 @@ from glassformer.store.json_file import DEEPEST, deeper_than, read_json
         (b"\xef\xbb\xbf{}", "not JSON"),
         (b"1" * 5000, "not JSON"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"[" * 65 + b"]" * 65, "nested more than 64 deep"),
-        (b'{"a":' * 65 + b"1" + b"}" * 65, "nested more than 64 deep"),
+        (b"[" * 65 + b"]" * 65, "nested more than 64 levels deep"),
+        (b'{"a":' * 65 + b"1" + b"}" * 65, "nested more than 64 levels deep"),
     ],
 )
 def test_refused(tmp_path, text, says):

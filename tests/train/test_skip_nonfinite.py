@@ -71,7 +71,7 @@ def test_budget_is_of_the_whole_run(tmp_path):
     asked = recipe(training__skip_nonfinite=1)
     follow(spoiled(start(asked, tmp_path / "run"), 3), stop_after=5)
     assert load(tmp_path / "run").state["skipped"] == 1
-    with pytest.raises(DivergedError, match=r"at step 7 .* All 1 of training\.skip_nonfinite are used up"):
+    with pytest.raises(DivergedError, match=r"at step 7 .* All 1 skips of training\.skip_nonfinite are used up"):
         follow(spoiled(resume(tmp_path / "run"), 7))
 
 

@@ -161,7 +161,7 @@ def test_all_but_one_forbidden_and_all():
             chooser(sampling, [but_one, banned([[5, 6]])])(logits, context)
 
 
-@pytest.mark.parametrize(("value", "says"), [(math.nan, "no numbers"), (math.inf, "infinite")])
+@pytest.mark.parametrize(("value", "says"), [(math.nan, "are not numbers"), (math.inf, "infinite")])
 def test_logits_that_are_none_are_refused(value, says):
     logits = torch.zeros(2, 3)
     logits[1, 2] = value

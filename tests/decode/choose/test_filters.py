@@ -186,8 +186,8 @@ def test_mistakes(make, says):
     ("settings", "says"),
     [
         ({"temperature": -0.1}, r"^temperature must be at least 0; got -0\.1"),
-        ({"temperature": math.nan}, "temperature must be at least 0; got nan"),
-        ({"temperature": math.inf}, "temperature must be at least 0; got inf"),
+        ({"temperature": math.nan}, "temperature must be at least 0 and finite; got nan"),
+        ({"temperature": math.inf}, "temperature must be at least 0 and finite; got inf"),
         ({"top_k": 0}, "top_k must be at least 1; got 0"),
         ({"top_p": 0.0}, r"top_p must be above 0 and finite; got 0\.0"),
         ({"top_p": 1.5}, "top_p must be at most 1"),

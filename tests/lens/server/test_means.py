@@ -50,7 +50,7 @@ def test_heads_give_their_mean(tmp_path):
     other = json.dumps({"trace": name, "heads": heads}).encode()
     refused = ask(app, "POST", "/api/ablate", other)
     assert refused.status == 400
-    assert "by mean already" in refused.json["error"]
+    assert "it is 'mean'; got 'zero'" in refused.json["error"]
 
 
 def test_the_figure_without_heads_can_be_ended(tmp_path):

@@ -197,7 +197,7 @@ def test_a_beam_is_gone_on_from(app):
         ({"text": "ab", "begin": [-1]}, "begin"),
         ({"text": "ab", "begin": [True]}, "begin"),
         ({"text": "ab", "begin": [99]}, "a beginning"),
-        ({"text": "ab", "begin": [6] * 3, "decode": {"max_new_tokens": 2}}, "begin with 3"),
+        ({"text": "ab", "begin": [6] * 3, "decode": {"max_new_tokens": 2}}, "got 3 tokens to begin with"),
         ({"text": "a" * 5000}, "4096"),
         ({"text": "\ud800"}, "surrogate"),
     ],

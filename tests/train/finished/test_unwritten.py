@@ -107,7 +107,11 @@ def test_a_beginning_counts_apart_where_no_length_is_asked_for(tmp_path):
 
 @pytest.mark.parametrize(
     ("asked", "says"),
-    [(None, r"may have 9 \(max_len\). Shorten it\.$"), (12, r"may have 9 \(max_len\)"), (4, "max_new_tokens to 15")],
+    [
+        (None, r"may have 9 \(max_len\). Shorten the beginning\.$"),
+        (12, r"may have 9 \(max_len\)"),
+        (4, "max_new_tokens to 15"),
+    ],
 )
 def test_a_beginning_that_has_no_room_is_refused(tmp_path, asked, says):
     run = trained(tmp_path, model__max_len=9, decode__max_new_tokens=asked)

@@ -247,8 +247,8 @@ def test_line_too_long_for_the_model_is_named_after_the_answers_before_it(tmp_pa
     [
         (4, None, "decode.max_new_tokens=4"),
         (4, 9, "decode.max_new_tokens=4"),
-        (99, 9, "model.max_len=9, all that the model takes"),
-        (None, 9, "model.max_len=9, all that the model takes"),
+        (99, 9, "model.max_len=9, the most that the model reads"),
+        (None, 9, "model.max_len=9, the most that the model reads"),
         (None, None, "twice the source length plus ten, as decode.max_new_tokens is not set"),
     ],
 )

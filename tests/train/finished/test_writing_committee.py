@@ -109,7 +109,7 @@ def test_the_shortest_member_says_how_long_a_text_may_be_and_is_named(runs, tmp_
     monkeypatch.setattr("glassformer.decode.method.chooser", lambda *_: never_ends)
     longer = override(own(runs[0]), {"decode.max_new_tokens": 99})
     [told] = translate(runs[0], [(1, "s0")], 1, longer, others=runs[1:])
-    assert told.cut == f"model.max_len=6, all that {runs[2]} takes"
+    assert told.cut == f"model.max_len=6, the most that {runs[2]} reads"
 
 
 def test_the_device_and_threads_are_those_of_the_first(runs, monkeypatch):

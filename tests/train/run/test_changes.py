@@ -47,11 +47,11 @@ def test_changed_setting_is_refused_with_both_values(whole, tmp_path, name, valu
 def test_several_changes_are_told_together(whole, tmp_path):
     run = killed_after(whole, 3, tmp_path / "run")
     asked = {"training.steps": 24, "training.clip": 0.5}
-    with pytest.raises(CheckpointError, match=r"training\.steps 12 -> 24; training\.clip 1\.0 -> 0\.5\. Put") as caught:
+    with pytest.raises(CheckpointError, match=r"\.steps 12 -> 24; training\.clip 1\.0 -> 0\.5\. Undo") as caught:
         resume(run, asked=asked)
     words = "--allow-change training.steps --allow-change training.clip --training.steps 24 --training.clip 0.5."
     assert words in str(caught.value)
-    with pytest.raises(CheckpointError, match=r"has now: training\.clip 1\.0 -> 0\.5\. Put"):
+    with pytest.raises(CheckpointError, match=r"has now: training\.clip 1\.0 -> 0\.5\. Undo"):
         resume(run, ["training.steps"], asked)
 
 
@@ -155,7 +155,7 @@ def test_settings_of_checkpoints_are_free(whole, tmp_path):
 
 def test_permission_that_nothing_needs_is_refused(whole, tmp_path):
     run = killed_after(whole, 3, tmp_path / "run")
-    with pytest.raises(ConfigError, match=r"training\.steps: it is the same as in the run so far"):
+    with pytest.raises(ConfigError, match=r"training\.steps: its value is the same as in the run so far"):
         resume(run, ["training.steps"])
     with pytest.raises(
         ConfigError, match=r"training\.step: there is no such setting\. Did you mean 'training\.steps'\?$"

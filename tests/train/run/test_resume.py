@@ -197,7 +197,7 @@ def test_checkpoint_of_another_hand_is_refused(whole, tmp_path):
         ({**loaded.state, "data": "x"}, ""),
     ):
         save(step_folder(run, 4), loaded.model, loaded.tokenizers, state=state)
-        with pytest.raises(CheckpointError, match=rf"saved itself; .*step-000000004 lacks .*it has: {has}"):
+        with pytest.raises(CheckpointError, match=rf"saved itself; .*step-000000004 must have .*but has {has}"):
             resume(run)
 
 

@@ -45,7 +45,7 @@ def test_before_the_first_checkpoint_changes_are_allowed_by_name_too(whole, tmp_
     asked = {"training.learning_rate": 0.5}
     with pytest.raises(CheckpointError, match=r"trained with other settings.*--training\.learning-rate 0\.5"):
         resume(run, asked=asked)
-    with pytest.raises(ConfigError, match="it is the same as in the run so far"):
+    with pytest.raises(ConfigError, match="its value is the same as in the run so far"):
         resume(run, ["training.seed"])
     with pytest.raises(CheckpointError, match="keeps the vocabulary"):
         resume(run, ["tokenizer.min_count"], {"tokenizer.min_count": 7})

@@ -159,7 +159,8 @@ def test_disk_that_stays_full(tmp_path, disk):
     settings = {"checkpoint__every": 3, "training__evaluate_every": 0}
     disk += [6, 9, 12]
     with pytest.raises(
-        ResourceError, match=r"step 12 could not be saved.*free: 7 bytes.*Kept: .*step-000000003"
+        ResourceError,
+        match=r"step 12 could not be .*training: the disk is full.*free: 7 bytes.*saved is .*step-000000003",
     ) as caught:
         follow(start(recipe(**settings), tmp_path / "run"))
     assert caught.value.exit_code == 5
@@ -266,4 +267,4 @@ def test_evaluation_is_asked_between_tokens(tmp_path):
     session = start(recipe(decode__batch_size=3), tmp_path / "run")
     session._poll = lambda: asked.append(1)
     session.evaluate()
-    assert len(asked) >= 2 + 2 + 2 * 2
+    assert len(asked) >= 2 + 2 + 2

@@ -46,7 +46,7 @@ def test_what_something_reads_is_taken():
     assert recipe(training__min_learning_rate=1e-5, training__schedule="inverse_square_root").training.warmup == 3
     assert recipe(training__batch_start=0.5, training__batch_warmup=4).training.growth.share(1) == 0.5
     assert ModelRecipe(encoder_layers=2).build("encoder", 9).stack.n_layers == 2
-    assert unread("label") == ["decoder_layers"]
+    assert unread("label") == ["decoder_layers", "silent"]
     assert StackConfig(attention_rule="softcap", softcap=30.0).softcap == 30.0
 
 

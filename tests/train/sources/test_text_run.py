@@ -155,7 +155,7 @@ def test_dev_is_what_was_held_out_in_training(tmp_path):
         evaluate(run, override(moved, {"data.dev_share": 0.3}), "dev")
     path.write_text(words(120)[: len(words(120)) // 2], "utf-8")
     with pytest.raises(
-        CheckpointError, match=rf"contents of {path} have changed, .* as it was, or .* {run} --data\.text FILE"
+        CheckpointError, match=rf"contents of {path} have changed, .*Restore the old file, .* {run} --data\.text FILE"
     ):
         evaluate(run, own, "dev")
     other.write_text(words(30, 8), "utf-8")
@@ -165,7 +165,7 @@ def test_dev_is_what_was_held_out_in_training(tmp_path):
 
 def test_what_it_cannot_do_is_named(run, tmp_path):
     own = text_recipe(run.parent / "book.txt", data__documents=False)
-    with pytest.raises(ConfigError, match="no test text"):
+    with pytest.raises(ConfigError, match="test split needs a text"):
         evaluate(run, own)
     with pytest.raises(ConfigError, match="predicts running text"):
         evaluate(run, own, "dev", by_length=True)

@@ -119,12 +119,12 @@ class Saver:
 
     def refuse_unsaved(self) -> None:
         """Call at the end of training. Errors: `ResourceError` if the last or the best checkpoint is not on disk."""
-        failure = self.failure or (self.owed and Unsaved(self.owed.step, "It was the best one."))
+        failure = self.failure or (self.owed and Unsaved(self.owed.step, "it was the best one."))
         if failure is None:
             return
         kept = newest(self.run).folder
         raise ResourceError(
-            f"The checkpoint of step {failure.step} could not be saved, not even at the end of training. "
+            f"The checkpoint of step {failure.step} could not be saved, not even at the end of training: "
             f"{failure.reason} {f'The last one saved is {kept}' if kept else 'There is no checkpoint yet'}. Once there "
             f"is room, `glassformer resume {shlex.quote(str(self.run))}` repeats the steps since, with the same result."
         )
