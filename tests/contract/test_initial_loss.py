@@ -34,6 +34,7 @@ def first_loss(shape: str, **settings: object) -> float:
     return mean(excess)
 
 
+@pytest.mark.each_two
 @shapes
 @variants
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
@@ -68,7 +69,9 @@ OTHERS = [
 ]
 
 
-@variants
+@pytest.mark.each_two
+@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("other", OTHERS, ids=str)
 def test_whatever_else_is_chosen(init, placement, other):
     sizes = {"d_model": 64, "d_ff": 128, "vocab_size": 200}

@@ -34,8 +34,11 @@ HEALTHY = {
 }
 
 
-RARE = ("softcap-deepnorm", "linear", "shaw-rms", "t5-scale", "alibi-window", "one-key-for-heads-of-one-value")
-"""What a push leaves to `make test-all`: five to twenty seconds each."""
+RARE = (
+    *("softcap-deepnorm", "linear", "shaw-rms", "t5-scale", "alibi-window", "one-key-for-heads-of-one-value"),
+    *("t5-experts", "two-vocabularies-of-characters"),
+)
+"""What a push leaves to `make test-all`: four to twenty seconds each."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(each, marks=[pytest.mark.slow] * (each in RARE)) for each in HEALTHY])
