@@ -6,6 +6,8 @@ implications for software testing"), and the product of many variants is what ta
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 
@@ -16,17 +18,30 @@ def thin(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-def meets(item: pytest.Item) -> bool:
+def meets(item: pytest.Function) -> bool:
     """Whether the place of the shortest parameter's value is the sum of the others' places.
 
     So each choice of the others has one case; and as each of them is at least as long, it meets each of the shortest.
     """
     marks = sorted(item.iter_markers("parametrize"), key=lambda mark: len(mark.args[1]))
-    shortest, *others = (item.callspec.indices[first_name(mark)] for mark in marks)
+    shortest, *others = (place(item.callspec.params, mark) for mark in marks)
     return shortest == sum(others) % len(marks[0].args[1])
 
 
-def first_name(mark: pytest.Mark) -> str:
-    """Of the parameters that a mark gives together."""
-    names = mark.args[0]
-    return names.split(",")[0].strip() if isinstance(names, str) else names[0]
+def place(params: Mapping[str, object], mark: pytest.Mark) -> int:
+    """The place of a case's value among those of a mark; pytest itself tells only its place in the whole product."""
+    names, values = mark.args
+    names = [each.strip() for each in names.split(",")] if isinstance(names, str) else names
+    own = [params[name] for name in names]
+    return next(place for place, each in enumerate(values) if all(map(same, own, values_of(each, len(names)))))
+
+
+def values_of(given: object, count: int) -> Sequence[object]:
+    """The values that one entry of a mark gives to so many names."""
+    if hasattr(given, "values") and hasattr(given, "marks"):  # pytest.param
+        return given.values
+    return given if count > 1 else [given]
+
+
+def same(one: object, other: object) -> bool:
+    return one is other or one == other

@@ -3,49 +3,50 @@
 from __future__ import annotations
 
 import itertools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
+TESTS = """
 import pytest
 
+@pytest.mark.each_two
+@pytest.mark.parametrize("b", ["u", pytest.param("v"), "w"])
+@pytest.mark.parametrize(("a", "more"), [(a, a % 2) for a in range(5)])
+@pytest.mark.parametrize("c", ["x", "y"])
+def test_thinned(a, more, b, c):
+    pass
+
+@pytest.mark.parametrize("a", range(4))
+@pytest.mark.parametrize("b", range(4))
+def test_whole(a, b):
+    pass
+"""
+CONFTEST = """
 import each_two
 
-A, B, C = range(7), range(3), range(2)
+def pytest_collection_modifyitems(items):
+    each_two.thin(items)
+"""
 
 
-class Case:
-    """As much of a collected test as is asked for."""
-
-    def __init__(self, *values: int, marks: list[pytest.Mark] | None = None) -> None:
-        self.callspec = type("Spec", (), {"indices": dict(zip("abc", values, strict=True))})
-        self.marks = marks or [
-            pytest.mark.parametrize("b", B).mark,
-            pytest.mark.parametrize(("a", "more"), [(a, 0) for a in A]).mark,
-            pytest.mark.parametrize("c", C).mark,
-        ]
-        self.added: list[str] = []
-
-    def iter_markers(self, name: str) -> list[pytest.Mark]:
-        return self.marks
-
-    def get_closest_marker(self, name: str) -> bool:
-        return name == "each_two"
-
-    def add_marker(self, mark: pytest.MarkDecorator) -> None:
-        self.added.append(mark.name)
-
-
-def test_every_two_values_meet():
-    cases = {values: Case(*values) for values in itertools.product(A, B, C)}
-    each_two.thin([*cases.values()])
-    assert {*map(tuple, (each.added for each in cases.values()))} == {(), ("slow",)}
-    kept = [values for values, case in cases.items() if not case.added]
-    assert len(kept) == len(A) * len(B)
-    for one, other in itertools.combinations(range(3), 2):
-        met = {(values[one], values[other]) for values in kept}
-        assert met == {*itertools.product((A, B, C)[one], (A, B, C)[other])}
-
-
-def test_what_is_not_marked_stays(monkeypatch):
-    case = Case(0, 0, 1)
-    monkeypatch.setattr(case, "get_closest_marker", lambda name: None)
-    each_two.thin([case])
-    assert case.added == []
+def test_every_two_values_meet(tmp_path):
+    """Asked of pytest itself, whose places of values are those in the whole product."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_it.py").write_text(TESTS)
+    words = ["-q", "--collect-only", "-m", "not slow", "-p", "no:cacheprovider", "-W", "ignore"]
+    told = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "--rootdir", str(tmp_path), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        cwd=tmp_path,
+    ).stdout
+    kept = [tuple(each.split("-")) for each in re.findall(r"test_thinned\[(.*)\]", told)]
+    assert len(kept) == 5 * 3, told
+    values = (["x", "y"], list("01234"), ["0", "1"], ["u", "v", "w"])
+    for one, other in itertools.combinations((0, 1, 3), 2):
+        assert {(each[one], each[other]) for each in kept} == {*itertools.product(values[one], values[other])}
+    assert told.count("test_whole[") == 16
