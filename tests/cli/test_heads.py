@@ -125,6 +125,14 @@ def test_what_brings_an_answer_back(run, tiny) -> None:
     assert "1: all of it" in answer.out
 
 
+def test_words_that_the_vocabulary_lacks_are_told(run, tiny) -> None:
+    told = "the vocabulary lacks a part of it; the model read <unk> in its place."
+    answer = run("heads", tiny, "--patch", "a zebra c", "--into", "a d c")
+    assert answer.err.count(told) == 1
+    assert f"'a zebra c': {told}" in answer.err
+    assert told not in run("heads", tiny, "--attribute", "a b c").err
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.heads import aligned
+from glassformer.cli.translate import UNKNOWN
+from glassformer.data.tokens.vocabulary import UNK
 from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ def of_texts(folder: Path, options: Mapping[str, Any]) -> int:
 
 
 def traced(folder: Path, *texts: str) -> tuple[Any, list[Trace]]:
-    """Return the model of a run and its traces of the texts."""
+    """Return the model of a run and its traces of the texts, with a note for each that its vocabulary cannot read."""
     from glassformer.lens.roles.run import open_run
     from glassformer.lens.server.run import layout_of
     from glassformer.lens.trace.make import trace
@@ -40,6 +43,9 @@ def traced(folder: Path, *texts: str) -> tuple[Any, list[Trace]]:
     opened = open_run(folder)
     layout = layout_of(opened.recipe)
     model, tokenizers = opened.loaded.model, opened.loaded.tokenizers
+    for text in texts:
+        if UNK in tokenizers.source.encode(text):
+            print(f"{text[:40]!r}: {UNKNOWN.replace('the line', 'it')}.", file=sys.stderr)
     return model, [trace(model, tokenizers, text, layout=layout) for text in texts]
 
 
