@@ -50,7 +50,7 @@ def learned(folder: Path, **changes: object) -> dict[str, float]:
     return json.loads((folder / "run" / "metrics.jsonl").read_text().splitlines()[-1])
 
 
-@pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
+@pytest.mark.parametrize("layout", ["encoder-decoder", pytest.param("encoder", marks=pytest.mark.slow)])
 def test_reverse_is_learned_to_the_last_example(tmp_path, layout):
     figures = learned(tmp_path, **(ENCODER if layout == "encoder" else {}))
     assert (figures["exact_match"], figures["token_accuracy"]) == (1.0, 1.0)
