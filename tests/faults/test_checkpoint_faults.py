@@ -101,7 +101,11 @@ class Stage:
         assert read_state(step_folder(run, before["step"])) == before
 
 
-@pytest.fixture(params=SCENES)
+FEW = ("the next step", "the same step", "rotation")
+"""The scenes of a push; `make test-all` plays all."""
+
+
+@pytest.fixture(params=[pytest.param(each, marks=[pytest.mark.slow] * (each not in FEW)) for each in SCENES])
 def stage(request, start, tmp_path, monkeypatch) -> Stage:
     scene = SCENES[request.param]
     if not scene.swaps:

@@ -47,7 +47,9 @@ def run(tmp_path_factory) -> str:
     return trained(tmp_path_factory.mktemp("classify"))
 
 
-@pytest.mark.parametrize("pooling", sorted(POOLINGS))
+@pytest.mark.parametrize(
+    "pooling", [pytest.param(each, marks=[pytest.mark.slow] * (each != "attention")) for each in sorted(POOLINGS)]
+)
 def test_a_rule_of_two_words_is_learned(tmp_path, capsys, pooling):
     """No single word tells the label: it is good or not good, bad or not bad."""
     out = trained(tmp_path, "--model.pooling", pooling)

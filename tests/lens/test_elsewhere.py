@@ -81,7 +81,7 @@ def test_patching(shape):
         assert there.heads[where].tolist() == near(effects.tolist())
 
 
-@pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
+@pytest.mark.parametrize("shape", [pytest.param("decoder", marks=pytest.mark.slow), "encoder-decoder"])
 def test_heads_and_their_means(shape):
     """Of data that were made here, as the explorer's are."""
 

@@ -36,9 +36,9 @@ HEALTHY = {
 
 RARE = (
     *("softcap-deepnorm", "linear", "shaw-rms", "t5-scale", "alibi-window", "one-key-for-heads-of-one-value"),
-    *("t5-experts", "two-vocabularies-of-characters"),
+    *("t5-experts", "two-vocabularies-of-characters", "rotary-grouped", "post-norm-learned"),
 )
-"""What a push leaves to `make test-all`: four to twenty seconds each."""
+"""What a push leaves to `make test-all`: three to twenty seconds each."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(each, marks=[pytest.mark.slow] * (each in RARE)) for each in HEALTHY])

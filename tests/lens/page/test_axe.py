@@ -60,7 +60,8 @@ def test_a_file(watched, tmp_path, scheme):
     assert [each["id"] for each in page.evaluate(RUN)["violations"] if each["impact"] in ("serious", "critical")] == []
 
 
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_live(watched, serving, tmp_path, scheme):
     both = Tokenizers(LETTERS, LETTERS)
     subject = Subject(
