@@ -1,4 +1,4 @@
-"""Putting the rows of an imported model's vocabulary into the order of our ids, and back into theirs."""
+"""Putting the rows of an imported model's vocabulary into the order of our ids."""
 
 from __future__ import annotations
 
