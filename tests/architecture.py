@@ -30,6 +30,7 @@ FLOORS = {
     "proof": 6,
     "study": 6,
     "serve": 6,
+    "control": 6,
     "cli": 7,
     "__init__": 8,  # the lazy index of public names reaches everywhere, and nobody may lean on it
     "__main__": 8,

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
         (["trian"], ["no verb 'trian'", "Did you mean 'train'?", "glassformer --help"]),
         (
             ["reverse"],
-            ["no verb 'reverse'", "train, resume, evaluate, generate, translate, serve, classify, explore, ablate, "],
+            ["no verb 'reverse'", "train, resume, evaluate, generate, translate, serve, classify, rollout, explore, "],
         ),
         (["--trian"], ["no verb '--trian'"]),
         ([""], ["no verb ''"]),

@@ -178,7 +178,7 @@ def test_two_kinds_are_fine_when_not_shared_and_bpe_may_have_no_merge() -> None:
     assert TokenizerConfig(kind="bpe", vocab_size=262).vocab_size == 262
 
 
-@pytest.mark.parametrize("task", [*TASKS, "pairs", "labelled", "text"])
+@pytest.mark.parametrize("task", [*TASKS, "pairs", "labelled", "text", "trajectories"])
 def test_every_setting_belongs_to_some_task_and_none_is_said_to_have_no_use_where_it_has(task: str) -> None:
     """What a task does not use are just those fields that another task does."""
     names = {name for name, _ in DataConfig.__dataclass_fields__.items()}
@@ -186,7 +186,9 @@ def test_every_setting_belongs_to_some_task_and_none_is_said_to_have_no_use_wher
     everywhere = {"task", "layout"} | {
         f"{split}{side}" for split in config.SPLITS for side in ("", "_source", "_target")
     }
-    used_somewhere = {name for each in [*TASKS, *config.FILES, TEXT] for name in names - {*config.unused(each)}}
+    used_somewhere = {
+        name for each in [*TASKS, *config.FILES, TEXT, config.TRAJECTORIES] for name in names - {*config.unused(each)}
+    }
     assert used_somewhere == names
     assert not everywhere & {*config.unused(task)}
 
@@ -220,7 +222,9 @@ def test_files_of_a_split() -> None:
 
 def test_every_layout_of_the_config_has_a_batch_and_lengths() -> None:
     encoded = encode_pairs([Pair("ab", "c")], _bytes())
-    for layout in [each for each in config.LAYOUTS if each not in TEXT_LAYOUTS]:  # those have no pairs
+    for layout in [
+        each for each in config.LAYOUTS if each not in (*TEXT_LAYOUTS, config.ACTIONS)
+    ]:  # those have no pairs
         if layout == config.LABEL:
             encoded = encode_pairs([Pair("ab", "c")], Tokenizers(ByteTokenizer(), Labels(["b", "c"])))
         source, target = encoded.lengths(layout)

@@ -92,7 +92,7 @@ CASES = {
     ),
     "a source_keep alone": (lambda: Batch(IDS, source_keep=IDS > 1), r"source_keep needs source, but this batch"),
     "labels of other rows": (lambda: Batch(IDS, labels=torch.tensor([1, 2])), r"Row i of labels .*labels \[2\]"),
-    "labels in other places": (lambda: Batch(IDS, labels=IDS[:, :2]), r"shape of tokens, \[1, 3\]; got \[1, 2\]"),
+    "labels in other places": (lambda: Batch(IDS, labels=IDS[:, :2]), r"those of tokens, \[1, 3\]; got \[1, 2\]"),
     "labels in a list": (lambda: Batch(IDS, labels=[1]), r"The labels of a batch must be a Tensor; got \[1\] \(list\)"),
     "a label_keep of whole numbers": (lambda: Batch(IDS, labels=IDS, label_keep=IDS), r"label_keep must be boolean"),
     "a label_keep without labels": (lambda: Batch(IDS, label_keep=IDS > 1), r"label_keep needs labels"),

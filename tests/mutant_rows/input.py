@@ -82,7 +82,7 @@ ROWS: list[Mutant] = [
     # names and sizes
     Mutant("a recipe of any size is read", "train/recipe.py", "if len(content) > LARGEST:", "if False:", RECIPE),
     Mutant("a run may be called nothing", "train/recipe.py", 'self.name.strip() in ("", ', 'self.name.strip() in (', RECIPE),
-    Mutant("an empty path is a file", "data/config.py", "        self._check_names()\n", "", CONFIG),
+    Mutant("an empty path is a file", "data/config.py", "        check_names(self)\n", "", CONFIG),
     Mutant("a label may have no name", "data/tokens/words.py", "if not entry.strip():", "if False:", LABELLED),
     Mutant("no name ends in an error of Python", "foundation/registry.py", "if not isinstance(name, str):", "if False:", WRONG),
     Mutant("the recipe's head has another name", "model/recipe.py",

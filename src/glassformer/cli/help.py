@@ -54,6 +54,11 @@ EXAMPLES = {
         "glassformer classify runs/classify --json < lines.txt",
         "glassformer classify runs/a runs/b runs/c < lines.txt",
     ),
+    "rollout": (
+        "glassformer rollout runs/decision",
+        "glassformer rollout runs/decision --return -8 --return -30 --episodes 50 --save episodes.npz",
+        "glassformer rollout runs/cartpole --env CartPole-v1 --return 200",
+    ),
     "explore": (
         "glassformer explore runs/reverse",
         "glassformer explore runs/reverse --export page.html",

@@ -198,3 +198,19 @@ SERVING = (
     Option("connections", "N", "Connections open at a time (default: 768)."),
     Option("drain", "S", "Seconds for unfinished answers after SIGTERM or Ctrl-C (default: 30)."),
 )
+ACTING = (
+    Option("env", "NAME", "Environment: rooms, or the id of one of gymnasium (default: the recipe's)."),
+    Option(
+        "return",
+        "R",
+        "Return to ask for; repeatable (default: the lowest, the mean and the highest of the training episodes).",
+        repeats=True,
+    ),
+    Option("episodes", "N", "Episodes for each return (default: 10)."),
+    Option("steps", "N", "End an episode after N steps (default: as many as the longest training episode has)."),
+    Option("temperature", "T", "Draw numbered actions instead of taking the likeliest; 1: as probable as told."),
+    Option("unit-actions", None, "The training actions were from -1 to 1, which stand for the environment's bounds."),
+    Option("seed", "N", "Seed of the first episode for each return; the others count up from it (default: 0)."),
+    Option("save", "FILE.npz", "Write the episodes to a file, which data.train can name."),
+    JSON,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glassformer.cli.options import (
+    ACTING,
     ALIGNMENTS,
     ALLOW,
     ALSO,
@@ -190,6 +191,14 @@ VERBS: dict[str, Verb] = {
         "their probabilities, which is more often right than one model, as a rule.",
         (PROBABILITIES, JSON_LINES, AVERAGE, BATCH_SIZE),
         many=True,
+    ),
+    "rollout": Verb(
+        "let a Decision Transformer act",
+        "RUN",
+        "Play episodes with the best checkpoint of a run on trajectories. Before each action the model reads which "
+        "return is left to get, what it observes and its last steps. Printed for each return: what was got. The "
+        "environment rooms is built in; gymnasium's need the extra: pip install 'glassformer[control]'.",
+        ACTING,
     ),
     "explore": Verb(
         "inspect a run in the browser",

@@ -52,8 +52,9 @@ class Batch:
     """x1 ... xm <eos>, read by the encoder of an encoder-decoder."""
     source_keep: Bool[Tensor, "B S"] | None = None
     """True at real source tokens."""
-    labels: Int[Tensor, "B T"] | Int[Tensor, " B"] | Float[Tensor, "B N"] | None = None
-    """What to predict: an id per place, a label or N numbers per row. None: the next token; the objective shifts."""
+    labels: Int[Tensor, "B T"] | Int[Tensor, " B"] | Float[Tensor, "B N"] | Float[Tensor, "B T N"] | None = None
+    """What to predict: an id or N numbers per place, a label or N numbers per row. None: the next token; the objective
+    shifts."""
     label_keep: Bool[Tensor, "B T"] | None = None
     """True where `labels` counts."""
     documents: Int[Tensor, "B T"] | None = None
@@ -81,10 +82,11 @@ class Batch:
         expect(self.labels, Tensor, "The labels of a batch", "Give torch.tensor(labels), or use Batch.labelled.")
         check_beside("labels", self.labels, "tokens", self.tokens)
         check_marks("label_keep", self.label_keep, "tokens", self.tokens)
-        if in_place(self.labels) and self.labels.shape != self.tokens.shape[:2]:
+        if in_place(self.labels) and self.labels.shape[:2] != self.tokens.shape[:2]:
             raise DataError(
-                f"Labels of two dimensions give one label to each token, so they must have the shape of tokens, "
-                f"{list(self.tokens.shape[:2])}; got {list(self.labels.shape)}. Give [B] for one label per row."
+                f"Labels of {'two' if self.labels.ndim == 2 else 'three'} dimensions belong to each token, so the "
+                f"first two must be those of tokens, {list(self.tokens.shape[:2])}; got {list(self.labels.shape)}. "
+                f"Give {'[B] for one label' if self.labels.ndim == 2 else '[B, N] for N numbers'} per row."
             )
 
     @classmethod
@@ -190,8 +192,8 @@ def check_marks(name: str, keep: Tensor | None, marked: str, values: Tensor | No
 
 
 def in_place(labels: Tensor) -> bool:
-    """Whether these are labels of tokens, one per token."""
-    return labels.ndim == 2 and not labels.is_floating_point()
+    """Whether these are labels of tokens: one per token, or the same number of floats for each."""
+    return labels.ndim == (3 if labels.is_floating_point() else 2)
 
 
 def answers(labels: object) -> Int[Tensor, " B"] | Float[Tensor, "B N"]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXT_SETTINGS, TEXTS
+from glassformer.data.trajectories.settings import ACTIONS, TRAJECTORIES, TRAJECTORY_SETTINGS
 from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup, suggestion
@@ -15,12 +16,13 @@ PAIRS = "pairs"
 LABELLED = "labelled"
 FILES = (PAIRS, LABELLED)
 """The tasks that read pairs from the user's files."""
-NO_ANSWERS = {LABELLED: "gives labels", TEXT: "predicts running text"}  # tasks, and what they do in their place
+NO_ANSWERS = {LABELLED: "gives labels", TEXT: "predicts running text", TRAJECTORIES: "acts in an environment"}
+"""Tasks, and what they do in place of answers."""
 EQUAL_LENGTHS = ("copy", "reverse", "sort")
 """The tasks whose answers have as many tokens as their sources."""
 SPLITS = ("train", "dev", "test")
 LABEL = "label"
-LAYOUTS = ("encoder-decoder", "encoder", LABEL, *TEXT_LAYOUTS)
+LAYOUTS = ("encoder-decoder", "encoder", LABEL, *TEXT_LAYOUTS, ACTIONS)
 BYTES_AND_SPECIALS = 256 + 6  # the smallest byte-level vocabulary: every byte, and the six special tokens
 MOST_ENTRIES = 2**20
 """Most entries of a vocabulary, and most symbols of a task: no model here has a wider head."""
@@ -40,6 +42,12 @@ USES: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
     (("text_column", "label_column", "header"), f"data.task={LABELLED!r}", lambda task: task == LABELLED),
     (("skip_empty",), "the tasks that read files", lambda task: task in (*FILES, TEXT)),
     (TEXT_SETTINGS, f"data.task={TEXT!r}", lambda task: task == TEXT),
+    (
+        ("window", "dev_share"),
+        f"data.task={TEXT!r} and data.task={TRAJECTORIES!r}",
+        lambda task: task in (TEXT, TRAJECTORIES),
+    ),
+    (TRAJECTORY_SETTINGS, f"data.task={TRAJECTORIES!r}", lambda task: task == TRAJECTORIES),
 )
 """Settings that only some tasks read: their names, a phrase for those tasks, and a test for one of them."""
 
@@ -54,7 +62,8 @@ class DataConfig:
     """The data to learn from: pairs of texts, from the user's files or made by a task; or running text."""
 
     task: str = PAIRS
-    """"pairs" and "labelled" read the files below, "text" running text; any other task generates its own pairs."""
+    """"pairs", "labelled" and "trajectories" read the files below, "text" running text; any other task generates
+    pairs."""
     train: str | None = None
     """Training pairs, one file: source (or text), TAB, target (or label) on each line; plain or .gz."""
     dev: str | None = None
@@ -90,7 +99,7 @@ class DataConfig:
     """Longest source of copy, reverse and sort, in symbols; equal to `min_length`, there is no padding."""
     layout: str = LAYOUTS[0]
     """"encoder-decoder"; "encoder": [source, <sep>, blanks], blanks filled at once; "label": one label per text;
-    running text: "decoder", "masked" or "encoder-decoder", as the objective needs."""
+    running text: as the objective needs; trajectories: "actions"."""
     train_size: int = 100_000
     """Training pairs that a synthetic task generates."""
     dev_size: int = 500
@@ -106,9 +115,10 @@ class DataConfig:
     field: str | None = None
     """Field that holds the text in a .jsonl or .ndjson line; unset: text."""
     dev_share: float = 0.1
-    """Fraction of the training text, at its end, held out as dev text where `dev_text` is unset."""
+    """Fraction of the training text, or of the training episodes, at its end, held out as dev data where none is
+    given."""
     window: int = 256
-    """Context length: tokens that the model reads at once."""
+    """Context length: tokens, or steps of an episode, that the model reads at once."""
     stride: int | None = None
     """Tokens from one evaluation window to the next; unset: `window`. Smaller: more context for each token."""
     order: str = "random"
@@ -127,13 +137,19 @@ class DataConfig:
     """Whole-word masking, for the objective masked."""
     permute_sentences: bool = False
     """Shuffle the sentences of the source, as BART does, for the objective noise."""
+    environment: str | None = None
+    """Trajectories: where `rollout` acts: "rooms", which also makes episodes, or the id of a gymnasium environment."""
+    discount: float = 1.0
+    """Trajectories: discount factor of the returns-to-go, per step."""
 
     def __post_init__(self) -> None:
+        from glassformer.data.file_checks import check_files, check_names
         from glassformer.data.running.text_checks import check_text
         from glassformer.data.synthetic import TASKS  # here, because their signatures name this class
+        from glassformer.data.trajectories.checks import check_trajectories
 
         check_types(self, "data")
-        lookup(dict.fromkeys((*TASKS, *FILES, TEXT)), self.task, "data.task")
+        lookup(dict.fromkeys((*TASKS, *FILES, TEXT, TRAJECTORIES)), self.task, "data.task")
         if self.layout not in LAYOUTS:
             raise ConfigError(f"data.layout={self.layout!r} is not known. {suggestion(self.layout, LAYOUTS)}")
         if (self.task == LABELLED) != (self.layout == LABEL):
@@ -141,11 +157,12 @@ class DataConfig:
                 f"data.task={LABELLED!r} and data.layout={LABEL!r} only work together; got "
                 f"data.task={self.task!r} and data.layout={self.layout!r}. Set both, or neither."
             )
-        self._check_names()
-        self._check_files()
+        check_names(self)
+        check_files(self)
         self._check_use()
         self._check_sizes()
         check_text(self)
+        check_trajectories(self)
 
     def files(self, split: str) -> tuple[str | None, str | None, str | None]:
         """The TSV file, the source file and the target file named for one of `SPLITS`; None where not given."""
@@ -187,40 +204,6 @@ class DataConfig:
                 f"data.{name} belongs to {whose}; got data.{name}={getattr(self, name)!r} with "
                 f"data.task={self.task!r}, which does not use it. Remove data.{name}."
             )
-
-    def _check_names(self) -> None:
-        """Refuse empty names: an empty path is the current folder, and no column has an empty name."""
-        files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
-        whats = dict.fromkeys(files, "file") | {"text_column": "column", "label_column": "column", "field": "field"}
-        for name in [name for name in whats if getattr(self, name) == ""]:
-            raise ConfigError(f"data.{name} must name a {whats[name]}; got ''. Give a name, or remove data.{name}.")
-
-    def _check_files(self) -> None:
-        for split in SPLITS:
-            tsv, source, target = self.files(split)
-            given = [f"data.{name}" for name, path in _named(split, tsv, source, target) if path is not None]
-            if given and self.task == TEXT:
-                raise ConfigError(
-                    f"data.task={TEXT!r} reads running text and no pairs, but {given[0]} is set. Set "
-                    f"data.{TEXTS[split]} to the text instead, or data.task to {PAIRS!r}."
-                )
-            if given and self.task not in FILES:
-                raise ConfigError(
-                    f"data.task={self.task!r} makes its own pairs and reads no files, but {given[0]} is set. "
-                    f"Remove {given[0]}, or set data.task = {PAIRS!r}."
-                )
-            if self.task == LABELLED and (source or target):
-                raise ConfigError(
-                    f"data.task={LABELLED!r} reads one file per split, but {given[0]} is set. Set data.{split} instead."
-                )
-            if tsv is not None and len(given) > 1:
-                raise ConfigError(
-                    f"The {split} pairs come from one file or from two, but {' and '.join(given)} are set. "
-                    f"Keep data.{split} (one file with TABs), or both data.{split}_source and data.{split}_target."
-                )
-            if (source is None) != (target is None):
-                missing = f"data.{split}_source" if source is None else f"data.{split}_target"
-                raise ConfigError(f"Parallel files come in pairs: {given[0]} is set, {missing} is not. Set {missing}.")
 
     def _check_sizes(self) -> None:
         at_least(self, "data", 1, *MOST_PAIRS, "min_length")
@@ -294,7 +277,3 @@ class TokenizerConfig:
                     f"the bytes and the 6 special tokens. Set tokenizer.vocab_size to at least {least}, or use "
                     "tokenizer.kind = 'byte'."
                 )
-
-
-def _named(split: str, tsv: str | None, source: str | None, target: str | None) -> list[tuple[str, str | None]]:
-    return [(split, tsv), (f"{split}_source", source), (f"{split}_target", target)]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import blake2b
 from random import Random
 
 from glassformer.data.config import DataConfig
+from glassformer.data.draws import below, hashed, split_of
 from glassformer.data.english import spell
 from glassformer.data.pairs import Pair
 from glassformer.foundation.errors import ConfigError
@@ -40,8 +40,7 @@ class Task:
         """The only split that `source` can be in."""
         if self.basic(source):
             return "train"
-        share = _hash(source) % 100
-        return "train" if share < 90 else "dev" if share < 95 else "test"
+        return split_of(source)
 
     def pairs(self, config: DataConfig, split: str, size: int, seed: int) -> list[Pair]:
         """The first `size` pairs of a split; a larger `size` only adds pairs after them.
@@ -52,7 +51,7 @@ class Task:
         seen: set[str] = set()
         found: list[Pair] = []
         for index in range(size):
-            random = Random(_hash(f"{config.task}/{seed}/{split}/{index}"))
+            random = Random(hashed(f"{config.task}/{seed}/{split}/{index}"))
             for _ in range(TRIES):
                 source = self.source(random, config)
                 if source not in seen and self.split_of(source) == split:
@@ -76,34 +75,25 @@ def make_pairs(config: DataConfig, split: str, seed: int) -> list[Pair]:
     return task.pairs(config, split, lookup(sizes, split, "split"), seed)
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
-
-
-def _below(random: Random, limit: int) -> int:
-    """A whole number from 0 to limit - 1. Python promises only `random()` to stay the same in later versions."""
-    return int(random.random() * limit)
-
-
 def _symbol(number: int, symbols: int) -> str:
     """a, b, c, ...; with more than 26 symbols s0, s1, s2, ..., padded to equal length so that they also sort."""
     return chr(ord("a") + number) if symbols <= 26 else f"s{number:0{len(str(symbols - 1))}d}"
 
 
 def _some_symbols(random: Random, config: DataConfig) -> str:
-    length = config.min_length + _below(random, config.max_length - config.min_length + 1)
-    return " ".join(_symbol(_below(random, config.symbols), config.symbols) for _ in range(length))
+    length = config.min_length + below(random, config.max_length - config.min_length + 1)
+    return " ".join(_symbol(below(random, config.symbols), config.symbols) for _ in range(length))
 
 
 def _some_numbers(random: Random, config: DataConfig) -> str:
-    return " ".join(str(_below(random, 100)) for _ in range(2 + _below(random, 6)))
+    return " ".join(str(below(random, 100)) for _ in range(2 + below(random, 6)))
 
 
 def _some_digits(random: Random, config: DataConfig) -> str:
     """A number of 1 to 6 digits, each length equally often: few numbers are short, but those teach the words."""
-    digits = 1 + _below(random, 6)
+    digits = 1 + below(random, 6)
     first = 10 ** (digits - 1) if digits > 1 else 0
-    return str(first + _below(random, 10**digits - first))
+    return str(first + below(random, 10**digits - first))
 
 
 def _unchanged(source: str) -> str:

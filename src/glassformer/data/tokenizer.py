@@ -10,6 +10,7 @@ from glassformer.data.tokens.unigram import UnigramTokenizer
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, THE_FILE, UNK, Tokenizer, read_json
 from glassformer.data.tokens.wordpiece import WordPieceTokenizer
 from glassformer.data.tokens.words import CharacterTokenizer, Labels, WordTokenizer
+from glassformer.data.trajectories.spaces import Spaces
 from glassformer.foundation.errors import DataError
 
 __all__ = [
@@ -41,8 +42,8 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "unigram": UnigramTokenizer,
 }
 
-_STORED: dict[str, type[Tokenizer]] = {**TOKENIZERS, Labels.kind: Labels}
-"""What a file may hold: also a label set, which is made from labels and cannot be chosen."""
+_STORED: dict[str, type[Tokenizer]] = {**TOKENIZERS, Labels.kind: Labels, Spaces.kind: Spaces}
+"""What a file may hold: also a label set, made from labels, and the spaces of trajectories; neither can be chosen."""
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:

@@ -33,16 +33,16 @@ class SequenceHead(nn.Module):
 
 
 class PlaceHead(nn.Module):
-    """dropout(x) W^T + b: a score for each label, at each place."""
+    """dropout(x) W^T + b: a score for each label, or some numbers, at each place."""
 
-    def __init__(self, d_model: int, n_labels: int, *, dropout: float = 0.0) -> None:
+    def __init__(self, d_model: int, n_outputs: int, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.weight = nn.Parameter(torch.empty(n_labels, d_model))
-        self.bias = nn.Parameter(torch.zeros(n_labels))
+        self.weight = nn.Parameter(torch.empty(n_outputs, d_model))
+        self.bias = nn.Parameter(torch.zeros(n_outputs))
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
-        """Return one row of scores per place."""
+        """Return one row of scores or numbers per place."""
         return F.linear(self.dropout(x), self.weight, self.bias)
 
 
@@ -85,8 +85,10 @@ def _tag(config: ModelConfig, embedding: Embedding | FeatureMap) -> PlaceHead:
     return PlaceHead(config.stack.d_model, head.n_labels, dropout=head.dropout)
 
 
-def _regress(config: ModelConfig, embedding: Embedding | FeatureMap) -> SequenceHead:
+def _regress(config: ModelConfig, embedding: Embedding | FeatureMap) -> SequenceHead | PlaceHead:
     head = cast(Regress, config.head)
+    if head.pooling == "none":
+        return PlaceHead(config.stack.d_model, head.n_numbers, dropout=head.dropout)
     return SequenceHead(config.stack.d_model, head.n_numbers, pooling=head.pooling, dropout=head.dropout)
 
 

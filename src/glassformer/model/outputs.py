@@ -54,11 +54,11 @@ class Tag:
 
 @dataclass(frozen=True)
 class Regress:
-    """Regression: one or more numbers per sequence."""
+    """Regression: one or more numbers per sequence or, without pooling, at each place."""
 
     kind: ClassVar[str] = "regress"
     n_numbers: int = 1
-    pooling: str = "mean"
+    pooling: str = "mean"  # of the stack's vectors: first, mean or attention; none: numbers at each place
     dropout: float = 0.0
 
     def __post_init__(self) -> None:

@@ -9,16 +9,18 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
 from glassformer.foundation.typed import check_types
 from glassformer.model.config import ModelConfig, StackConfig
-from glassformer.model.outputs import Classify, Lm, check_dropout
+from glassformer.model.outputs import Classify, Lm, Output, Regress, Tag, check_dropout
 
 LOOK_BACK = ("sinks", "stride", "block", "summary")
 """Settings of causal attention; in an encoder-decoder only the decoder uses them."""
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(StackConfig)}
+READ_TOKENS = ("encoder-decoder", "decoder", "encoder", "masked", "label")
 READ_BY = {
     "encoder_layers": ("encoder-decoder", "encoder", "masked", "label"),
-    "decoder_layers": ("encoder-decoder", "decoder"),
+    "decoder_layers": ("encoder-decoder", "decoder", "actions"),
     "pooling": ("label",),
-    "head_dropout": ("label",),
+    "head_dropout": ("label", "actions"),
+    **dict.fromkeys(("head_transform", "tie_embeddings", "scale_embeddings"), READ_TOKENS),
     "silent": ("encoder-decoder", "decoder", "encoder", "masked"),
 }
 """Settings that only some layouts use, and those layouts."""
@@ -119,7 +121,7 @@ class ModelRecipe:
     pooling: str = "mean"
     """How a classifier pools a text into one vector: first (that of <bos>), mean or attention."""
     head_dropout: float = 0.0
-    """Dropout probability of a classifier's pooled vector."""
+    """Dropout probability of what a head that is not over tokens reads, such as a classifier's pooled vector."""
     init: str = "xavier"
     """Weight initialisation: xavier or normal (GPT-2's)."""
     attention_rule: str = "softmax"
@@ -158,16 +160,27 @@ class ModelRecipe:
                 )
 
     def build(
-        self, layout: str, vocab_size: int, source_vocab_size: int | None = None, n_labels: int | None = None
+        self,
+        layout: str,
+        vocab_size: int | None,
+        source_vocab_size: int | None = None,
+        n_labels: int | None = None,
+        *,
+        n_features: int | None = None,
+        n_numbers: int | None = None,
     ) -> ModelConfig:
         """Make the model's config for a data layout, its vocabularies and its labels.
 
-        "decoder" gives one causal stack; "encoder", "masked" and "label" give one that reads both ways.
+        "decoder" gives one causal stack; "encoder", "masked" and "label" give one that reads both ways. "actions" gives
+        a causal stack that reads `n_features` numbers at each place, and scores `n_labels` actions there, or tells
+        the `n_numbers` numbers of one.
         """
         self._check_use(layout)
+        acts = layout == "actions"
         shared_names = {each.name for each in fields(self)} & {each.name for each in fields(StackConfig)} - {"n_layers"}
         both: dict[str, Any] = {name: getattr(self, name) for name in shared_names} | self._order()
-        two, writes = layout == "encoder-decoder", layout in ("encoder-decoder", "decoder")
+        both |= {"n_features": n_features}
+        two, writes = layout == "encoder-decoder", layout in ("encoder-decoder", "decoder", "actions")
         of_encoder = both | {name: DEFAULTS[name] for name in LOOK_BACK} if two else both
         encoder = StackConfig(n_layers=self._layers("encoder_layers"), **of_encoder) if two or not writes else None
         decoder = StackConfig(n_layers=self._layers("decoder_layers"), causal=True, **both) if writes else None
@@ -176,14 +189,14 @@ class ModelRecipe:
             encoder=encoder,
             decoder=decoder,
             source_vocab_size=source_vocab_size,
-            tie_embeddings=self.tie_embeddings,
+            tie_embeddings=self.tie_embeddings and not acts,
             share_embeddings=self.share_embeddings,
             scale_embeddings=self.scale_embeddings,
             scale_head=self.scale_head,
             silent=self.silent,
             init=self.init,
             deepnorm=self.deepnorm,
-            head=self._head(n_labels),
+            head=self._action_head(n_labels, n_numbers) if acts else self._head(n_labels),
         )
 
     def _check_use(self, layout: str) -> None:
@@ -205,6 +218,12 @@ class ModelRecipe:
                 f"{self.head_transform!r}. Remove model.head_transform."
             )
         return Classify(n_labels, self.pooling, self.head_dropout)
+
+    def _action_head(self, n_actions: int | None, n_numbers: int | None) -> Output:
+        if n_actions is not None:
+            return Tag(n_actions, self.head_dropout)
+        assert n_numbers is not None
+        return Regress(n_numbers, "none", self.head_dropout)
 
     def _layers(self, name: str) -> int:
         """The number of blocks that the setting `name` gives, or else `n_layers`."""

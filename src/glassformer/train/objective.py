@@ -45,12 +45,13 @@ class Loss(NamedTuple):
 class Targets(NamedTuple):
     """What the model reads and must predict: `inputs`, and the `ids` at the places where `keep` is True (None: all).
 
-    For a head that answers once per sequence, the targets are one label per row, or N numbers per row.
+    For a head that answers once per sequence, the targets are one label per row, or N numbers per row. Numbers at each
+    place are `ids` of three dimensions.
     """
 
     inputs: Int[Tensor, "B T"] | Float[Tensor, "B T I"]
     inputs_keep: Bool[Tensor, "B T"] | None
-    ids: Int[Tensor, "B T"] | Int[Tensor, " B"] | Float[Tensor, "B N"]
+    ids: Int[Tensor, "B T"] | Int[Tensor, " B"] | Float[Tensor, "B N"] | Float[Tensor, "B T N"]
     keep: Bool[Tensor, "B T"] | None
     counted: Bool[Tensor, "B T"] | None = None
     """Inputs that count in a mean over tokens, such as that of a router's balance; None: all. Whether the last token of
@@ -62,8 +63,8 @@ class Targets(NamedTuple):
 
     @property
     def n_targets(self) -> int:
-        """The number of targets."""
-        return self.ids.numel() if self.keep is None else int(self.keep.sum())
+        """The number of targets: labels, or single numbers."""
+        return self.ids.numel() if self.keep is None else int(self.keep.sum()) * self.ids.shape[2:].numel()
 
 
 def next_token(batch: Batch) -> Targets:
@@ -110,11 +111,13 @@ def classify(batch: Batch) -> Targets:
 
 
 def regress(batch: Batch) -> Targets:
-    """Every row has its numbers. Errors: `DataError` for whole numbers, which are labels."""
+    """Every row, or every real (or marked) place, has its numbers. Errors: `DataError` for labels."""
     numbers = labels_of(batch, "regress", "Batch.labelled")
     if not numbers.is_floating_point():
         raise DataError(f"The regress objective needs numbers of a float type; got {numbers.dtype}. Write 3.0 for 3.")
-    return Targets(batch.tokens, batch.keep, numbers, None, batch.keep)
+    in_places = numbers.ndim == 3
+    asked = (batch.label_keep if batch.label_keep is not None else batch.keep) if in_places else None
+    return Targets(batch.tokens, batch.keep, numbers, asked, batch.keep, batch.documents, batch.prefix)
 
 
 def labels_of(batch: Batch, objective: str, maker: str) -> Tensor:
@@ -198,12 +201,14 @@ def hidden(
     )
 
 
-def asked_for(x: Float[Tensor, "B T D"], asked: Targets) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"]]:
+def asked_for(
+    x: Float[Tensor, "B T D"], asked: Targets
+) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"] | Float[Tensor, "N J"]]:
     """The vectors that the head reads, and the targets of the first N of them; padding is never a target.
 
     Up to `ROWS` - 1 more vectors follow, so that the widest matrix product of the model has few shapes.
     """
-    vectors, ids = x.flatten(0, 1), asked.ids.flatten()
+    vectors, ids = x.flatten(0, 1), asked.ids.flatten(0, 1)
     if asked.keep is None:
         return vectors, ids
     places = asked.keep.flatten().nonzero()[:, 0]
@@ -211,7 +216,10 @@ def asked_for(x: Float[Tensor, "B T D"], asked: Targets) -> tuple[Float[Tensor, 
 
 
 def loss_in_places(
-    head: Head | PlaceHead | MeanHead, x: Float[Tensor, "M D"], ids: Int[Tensor, " N"], label_smoothing: float
+    head: Head | PlaceHead | MeanHead,
+    x: Float[Tensor, "M D"],
+    ids: Int[Tensor, " N"] | Float[Tensor, "N J"],
+    label_smoothing: float,
 ) -> Loss:
     """The loss of the head's scores for M vectors; the logits of a large vocabulary never exist all at once."""
     if isinstance(head, MeanHead):
@@ -240,7 +248,7 @@ def rows_at_once(head: Head | PlaceHead | MeanHead) -> int:
 def token_or_number_loss(outputs: Tensor, ids: Tensor, label_smoothing: float) -> Loss:
     """Cross-entropy if the targets are ids, squared error if they are numbers."""
     if ids.is_floating_point():
-        return squared_error(outputs, ids)
+        return squared_error(outputs[: len(ids)], ids)
     check_labels(ids, outputs.shape[-1])
     return Loss(*cross_entropy(outputs, ids, label_smoothing))
 

@@ -16,12 +16,14 @@ from types import NoneType
 from typing import Any, TypeVar, cast
 
 from glassformer.data.config import (
+    ACTIONS,
     EQUAL_LENGTHS,
     LABEL,
     PAIRS,
     SPLITS,
     TEXT,
     TEXTS,
+    TRAJECTORIES,
     DataConfig,
     TokenizerConfig,
     unused,
@@ -43,6 +45,7 @@ from glassformer.train.settings import (
     TrainingConfig,
 )
 from glassformer.train.text_settings import check_text
+from glassformer.train.trajectory_settings import check_trajectories
 
 Section = TypeVar("Section")
 
@@ -75,8 +78,9 @@ class Recipe:
                 f"name must be a plain name without slashes, as it names a folder; got {self.name!r}. "
                 'Try name = "my-run".'
             )
-        labels = 2 if self.data.layout == LABEL else None
-        config = self.model.build(self.data.layout, vocab_size=1, n_labels=labels)  # refuse the impossible at once
+        labels = 2 if self.data.layout in (LABEL, ACTIONS) else None
+        features = 1 if self.data.layout == ACTIONS else None
+        config = self.model.build(self.data.layout, 1, n_labels=labels, n_features=features)  # refuse the impossible
         check_possible(break_names(self.training.broken), config)
         self._check_metric(self.training.metric)
         if self.distributed.shard and self.optimizer.name != "adamw":
@@ -93,6 +97,8 @@ class Recipe:
             self._check_blanks()
         if self.data.task == TEXT:
             check_text(self.data, self.tokenizer, self.model, self.training)
+        if self.data.task == TRAJECTORIES:
+            check_trajectories(self.data, self.model, self.training)
 
     def _check_blanks(self) -> None:
         """Check that one vocabulary serves both sides and that answers are as long as their sources.
@@ -112,7 +118,7 @@ class Recipe:
             )
 
     def _check_metric(self, metric: str) -> None:
-        if self.data.task == TEXT:  # `check_text` checks it
+        if self.data.task in (TEXT, TRAJECTORIES):  # `check_text` and `check_trajectories` check it
             return
         tells_labels = self.data.layout == LABEL
         if metric in (ANSWER_METRICS if tells_labels else LABEL_METRICS):

@@ -29,8 +29,6 @@ CORRUPTIONS = {
 TEXT_SETTINGS = (
     *TEXTS.values(),
     "field",
-    "dev_share",
-    "window",
     "stride",
     "order",
     "documents",

@@ -1,0 +1,145 @@
+"""`glassformer rollout RUN`: let a model of trajectories act in an environment, asked for returns."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.cli.arguments import Arguments, whole_number
+from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.data.config import NO_ANSWERS, TRAJECTORIES, DataConfig
+from glassformer.foundation.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glassformer.control.rollout import Played
+
+MOST = 100_000
+"""The most episodes for a return, and the most steps of one."""
+
+
+def run(arguments: Arguments) -> int:
+    """Play the episodes and print what they got."""
+    folder = existing_run(str(arguments.target))
+    data, given = recipe_of(folder).data, arguments.options
+    if data.task != TRAJECTORIES:
+        does = NO_ANSWERS.get(data.task, "answers sources")
+        raise ConfigError(
+            f"A rollout needs a run on trajectories; {folder} {does}. Train one: glassformer train decision"
+        )
+    name = environment_of(data, given.get("env"))
+    asked = [number("return", each) for each in arguments.lists.get("return", [])]
+    episodes = whole_number("episodes", given.get("episodes", "10"), MOST, 10)
+    temperature = number("temperature", given.get("temperature", "0"))
+    if temperature < 0:
+        raise ConfigError(f"--temperature must be at least 0; got {temperature:g}. Try --temperature 1.")
+    seed = seed_of(given.get("seed", "0"))
+    out = target_of(given.get("save"))
+    from glassformer.control.rollout import (
+        Agent,
+        as_episodes,
+        play,
+    )  # after the checks, as importing torch takes a second
+    from glassformer.control.world import check_unit, check_world, worlds
+    from glassformer.data.trajectories.files import npz_bytes
+    from glassformer.data.trajectories.spaces import Spaces
+    from glassformer.store.checkpoint import load
+    from glassformer.store.files import write_bytes
+
+    loaded = load(folder)
+    spaces = loaded.tokenizers.target
+    assert isinstance(spaces, Spaces), "a run on trajectories keeps its spaces"
+    make = worlds(name)
+    check_world(make(), spaces)
+    if "unit-actions" in given:
+        check_unit(make())
+    if temperature and not spaces.entries:
+        raise ConfigError("--temperature draws numbered actions, but the actions of this run are vectors. Remove it.")
+    agent = Agent(loaded.model, spaces, data.window, data.discount, temperature, "unit-actions" in given)
+    steps = whole_number("steps", given.get("steps", str(spaces.scales.longest)), MOST, spaces.scales.longest)
+    asked = asked or list(dict.fromkeys(spaces.scales.returns))
+    played = list(play(agent, make, asked, range(seed, seed + episodes), steps))
+    if out is not None:
+        write_bytes(out, npz_bytes(as_episodes(played)))
+        print(f"Episodes: {out}", file=sys.stderr)
+    groups = [played[first : first + episodes] for first in range(0, len(played), episodes)]
+    rows = [figures_of(group) for group in groups]
+    if "json" in given:
+        lowest, mean, highest = spaces.scales.returns
+        print(json.dumps({"environment": name, "rows": rows, "training": [lowest, mean, highest]}))
+    else:
+        print(as_table(name, rows, spaces.scales.returns))
+    return 0
+
+
+def environment_of(data: DataConfig, asked: str | None) -> str:
+    """Return the name of the environment to act in. Errors: `ConfigError` if neither flag nor recipe names one."""
+    name = data.environment if asked is None else asked
+    if not name:
+        raise ConfigError(
+            "A rollout needs an environment, and the recipe names none. Give one, such as --env CartPole-v1."
+        )
+    return name
+
+
+def number(flag: str, given: str) -> float:
+    """Return the finite number that a flag was given. Errors: `ConfigError`."""
+    try:
+        value = float(given)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ConfigError(f"--{flag} takes a number; got {given[:40]!r}. Try --{flag} 1.")
+    return value
+
+
+def seed_of(given: str) -> int:
+    """Return the seed of the first episode. Errors: `ConfigError`."""
+    if not given.isdecimal() or len(given) > 9:
+        raise ConfigError(f"--seed takes a whole number from 0 to 999999999; got {given[:40]!r}. Try --seed 0.")
+    return int(given)
+
+
+def target_of(given: str | None) -> Path | None:
+    """Return the file to write, if any. Errors: `ConfigError` for another kind of file and an impossible place."""
+    if given is None:
+        return None
+    path = Path(given)
+    if path.suffix.lower() != ".npz" or not path.parent.is_dir() or path.is_dir():
+        raise ConfigError(
+            f"--save takes the name of a file that ends in .npz, in a folder that exists; got {given!r}. Try --save "
+            "episodes.npz."
+        )
+    return path
+
+
+def figures_of(group: list[Played]) -> dict[str, float | int]:
+    """Return the figures of the episodes that were asked for the same return."""
+    got, best = [each.got for each in group], [each.best for each in group if each.best is not None]
+    return {
+        "asked": group[0].asked,
+        "got": sum(got) / len(got),
+        "lowest": min(got),
+        "highest": max(got),
+        "steps": sum(len(each.rewards) for each in group) / len(group),
+        "ended": sum(each.ended for each in group) / len(group),
+        "n": len(group),
+        **({"best": sum(best) / len(best)} if best else {}),
+    }
+
+
+def as_table(name: str, rows: list[dict[str, float | int]], training: tuple[float, float, float]) -> str:
+    """Return the figures as a table, and those of the training episodes below it."""
+    lines = [f"{'asked for':>10} {'got, mean':>10} {'lowest':>10} {'highest':>10} {'steps':>8} {'ended':>7}"]
+    for row in rows:
+        numbers = " ".join(f"{row[key]:>10.2f}" for key in ("asked", "got", "lowest", "highest"))
+        lines.append(f"{numbers} {row['steps']:>8.1f} {row['ended']:>6.0%}")
+    lowest, mean, highest = training
+    best = f"; the best possible mean is {rows[0]['best']:.2f}" if "best" in rows[0] else ""
+    lines += [
+        f"{name}, {rows[0]['n']} episodes for each return{best}. ended: by the environment, before the most steps.",
+        f"training episodes: returns from {lowest:.2f} to {highest:.2f}, mean {mean:.2f}",
+    ]
+    return "\n".join(lines)

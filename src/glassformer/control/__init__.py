@@ -1,0 +1,1 @@
+"""Acting: a model of trajectories in an environment (Decision Transformer)."""

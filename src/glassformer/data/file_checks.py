@@ -1,0 +1,48 @@
+"""Check the files that a data config names: none for tasks that read none, and one way to name those of a split."""
+
+from __future__ import annotations
+
+from glassformer.data.config import FILES, LABELLED, PAIRS, SPLITS, TEXT, TEXTS, TRAJECTORIES, DataConfig
+from glassformer.foundation.errors import ConfigError
+
+
+def check_names(config: DataConfig) -> None:
+    """Refuse empty names: an empty path is the current folder, and no column has an empty name."""
+    files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
+    whats = dict.fromkeys(files, "file") | {"text_column": "column", "label_column": "column", "field": "field"}
+    for name in [name for name in whats if getattr(config, name) == ""]:
+        raise ConfigError(f"data.{name} must name a {whats[name]}; got ''. Give a name, or remove data.{name}.")
+
+
+def check_files(config: DataConfig) -> None:
+    """Refuse files that the task does not read, and two ways to name those of one split."""
+    for split in SPLITS:
+        tsv, source, target = config.files(split)
+        given = [f"data.{name}" for name, path in named(split, tsv, source, target) if path is not None]
+        if given and config.task == TEXT:
+            raise ConfigError(
+                f"data.task={TEXT!r} reads running text and no pairs, but {given[0]} is set. Set "
+                f"data.{TEXTS[split]} to the text instead, or data.task to {PAIRS!r}."
+            )
+        if given and config.task not in (*FILES, TRAJECTORIES):
+            raise ConfigError(
+                f"data.task={config.task!r} makes its own pairs and reads no files, but {given[0]} is set. "
+                f"Remove {given[0]}, or set data.task = {PAIRS!r}."
+            )
+        if config.task in (LABELLED, TRAJECTORIES) and (source or target):
+            raise ConfigError(
+                f"data.task={config.task!r} reads one file per split, but {given[0]} is set. Set data.{split} instead."
+            )
+        if tsv is not None and len(given) > 1:
+            raise ConfigError(
+                f"The {split} pairs come from one file or from two, but {' and '.join(given)} are set. "
+                f"Keep data.{split} (one file with TABs), or both data.{split}_source and data.{split}_target."
+            )
+        if (source is None) != (target is None):
+            missing = f"data.{split}_source" if source is None else f"data.{split}_target"
+            raise ConfigError(f"Parallel files come in pairs: {given[0]} is set, {missing} is not. Set {missing}.")
+
+
+def named(split: str, tsv: str | None, source: str | None, target: str | None) -> list[tuple[str, str | None]]:
+    """The settings that may name the files of a split, and what each names."""
+    return [(split, tsv), (f"{split}_source", source), (f"{split}_target", target)]

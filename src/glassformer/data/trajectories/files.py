@@ -1,0 +1,245 @@
+r"""Read episodes from a file: CSV, plain or gzip, or NPZ. Nothing is silently dropped, cut or repaired.
+
+CSV (.csv, .csv.gz)   episode,t,obs0,obs1,action,reward,done     one line a step; `t` and `done` may be missing
+NPZ (.npz)            observations [N, S], actions [N] or [N, A], rewards [N], and what ends an episode: terminals,
+                      timeouts, dones, terminated, truncated (any of them true at its last step), or episode [N]
+
+Whole numbers in one column (in NPZ: of an integer type) are the numbers of actions; all else are vectors.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.lines import no_such_file, read_lines
+from glassformer.data.trajectories.episodes import Episodes
+from glassformer.foundation.errors import DataError
+from glassformer.foundation.registry import suggestion
+
+ENDS = ("terminals", "timeouts", "dones", "terminated", "truncated")
+MOST_ACTIONS = 10_000
+"""Most different actions: a number above this is no action's."""
+
+
+class Read(NamedTuple):
+    """The episodes of a file, and the names in it that were not read."""
+
+    episodes: Episodes
+    unread: tuple[str, ...]
+
+
+def read_episodes(path: str | Path) -> Read:
+    """Read all episodes of a file. Errors: `DataError` naming the file and the line or the array."""
+    return read_npz(path) if str(path).lower().endswith(".npz") else read_csv(path)
+
+
+def read_csv(path: str | Path) -> Read:
+    """Read a table with one line for each step. Errors: `DataError` naming file, line and column."""
+    first, *lines = read_lines(path)
+    names = [name.strip() for name in first.split(",")]
+    columns = columns_of(path, names)
+    if not lines:
+        raise DataError(f"{path}: the file has a line of names, but no steps. Give a file with at least one episode.")
+    whole = len(columns["action"]) == 1
+    table = np.empty((len(lines), len(names)))
+    for row, line in enumerate(lines):
+        cells = line.split(",")
+        if len(cells) != len(names):
+            raise DataError(
+                f"{path}:{row + 2}: a line must have {len(names)} values, as the first line has names, but this one "
+                f"has {len(cells)}: {line[:60]!r}. Correct it."
+            )
+        for place in (each for group in columns.values() for each in group):
+            table[row, place] = number_in(cells[place], f"{path}:{row + 2}: {names[place]}")
+        whole = whole and cells[columns["action"][0]].strip().isdecimal()
+    episode = table[:, columns["episode"][0]]
+    edges = edges_of_ids(episode, f"{path}:", 2)
+    check_times(path, table, columns.get("t"), edges)
+    check_done(path, table, columns.get("done"), edges)
+    actions = table[:, columns["action"]]
+    made = Episodes(
+        np.asarray(table[:, columns["obs"]], np.float32),
+        numbered(actions[:, 0], str(path)) if whole else np.asarray(actions, np.float32),
+        table[:, columns["reward"][0]].copy(),
+        edges,
+    )
+    read = {place for group in columns.values() for place in group}
+    return Read(made, tuple(name for place, name in enumerate(names) if place not in read))
+
+
+def columns_of(path: str | Path, names: Sequence[str]) -> dict[str, list[int]]:
+    """The columns of each kind, by the names in the first line. Errors: `DataError` for one missing or twice."""
+    if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+        raise DataError(f"{path}:1: each column needs a name of its own, but {twice!r} is there twice. Rename one.")
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        kind = name.rstrip("0123456789")
+        if kind in ("obs", "action") or name in ("episode", "t", "reward", "done"):
+            found.setdefault(kind if kind in ("obs", "action") else name, []).append(place)
+    for needed in ("episode", "obs", "action", "reward"):
+        if needed not in found:
+            raise DataError(
+                f"{path}:1: the first line must name the columns, among them episode, obs (or obs0, obs1, ...), action "
+                f"(or action0, ...) and reward; got {', '.join(names)[:80]!r}, without {needed}. Name the columns so."
+            )
+    return found
+
+
+def number_in(cell: str, place: str) -> float:
+    """The finite number in a cell. Errors: `DataError` naming its place."""
+    try:
+        value = float(cell)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) <= np.finfo(np.float32).max:
+        raise DataError(f"{place} must be a finite number of 32 bits; got {cell[:40]!r}. Correct the line.")
+    return value
+
+
+def check_times(path: str | Path, table: NDArray[Any], columns: list[int] | None, edges: NDArray[np.int64]) -> None:
+    """Refuse steps that are out of order or missing. Errors: `DataError` naming the line."""
+    wanted = np.arange(len(table)) - np.repeat(edges[:-1], np.diff(edges))
+    told = table[:, columns[0]] if columns else wanted
+    wrong = np.flatnonzero(told != wanted)
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"{path}:{row + 2}: t must count the steps of an episode from 0, so here it must be {wanted[row]}; got "
+            f"{told[row]:g}. Put the lines in order, and add missing ones."
+        )
+
+
+def check_done(path: str | Path, table: NDArray[Any], columns: list[int] | None, edges: NDArray[np.int64]) -> None:
+    """Refuse an episode that goes on after its end. Errors: `DataError` naming the line."""
+    done = table[:, columns[0]] if columns else np.zeros(len(table))
+    wrong = np.flatnonzero((done != 0) & (done != 1))
+    if len(wrong):
+        raise DataError(f"{path}:{wrong[0] + 2}: done must be 0 or 1; got {done[wrong[0]]:g}. Correct the line.")
+    early = np.setdiff1d(np.flatnonzero(done == 1), edges[1:] - 1)
+    if len(early):
+        raise DataError(
+            f"{path}:{early[0] + 2}: done is 1 here, but the same episode goes on in the next line. Give the next "
+            "lines another number in the column episode, or set done to 0."
+        )
+
+
+def edges_of_ids(ids: NDArray[Any], where: str, first: int) -> NDArray[np.int64]:
+    """Where the episodes begin and end, by the number of each step's. The place of a step is `where` and its number.
+
+    Errors: `DataError` if an episode comes back later.
+    """
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(ids)) + 1])
+    seen: set[float] = set()
+    for start in starts.tolist():
+        if float(ids[start]) in seen:
+            raise DataError(
+                f"{where}{start + first}: the steps of an episode must follow each other, but episode {ids[start]:g} "
+                "was there before, with others in between. Sort the steps by episode."
+            )
+        seen.add(float(ids[start]))
+    return np.concatenate([starts, [len(ids)]]).astype(np.int64)
+
+
+def numbered(values: NDArray[Any], where: str) -> NDArray[np.int64]:
+    """The numbers of actions. Errors: `DataError` for one below 0 or far above."""
+    wrong = np.flatnonzero((values < 0) | (values >= MOST_ACTIONS))
+    if len(wrong):
+        raise DataError(
+            f"{where}: actions of a whole number are counted from 0, to at most {MOST_ACTIONS - 1:,}; step {wrong[0]} "
+            f"(counted from 0) has {values[wrong[0]]:g}. Number them from 0; if an action is a quantity, write 3.0 for "
+            "3 (in an .npz file: as floats)."
+        )
+    return values.astype(np.int64)
+
+
+def read_npz(path: str | Path) -> Read:
+    """Read the arrays of an .npz file. Errors: `DataError` naming file and array; a pickled one is never read."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: array_in(file, name, path) for name in file.files}
+    except FileNotFoundError:
+        raise no_such_file(path) from None
+    except OSError as error:
+        raise DataError(f"{path}: the file cannot be read ({error.strerror or error}). Give a readable .npz.") from None
+    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError):  # the last: a single array, without a name
+        raise DataError(
+            f"{path}: this is no .npz file of named arrays, or a damaged one. Write it again with np.savez."
+        ) from None
+    for needed in ("observations", "actions", "rewards"):
+        if needed not in arrays:
+            raise DataError(f"{path}: there is no array {needed!r}. {suggestion(needed, list(arrays))}")
+    rewards = np.asarray(shaped(arrays["rewards"], "rewards", path, 1), np.float64)
+    observations = shaped(arrays["observations"], "observations", path, 2, len(rewards))
+    edges = edges_in(arrays, len(rewards), path)
+    actions = arrays["actions"]
+    actions = actions[:, 0] if actions.ndim == 2 and actions.shape[1] == 1 and actions.dtype.kind in "iu" else actions
+    if actions.dtype.kind in "iu":
+        actions = numbered(shaped(actions, "actions", path, 1, len(rewards)), f"{path}: actions")
+    else:
+        flat = actions.reshape(-1, 1) if actions.ndim == 1 else actions
+        actions = np.asarray(shaped(flat, "actions", path, 2, len(rewards)), np.float32)
+    made = Episodes(np.asarray(observations, np.float32), actions, rewards, edges)
+    read = {"observations", "actions", "rewards", *(ENDS if "episode" not in arrays else ("episode",))}
+    return Read(made, tuple(name for name in arrays if name not in read))
+
+
+def array_in(file: Any, name: str, path: str | Path) -> NDArray[Any]:
+    """An array of a file. Errors: `DataError` for one of Python objects, which only a pickle can hold."""
+    try:
+        return file[name]
+    except ValueError:
+        raise DataError(
+            f"{path}: the array {name!r} holds Python objects, which reading would have to run as code. Save numbers "
+            "alone, such as np.stack(observations)."
+        ) from None
+
+
+def shaped(array: NDArray[Any], name: str, path: str | Path, ndim: int, n: int | None = None) -> NDArray[Any]:
+    """An array of finite numbers with this many dimensions and `n` steps. Errors: `DataError`."""
+    steps = "N" if n is None else str(n)
+    if array.ndim != ndim or array.dtype.kind not in "fiub" or (n is not None and len(array) != n) or not array.size:
+        raise DataError(
+            f"{path}: {name} must be numbers of the shape [{steps}{', ...' * (ndim - 1)}], a row for each step; got "
+            f"{array.dtype} of {list(array.shape)}. Save them so."
+        )
+    wrong = np.argwhere(~(np.abs(array.astype(np.float64)) <= np.finfo(np.float32).max))
+    if len(wrong):
+        raise DataError(
+            f"{path}: {name} must be finite numbers of 32 bits; step {wrong[0][0]} (counted from 0) has "
+            f"{array[tuple(wrong[0])]}. Correct the data, or remove its episode."
+        )
+    return array
+
+
+def edges_in(arrays: Mapping[str, NDArray[Any]], n: int, path: str | Path) -> NDArray[np.int64]:
+    """Where the episodes of an .npz file begin and end. Errors: `DataError` if nothing says so."""
+    if "episode" in arrays:
+        return edges_of_ids(shaped(arrays["episode"], "episode", path, 1, n), f"{path}: step ", 0)
+    given = [shaped(arrays[name], name, path, 1, n) for name in ENDS if name in arrays]
+    if not given:
+        raise DataError(
+            f"{path}: nothing says where episodes end. Add an array episode with the number of each step's episode, "
+            f"or one of {', '.join(ENDS)}."
+        )
+    last = np.flatnonzero(np.any([each != 0 for each in given], axis=0)) + 1
+    return np.unique(np.concatenate([[0], last, [n]])).astype(np.int64)
+
+
+def npz_bytes(episodes: Episodes) -> bytes:
+    """Episodes as `read_npz` reads them."""
+    file = io.BytesIO()
+    np.savez_compressed(
+        file,
+        episode=np.repeat(np.arange(len(episodes)), episodes.lengths),
+        observations=episodes.observations,
+        actions=episodes.actions,
+        rewards=episodes.rewards,
+    )
+    return file.getvalue()

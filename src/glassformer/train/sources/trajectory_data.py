@@ -1,0 +1,251 @@
+"""The data of a run on trajectories: episodes, and windows of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.batch import Batch
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.growth import Growth
+from glassformer.data.trajectories.episodes import Episodes
+from glassformer.data.trajectories.read import Source, action_names, read_split
+from glassformer.data.trajectories.scales import spaces_of
+from glassformer.data.trajectories.settings import PLACES
+from glassformer.data.trajectories.spaces import Spaces
+from glassformer.data.trajectories.windows import windows_batch
+from glassformer.decode.answer import nothing
+from glassformer.model.transformer import Transformer
+from glassformer.train.objective import Objective
+from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.train.recipe import Recipe
+from glassformer.train.score.actions import action_scores
+from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
+
+FULL = Growth()
+Windows = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""The first step of each window, and its number of steps."""
+
+
+@dataclass(frozen=True)
+class TrajectorySplit(Split):
+    """The episodes of one split."""
+
+    source: Source
+    spaces: Spaces
+    to_go: NDArray[np.float64]
+    skipped: int = 0
+
+    @property
+    def episodes(self) -> Episodes:
+        """The episodes themselves."""
+        return self.source.episodes
+
+    def digest(self) -> str:
+        """SHA-256 of all that was observed, done and earned, and of where episodes end."""
+        digest, own = hashlib.sha256(), self.episodes
+        for array in (own.observations, own.actions, own.rewards, own.edges):
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def batch(self, windows: Windows) -> Batch:
+        """The batch of these windows."""
+        return windows_batch(self.spaces, self.episodes, self.to_go, *windows)
+
+    def score(
+        self,
+        model: Transformer,
+        recipe: Recipe,
+        tokenizers: Tokenizers,
+        objective: Objective,
+        poll: Callable[[], None] = nothing,
+        ranks: Ranks = ALONE,
+    ) -> Scored:
+        """Score the action of each step once, in windows one after the other; there are no samples."""
+        firsts, lengths = windows_of(self.episodes, recipe.data.window)
+        metrics = action_scores(
+            model,
+            self.spaces,
+            lengths,
+            lambda rows: self.batch((firsts[rows], lengths[rows])),
+            batch_size=recipe.decode.batch_size,
+            objective=objective,
+            poll=poll,
+            ranks=ranks,
+        )
+        return Scored(metrics, [])
+
+
+@dataclass(frozen=True)
+class TrajectoryData(RunData):
+    """The data of a run on trajectories."""
+
+    dev: TrajectorySplit
+    train: TrajectorySplit
+
+    @property
+    def rows(self) -> int:
+        """Windows in a batch."""
+        return self.recipe.training.batch_tokens // (PLACES * self.recipe.data.window)
+
+    @property
+    def whole(self) -> int:
+        """Windows, of full length, that hold as many steps as the training episodes."""
+        return -(-self.train.episodes.n_steps // self.recipe.data.window)
+
+    def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
+        """The epoch and the batch of each step after `start`; an epoch is as many steps as the episodes have."""
+        step, growth = start, self.recipe.training.growth
+        while True:
+            yield self.epoch(step), self.train.batch(self._drawn(step, growth))
+            step += 1
+
+    def epoch(self, step: int) -> int:
+        """The epoch of an update, counted from 0."""
+        return step * self.rows // self.whole
+
+    def named_batch(self, step: int, most: int = 8) -> str:
+        """Name the episodes of the batch, counted from 1."""
+        firsts, _ = self._drawn(step - 1, self.recipe.training.growth)
+        numbers = sorted(set((np.searchsorted(self.train.episodes.edges, firsts, side="right")).tolist()))
+        shown = ", ".join(f"{each:,}" for each in numbers[:most])
+        more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
+        return (
+            f"Its batch, in epoch {self.epoch(step - 1)}, is made of windows of the training episodes {shown}{more} of "
+            f"{self.train.source.name}."
+        )
+
+    def extremes(self) -> list[Batch]:
+        """The longest window, and a single step."""
+        return [self._longest(1), self.train.batch((np.array([0]), np.array([1])))]
+
+    def largest(self) -> list[Batch]:
+        """A batch of windows of the greatest length; none is larger."""
+        return [self._longest(self.rows)]
+
+    def summary(self) -> Summary:
+        """The windows in figures."""
+        first = self.train.batch(self._drawn(0, FULL))
+        batches = -(-self.whole // self.rows)
+        return Summary(
+            what="windows",
+            samples=self.whole,
+            dev_samples=len(windows_of(self.dev.episodes, self.recipe.data.window)[0]),
+            tokens=PLACES * self.train.episodes.n_steps,
+            longest=PLACES * min(self.recipe.data.window, int(self.train.episodes.lengths.max())),
+            batches=batches,
+            padding=first.pad_share,
+            epochs=self.recipe.training.steps * self.rows / self.whole,
+        )
+
+    def notes(self) -> list[str]:
+        """Lines for the user: how many episodes, their returns, what is read and done, and the windows."""
+        spaces, recipe = self.train.spaces, self.recipe
+        acts = f"{len(spaces.entries)} actions" if spaces.entries else f"actions of {spaces.n_acted} numbers"
+        lines = [
+            f"data: {described(self.train)} to train on; {described(self.dev)} as dev episodes; observations of "
+            f"{spaces.n_observed} numbers, {acts}",
+            f"batches: {self.rows:,} windows of at most {recipe.data.window:,} steps ({PLACES} places each); "
+            f"{self.summary().epochs:.2f} epochs in the run",
+        ]
+        growth, training = recipe.training.growth, recipe.training
+        if growth.batch_steps:
+            few = len(self._drawn(0, growth)[0])
+            lines.append(f"batch warm-up: over {training.batch_warmup:,} steps from {few:,} windows to {self.rows:,}")
+        for split in (self.train, self.dev) if self.train.source.name != self.dev.source.name else (self.train,):
+            if split.source.unread:
+                lines.append(f"not read: {', '.join(split.source.unread)} in {split.source.name}")
+        return lines
+
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of the episodes of the two splits."""
+        return {"train": self.train.digest(), "dev": self.dev.digest()}
+
+    def sides(self) -> dict[str, str]:
+        """Each split has one side, its episodes."""
+        return {f"{name} episodes": digest for name, digest in self.fingerprints().items()}
+
+    def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
+        """Name the episodes of a split, which have changed as a whole."""
+        changed = self.train if split == "train" else self.dev
+        return f"the {'training' if split == 'train' else split} episodes ({changed.source.name})"
+
+    def settings(self, split: str) -> list[str]:
+        """The setting of the split's file; if dev is the end of the training file, that of the training file."""
+        own = split == "train" or self.recipe.data.dev is not None or self.recipe.data.train is None
+        return [f"data.{split if own else 'train'}"]
+
+    def _drawn(self, step: int, growth: Growth) -> Windows:
+        """The windows of an update: those that end at steps drawn at random, each as likely as any other.
+
+        Chen et al. 2021, algorithm 1, draw episodes by their length and cut windows out of them. A window at the
+        beginning of an episode is shorter. Each depends only on (seed, step, row).
+        """
+        count = max(1, int(self.rows * growth.share(step + 1)))
+        # Raw output of Philox: numpy promises it for all versions, which it does not for its integers.
+        random = np.random.Philox(np.random.SeedSequence((self.recipe.training.seed, step)))
+        episodes = self.train.episodes
+        lasts = (random.random_raw(count) % np.uint64(episodes.n_steps)).astype(np.int64)
+        lengths = np.minimum(episodes.times[lasts] + 1, self.recipe.data.window)
+        return lasts - lengths + 1, lengths
+
+    def _longest(self, rows: int) -> Batch:
+        """So many copies of the longest window."""
+        lengths = self.train.episodes.lengths
+        first, length = self.train.episodes.edges[lengths.argmax()], min(self.recipe.data.window, int(lengths.max()))
+        return self.train.batch((np.full(rows, first), np.full(rows, length)))
+
+
+def described(split: TrajectorySplit) -> str:
+    """The size of a split and its returns, for the user."""
+    returns = split.episodes.returns
+    return (
+        f"{len(split.episodes):,} episodes ({split.episodes.n_steps:,} steps, returns from {returns.min():.1f} to "
+        f"{returns.max():.1f}, mean {returns.mean():.1f}) of {split.source.name}"
+    )
+
+
+def windows_of(episodes: Episodes, window: int) -> Windows:
+    """Windows one after the other, in which each step is once; the last one of an episode may be shorter."""
+    firsts = np.concatenate([np.arange(first, last, window) for first, last in pairwise(episodes.edges.tolist())])
+    last = np.repeat(episodes.edges[1:], -(-episodes.lengths // window))
+    return firsts, np.minimum(last - firsts, window)
+
+
+def prepare_trajectories(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TrajectoryData:
+    """Read the training and the dev episodes; the scales are those of the training episodes, unless they are given.
+
+    Errors: those of reading, and `DataError` for episodes of another environment than the given scales'.
+    """
+    source = read_split(recipe.data, "train", recipe.training.seed)
+    to_go = source.episodes.returns_to_go(recipe.data.discount)
+    spaces = spaces_in(tokenizers) or spaces_of(source.episodes, to_go, action_names(recipe.data))
+    spaces.check(source.episodes, source.name)
+    train = TrajectorySplit(source, spaces, to_go)
+    dev = split_of(recipe, spaces, "dev")
+    return TrajectoryData(recipe, Tokenizers(spaces, spaces), dev, train)
+
+
+def prepare_trajectory_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> TrajectorySplit:
+    """One split for scoring. Errors: those of reading; `DataError` for episodes of another environment."""
+    spaces = spaces_in(tokenizers)
+    assert spaces is not None
+    return split_of(recipe, spaces, name)
+
+
+def split_of(recipe: Recipe, spaces: Spaces, name: str) -> TrajectorySplit:
+    """Read a split and compare it with the spaces of the model."""
+    source = read_split(recipe.data, name, recipe.training.seed)
+    spaces.check(source.episodes, source.name)
+    return TrajectorySplit(source, spaces, source.episodes.returns_to_go(recipe.data.discount))
+
+
+def spaces_in(tokenizers: Tokenizers | None) -> Spaces | None:
+    """The spaces of a run on trajectories, if these are those."""
+    return tokenizers.target if tokenizers is not None and isinstance(tokenizers.target, Spaces) else None
