@@ -52,9 +52,10 @@ def run(arguments: Arguments) -> int:
     spaces = loaded.tokenizers.target
     assert isinstance(spaces, Spaces), "a run on trajectories keeps its spaces"
     make = worlds(name)
-    check_world(make(), spaces)
+    check_world(world := make(), spaces)
     if "unit-actions" in given:
-        check_unit(make())
+        check_unit(world)
+    world.close()
     if temperature and not spaces.entries:
         raise ConfigError("--temperature draws numbered actions, but the actions of this run are vectors. Remove it.")
     agent = Agent(loaded.model, spaces, data.window, data.discount, temperature, "unit-actions" in given)

@@ -98,7 +98,9 @@ def _play(agent: Agent, make: Callable[[], World], group: Sequence[Played], most
                 done = world.bounds.within(np.asarray(action), unit=agent.unit_actions)
             seen, reward, each.ended, cut = world.step(done)
             each.rewards.append(reward)
-            if not each.ended and not cut:
+            if each.ended or cut or step + 1 == most_steps:
+                world.close()
+            else:
                 still.append((each, world, seen))
         running = still
         if not running:

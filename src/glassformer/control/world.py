@@ -59,6 +59,11 @@ class World:
             raise DataError(f"The environment {self.name} must give finite rewards; got {reward}. Correct it.")
         return self._flat(seen), float(reward), bool(ended), bool(cut)
 
+    def close(self) -> None:
+        """Release what the environment holds, such as a window or a process."""
+        if not isinstance(self.inner, Rooms):
+            self.inner.close()
+
     @property
     def best_return(self) -> float | None:
         """The best return of the episode that begins here, where that is known."""

@@ -209,9 +209,9 @@ def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     """Return the recipe with some settings changed, named as in `model.n_layers`. Errors: `ConfigError`, as in a file.
 
     The two ways to name the files of a split replace each other: a new `data.test` unsets the old `data.test_source`. A
-    new `data.task`, `data.layout`, `model.attention_rule`, `training.schedule` or `optimizer.name` unsets the settings
-    that it does not read. A new `model.n_layers` unsets the recipe's `encoder_layers` and `decoder_layers`, which would
-    override it.
+    new `data.train` also unsets `data.environment`, of which it has no episodes. A new `data.task`, `data.layout`,
+    `model.attention_rule`, `training.schedule` or `optimizer.name` unsets the settings that it does not read. A new
+    `model.n_layers` unsets the recipe's `encoder_layers` and `decoder_layers`, which would override it.
     """
     sections: dict[str, dict[str, object]] = {}
     known = settings_of(recipe)
@@ -240,7 +240,10 @@ def _left_behind(sections: Mapping[str, Mapping[str, object]]) -> dict[str, list
     model += ["softcap"] if chosen.get("model.attention_rule", "softcap") != "softcap" else []
     schedule, optimizer = chosen.get("training.schedule"), chosen.get("optimizer.name")
     left = {
-        "data": unused(str(chosen["data.task"])) if "data.task" in chosen else [],
+        "data": [
+            *(unused(str(chosen["data.task"])) if "data.task" in chosen else []),
+            *(["environment"] if chosen.get("data.train") is not None else []),
+        ],
         "model": model,
         "training": [name for name, users in OF_SCHEDULES.items() if schedule is not None and schedule not in users],
         "optimizer": sorted(OWN - USES[str(optimizer)]) if optimizer in USES else [],

@@ -1,0 +1,138 @@
+"""A model acts on what it was trained to read; episodes side by side are what they are alone."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from control.played import agent, drift, spaces
+from glassformer.control.rollout import AT_ONCE, as_episodes, play
+from glassformer.data.trajectories.rooms import Rooms
+from glassformer.data.trajectories.windows import ASKED, as_done, windows_batch
+
+KINDS = pytest.mark.parametrize("discrete", [True, False], ids=["numbered", "vectors"])
+
+
+def same(one, other) -> bool:
+    actions = all(np.array_equal(a, b) for a, b in zip(one.actions, other.actions, strict=True))
+    return actions and (one.rewards, one.to_go, one.ended) == (other.rewards, other.to_go, other.ended)
+
+
+@KINDS
+@pytest.mark.parametrize("window", [1, 4, 20])
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+def test_it_reads_what_training_would_read_of_its_own_episode(discrete, window, discount):
+    """At each step: the window that ends there, with the returns-to-go that begin with what was asked for."""
+    acting = agent(discrete=discrete, window=window, discount=discount)
+    [played] = play(acting, partial(drift, discrete=discrete), [3.0], [1], 12)
+    left = [3.0]
+    for reward in played.rewards[:-1]:
+        left.append((left[-1] - reward) / discount)
+    episode, to_go = as_episodes([played]), np.array(left)
+    for step in range(episode.n_steps):
+        first = max(0, step + 1 - window)
+        batch = windows_batch(acting.spaces, episode, to_go, np.array([first]), np.array([step + 1 - first]))
+        told = acting.model(batch.tokens.double())[0, 3 * (step - first) + ASKED].detach()
+        if discrete:
+            assert played.actions[step] == int(told.argmax())
+        else:
+            assert np.allclose(played.actions[step], as_done(acting.spaces, told.numpy()), rtol=0, atol=1e-6)
+
+
+@KINDS
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_an_episode_does_not_depend_on_those_beside_it(discrete, temperature):
+    acting = agent(discrete=discrete, temperature=temperature if discrete else 0.0)
+    together = list(play(acting, partial(drift, discrete=discrete), [3.0, -2.0], range(4), 12))
+    alone = [
+        each
+        for asked in (3.0, -2.0)
+        for seed in range(4)
+        for each in play(acting, partial(drift, discrete=discrete), [asked], [seed], 12)
+    ]
+    assert [(each.asked, each.seed) for each in together] == [(a, s) for a in (3.0, -2.0) for s in range(4)]
+    assert all(same(a, b) for a, b in zip(together, alone, strict=True))
+    assert len({len(each.rewards) for each in together}) > 1  # some end earlier than others
+
+
+def test_more_than_fit_side_by_side_are_all_played():
+    acting = agent(discrete=True, window=1)
+    played = list(play(acting, partial(drift, discrete=True, long=2), [1.0], range(AT_ONCE + 3), 2))
+    assert [each.seed for each in played] == [*range(AT_ONCE + 3)]
+    assert all(len(each.rewards) == 2 or each.ended for each in played)
+
+
+def test_draws_depend_on_the_seed_and_follow_the_probabilities():
+    acting = agent(discrete=True, temperature=1.0)
+    once, again = (list(play(acting, partial(drift, discrete=True), [0.0], range(6), 12)) for _ in range(2))
+    assert all(same(a, b) for a, b in zip(once, again, strict=True))
+    likeliest = list(play(agent(discrete=True), partial(drift, discrete=True), [0.0], range(6), 12))
+    assert not all(same(a, b) for a, b in zip(once, likeliest, strict=True))
+    first = [each.actions[0] for each in play(acting, lambda: Still(), [0.0], range(2000), 1)]
+    own = next(iter(play(acting, lambda: Still(), [0.0], [0], 1)))
+    batch = windows_batch(acting.spaces, as_episodes([own]), np.array([0.0]), np.array([0]), np.array([1]))
+    share = float(acting.model(batch.tokens.double())[0, ASKED].softmax(-1)[1].detach())
+    assert abs(np.mean(first) - share) < 4 * (share * (1 - share) / 2000) ** 0.5, share
+
+
+class Still:
+    """Where nothing differs between seeds, so that only the draws do."""
+
+    name, n_observed, n_actions, bounds, best_return = "still", 3, 2, None, None
+
+    def reset(self, seed):
+        return np.zeros(3, np.float32)
+
+    def step(self, action):
+        return np.zeros(3, np.float32), 0.0, True, False
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("most", [1, 5])
+def test_most_steps_end_an_episode_and_every_world_is_closed(most):
+    made = []
+
+    def make():
+        made.append(drift(discrete=False, long=7))
+        return made[-1]
+
+    played = list(play(agent(discrete=False), make, [1.0], range(3), most))
+    assert all(len(each.rewards) == most or each.ended for each in played)
+    assert all(each.inner.closed for each in made)
+
+
+def test_actions_stay_within_the_training_data():
+    own = spaces(discrete=False)
+    far = as_done(own, np.array([[1e9, -1e9]]))
+    assert far.tolist() == [[own.scales.acted_high[0], own.scales.acted_low[1]]]
+
+
+def test_episodes_can_be_learned_from_again():
+    played = list(play(agent(discrete=False), partial(drift, discrete=False), [1.0, 2.0], range(2), 12))
+    made = as_episodes(played)
+    assert made.lengths.tolist() == [len(each.rewards) for each in played]
+    assert np.allclose(made.returns, [each.got for each in played])
+    assert made.actions.dtype == np.float32
+    assert as_episodes(list(play(agent(discrete=True), partial(drift, discrete=True), [1.0], [0], 3))).discrete
+
+
+def test_the_best_return_is_known_in_the_rooms():
+    world = Rooms()
+    world.reset(seed=4)
+    best = world.best_return
+    for _ in range(-int(best)):
+        before = world.best_return
+        action = next(a for a in range(4) if stepped(world, a) > before)
+        _, _, reached, _, _ = world.step(action)
+    assert reached
+
+
+def stepped(world: Rooms, action: int) -> float:
+    copy = Rooms()
+    copy.cell, copy.goal = world.cell, world.goal
+    copy.step(action)
+    return copy.best_return
