@@ -24,8 +24,16 @@ from glassformer.train.recipe import (
 )
 from glassformer.train.settings import LABEL_METRICS, METRICS, CheckpointConfig, DecodeConfig, TrainingConfig
 
-NAMES = ("classify", "copy", "denoise", "lm", "mlm", "multi30k", "numbers", "reverse", "seq2seq", "sort", "spell")
-TASKS = {"pairs": ("multi30k", "seq2seq"), "labelled": ("classify",), "text": ("denoise", "lm", "mlm")}
+NAMES = (
+    *("classify", "copy", "decision", "denoise", "lm", "mlm", "multi30k", "numbers", "reverse", "seq2seq", "sort"),
+    "spell",
+)
+TASKS = {
+    "pairs": ("multi30k", "seq2seq"),
+    "labelled": ("classify",),
+    "text": ("denoise", "lm", "mlm"),
+    "trajectories": ("decision",),
+}
 
 
 def recipe_file(folder: Path, text: str, name: str = "mine.toml") -> Path:
