@@ -53,5 +53,9 @@ ROWS: list[Mutant] = [
         "waves(times)[..., None, :]", "waves(times - times[..., :1])[..., None, :]", THEIRS),
     Mutant("another environment is kept with new episodes", "train/recipe.py",
         'if chosen.get("data.train") is not None else [])', "if False else [])", f"{COMMAND}::test_mistakes_get_one_message"),
+    Mutant("what is asked for is not read", "data/trajectories/windows.py",
+        "found[..., 0, PLACES] = to_go / scales.to_go", "found[..., 0, PLACES] = 0.0", "tests/learn/test_acting.py"),
+    Mutant("only the first of all actions is learned", "data/trajectories/windows.py",
+        "asked[..., ASKED] = real", "asked[:, :1, ASKED] = real[:, :1]", "tests/learn/test_acting.py"),
 ]
 # fmt: on
