@@ -24,16 +24,14 @@ from glassformer.train.recipe import (
 )
 from glassformer.train.settings import LABEL_METRICS, METRICS, CheckpointConfig, DecodeConfig, TrainingConfig
 
-NAMES = (
-    *("classify", "copy", "decision", "denoise", "lm", "mlm", "multi30k", "numbers", "reverse", "seq2seq", "sort"),
-    "spell",
-)
 TASKS = {
     "pairs": ("multi30k", "seq2seq"),
     "labelled": ("classify",),
     "text": ("denoise", "lm", "mlm"),
     "trajectories": ("decision",),
 }
+OWN = ("copy", "numbers", "reverse", "sort", "spell")
+NAMES = tuple(sorted([*OWN, *(name for names in TASKS.values() for name in names)]))
 
 
 def recipe_file(folder: Path, text: str, name: str = "mine.toml") -> Path:
