@@ -23,7 +23,7 @@ ROWS: list[Mutant] = [
     Mutant("a norm may divide by nothing", "model/stack_config.py",
         "if not 0.0 < self.norm_eps < float", "if not -9.0 < self.norm_eps < float", "tests/model/test_deepnorm.py"),
     Mutant("a setting that there is not ends in an error of Python", "train/recipe.py",
-        "if name not in known:", "if False:", "tests/train/test_recipe.py::test_override_knows_its_settings"),
+        "if name not in known:", "if False:", "tests/train/test_override.py::test_override_knows_its_settings"),
     Mutant("a scale that is set counts as missing", "proof/doctor/heads.py",
         '{"d_model": D}, place.config.attention_scale)', '{"d_model": D}, None)',
         "tests/proof/test_doctor_breaks.py::test_healthy_run_has_no_failure[t5-scale]"),

@@ -14,7 +14,6 @@ LOOP = "tests/train/test_loop.py"
 DIVERGED = "tests/train/run/test_diverged.py"
 PRECISION = "tests/train/test_precision.py"
 EVALUATE = "tests/train/score/test_evaluate.py"
-RECIPE = "tests/train/test_recipe.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
@@ -190,7 +189,7 @@ ROWS: list[Mutant] = [
         "tests/train/optim/test_uncompiled.py::test_a_step_keeps_no_graph_and_leaves_gradients_on"),
     Mutant("a new optimizer keeps the momentum of the old", "train/recipe.py",
         "sorted(OWN - USES[", "sorted(OWN & USES[",
-        "tests/train/test_recipe.py::test_another_optimizer_leaves_behind_what_it_does_not_read"),
+        "tests/train/test_override.py::test_another_optimizer_leaves_behind_what_it_does_not_read"),
     # evaluation
     Mutant("what is written too much costs nothing", "train/score/evaluate.py",
         "max(len(given.ids), len(wanted))", "len(wanted)", f"{EVALUATE}::test_tokens_are_compared_place_by_place"),
