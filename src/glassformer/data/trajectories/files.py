@@ -17,6 +17,7 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,11 +38,15 @@ MOST_EPISODE = 2.0**53
 WHOLE = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 """What a cell may hold; Python alone would also take 1_000 and the digits of other scripts."""
+LARGEST = float(np.finfo(np.float32).max)
 BLANKS = " \t"
 """What may stand around a name or a number."""
 NO_NPZ = "this is no .npz file of named arrays, or a damaged one. Write it again with np.savez."
-DAMAGED = (ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What numpy raises for a file that is none of its own."""
+DAMAGED = (
+    *(ValueError, TypeError, LookupError, OverflowError, EOFError, RuntimeError),
+    *(SyntaxError, TokenError, zipfile.BadZipFile, zlib.error),
+)
+"""What numpy raises for a file that is none of its own; an array says what it is in the syntax of Python."""
 
 
 class Read(NamedTuple):
@@ -92,9 +97,6 @@ def read_csv(path: str | Path) -> Read:
 
 def columns_of(path: str | Path, names: Sequence[str]) -> dict[str, list[int]]:
     """The columns of each kind, by the names in the first line. Errors: `DataError` for one missing or twice."""
-    (name, count), *_ = Counter(names).most_common(1)
-    if count > 1:
-        raise DataError(f"{path}:1: each column needs a name of its own, but {name!r} is there twice. Rename one.")
     found: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         kind = name.rstrip("0123456789")
@@ -107,6 +109,9 @@ def columns_of(path: str | Path, names: Sequence[str]) -> dict[str, list[int]]:
                 f"(or action0, ...) and reward; got {', '.join(names)[:80]!r}, without {needed}. Name the columns so, "
                 "without quotes."
             )
+    (name, count), *_ = Counter(names).most_common(1)
+    if count > 1:
+        raise DataError(f"{path}:1: each column needs a name of its own, but {name!r} is there twice. Rename one.")
     return found | {kind: in_order(path, names, kind, found[kind]) for kind in ("obs", "action")}
 
 
@@ -125,7 +130,7 @@ def number_in(cell: str, place: str) -> float:
     """The finite number in a cell. Errors: `DataError` naming its place."""
     plain = cell.strip(BLANKS)
     value = float(plain) if NUMBER.fullmatch(plain) else float("nan")
-    if not abs(value) <= np.finfo(np.float32).max:
+    if not abs(value) <= LARGEST:
         raise DataError(f"{place} must be a finite number of 32 bits; got {cell[:40]!r}. Correct the line.")
     return value
 
@@ -195,23 +200,10 @@ def numbered(values: NDArray[Any], where: str, first: int) -> NDArray[np.int64]:
 
 def read_npz(path: str | Path) -> Read:
     """Read the arrays of an .npz file. Errors: `DataError` naming file and array; a pickled one is never read."""
-    try:
-        file = np.load(path, allow_pickle=False)
-        if not isinstance(file, NpzFile):  # a single array, without a name
-            raise DataError(f"{path}: {NO_NPZ}")
-        with file:
-            arrays = {name: array_in(file, name, path) for name in file.files if name in (*NEEDED, "episode", *ENDS)}
-    except FileNotFoundError:
-        raise no_such_file(path) from None
-    except OSError as error:
-        raise DataError(f"{path}: the file cannot be read ({error.strerror or error}). Give a readable .npz.") from None
-    except MemoryError:
-        raise DataError(f"{path}: the arrays take more memory than there is. Give fewer episodes.") from None
-    except DAMAGED:
-        raise DataError(f"{path}: {NO_NPZ}") from None
+    arrays, names = arrays_in(path)
     for needed in NEEDED:
         if needed not in arrays:
-            raise DataError(f"{path}: there is no array {needed!r}. {suggestion(needed, file.files)}")
+            raise DataError(f"{path}: there is no array {needed!r}. {suggestion(needed, names)}")
     rewards = np.asarray(shaped(arrays["rewards"], "rewards", path, 1), np.float64)
     observations = shaped(arrays["observations"], "observations", path, 2, len(rewards))
     edges = edges_in(arrays, len(rewards), path)
@@ -223,7 +215,28 @@ def read_npz(path: str | Path) -> Read:
         actions = np.asarray(actions, np.float32)
     made = Episodes(np.asarray(observations, np.float32), actions, rewards, edges)
     read = {*NEEDED, *(ENDS if "episode" not in arrays else ("episode",))}
-    return Read(made, tuple(name for name in file.files if name not in read))
+    return Read(made, tuple(name for name in names if name not in read))
+
+
+def arrays_in(path: str | Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """The arrays of a file that are needed, and the names of all that it has. Errors: `DataError`."""
+    try:
+        with Path(path).open("rb") as opened:
+            file = np.load(opened, allow_pickle=False)
+            if not isinstance(file, NpzFile):  # a single array, without a name
+                raise DataError(f"{path}: {NO_NPZ}")
+            wanted = [name for name in file.files if name in (*NEEDED, "episode", *ENDS)]
+            return {name: array_in(file, name, path) for name in wanted}, file.files
+    except DataError:
+        raise
+    except FileNotFoundError:
+        raise no_such_file(path) from None
+    except OSError as error:
+        raise DataError(f"{path}: the file cannot be read ({error.strerror or error}). Give a readable .npz.") from None
+    except MemoryError:
+        raise DataError(f"{path}: the arrays take more memory than there is. Give fewer episodes.") from None
+    except DAMAGED:
+        raise DataError(f"{path}: {NO_NPZ}") from None
 
 
 def array_in(file: Mapping[str, Any], name: str, path: str | Path) -> NDArray[Any]:
@@ -250,7 +263,7 @@ def shaped(array: NDArray[Any], name: str, path: str | Path, ndim: int, n: int |
             f"{path}: {name} must be numbers of the shape [{steps}{', ...' * (ndim - 1)}], a row for each step; got "
             f"{array.dtype} of {list(array.shape)}. Save them so."
         )
-    wrong = np.argwhere(~(np.abs(array.astype(np.float64)) <= np.finfo(np.float32).max))
+    wrong = np.argwhere(~(np.abs(array.astype(np.float64)) <= LARGEST))
     if len(wrong):
         raise DataError(
             f"{path}: {name} must be finite numbers of 32 bits; step {wrong[0][0]} (counted from 0) has "
