@@ -6,6 +6,7 @@ import io
 import warnings
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +23,10 @@ GOOD = {
 }
 
 
-def arrays(folder: Path, *, without: tuple[str, ...] = (), **changes: object) -> Path:
+def arrays(folder: Path, *, without: tuple[str, ...] = (), **changes: Any) -> Path:
     """The good arrays, changed, in a file."""
     path = folder / "episodes.npz"
-    np.savez(path, **{name: value for name, value in {**GOOD, **changes}.items() if name not in without})
+    np.savez(path, **{name: each for name, each in {**GOOD, **changes}.items() if name not in without})
     return path
 
 
@@ -41,12 +42,12 @@ def test_arrays_by_example(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ENDS)
 @pytest.mark.parametrize("kind", [bool, np.uint8, np.float32])
 def test_an_episode_ends_where_an_array_says_so(tmp_path: Path, name: str, kind: type) -> None:
-    ends = np.array([0, 1, 0, 0]).astype(kind)
-    assert read_npz(arrays(tmp_path, without=("episode",), **{name: ends})).episodes.edges.tolist() == [0, 2, 4]
+    ends: dict[str, Any] = {name: np.array([0, 1, 0, 0]).astype(kind)}
+    assert read_npz(arrays(tmp_path, without=("episode",), **ends)).episodes.edges.tolist() == [0, 2, 4]
 
 
 def test_an_episode_ends_where_any_array_says_so(tmp_path: Path) -> None:
-    given = {"terminals": np.array([1, 0, 0, 0]), "timeouts": np.array([False, False, True, True])}
+    given: dict[str, Any] = {"terminals": np.array([1, 0, 0, 0]), "timeouts": np.array([False, False, True, True])}
     found, unread = read_npz(arrays(tmp_path, without=("episode",), **given))
     assert (found.edges.tolist(), unread) == ([0, 1, 3, 4], ())
     found, unread = read_npz(arrays(tmp_path, **given))
@@ -72,7 +73,7 @@ def test_numbers_of_every_type_are_read(tmp_path: Path, kind: type) -> None:
         (np.array([[1, 2], [3, 4], [-5, 6], [7, 8]]), [[1.0, 2.0], [3.0, 4.0], [-5.0, 6.0], [7.0, 8.0]]),
     ],
 )
-def test_one_whole_number_a_step_is_the_number_of_an_action(tmp_path: Path, actions, expected) -> None:
+def test_one_whole_number_a_step_is_the_number_of_an_action(tmp_path: Path, actions: Any, expected: Any) -> None:
     found = read_npz(arrays(tmp_path, actions=actions)).episodes
     assert found.actions.tolist() == expected
     assert found.discrete == isinstance(expected[0], int)
@@ -125,7 +126,7 @@ def test_what_is_not_needed_is_told_and_not_read(tmp_path: Path) -> None:
         ({"actions": np.array([None] * 4)}, r"the array 'actions' holds Python objects"),
     ],
 )  # fmt: skip
-def test_a_fault_of_an_array_is_named(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+def test_a_fault_of_an_array_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     path = arrays(tmp_path, **changes)
     with pytest.raises(DataError, match=said) as caught:
         read_episodes(path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from data.trajectories.episodes import csv_of, made, same
 from glassformer.data.trajectories.files import npz_bytes, read_csv, read_episodes, read_npz
 from glassformer.foundation.errors import DataError
 
-NAMES = "episode,t,obs0,obs1,action,reward,done"
+NAMES: str = "episode,t,obs0,obs1,action,reward,done"
 GOOD = [NAMES, "0,0,0.5,-1,1,1.0,0", "0,1,0.25,2,0,1.0,1", "1,0,0.1,2,2,0.5,0"]
 
 
@@ -93,7 +95,9 @@ def test_columns_of_a_vector_are_in_the_order_of_their_numbers(tmp_path: Path) -
         ("action", ["-0.5", "+.5", "1."], [[-0.5], [0.5], [1.0]]),
     ],
 )
-def test_whole_numbers_in_one_column_are_numbers_of_actions(tmp_path: Path, names, cells, actions) -> None:
+def test_whole_numbers_in_one_column_are_numbers_of_actions(
+    tmp_path: Path, names: str, cells: list[str], actions: list[Any]
+) -> None:
     lines = [f"episode,obs,{names},reward", *(f"0,1.5,{cell},1" for cell in cells)]
     found = read_csv(table(tmp_path, *lines)).episodes
     assert found.actions.tolist() == actions
@@ -186,7 +190,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("pendulum_sac_medium_50eps", 50, -524.3, "1 numbers"),
     ],
 )
-def test_recorded_episodes_are_read(shared, name, n, mean, kind) -> None:
+def test_recorded_episodes_are_read(
+    shared: Callable[[str], Path], name: str, n: int, mean: float | None, kind: str
+) -> None:
     found, unread = read_episodes(shared(f"rl/{name}.csv.gz"))
     assert (len(found), unread) == (n, ())
     actions = f"{int(found.actions.max()) + 1} actions" if found.discrete else f"{found.actions.shape[1]} numbers"

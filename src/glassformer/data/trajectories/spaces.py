@@ -137,8 +137,8 @@ def scales_in(found: object) -> Scales:
         )
     if not isinstance(record["longest"], int):
         raise DataError(f"longest of a file of spaces must be whole; got {record['longest']!r}. {THE_FILE}")
-    made = {name: tuple(each) if isinstance(each, list) else each for name, each in record.items()}
-    return Scales(**made)  # pyright: ignore[reportArgumentType]
+    made = {name: tuple(map(float, each)) if isinstance(each, list) else each for name, each in record.items()}
+    return Scales(**made | {"to_go": float(cast("float", record["to_go"]))})  # pyright: ignore[reportArgumentType]
 
 
 def finite(value: object) -> bool:
