@@ -26,7 +26,8 @@ GOOD = {
 def arrays(folder: Path, *, without: tuple[str, ...] = (), **changes: Any) -> Path:
     """The good arrays, changed, in a file."""
     path = folder / "episodes.npz"
-    np.savez(path, **{name: each for name, each in {**GOOD, **changes}.items() if name not in without})
+    kept: dict[str, Any] = {name: each for name, each in {**GOOD, **changes}.items() if name not in without}
+    np.savez(path, **kept)
     return path
 
 

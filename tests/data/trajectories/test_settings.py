@@ -17,7 +17,8 @@ from glassformer.foundation.errors import ConfigError, DataError
 
 
 def config(**changes: Any) -> DataConfig:
-    return DataConfig(**{"task": "trajectories", "layout": "actions", "environment": "rooms", "window": 10, **changes})
+    settings: dict[str, Any] = {"task": "trajectories", "layout": "actions", "environment": "rooms", "window": 10}
+    return DataConfig(**settings | changes)
 
 
 def written(folder: Path, n: int, name: str = "train.csv") -> str:
@@ -87,7 +88,8 @@ def test_a_file_too_short_to_be_split_is_refused(tmp_path: Path, n: int, share: 
 
 def test_each_split_has_its_own_file_if_one_is_named(tmp_path: Path) -> None:
     names = {"train": "train.csv", "dev": "other-dev.csv", "test": "another-test.csv"}
-    asked = config(**{split: written(tmp_path, 3, name) for split, name in names.items()})
+    files: dict[str, Any] = {split: written(tmp_path, 3, name) for split, name in names.items()}
+    asked = config(**files)
     for split, name in names.items():
         found = read_split(asked, split, 1)
         assert same(found.episodes, made([2] * 3, seed=len(name)))
