@@ -198,6 +198,7 @@ def test_numbers_of_places_are_cut_with_their_places() -> None:
         assert torch.equal(part.labels, expected)
 
 
+@pytest.mark.shapes(False)
 @pytest.mark.parametrize("kind", [torch.int64, torch.float32])
 def test_labels_of_places_stand_in_the_places_of_tokens(kind: torch.dtype) -> None:
     in_words, more = ("two", []) if kind == torch.int64 else ("three", [4])

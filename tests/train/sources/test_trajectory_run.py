@@ -33,7 +33,12 @@ def asked_for(folder, *, discrete=True, path="log.csv", **changes):
     return acting(None if path is None else log(folder, discrete=discrete), **changes)
 
 
-@pytest.mark.parametrize("name", RUNS)
+OFTEN = ("numbered", "vectors")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in RUNS]
+)
 def test_cut_and_resumed_to_the_same_bits(tmp_path, name):
     asked = asked_for(tmp_path, **RUNS[name])
     events = follow(start(asked, tmp_path / "whole"))
