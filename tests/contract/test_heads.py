@@ -19,7 +19,7 @@ HEAD_SPECIMENS = [
     Lm(transform="gelu"),
     Tag(5),
     *(Classify(3, pooling) for pooling in POOLINGS),
-    *(Regress(2, pooling) for pooling in POOLINGS),
+    *(Regress(2, pooling) for pooling in (*POOLINGS, "none")),
 ]
 LENGTHS = (5, 1, 8, 2)
 FEATURES = 6
@@ -90,7 +90,7 @@ def test_hidden_and_head_are_two_calls(head, shape):
     given = {"source": tokens(2, 4)} if shape == "encoder-decoder" else {}
     ids, keep = tokens(2, 5), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     hidden = network.hidden(ids, keep=keep, **given)
-    whole = network.head(hidden, keep) if hasattr(head, "pooling") else network.head(hidden)
+    whole = network.head(hidden, keep) if hasattr(network.head, "pooling") else network.head(hidden)
     close(network(ids, keep=keep, **given), whole)
 
 
@@ -104,7 +104,7 @@ def test_a_head_is_a_linear_map(head):
     if getattr(head, "transform", None) is not None:
         close(network.head(x), last(network.head.transform(x)))
     else:
-        close(network.head(x), last(network.head.pooling(x) if hasattr(head, "pooling") else x))
+        close(network.head(x), last(network.head.pooling(x) if hasattr(network.head, "pooling") else x))
 
 
 @heads

@@ -188,6 +188,25 @@ def test_numbers_stay_whole_when_a_batch_is_split() -> None:
     assert [part.labels.tolist() for part in parts] == [[[1.0, 2.0, 3.0, 4.0]], [[5.0, 6.0, 7.0, 8.0]]]
 
 
+def test_numbers_of_places_are_cut_with_their_places() -> None:
+    labels = torch.arange(2 * 9 * 3.0).view(2, 9, 3)
+    keep = torch.arange(9) < torch.tensor([[9], [2]])
+    parts = Batch(torch.full((2, 9), 7), keep, labels=labels, label_keep=keep).split(2)
+    assert [part.tokens.shape[1] for part in parts] == [9, 2]
+    for part, expected in zip(parts, (labels[:1], labels[1:, :2]), strict=True):
+        assert part.labels is not None
+        assert torch.equal(part.labels, expected)
+
+
+@pytest.mark.shapes(False)
+@pytest.mark.parametrize("kind", [torch.int64, torch.float32])
+def test_labels_of_places_stand_in_the_places_of_tokens(kind: torch.dtype) -> None:
+    in_words, more = ("two", []) if kind == torch.int64 else ("three", [4])
+    Batch(torch.full((2, 3), 7), labels=torch.ones(2, 3, *more, dtype=kind))
+    with pytest.raises(DataError, match=rf"Labels of {in_words} dimensions .* \[2, 3\]; got \[2, 5.*Give \[B"):
+        Batch(torch.full((2, 3), 7), labels=torch.ones(2, 5, *more, dtype=kind))
+
+
 def test_features_are_counted_by_place() -> None:
     tokens, keep = pad_features([[[1.0, 2.0, 3.0]] * 4, [[4.0, 5.0, 6.0]]])
     batch = Batch(tokens, keep, labels=torch.tensor([1, 0]))

@@ -152,7 +152,7 @@ ROWS: list[Mutant] = [
     Mutant("labels count from the special tokens on", "data/batch.py",
         "label - FIRST_LABEL for", "label - FIRST_LABEL + 1 for", f"{BAT}::test_labels_are_counted_from_zero"),
     Mutant("numbers are cut with the padding", "data/batch.py",
-        "labels.ndim == 2 and not labels.is_floating_point()", "labels.ndim == 2",
+        "labels.ndim == (3 if labels.is_floating_point() else 2)", "labels.ndim in (2, 3)",
         f"{BAT}::test_numbers_stay_whole_when_a_batch_is_split"),
     Mutant("a labelled text has no first token", "data/batch.py",
         "pad([[BOS, *ids] for ids in texts])", "pad([[EOS, *ids] for ids in texts])",

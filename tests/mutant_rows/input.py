@@ -98,7 +98,7 @@ ROWS: list[Mutant] = [
     Mutant("labels are counted from -1", "data/batch.py", "if bool((found < 0).any()):", "if False:", WRONG),
     Mutant("truth is a label", "data/batch.py", "found.dtype in IDS and found.ndim == 1", "found.ndim == 1", WRONG),
     Mutant("labels stand in other places than tokens", "data/batch.py",
-        "if in_place(self.labels) and self.labels.shape != self.tokens.shape[:2]:", "if False:", WRONG),
+        "if in_place(self.labels) and self.labels.shape[:2] != self.tokens.shape[:2]:", "if False:", WRONG),
     Mutant("a study of text is never gone on with", "study/folder.py",
         "if not (name in FILLED_IN and theirs[name] is None)", "if True", "tests/study/test_folder.py"),
 ]

@@ -12,7 +12,7 @@ OBJECTIVE, LOOP, SCORES, CLASSIFIER = (
 # fmt: off
 ROWS: list[Mutant] = [
     Mutant("padding is tagged", "train/objective.py",
-        "batch.label_keep if batch.label_keep is not None else batch.keep", "batch.label_keep",
+        "    asked = batch.label_keep if batch.label_keep is not None else batch.keep\n", "    asked = batch.label_keep\n",
         f"{OBJECTIVE}::test_padded_batch_is_the_sum_of_its_rows {OBJECTIVE}::test_targets_are_counted"),
     Mutant("a classifier pools padding in training", "train/objective.py",
         "model.head(x, asked.inputs_keep)", "model.head(x)",

@@ -29,9 +29,14 @@ from glassformer.train.settings import CheckpointConfig, DecodeConfig, TrainingC
 
 VOCAB = 13
 STEPS = 12
-LAYOUTS = ("encoder-decoder", "encoder", "decoder", "classify", "tag", "regress")
-"""Of the last three an encoder whose head is of this kind."""
-OUTPUTS = {"classify": Classify(3, "attention"), "tag": Tag(3), "regress": Regress(2)}
+OUTPUTS = {
+    "classify": Classify(3, "attention"),
+    "tag": Tag(3),
+    "regress": Regress(2),
+    "regress in places": Regress(2, "none"),
+}
+LAYOUTS = ("encoder-decoder", "encoder", "decoder", *OUTPUTS)
+"""Of the last an encoder with this head."""
 SCHEMES = sorted(POSITIONS)
 
 
@@ -80,6 +85,10 @@ def batch(layout: str, lengths: Iterable[tuple[int, int]], seed: int = 0) -> Bat
             return Batch.tagged(sources, [[id % 3 for id in ids] for ids in sources])
         case "regress":
             return Batch.labelled(sources, [[n / 4, -1.5] for _, n in lengths])
+        case "regress in places":
+            tags = Batch.tagged(sources, [[id % 3 for id in ids] for ids in sources])
+            labels = torch.stack([tags.tokens / 4, -1.5 * tags.labels], -1).double()
+            return Batch(tags.tokens, tags.keep, labels=labels)
         case _:
             text = Batch.pairs(sources, [x + y for x, y in zip(sources, targets, strict=True)])
             return Batch(text.tokens, text.keep)
@@ -165,7 +174,7 @@ def final(run: Path) -> dict[str, bytes]:
     last = list(checkpoints(run).values())[-1]
     assert last == step_folder(run, load_recipe(run / "recipe.toml").training.steps)
     kept = [path for path in last.iterdir() if path.name != MANIFEST] + [run / "metrics.jsonl", run / "recipe.toml"]
-    return {path.name: path.read_bytes() for path in [*kept, *(run / "samples").iterdir()]}
+    return {path.name: path.read_bytes() for path in [*kept, *(run / "samples").glob("*")]}
 
 
 def assert_same_end(run: Path, whole: Path) -> None:

@@ -83,19 +83,21 @@ def test_heads_of_other_kinds_need_labels(name):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_objective_of_a_model(layout):
     names = {"encoder": "masked_token", "encoder-decoder": "next_token", "decoder": "next_token"}
-    assert objective_for(model(layout)) is OBJECTIVES[names.get(layout, layout)]
+    assert objective_for(model(layout)) is OBJECTIVES[names.get(layout, layout.split()[0])]
 
 
-@pytest.mark.parametrize(("layout", "count"), [("classify", 4), ("tag", 12), ("regress", 8)])
+@pytest.mark.parametrize(("layout", "count"), [("classify", 4), ("tag", 12), ("regress", 8), ("regress in places", 24)])
 def test_targets_are_counted(layout, count):
-    """A label a row, a tag a real token, N numbers a row."""
-    assert OBJECTIVES[layout](batch(layout, RAGGED)).n_targets == count
+    """A label a row, a tag a real token, N numbers a row or a real token."""
+    assert OBJECTIVES[layout.split()[0]](batch(layout, RAGGED)).n_targets == count
 
 
 def test_marked_tokens_alone_are_tagged():
     data = batch("tag", RAGGED)
     marked = data.keep & (torch.arange(data.tokens.shape[1]) % 2 == 0)
     assert OBJECTIVES["tag"](replace(data, label_keep=marked)).n_targets == int(marked.sum())
+    numbers = replace(batch("regress in places", RAGGED), label_keep=marked)
+    assert OBJECTIVES["regress"](numbers).n_targets == 2 * int(marked.sum())
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
@@ -119,6 +121,22 @@ def test_loss_of_numbers_is_the_squared_error():
     assert (loss.nll.item(), loss.nll.requires_grad) == (loss.objective.item(), False)
 
 
+@pytest.mark.parametrize("marked", [False, True])
+def test_loss_of_numbers_in_places_is_the_squared_error_of_each(marked):
+    """Also where more vectors are read than are asked for, and nothing of the places that are not."""
+    network, data = model("regress in places"), batch("regress in places", RAGGED)
+    data = replace(data, label_keep=data.keep & (torch.arange(data.tokens.shape[1]) % 2 == 0) if marked else None)
+    given, counts = network(data.tokens, keep=data.keep), data.keep if data.label_keep is None else data.label_keep
+    expected = sum(
+        (given[row, place, n].item() - data.labels[row, place, n].item()) ** 2
+        for row, place in counts.nonzero().tolist()
+        for n in range(2)
+    )
+    loss = loss_of(network, data, objective_for(network))
+    assert loss.objective.item() == pytest.approx(expected, rel=1e-12)
+    assert (loss.nll.item(), loss.nll.requires_grad) == (loss.objective.item(), False)
+
+
 def test_targets_that_the_head_does_not_have_are_refused():
     network = model("classify")
     with pytest.raises(DataError, match=r"from 0 to 2, as the head scores 3 labels; got 3 at target 1"):
@@ -128,6 +146,9 @@ def test_targets_that_the_head_does_not_have_are_refused():
         loss_of(numbers, Batch.labelled([[7], [8]], [0.5, 3.0]), objective_for(numbers))
     with pytest.raises(DataError, match=r"numbers of a float type; got torch\.int64"):
         loss_of(numbers, Batch.labelled([[7], [8]], [1, 3]), objective_for(numbers))
+    places, three = model("regress in places"), torch.zeros(2, 1, 3).double()
+    with pytest.raises(DataError, match=r"as the model outputs, 2 \(head\.n_numbers\); it has 3"):
+        loss_of(places, Batch(torch.tensor([[7], [8]]), labels=three), objective_for(places))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -153,8 +174,10 @@ def test_what_stands_in_padding_changes_no_bit(layout):
     for tokens, keep in zip(written, (data.keep, data.source_keep), strict=True):
         if tokens is not None:
             tokens[~keep] = torch.randint(12, (int((~keep).sum()),))
-    counts = data.keep if layout == "tag" else data.label_keep
-    labels = data.labels if counts is None else torch.where(counts, data.labels, 9)
+    counts = data.keep if layout in ("tag", "regress in places") else data.label_keep
+    labels = data.labels
+    if counts is not None:
+        labels = torch.where(counts.view(*counts.shape, *[1] * (labels.ndim - 2)), labels, 9)
     other = Batch(written[0], data.keep, written[1], data.source_keep, labels, data.label_keep)
     assert not torch.equal(other.tokens, data.tokens)
     again, of_again = learned(network, other)

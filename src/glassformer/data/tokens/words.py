@@ -70,7 +70,11 @@ class _Listed(Tokenizer):
 
     @classmethod
     def from_json(cls, text: str) -> _Listed:
-        record = read_json(text)
+        return cls(cls.entries_in(read_json(text)))
+
+    @classmethod
+    def entries_in(cls, record: Mapping[str, object]) -> list[str]:
+        """The entries of what `to_json` wrote. Errors: `DataError` for anything else."""
         entries = record.get("entries")
         if record.get("kind") != cls.kind or record.get("specials") != list(SPECIALS):
             raise DataError(
@@ -93,7 +97,7 @@ class _Listed(Tokenizer):
             raise DataError(
                 f"The entries of a {cls.kind} tokenizer must be different, but some of this one occur twice. {THE_FILE}"
             )
-        return cls(entries)
+        return entries
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> _Listed:

@@ -4,18 +4,24 @@ CSV (.csv, .csv.gz)   episode,t,obs0,obs1,action,reward,done     one line a step
 NPZ (.npz)            observations [N, S], actions [N] or [N, A], rewards [N], and what ends an episode: terminals,
                       timeouts, dones, terminated, truncated (any of them true at its last step), or episode [N]
 
-Whole numbers in one column (in NPZ: of an integer type) are the numbers of actions; all else are vectors.
+Whole numbers in one column `action` (in NPZ: one number a step, of an integer type) are the numbers of actions; all
+else are vectors. The columns of a vector may stand in any order: their numbers say which is which.
 """
 
 from __future__ import annotations
 
 import io
+import re
 import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from glassformer.data.lines import no_such_file, read_lines
@@ -24,8 +30,23 @@ from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import suggestion
 
 ENDS = ("terminals", "timeouts", "dones", "terminated", "truncated")
+NEEDED = ("observations", "actions", "rewards")
 MOST_ACTIONS = 10_000
 """Most different actions: a number above this is no action's."""
+MOST_EPISODE = 2.0**53
+"""Above this, two whole numbers may be one float of 64 bits, and so two episodes one."""
+WHOLE = re.compile(r"[+-]?[0-9]+")
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+"""What a cell may hold; Python alone would also take 1_000 and the digits of other scripts."""
+LARGEST = float(np.finfo(np.float32).max)
+BLANKS = " \t"
+"""What may stand around a name or a number."""
+NO_NPZ = "this is no .npz file of named arrays, or a damaged one. Write it again with np.savez."
+DAMAGED = (
+    *(ValueError, TypeError, LookupError, OverflowError, EOFError, RuntimeError),
+    *(SyntaxError, TokenError, zipfile.BadZipFile, zlib.error),
+)
+"""What numpy raises for a file that is none of its own; an array says what it is in the syntax of Python."""
 
 
 class Read(NamedTuple):
@@ -43,11 +64,11 @@ def read_episodes(path: str | Path) -> Read:
 def read_csv(path: str | Path) -> Read:
     """Read a table with one line for each step. Errors: `DataError` naming file, line and column."""
     first, *lines = read_lines(path)
-    names = [name.strip() for name in first.split(",")]
+    names = [name.strip(BLANKS) for name in first.split(",")]
     columns = columns_of(path, names)
     if not lines:
         raise DataError(f"{path}: the file has a line of names, but no steps. Give a file with at least one episode.")
-    whole = len(columns["action"]) == 1
+    whole = "action" in names
     table = np.empty((len(lines), len(names)))
     for row, line in enumerate(lines):
         cells = line.split(",")
@@ -58,7 +79,7 @@ def read_csv(path: str | Path) -> Read:
             )
         for place in (each for group in columns.values() for each in group):
             table[row, place] = number_in(cells[place], f"{path}:{row + 2}: {names[place]}")
-        whole = whole and cells[columns["action"][0]].strip().isdecimal()
+        whole = whole and WHOLE.fullmatch(cells[columns["action"][0]].strip(BLANKS)) is not None
     episode = table[:, columns["episode"][0]]
     edges = edges_of_ids(episode, f"{path}:", 2)
     check_times(path, table, columns.get("t"), edges)
@@ -66,7 +87,7 @@ def read_csv(path: str | Path) -> Read:
     actions = table[:, columns["action"]]
     made = Episodes(
         np.asarray(table[:, columns["obs"]], np.float32),
-        numbered(actions[:, 0], str(path)) if whole else np.asarray(actions, np.float32),
+        numbered(actions[:, 0], f"{path}:", 2) if whole else np.asarray(actions, np.float32),
         table[:, columns["reward"][0]].copy(),
         edges,
     )
@@ -76,8 +97,6 @@ def read_csv(path: str | Path) -> Read:
 
 def columns_of(path: str | Path, names: Sequence[str]) -> dict[str, list[int]]:
     """The columns of each kind, by the names in the first line. Errors: `DataError` for one missing or twice."""
-    if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
-        raise DataError(f"{path}:1: each column needs a name of its own, but {twice!r} is there twice. Rename one.")
     found: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         kind = name.rstrip("0123456789")
@@ -87,18 +106,31 @@ def columns_of(path: str | Path, names: Sequence[str]) -> dict[str, list[int]]:
         if needed not in found:
             raise DataError(
                 f"{path}:1: the first line must name the columns, among them episode, obs (or obs0, obs1, ...), action "
-                f"(or action0, ...) and reward; got {', '.join(names)[:80]!r}, without {needed}. Name the columns so."
+                f"(or action0, ...) and reward; got {', '.join(names)[:80]!r}, without {needed}. Name the columns so, "
+                "without quotes."
             )
-    return found
+    (name, count), *_ = Counter(names).most_common(1)
+    if count > 1:
+        raise DataError(f"{path}:1: each column needs a name of its own, but {name!r} is there twice. Rename one.")
+    return found | {kind: in_order(path, names, kind, found[kind]) for kind in ("obs", "action")}
+
+
+def in_order(path: str | Path, names: Sequence[str], kind: str, places: list[int]) -> list[int]:
+    """The columns of a vector by their numbers. Errors: `DataError` for a number that is missing."""
+    wanted = [kind] if names[places[0]] == kind else [f"{kind}{number}" for number in range(len(places))]
+    if {*wanted} != {names[place] for place in places}:
+        raise DataError(
+            f"{path}:1: what belongs to {kind} must be one column {kind}, or columns {kind}0, {kind}1, ... without a "
+            f"gap; got {', '.join(names[place] for place in places)[:80]}. Rename them, or add what is missing."
+        )
+    return [names.index(name) for name in wanted]
 
 
 def number_in(cell: str, place: str) -> float:
     """The finite number in a cell. Errors: `DataError` naming its place."""
-    try:
-        value = float(cell)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) <= np.finfo(np.float32).max:
+    plain = cell.strip(BLANKS)
+    value = float(plain) if NUMBER.fullmatch(plain) else float("nan")
+    if not abs(value) <= LARGEST:
         raise DataError(f"{place} must be a finite number of 32 bits; got {cell[:40]!r}. Correct the line.")
     return value
 
@@ -135,70 +167,92 @@ def edges_of_ids(ids: NDArray[Any], where: str, first: int) -> NDArray[np.int64]
 
     Errors: `DataError` if an episode comes back later.
     """
+    wrong = np.flatnonzero(np.abs(ids.astype(np.float64)) >= MOST_EPISODE)
+    if len(wrong):
+        raise DataError(
+            f"{where}{wrong[0] + first}: the number of an episode must be below 2^53 = {MOST_EPISODE:.0f}, as larger "
+            f"ones cannot be told apart; got {ids[wrong[0]]}. Count the episodes from 0."
+        )
     starts = np.concatenate([[0], np.flatnonzero(np.diff(ids)) + 1])
     seen: set[float] = set()
     for start in starts.tolist():
-        if float(ids[start]) in seen:
+        number = float(ids[start])
+        if number in seen:
             raise DataError(
-                f"{where}{start + first}: the steps of an episode must follow each other, but episode {ids[start]:g} "
+                f"{where}{start + first}: the steps of an episode must follow each other, but episode {number:.16g} "
                 "was there before, with others in between. Sort the steps by episode."
             )
-        seen.add(float(ids[start]))
+        seen.add(number)
     return np.concatenate([starts, [len(ids)]]).astype(np.int64)
 
 
-def numbered(values: NDArray[Any], where: str) -> NDArray[np.int64]:
-    """The numbers of actions. Errors: `DataError` for one below 0 or far above."""
+def numbered(values: NDArray[Any], where: str, first: int) -> NDArray[np.int64]:
+    """The numbers of actions; `where` and `first` as in `edges_of_ids`. Errors: `DataError` for an impossible one."""
     wrong = np.flatnonzero((values < 0) | (values >= MOST_ACTIONS))
     if len(wrong):
         raise DataError(
-            f"{where}: actions of a whole number are counted from 0, to at most {MOST_ACTIONS - 1:,}; step {wrong[0]} "
-            f"(counted from 0) has {values[wrong[0]]:g}. Number them from 0; if an action is a quantity, write 3.0 for "
-            "3 (in an .npz file: as floats)."
+            f"{where}{wrong[0] + first}: actions of a whole number are counted from 0, to at most "
+            f"{MOST_ACTIONS - 1:,}; got {values[wrong[0]]:g}. Number them from 0; if an action is a quantity, write "
+            "3.0 for 3 (in an .npz file: as floats)."
         )
     return values.astype(np.int64)
 
 
 def read_npz(path: str | Path) -> Read:
     """Read the arrays of an .npz file. Errors: `DataError` naming file and array; a pickled one is never read."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: array_in(file, name, path) for name in file.files}
-    except FileNotFoundError:
-        raise no_such_file(path) from None
-    except OSError as error:
-        raise DataError(f"{path}: the file cannot be read ({error.strerror or error}). Give a readable .npz.") from None
-    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError):  # the last: a single array, without a name
-        raise DataError(
-            f"{path}: this is no .npz file of named arrays, or a damaged one. Write it again with np.savez."
-        ) from None
-    for needed in ("observations", "actions", "rewards"):
+    arrays, names = arrays_in(path)
+    for needed in NEEDED:
         if needed not in arrays:
-            raise DataError(f"{path}: there is no array {needed!r}. {suggestion(needed, list(arrays))}")
+            raise DataError(f"{path}: there is no array {needed!r}. {suggestion(needed, names)}")
     rewards = np.asarray(shaped(arrays["rewards"], "rewards", path, 1), np.float64)
     observations = shaped(arrays["observations"], "observations", path, 2, len(rewards))
     edges = edges_in(arrays, len(rewards), path)
     actions = arrays["actions"]
-    actions = actions[:, 0] if actions.ndim == 2 and actions.shape[1] == 1 and actions.dtype.kind in "iu" else actions
-    if actions.dtype.kind in "iu":
-        actions = numbered(shaped(actions, "actions", path, 1, len(rewards)), f"{path}: actions")
+    actions = shaped(actions[:, None] if actions.ndim == 1 else actions, "actions", path, 2, len(rewards))
+    if actions.shape[1] == 1 and actions.dtype.kind in "iu":
+        actions = numbered(actions[:, 0], f"{path}: actions: step ", 0)
     else:
-        flat = actions.reshape(-1, 1) if actions.ndim == 1 else actions
-        actions = np.asarray(shaped(flat, "actions", path, 2, len(rewards)), np.float32)
+        actions = np.asarray(actions, np.float32)
     made = Episodes(np.asarray(observations, np.float32), actions, rewards, edges)
-    read = {"observations", "actions", "rewards", *(ENDS if "episode" not in arrays else ("episode",))}
-    return Read(made, tuple(name for name in arrays if name not in read))
+    read = {*NEEDED, *(ENDS if "episode" not in arrays else ("episode",))}
+    return Read(made, tuple(name for name in names if name not in read))
 
 
-def array_in(file: Any, name: str, path: str | Path) -> NDArray[Any]:
+def arrays_in(path: str | Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """The arrays of a file that are needed, and the names of all that it has. Errors: `DataError`."""
+    try:
+        with Path(path).open("rb") as opened:
+            file = np.load(opened, allow_pickle=False)
+            if not isinstance(file, NpzFile):  # a single array, without a name
+                raise DataError(f"{path}: {NO_NPZ}")
+            wanted = [name for name in file.files if name in (*NEEDED, "episode", *ENDS)]
+            return {name: array_in(file, name, path) for name in wanted}, file.files
+    except DataError:
+        raise
+    except FileNotFoundError:
+        raise no_such_file(path) from None
+    except OSError as error:
+        raise DataError(f"{path}: the file cannot be read ({error.strerror or error}). Give a readable .npz.") from None
+    except MemoryError:
+        raise DataError(f"{path}: the arrays take more memory than there is. Give fewer episodes.") from None
+    except DAMAGED:
+        raise DataError(f"{path}: {NO_NPZ}") from None
+
+
+def array_in(file: Mapping[str, Any], name: str, path: str | Path) -> NDArray[Any]:
     """An array of a file. Errors: `DataError` for one of Python objects, which only a pickle can hold."""
     try:
-        return file[name]
-    except ValueError:
+        found = file[name]
+    except ValueError as error:
+        if "Object arrays" not in str(error):
+            raise
         raise DataError(
             f"{path}: the array {name!r} holds Python objects, which reading would have to run as code. Save numbers "
             "alone, such as np.stack(observations)."
         ) from None
+    if not isinstance(found, np.ndarray):  # the bytes of a file in the archive that is no array
+        raise DataError(f"{path}: {NO_NPZ}")
+    return found
 
 
 def shaped(array: NDArray[Any], name: str, path: str | Path, ndim: int, n: int | None = None) -> NDArray[Any]:
@@ -209,7 +263,7 @@ def shaped(array: NDArray[Any], name: str, path: str | Path, ndim: int, n: int |
             f"{path}: {name} must be numbers of the shape [{steps}{', ...' * (ndim - 1)}], a row for each step; got "
             f"{array.dtype} of {list(array.shape)}. Save them so."
         )
-    wrong = np.argwhere(~(np.abs(array.astype(np.float64)) <= np.finfo(np.float32).max))
+    wrong = np.argwhere(~(np.abs(array.astype(np.float64)) <= LARGEST))
     if len(wrong):
         raise DataError(
             f"{path}: {name} must be finite numbers of 32 bits; step {wrong[0][0]} (counted from 0) has "

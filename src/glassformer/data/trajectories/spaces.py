@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, cast
 
@@ -76,13 +77,13 @@ class Spaces(Labels):
                 "Give episodes of the same environment."
             )
         ours, theirs = (
-            f"one of {len(self.entries)} by number" if discrete else f"{n} numbers"
-            for discrete, n in (
-                (bool(self.entries), self.n_acted),
-                (episodes.discrete, 1 if episodes.discrete else episodes.actions.shape[1]),
+            "one of some, by number" if n is None else f"{n} numbers"
+            for n in (
+                None if self.entries else self.n_acted,
+                None if episodes.discrete else episodes.actions.shape[1],
             )
         )
-        if bool(self.entries) != episodes.discrete or ours != theirs:
+        if ours != theirs:
             raise DataError(
                 f"{where}: an action must be {ours}, as in training; these are {theirs}. Give episodes of the same "
                 "environment."
@@ -102,21 +103,44 @@ class Spaces(Labels):
     def from_json(cls, text: str) -> Spaces:
         """Read what `to_json` wrote. Errors: `DataError` for anything else."""
         record = read_json(text)
-        scales, entries = record.get("scales"), record.get("entries")
-        known = {each.name for each in fields(Scales)}
-        if not isinstance(scales, dict) or scales.keys() != known or not isinstance(entries, list):
+        entries, scales = cls.entries_in(record), scales_in(record.get("scales"))
+        if bool(entries) == bool(scales.acted):
             raise DataError(
-                f"A file of spaces must hold the scales {', '.join(sorted(known))}, and entries. {THE_FILE}"
+                f"A file of spaces must hold the names of actions (entries) or the scales of their numbers (acted), "
+                f"and not both; got {len(entries)} names and the scales of {len(scales.acted)} numbers. {THE_FILE}"
             )
-        values = cast("dict[str, object]", scales)
-        if not all(finite(each) for each in values.values()):
-            raise DataError(f"A file of spaces must hold finite numbers; got {values!r:.80}. {THE_FILE}")
-        made = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
-        return cls(Scales(**made), tuple(map(str, entries)))  # pyright: ignore[reportArgumentType]
+        return cls(scales, tuple(entries))
+
+
+def scales_in(found: object) -> Scales:
+    """The scales in a file. Errors: `DataError` for what cannot be those of episodes."""
+    names = [each.name for each in fields(Scales)]
+    if not isinstance(found, dict) or {*cast("dict[str, object]", found)} != {*names}:
+        raise DataError(f"A file of spaces must hold the scales {', '.join(names)}, and no others. {THE_FILE}")
+    record = cast("dict[str, object]", found)
+    for name in names:
+        value = record[name]
+        alone = name in ("to_go", "longest")
+        numbers = [value] if alone else cast("list[object]", value) if isinstance(value, list) else [None]
+        least = 0 if name.endswith("_spread") or alone else -math.inf
+        if not all(finite(each) and cast("float", each) > least for each in numbers):
+            raise DataError(
+                f"{name} of a file of spaces must be {'a finite number' if alone else 'a list of finite numbers'}"
+                f"{'' if least else ' above 0'}; got {value!r:.80}. {THE_FILE}"
+            )
+    n = {name: len(cast("list[float]", record[name])) for name in names if isinstance(record[name], list)}
+    acted = {size for name, size in n.items() if name.startswith("acted")}
+    if not n["observed"] or n["observed"] != n["observed_spread"] or len(acted) > 1 or n["returns"] != 3:
+        raise DataError(
+            f"A file of spaces must hold as many numbers under observed as under observed_spread, at least one, as "
+            f"many under each of acted, acted_spread, acted_low and acted_high, and three returns; got {n}. {THE_FILE}"
+        )
+    if not isinstance(record["longest"], int):
+        raise DataError(f"longest of a file of spaces must be whole; got {record['longest']!r}. {THE_FILE}")
+    made = {name: tuple(map(float, each)) if isinstance(each, list) else each for name, each in record.items()}
+    return Scales(**made | {"to_go": float(cast("float", record["to_go"]))})  # pyright: ignore[reportArgumentType]
 
 
 def finite(value: object) -> bool:
-    """Whether a value is a finite number, or a list of such."""
-    if isinstance(value, list):
-        return all(map(finite, cast("list[object]", value)))
-    return isinstance(value, int | float) and math.isfinite(value)
+    """Whether a value is a number, and not too large for a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from glassformer.data.config import LABEL
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels
+from glassformer.data.trajectories.settings import ACTIONS
+from glassformer.data.trajectories.spaces import Spaces
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.recipe import ModelRecipe, unread
 from glassformer.model.transformer import Transformer
@@ -53,6 +55,11 @@ def begin(recipe: Recipe) -> Beginning:
             "remove training.start_from."
         )
     before, theirs = load(run), load_recipe(run / "recipe.toml")
+    if isinstance(before.tokenizers.target, Spaces) and recipe.data.layout != ACTIONS:
+        raise ConfigError(
+            f"training.start_from must be a run that reads text, as data.task={recipe.data.task!r} does; {run} reads "
+            "episodes. Start from another run, or remove training.start_from."
+        )
     recipe, changed = as_before(recipe, theirs)
     data = prepare(recipe, tokenizers_for(recipe.data.layout, before.tokenizers))
     model = new_model(recipe, data.tokenizers)
