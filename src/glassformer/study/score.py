@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.config import LABELLED, TEXT
+from glassformer.data.config import NO_ANSWERS
+from glassformer.data.purpose import held_out
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.folders import newest, read_state
 from glassformer.study.result import Result, learning_curve, training_seconds
@@ -29,8 +30,7 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
             f"{run} has no intact checkpoint to score. Delete that folder; the study then trains the run again."
         )
     state = read_state(last)
-    by_length = recipe.data.task not in (LABELLED, TEXT)  # neither labels nor running text have a length
-    split = "dev" if recipe.data.task == TEXT and recipe.data.test_text is None else "test"
+    by_length, split = recipe.data.task not in NO_ANSWERS, held_out(recipe.data)
     elsewhere = anchored(override(recipe, other_data))
     return Result(
         values=dict(values),

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from glassformer.data.config import LABEL
+from glassformer.data.config import ACTIONS, LABEL, NO_ANSWERS
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels
 from glassformer.foundation.errors import ConfigError
@@ -53,6 +53,12 @@ def begin(recipe: Recipe) -> Beginning:
             "remove training.start_from."
         )
     before, theirs = load(run), load_recipe(run / "recipe.toml")
+    if recipe.data.layout != ACTIONS and theirs.data.layout == ACTIONS:
+        raise ConfigError(
+            f"training.start_from must be a run that reads tokens, as data.layout={recipe.data.layout!r} does; {run} "
+            f"{NO_ANSWERS[theirs.data.task]} and has no vocabulary. Start from another run, or remove "
+            "training.start_from."
+        )
     recipe, changed = as_before(recipe, theirs)
     data = prepare(recipe, tokenizers_for(recipe.data.layout, before.tokenizers))
     model = new_model(recipe, data.tokenizers)
@@ -73,6 +79,8 @@ def as_before(recipe: Recipe, theirs: Recipe) -> tuple[Recipe, list[str]]:
         for each in fields(ModelRecipe)
         if getattr(model, each.name) != getattr(recipe.model, each.name)
     ]
+    if recipe.data.layout == ACTIONS:  # there is no text
+        return replace(recipe, model=model), changed
     changed += [f"tokenizer.kind={theirs.tokenizer.kind!r}"] if theirs.tokenizer != recipe.tokenizer else []
     return replace(recipe, model=model, tokenizer=theirs.tokenizer), changed
 
