@@ -30,15 +30,15 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
             f"{run} has no intact checkpoint to score. Delete that folder; the study then trains the run again."
         )
     state = read_state(last)
-    by_length, split = recipe.data.task not in NO_ANSWERS, held_out(recipe.data)
+    by_length = recipe.data.task not in NO_ANSWERS
     elsewhere = anchored(override(recipe, other_data))
     return Result(
         values=dict(values),
         seed=recipe.training.seed,
         metric=recipe.training.metric,
-        test=evaluate(run, recipe, split, by_length=by_length),
+        test=evaluate(run, recipe, held_out(recipe.data), by_length=by_length),
         other_data=dict(other_data),
-        other=evaluate(run, elsewhere, split, by_length=by_length) if other_data else None,
+        other=evaluate(run, elsewhere, held_out(elsewhere.data), by_length=by_length) if other_data else None,
         curve=learning_curve(run, recipe.training.metric),
         parameters=parameters(run)[1],
         steps=state["step"],

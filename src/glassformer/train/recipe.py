@@ -94,7 +94,7 @@ class Recipe:
         if self.data.task == TEXT:
             check_text(self.data, self.tokenizer, self.model, self.training)
         if self.data.task == TRAJECTORIES:
-            check_trajectories(self.data, self.model, self.training)
+            check_trajectories(self.data, self.tokenizer, self.model, self.training)
 
     def _check_blanks(self) -> None:
         """Check that one vocabulary serves both sides and that answers are as long as their sources.

@@ -110,6 +110,9 @@ def causality(case: Case) -> Seen:
 def other_token(case: Case, tokens: Int[Tensor, "B T"], place: int) -> Int[Tensor, "B T"]:
     """Return the tokens with the one at a given position changed."""
     changed = tokens.clone()
+    if tokens.is_floating_point():  # features
+        changed[:, place] += 1.0
+        return changed
     _, ordinary = case.ids
     changed[:, place] = next(id for id in (*ordinary, PAD) if id != int(tokens[0, place]))
     return changed
@@ -135,8 +138,8 @@ def padding(case: Case) -> Seen:
 
 def with_pads(tokens: Int[Tensor, "B T"]) -> tuple[Int[Tensor, "B U"], Bool[Tensor, "B U"]]:
     """Return the tokens with padding appended, and a mask of the real ones."""
-    longer = torch.nn.functional.pad(tokens, (0, PADS), value=PAD)
-    return longer, torch.arange(longer.shape[1]).expand(longer.shape) < tokens.shape[1]
+    longer = torch.nn.functional.pad(tokens, (*(0, 0) * (tokens.ndim - 2), 0, PADS), value=PAD)
+    return longer, torch.arange(longer.shape[1]).expand(longer.shape[:2]) < tokens.shape[1]
 
 
 @torch.no_grad()
