@@ -180,10 +180,10 @@ def test_label_smoothing_is_for_numbered_actions(tmp_path, capsys):
 
 def test_a_study_scores_an_actor_on_what_was_held_out(reader, tmp_path):
     recipe = read_recipe(reader / "recipe.toml")
-    refuse_impossible_models([Arm({}, recipe)])
+    refuse_impossible_models([Arm({}, 1, recipe)])
     other = written(tmp_path / "other.csv", 5)
     found = score(reader, {}, {"data.test": str(other)})
-    assert found.test["n"] == 11  # the last four episodes: 3, 4, 2 and 3 steps less one
+    assert found.test["n"] == 12  # the last four episodes
     assert found.other is not None
     assert found.other["n"] == 14
 
