@@ -141,7 +141,7 @@ def test_a_line_longer_than_the_model_takes_is_named_and_not_cut(tmp_path):
 
 
 def test_a_run_is_asked_for_what_it_gives(run, tmp_path):
-    with pytest.raises(ConfigError, match=r"gives a label to a text.*glassformer classify"):
+    with pytest.raises(ConfigError, match=r"gives labels and answers no lines.*glassformer classify"):
         list(translate(run, [(1, "a")], 1))
     follow(start(recipe(training__steps=1), tmp_path / "run"))
     with pytest.raises(ConfigError, match=r"writes answers and gives no labels.*glassformer translate"):

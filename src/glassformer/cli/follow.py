@@ -11,7 +11,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Protocol, runtime_checkable
 
-from glassformer.data.config import TEXT, DataConfig
+from glassformer.data.config import TEXT, TRAJECTORIES, DataConfig
+from glassformer.data.purpose import held_out
 from glassformer.foundation.errors import ResourceError
 from glassformer.foundation.launched import launched
 from glassformer.train.record.events import Event, Finished
@@ -133,6 +134,10 @@ def next_command(folder: Path, data: DataConfig) -> str:
         return f"Generate text: glassformer generate {run} --prompt TEXT"
     if data.task == TEXT and data.test_text is None:
         return f"Score it on another text: glassformer evaluate {run} --data.text FILE"
+    if data.task == TRAJECTORIES and data.environment is not None:
+        return f"Let it act: glassformer rollout {run}"
+    if held_out(data) == "dev":
+        return f"Score it on the dev split: glassformer evaluate {run} --split dev"
     return f"Score it on the test split: glassformer evaluate {run}"
 
 

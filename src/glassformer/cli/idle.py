@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from glassformer.cli.settings import flag_of
 from glassformer.data.config import NO_ANSWERS, DataConfig
+from glassformer.data.purpose import purpose_of
 from glassformer.foundation.errors import ConfigError
 
 OF_BLANKS = ("batch_size", "precision", "compile")
@@ -18,14 +19,14 @@ def refuse_idle_decoding(who: object, data: DataConfig, changes: Iterable[str]) 
     The `ConfigError` names `who`; `data` is the data section of its recipe.
     """
     if data.task in NO_ANSWERS:
-        read, what = ("batch_size",), NO_ANSWERS[data.task]
+        read = ("batch_size",)
     elif data.layout == "encoder":
-        read, what = OF_BLANKS, "fills all blanks at once"
+        read = OF_BLANKS
     else:
         return
     idle = [name for name in changes if name.startswith("decode.") and name.removeprefix("decode.") not in read]
     if idle:
         raise ConfigError(
-            f"[decode] controls how answers are written, but {who} {what}, so {flag_of(*idle[0].split('.', 1))} would "
-            "have no effect. Remove it."
+            f"[decode] controls how answers are written, but {who} {purpose_of(data).does}, so "
+            f"{flag_of(*idle[0].split('.', 1))} would have no effect. Remove it."
         )

@@ -14,6 +14,8 @@ from glassformer.model.outputs import Classify, Lm, Output, Regress, Tag, check_
 LOOK_BACK = ("sinks", "stride", "block", "summary")
 """Settings of causal attention; in an encoder-decoder only the decoder uses them."""
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(StackConfig)}
+SOME = 8
+"""A number of tokens that stands for any."""
 READ_TOKENS = ("encoder-decoder", "decoder", "encoder", "masked", "label")
 READ_BY = {
     "encoder_layers": ("encoder-decoder", "encoder", "masked", "label"),
@@ -197,6 +199,19 @@ class ModelRecipe:
             init=self.init,
             deepnorm=self.deepnorm,
             head=self._action_head(n_labels, n_numbers) if acts else self._head(n_labels),
+        )
+
+    def sketch(self, layout: str) -> ModelConfig:
+        """Make a config for made-up data of a layout, to refuse what is impossible before the data are read.
+
+        A vocabulary's size and the number of labels do not matter to that.
+        """
+        acts = layout == "actions"
+        return self.build(
+            layout,
+            None if acts else SOME,
+            n_labels=2 if acts or layout == "label" else None,
+            n_features=1 if acts else None,
         )
 
     def _check_use(self, layout: str) -> None:

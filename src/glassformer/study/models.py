@@ -6,24 +6,18 @@ from collections.abc import Sequence
 
 import torch
 
-from glassformer.data.config import LABEL
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.runtime import choose_device
 from glassformer.model.transformer import Transformer
 from glassformer.study.grid import Arm, combination
 
-ANY_VOCABULARY = 8
-"""A placeholder: the true size is known only once the data are read, and does not matter here."""
-
 
 def refuse_impossible_models(arms: Sequence[Arm]) -> None:
     """Build the model of each combination without allocating memory. Errors: `ConfigError` naming the combination."""
     for arm in {combination(arm.values): arm for arm in arms}.values():
-        layout = arm.recipe.data.layout
         try:
-            config = arm.recipe.model.build(layout, ANY_VOCABULARY, n_labels=2 if layout == LABEL else None)
             with torch.device("meta"):
-                Transformer(config)
+                Transformer(arm.recipe.model.sketch(arm.recipe.data.layout))
         except ConfigError as error:
             raise ConfigError(f"{combination(arm.values)}: {error} Nothing was trained.") from None
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.config import LABELLED, TEXT
+from glassformer.data.config import NO_ANSWERS
+from glassformer.data.purpose import held_out
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.folders import newest, read_state
 from glassformer.study.result import Result, learning_curve, training_seconds
@@ -29,16 +30,15 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
             f"{run} has no intact checkpoint to score. Delete that folder; the study then trains the run again."
         )
     state = read_state(last)
-    by_length = recipe.data.task not in (LABELLED, TEXT)  # neither labels nor running text have a length
-    split = "dev" if recipe.data.task == TEXT and recipe.data.test_text is None else "test"
+    by_length = recipe.data.task not in NO_ANSWERS
     elsewhere = anchored(override(recipe, other_data))
     return Result(
         values=dict(values),
         seed=recipe.training.seed,
         metric=recipe.training.metric,
-        test=evaluate(run, recipe, split, by_length=by_length),
+        test=evaluate(run, recipe, held_out(recipe.data), by_length=by_length),
         other_data=dict(other_data),
-        other=evaluate(run, elsewhere, split, by_length=by_length) if other_data else None,
+        other=evaluate(run, elsewhere, held_out(elsewhere.data), by_length=by_length) if other_data else None,
         curve=learning_curve(run, recipe.training.metric),
         parameters=parameters(run)[1],
         steps=state["step"],

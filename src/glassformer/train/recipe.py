@@ -16,7 +16,6 @@ from types import NoneType
 from typing import Any, TypeVar, cast
 
 from glassformer.data.config import (
-    ACTIONS,
     EQUAL_LENGTHS,
     LABEL,
     PAIRS,
@@ -78,10 +77,7 @@ class Recipe:
                 f"name must be a plain name without slashes, as it names a folder; got {self.name!r}. "
                 'Try name = "my-run".'
             )
-        labels = 2 if self.data.layout in (LABEL, ACTIONS) else None
-        features = 1 if self.data.layout == ACTIONS else None
-        config = self.model.build(self.data.layout, 1, n_labels=labels, n_features=features)  # refuse the impossible
-        check_possible(break_names(self.training.broken), config)
+        check_possible(break_names(self.training.broken), self.model.sketch(self.data.layout))
         self._check_metric(self.training.metric)
         if self.distributed.shard and self.optimizer.name != "adamw":
             raise ConfigError(
@@ -98,7 +94,7 @@ class Recipe:
         if self.data.task == TEXT:
             check_text(self.data, self.tokenizer, self.model, self.training)
         if self.data.task == TRAJECTORIES:
-            check_trajectories(self.data, self.model, self.training)
+            check_trajectories(self.data, self.tokenizer, self.model, self.training)
 
     def _check_blanks(self) -> None:
         """Check that one vocabulary serves both sides and that answers are as long as their sources.

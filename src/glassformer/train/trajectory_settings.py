@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from glassformer.data.config import TRAJECTORIES, DataConfig
+from dataclasses import fields
+
+from glassformer.data.config import TRAJECTORIES, DataConfig, TokenizerConfig
 from glassformer.data.trajectories.settings import PLACES
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.recipe import ModelRecipe
 from glassformer.train.settings import TrainingConfig
 
 
-def check_trajectories(data: DataConfig, model: ModelRecipe, training: TrainingConfig) -> None:
+def check_trajectories(
+    data: DataConfig, tokenizer: TokenizerConfig, model: ModelRecipe, training: TrainingConfig
+) -> None:
     """Refuse settings that do not fit trajectories. Errors: `ConfigError` naming the setting and the way out."""
     least = PLACES * data.window
+    for each in fields(TokenizerConfig):
+        if (value := getattr(tokenizer, each.name)) != each.default:
+            raise ConfigError(
+                f"Episodes are numbers and have no tokens; got tokenizer.{each.name}={value!r} with "
+                f"data.task={TRAJECTORIES!r}, which does not use it. Remove tokenizer.{each.name}."
+            )
     if training.metric != "loss":
         raise ConfigError(
             f"With data.task={TRAJECTORIES!r}, training.metric must be loss; got {training.metric!r}. Try "

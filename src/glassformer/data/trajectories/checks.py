@@ -23,6 +23,11 @@ def check_trajectories(config: DataConfig) -> None:
         at_most(config, "data", MOST_EPISODES, name)
     if not 0 < config.dev_share < 1:
         raise ConfigError(f"data.dev_share must be above 0 and below 1; got {config.dev_share}. Try dev_share=0.1.")
+    if config.train is None and config.dev_share != DataConfig.dev_share:
+        raise ConfigError(
+            f"data.dev_share holds out the end of data.train; got data.dev_share={config.dev_share} and no data.train. "
+            "Remove data.dev_share, or set data.train to a file of episodes."
+        )
     if not 0 < config.discount <= 1:
         raise ConfigError(
             f"data.discount must be above 0 and at most 1, as a later reward never counts more; got {config.discount}. "

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from glassformer.data.config import EQUAL_LENGTHS, LABEL, TEXT
 from glassformer.data.dataset import Tokenizers
+from glassformer.data.purpose import TOKENS, refuse_unfit
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.lens.roles.diagnosis import Diagnosis, diagnose
@@ -52,9 +53,16 @@ class Opened(NamedTuple):
         return run_probe(*self, sequences, scored)
 
 
+def readable(run: Path) -> Recipe:
+    """Return the recipe of a run whose model reads tokens. Errors: `ConfigError` for one that does not."""
+    recipe = load_recipe(run / "recipe.toml")
+    refuse_unfit(run, recipe.data, TOKENS)
+    return recipe
+
+
 def open_run(folder: Path | str) -> Opened:
-    """Load a run and its model. Errors: those of loading a run."""
-    recipe = load_recipe(Path(folder) / "recipe.toml")
+    """Load a run and its model. Errors: those of loading a run, and of `readable`."""
+    recipe = readable(Path(folder))
     loaded = load_run(Path(folder), recipe)
     loaded.model.to("cpu")
     return Opened(Path(folder), recipe, loaded)
@@ -88,7 +96,7 @@ def over_checkpoints(
     Errors: `CheckpointError` if a checkpoint is damaged or there is none.
     """
     run = Path(folder)
-    recipe = load_recipe(run / "recipe.toml")
+    recipe = readable(run)
     found = checkpoints(run)
     if not found:
         raise CheckpointError(f"{run} has no checkpoint. Train first, or give another folder.")

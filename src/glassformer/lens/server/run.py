@@ -19,7 +19,7 @@ from glassformer.decode.choose.unwritten import unwritten
 from glassformer.foundation.errors import GlassformerError
 from glassformer.lens.ablate import Means, silence
 from glassformer.lens.roles.diagnosis import usual_outputs
-from glassformer.lens.roles.run import diagnose_run, run_probe
+from glassformer.lens.roles.run import diagnose_run, readable, run_probe
 from glassformer.lens.server.history import SEQUENCES, History
 from glassformer.lens.server.subject import Example, Head, Score, Silence, Subject
 from glassformer.lens.trace.make import weights_sha256
@@ -30,7 +30,7 @@ from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import checkpoints
 from glassformer.store.json_file import read_json
 from glassformer.train.finished.loading import dev_split, load_run
-from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.recipe import Recipe
 from glassformer.train.sources.pairs_data import PairsSplit
 from glassformer.train.sources.run_data import Split
 from glassformer.train.sources.text_data import TextSplit
@@ -57,10 +57,10 @@ def subject_of(
 
     `others` and `study` are those of `Subject`.
 
-    Errors: those of loading a run. If its data are missing or changed, there are no examples from them, and `told`
-    says so.
+    Errors: those of loading a run, and of `readable`. If its data are missing or changed, there are no examples from
+    them, and `told` says so.
     """
-    recipe = load_recipe(run / "recipe.toml")
+    recipe = readable(run)
     loaded = load_run(run, recipe)
     split = None
     try:

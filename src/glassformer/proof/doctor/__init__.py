@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from glassformer.data.config import TEXT
-from glassformer.proof.doctor import answers, files, heads, layers, learning, running_text, targets, texts
+from glassformer.data.config import TEXT, TRAJECTORIES
+from glassformer.proof.doctor import (
+    answers,
+    files,
+    heads,
+    layers,
+    learning,
+    running_text,
+    targets,
+    texts,
+    trajectory_case,
+)
 from glassformer.proof.doctor.finding import Probe
 
 __all__ = ["PROBES", "Probe", "probes_for"]
@@ -18,10 +28,15 @@ OF_THE_MODEL: tuple[Probe, ...] = (
     *learning.PROBES,
 )
 """Probes of the model, in order: each comes after the probes it needs."""
+OF_TOKENS = ("labels", "padding-in-loss", "embedding", "pooling", "source", "order", "cache")
+"""Probes of a model that reads tokens, or that reads or writes a text."""
 PROBES = (*files.PROBES, *texts.PROBES, *OF_THE_MODEL)
 """The probes of a run on pairs or labelled texts."""
 
 
 def probes_for(task: str) -> tuple[Probe, ...]:
     """Return the probes of a run with this `data.task`."""
+    if task == TRAJECTORIES:
+        model = (each for each in OF_THE_MODEL if each.name not in OF_TOKENS)
+        return (*files.PROBES, *trajectory_case.PROBES, *model)
     return (*files.PROBES, *running_text.PROBES, *OF_THE_MODEL) if task == TEXT else PROBES

@@ -9,7 +9,7 @@ import torch
 
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import PAD
-from glassformer.foundation.shapes import Bool, Int, Tensor
+from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.model.heads import SequenceHead
 from glassformer.model.transformer import Transformer
 from glassformer.proof.check.table import NotTestedError
@@ -23,6 +23,7 @@ EQUAL = 1e-9
 Rounding errors are a thousandth of it; the effect of a mistake is a million times as large.
 """
 PADS = 3
+Read = Int[Tensor, "B T"] | Float[Tensor, "B T I"]
 
 NOISY = Ailment(
     "evaluation is random",
@@ -107,9 +108,12 @@ def causality(case: Case) -> Seen:
     return Seen(f"{told} {worst:.2g}", LEAK)
 
 
-def other_token(case: Case, tokens: Int[Tensor, "B T"], place: int) -> Int[Tensor, "B T"]:
-    """Return the tokens with the one at a given position changed."""
+def other_token(case: Case, tokens: Read, place: int) -> Read:
+    """Return the tokens (or features) with the one at a given position changed."""
     changed = tokens.clone()
+    if tokens.is_floating_point():  # features
+        changed[:, place] += 1.0
+        return changed
     _, ordinary = case.ids
     changed[:, place] = next(id for id in (*ordinary, PAD) if id != int(tokens[0, place]))
     return changed
@@ -133,10 +137,10 @@ def padding(case: Case) -> Seen:
     return Seen(evidence, PADDED if max(gaps.values()) > EQUAL else None)
 
 
-def with_pads(tokens: Int[Tensor, "B T"]) -> tuple[Int[Tensor, "B U"], Bool[Tensor, "B U"]]:
-    """Return the tokens with padding appended, and a mask of the real ones."""
-    longer = torch.nn.functional.pad(tokens, (0, PADS), value=PAD)
-    return longer, torch.arange(longer.shape[1]).expand(longer.shape) < tokens.shape[1]
+def with_pads(tokens: Read) -> tuple[Int[Tensor, "B U"] | Float[Tensor, "B U I"], Bool[Tensor, "B U"]]:
+    """Return the tokens (or features) with padding appended, and a mask of the real ones."""
+    longer = torch.nn.functional.pad(tokens, (*(0, 0) * (tokens.ndim - 2), 0, PADS), value=PAD)
+    return longer, torch.arange(longer.shape[1]).expand(longer.shape[:2]) < tokens.shape[1]
 
 
 @torch.no_grad()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import torch
 
 from glassformer.foundation.errors import DivergedError
+from glassformer.model.outputs import Regress
 from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Block
@@ -63,7 +65,9 @@ FADES = Ailment(
 
 
 def guessing(model: Transformer) -> float:
-    """Return the loss of uniform guessing: ln V, or the logarithm of the number of labels."""
+    """Return the loss of guessing: ln V, or the logarithm of the number of labels; of standardised numbers, 1."""
+    if isinstance(model.config.head, Regress):
+        return 1.0
     return math.log(model.head.weight.shape[0])
 
 
@@ -71,6 +75,8 @@ def guessing(model: Transformer) -> float:
 def first_loss(case: Case) -> Seen:
     """Compare the loss of the untrained model with that of guessing."""
     batch = case.real(PAIRS)
+    if isinstance(case.fresh.config.head, Regress):
+        raise NotTestedError("the model tells numbers, and its first ones may be any")
     loss = loss_of(case.fresh, batch, case.objective).nll.item() / case.objective(batch).n_targets
     wanted = guessing(case.fresh)
     gap = abs(loss - wanted)
@@ -109,6 +115,8 @@ def norm(module: torch.nn.Module) -> float:
 def by_heart(case: Case) -> Seen:
     """Train a new model on a few pairs again and again, without dropout, in float32."""
     model, batch = case.begin().eval(), case.real(FEW)
+    if batch.tokens.is_floating_point():
+        batch = replace(batch, tokens=batch.tokens.float())
     if len(batch.tokens) < 2:
         raise NotTestedError("there is only one training pair")
     goal, update = guessing(model), Update(Team(model, case.objective, 0.0), 0, 1, 1.0, "float32")

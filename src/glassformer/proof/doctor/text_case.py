@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from glassformer.data.batch import Batch
-from glassformer.data.config import TEXT
+from glassformer.data.config import TEXT, TRAJECTORIES
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.rows import pad
 from glassformer.data.running.corpus import Part, read_parts
@@ -16,6 +16,7 @@ from glassformer.data.tokens.vocabulary import BOS
 from glassformer.foundation.errors import GlassformerError
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import LONGEST, Case, Pairs
+from glassformer.proof.doctor.trajectory_case import TrajectoryCase
 from glassformer.store.checkpoint import Loaded
 from glassformer.train.recipe import Recipe
 from glassformer.train.sources.pairs_data import PairsSplit
@@ -25,7 +26,8 @@ from glassformer.train.sources.text_data import TextSplit, text_split, text_toke
 
 def case_of(run: Path, recipe: Recipe) -> Case:
     """Return the case of a run on any kind of data."""
-    return (TextCase if recipe.data.task == TEXT else Case)(run, recipe)
+    kinds: dict[str, type[Case]] = {TEXT: TextCase, TRAJECTORIES: TrajectoryCase}
+    return kinds.get(recipe.data.task, Case)(run, recipe)
 
 
 class TextCase(Case):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.registry import lookup
 from glassformer.model.config import ModelConfig, StackConfig
-from glassformer.model.outputs import Lm
+from glassformer.model.outputs import Classify, Lm
 
 
 def anywhere(config: ModelConfig) -> str | None:
@@ -90,7 +90,9 @@ def no_memory(config: ModelConfig) -> str | None:
 
 
 def no_scale_there(config: ModelConfig) -> str | None:
-    """A model whose embeddings are not scaled, or by 1, cannot lose their scale."""
+    """A model whose embeddings are not scaled, or by 1, or that has none, cannot lose their scale."""
+    if config.stack.n_features is not None:
+        return "it reads numbers, which are not embedded"
     if not config.scale_embeddings:
         return "model.scale_embeddings is false already"
     return "the root of model.d_model is 1" if all(each.d_model == 1 for each in stacks(config)) else None
@@ -105,7 +107,9 @@ def no_dropout(config: ModelConfig) -> str | None:
 
 def no_token_labels(config: ModelConfig) -> str | None:
     """A mistake about the labels of tokens needs such labels."""
-    return None if isinstance(config.head, Lm) else "a text has one label, not one for each token"
+    if isinstance(config.head, Classify):
+        return "a text has one label, not one for each token"
+    return None if isinstance(config.head, Lm) else "a place is asked for what belongs there, and nothing is shifted"
 
 
 def no_next_token(config: ModelConfig) -> str | None:
@@ -121,7 +125,7 @@ def no_pooling(config: ModelConfig) -> str | None:
 
 def no_cache_places(config: ModelConfig) -> str | None:
     """A position cannot be wrong if nobody reads it, or if it adds the same to all scores of a query."""
-    if not config.stack.causal:
+    if not config.stack.causal or not isinstance(config.head, Lm):
         return "there is no cache"
     unread = config.stack.positions in ("none", "alibi", "shaw")
     return f"positions={config.stack.positions!r} depends on distances alone" if unread else None

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from glassformer.data.config import LABEL, PAIRS, TEXT, DataConfig
+from glassformer.data.config import PAIRS, TEXT, TRAJECTORIES, DataConfig
 from glassformer.data.dataset import Tokenizers, encode_pairs
+from glassformer.data.purpose import purpose_of
 from glassformer.decode.committee import Member, shared_labels
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.model.joint import Joint, members_of
@@ -24,12 +25,17 @@ from glassformer.train.sources.pairs_data import PairsSplit, check_lengths, read
 def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[Path, Recipe]]:
     """Each run with its recipe: `recipe` for the first, for the others their own with its device and threads.
 
-    Errors: `ConfigError` for runs that answer in different ways.
+    Errors: `ConfigError` for runs that answer in different ways, and for several that act.
     """
     usual = manner(load_recipe(run / "recipe.toml").data) if others else {}
     where = {"device": recipe.training.device, "threads": recipe.training.threads}
     own = [(each, load_recipe(each / "recipe.toml")) for each in others]
     recipes = [(run, recipe)] + [(each, replace(its, training=replace(its.training, **where))) for each, its in own]
+    if recipe.data.task == TRAJECTORIES and others:
+        raise ConfigError(
+            f"The members of a committee (an ensemble) write answers or give labels; {run} "
+            f"{purpose_of(recipe.data).does}. Score each run by itself."
+        )
     for other, its in recipes[1:]:
         for name, first in usual.items():
             if (second := manner(its.data)[name]) != first:
@@ -45,14 +51,6 @@ def manner(data: DataConfig) -> dict[str, object]:
     text = data.task == TEXT
     shared: dict[str, object] = {"task": TEXT if text else PAIRS, "layout": data.layout, "objective": data.objective}
     return shared | ({"documents": data.documents, "window": data.window} if text else {})
-
-
-def refuse_no_labels(recipes: Sequence[tuple[Path, Recipe]]) -> None:
-    """Refuse a run that is not a classifier. Errors: `ConfigError` naming the command that writes its answers."""
-    for run, recipe in recipes:
-        if recipe.data.layout != LABEL:
-            verb = "generate" if recipe.data.task == TEXT else "translate"
-            raise ConfigError(f"{run} writes answers and gives no labels. Use glassformer {verb} {run}.")
 
 
 def load_runs(run: Path, recipe: Recipe, others: Sequence[Path] = (), average: int | None = None) -> Loaded:

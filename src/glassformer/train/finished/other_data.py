@@ -4,34 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from glassformer.data.config import EQUAL_LENGTHS, PAIRS, TEXT, DataConfig
+from glassformer.data.config import EQUAL_LENGTHS, PAIRS, TEXT, TRAJECTORIES, DataConfig
 from glassformer.foundation.errors import CheckpointError, ConfigError
+
+
+class Cut(NamedTuple):
+    """How the end of the training data becomes the dev split: the settings of both, and all that decide on the cut."""
+
+    what: str
+    whole: str
+    dev: str
+    settings: tuple[str, ...]
+    other: str
+    """The setting that names other data to score."""
+    made: str | None = None
+    """What is cut where no file is named; None: then dev data are made."""
+
+
+CUTS = {
+    TEXT: Cut(
+        *("text", "text", "dev_text"),
+        ("dev_share", "dev_text", "field", "skip_empty"),
+        *("text", "the text that ships with Python"),
+    ),
+    TRAJECTORIES: Cut("file", "train", "dev", ("dev_share", "dev"), "test"),
+}
 
 
 def refuse_unscorable(own: DataConfig, asked: DataConfig) -> None:
     """Refuse data that a model of a run with data `own` cannot answer; files may replace a task's pairs.
 
-    Lengths, sizes, windows and files may differ. Errors: `ConfigError` for another layout, task or objective, and for
-    more symbols.
+    Lengths, sizes, windows and files may differ. Errors: `ConfigError` for another layout, task, objective, discount or
+    environment, and for more symbols.
     """
     if asked.layout != own.layout:
         raise ConfigError(
             f"A model answers only in the layout that it was trained with, data.layout={own.layout!r}; got "
             f"{asked.layout!r}. Remove data.layout."
         )
-    known = (own.task,) if TEXT in (own.task, asked.task) else (own.task, PAIRS)
+    known = (own.task,) if {TEXT, TRAJECTORIES} & {own.task, asked.task} else (own.task, PAIRS)
     if asked.task not in known:
         raise ConfigError(
             f"A model can be scored only on what it was trained to do, data.task={own.task!r}; got {asked.task!r}. "
             f"Remove data.task, or train on {asked.task!r}."
         )
-    if asked.objective != own.objective:
-        raise ConfigError(
-            f"A model can be scored only on what it was trained to do, data.objective={own.objective!r}; got "
-            f"{asked.objective!r}. Remove data.objective."
-        )
+    for name in ("objective", "discount", "environment"):
+        before, now = getattr(own, name), getattr(asked, name)
+        if now != before:
+            raise ConfigError(
+                f"A model can be scored only on what it was trained to do, data.{name}={before!r}; got {now!r}. "
+                f"Remove data.{name}."
+            )
     if own.task == asked.task and own.task in EQUAL_LENGTHS and asked.symbols > own.symbols:
         raise ConfigError(
             f"This model was trained with data.symbols={own.symbols}; got {asked.symbols}, and it would read the "
@@ -45,17 +70,21 @@ def refuse_other_cut(run: Path, asked: DataConfig, state: Mapping[str, Any], dev
     What is held out now may be what the model has learned from. Errors: `CheckpointError`.
     """
     before = state.get("data", {}).get("dev", dev)  # weights from elsewhere have none
-    if asked.task != TEXT or asked.dev_text is not None or before == dev:
+    cut = CUTS.get(asked.task)
+    if cut is None or getattr(asked, cut.dev) is not None or before == dev:
+        return
+    whole: str | None = getattr(asked, cut.whole)
+    if whole is None and cut.made is None:
         return
     changed = [
         f"data.{name} is {getattr(asked, name)} and was {was}"
-        for name in ("dev_share", "dev_text", "field", "skip_empty")
+        for name in cut.settings
         if (was := state.get("recipe", {}).get(f"data.{name}", getattr(asked, name))) != getattr(asked, name)
     ]
-    why = "; ".join(changed) or f"the contents of {asked.text or 'the text that ships with Python'} have changed"
+    why = "; ".join(changed) or f"the contents of {whole or cut.made} have changed"
     back = "Use the settings of the training" if changed else "Restore the old file"
     raise CheckpointError(
-        f"The dev split of {run} is the end of its training text, and must be the part that was held out in training; "
-        f"{why}, so that the model may have been trained on it. {back}, or score another text: glassformer evaluate "
-        f"{run} --data.text FILE."
+        f"The dev split of {run} is the end of its training {cut.what}, and must be the part that was held out in "
+        f"training; {why}, so that the model may have been trained on it. {back}, or score another {cut.what}: "
+        f"glassformer evaluate {run} --data.{cut.other} FILE."
     )

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from glassformer.data.config import LABEL, NO_ANSWERS, TEXT
+from glassformer.data.config import LABEL, NO_ANSWERS
 from glassformer.data.dataset import places
+from glassformer.data.purpose import ANSWERS, LABELS, refuse_unfit
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode.answer import ASKED, MODELS, USUAL, answers, limit_of
 from glassformer.decode.choose.unwritten import unwritten
@@ -24,7 +25,6 @@ from glassformer.train.finished.committee import (
     load_runs,
     naming,
     recipes_of,
-    refuse_no_labels,
     score_committee,
     shortest_of,
 )
@@ -122,12 +122,7 @@ def translate(
     after the answers to the lines before it.
     """
     recipe = recipe or load_recipe(run / "recipe.toml")
-    if recipe.data.layout == LABEL:
-        raise ConfigError(f"{run} gives a label to a text and writes no answers. Use glassformer classify {run}.")
-    if recipe.data.task == TEXT:
-        raise ConfigError(
-            f"{run} is a model of running text and does not answer lines. Use glassformer generate {run}."
-        )
+    refuse_unfit(run, recipe.data, ANSWERS)
     loaded = load_runs(run, recipe, others, average)
     decode = recipe.decode
     model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
@@ -174,7 +169,8 @@ def classify(
     line that is longer than the model takes, after the labels of the lines before it.
     """
     recipes = recipes_of(run, load_recipe(run / "recipe.toml"), others)
-    refuse_no_labels(recipes)
+    for member, its in recipes:
+        refuse_unfit(member, its.data, LABELS)
     members = load_members(recipes, average)
     names = shared_labels(members)
     for texts in groups(_read_by_all(members, lines), batch_size):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from glassformer.data.config import LABEL
+from glassformer.data.purpose import WRITING, refuse_unfit
 from glassformer.data.running.text_settings import TEXT
 from glassformer.data.tokens.vocabulary import BOS, UNK
 from glassformer.decode.answer import ASKED, Limit, limit_of, nothing
@@ -41,12 +41,7 @@ class Writer:
 
         Errors: `ConfigError` for a run that writes no text.
         """
-        if recipe.data.layout in ("encoder", "masked", LABEL):
-            verb = {LABEL: "classify", "encoder": "translate"}.get(recipe.data.layout, "evaluate")
-            raise ConfigError(
-                f"{run} reads both ways (data.layout={recipe.data.layout!r}) and writes no text from left to right. "
-                f"Use glassformer {verb} {run}."
-            )
+        refuse_unfit(run, recipe.data, WRITING)
         self.recipe, self.guessing, self.tally = recipe, guessing, Tally()
         self.loaded = load_runs(run, recipe, others)
         self.shortest = shortest_of(self.loaded.model, [run, *others])

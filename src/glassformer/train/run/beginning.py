@@ -6,11 +6,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from glassformer.data.config import LABEL
+from glassformer.data.config import ACTIONS, LABEL, NO_ANSWERS
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels
-from glassformer.data.trajectories.settings import ACTIONS
-from glassformer.data.trajectories.spaces import Spaces
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.recipe import ModelRecipe, unread
 from glassformer.model.transformer import Transformer
@@ -55,10 +53,11 @@ def begin(recipe: Recipe) -> Beginning:
             "remove training.start_from."
         )
     before, theirs = load(run), load_recipe(run / "recipe.toml")
-    if isinstance(before.tokenizers.target, Spaces) and recipe.data.layout != ACTIONS:
+    if recipe.data.layout != ACTIONS and theirs.data.layout == ACTIONS:
         raise ConfigError(
-            f"training.start_from must be a run that reads text, as data.task={recipe.data.task!r} does; {run} reads "
-            "episodes. Start from another run, or remove training.start_from."
+            f"training.start_from must be a run that reads tokens, as data.layout={recipe.data.layout!r} does; {run} "
+            f"{NO_ANSWERS[theirs.data.task]} and has no vocabulary. Start from another run, or remove "
+            "training.start_from."
         )
     recipe, changed = as_before(recipe, theirs)
     data = prepare(recipe, tokenizers_for(recipe.data.layout, before.tokenizers))
@@ -80,6 +79,8 @@ def as_before(recipe: Recipe, theirs: Recipe) -> tuple[Recipe, list[str]]:
         for each in fields(ModelRecipe)
         if getattr(model, each.name) != getattr(recipe.model, each.name)
     ]
+    if recipe.data.layout == ACTIONS:  # there is no text
+        return replace(recipe, model=model), changed
     changed += [f"tokenizer.kind={theirs.tokenizer.kind!r}"] if theirs.tokenizer != recipe.tokenizer else []
     return replace(recipe, model=model, tokenizer=theirs.tokenizer), changed
 

@@ -20,6 +20,7 @@ from glassformer.data.trajectories.settings import PLACES
 from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import windows_batch
 from glassformer.decode.answer import nothing
+from glassformer.foundation.errors import ConfigError
 from glassformer.model.transformer import Transformer
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
@@ -221,12 +222,18 @@ def windows_of(episodes: Episodes, window: int) -> Windows:
 def prepare_trajectories(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TrajectoryData:
     """Read the training and the dev episodes; the scales are those of the training episodes, unless they are given.
 
-    Errors: those of reading, and `DataError` for episodes of another environment than the given scales'.
+    Errors: those of reading, `DataError` for episodes of another environment than the given scales', and `ConfigError`
+    for label smoothing of actions that are vectors.
     """
     source = read_split(recipe.data, "train", recipe.training.seed)
     to_go = source.episodes.returns_to_go(recipe.data.discount)
     spaces = spaces_in(tokenizers) or spaces_of(source.episodes, to_go, action_names(recipe.data))
     spaces.check(source.episodes, source.name)
+    if recipe.training.label_smoothing and not spaces.entries:
+        raise ConfigError(
+            "training.label_smoothing is for numbered actions, but those of "
+            f"{source.name} are vectors; got label_smoothing={recipe.training.label_smoothing}. Set it to 0."
+        )
     train = TrajectorySplit(source, spaces, to_go)
     dev = split_of(recipe, spaces, "dev")
     return TrajectoryData(recipe, Tokenizers(spaces, spaces), dev, train)

@@ -1,0 +1,54 @@
+"""What a run is for, by its data, and which command uses it so; the refusal of the others. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from glassformer.data.config import ACTIONS, LABEL, NO_ANSWERS, TEXT, TRAJECTORIES, DataConfig
+from glassformer.foundation.errors import ConfigError
+
+BLANKS = "fills all blanks at once"
+
+
+class Purpose(NamedTuple):
+    """What a run does, in words, and the command that lets it."""
+
+    does: str
+    verb: str
+
+
+class Asked(NamedTuple):
+    """Something that is asked of a run: which runs can do it, and what is said of the others."""
+
+    fits: Callable[[DataConfig], bool]
+    cannot: str
+
+
+ANSWERS = Asked(lambda data: data.task not in NO_ANSWERS, "answers no lines")
+WRITING = Asked(lambda data: data.layout in ("encoder-decoder", "decoder"), "writes no text from left to right")
+LABELS = Asked(lambda data: data.layout == LABEL, "gives no labels")
+TOKENS = Asked(lambda data: data.layout != ACTIONS, "reads no tokens")
+
+
+def purpose_of(data: DataConfig) -> Purpose:
+    """Return what a run on such data is for."""
+    if data.task == TEXT:
+        return Purpose(NO_ANSWERS[TEXT], "evaluate" if data.layout == "masked" else "generate")
+    if data.task in NO_ANSWERS:
+        return Purpose(NO_ANSWERS[data.task], "rollout" if data.task == TRAJECTORIES else "classify")
+    return Purpose(BLANKS if data.layout == "encoder" else "writes answers", "translate")
+
+
+def refuse_unfit(run: object, data: DataConfig, asked: Asked) -> None:
+    """Refuse to ask of a run what it is not for. Errors: `ConfigError` naming the command that uses it."""
+    if not asked.fits(data):
+        does, verb = purpose_of(data)
+        raise ConfigError(f"{run} {does} and {asked.cannot}. Use glassformer {verb} {run}.")
+
+
+def held_out(data: DataConfig) -> str:
+    """The split that a finished run is scored on: "test", or "dev" if its data have no test split."""
+    if data.task == TEXT:
+        return "dev" if data.test_text is None else "test"
+    return "dev" if data.task == TRAJECTORIES and data.train is not None and data.test is None else "test"
