@@ -227,7 +227,7 @@ ROWS = [
     Mutant(
         "another objective is scored",
         "train/finished/other_data.py",
-        "if asked.objective != own.objective:",
+        "if now != before:",
         "if False:",
         f"{RUN}::test_what_it_cannot_do_is_named",
     ),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-from glassformer.data.config import ACTIONS, LABEL, NO_ANSWERS, TEXT, TRAJECTORIES, DataConfig
+from glassformer.data.config import ACTIONS, LABEL, LAYOUTS, NO_ANSWERS, TEXT, TRAJECTORIES, DataConfig
 from glassformer.foundation.errors import ConfigError
 
 BLANKS = "fills all blanks at once"
@@ -19,16 +18,22 @@ class Purpose(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Something that is asked of a run: which runs can do it, and what is said of the others."""
+    """Something that is asked of a run: the layouts that can do it, on which tasks, and what is said of the others."""
 
-    fits: Callable[[DataConfig], bool]
+    layouts: tuple[str, ...]
     cannot: str
+    of_text: bool = True
+    """Whether running text counts, too."""
+
+    def fits(self, data: DataConfig) -> bool:
+        """Whether a run on such data can do it."""
+        return data.layout in self.layouts and (self.of_text or data.task != TEXT)
 
 
-ANSWERS = Asked(lambda data: data.task not in NO_ANSWERS, "answers no lines")
-WRITING = Asked(lambda data: data.layout in ("encoder-decoder", "decoder"), "writes no text from left to right")
-LABELS = Asked(lambda data: data.layout == LABEL, "gives no labels")
-TOKENS = Asked(lambda data: data.layout != ACTIONS, "reads no tokens")
+ANSWERS = Asked(("encoder-decoder", "encoder"), "answers no lines", of_text=False)
+WRITING = Asked(("encoder-decoder", "decoder"), "writes no text from left to right")
+LABELS = Asked((LABEL,), "gives no labels")
+TOKENS = Asked(tuple(each for each in LAYOUTS if each != ACTIONS), "reads no tokens")
 
 
 def purpose_of(data: DataConfig) -> Purpose:
