@@ -24,7 +24,12 @@ def log(folder: Path, *, discrete: bool = True, seed: int = 0, lengths: list[int
 def acting(path: Path | None = None, **changes: object) -> Recipe:
     """The tiny recipe on the episodes of a file, or of the rooms: `a__b` is a.b."""
     tiny = replace(
-        recipe(model__positions="rotary", model__d_model=16, training__batch_tokens=6 * 3 * WINDOW),
+        recipe(
+            model__positions="rotary",
+            model__d_model=16,
+            training__batch_tokens=6 * 3 * WINDOW,
+            training__label_smoothing=0.0,
+        ),
         data=DataConfig(
             task="trajectories",
             layout="actions",
@@ -34,7 +39,7 @@ def acting(path: Path | None = None, **changes: object) -> Recipe:
             train_size=20,
             dev_size=5,
             test_size=5,
-            dev_share=0.2,
+            **({} if path is None else {"dev_share": 0.2}),
         ),
     )
     return override(tiny, {name.replace("__", "."): value for name, value in changes.items()})

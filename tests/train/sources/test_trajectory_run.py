@@ -92,7 +92,7 @@ def test_a_run_on_texts_does_not_start_from_one_on_trajectories(tmp_path):
     path = tmp_path / "book.txt"
     path.write_text("a b c d e f g " * 20, "utf-8")
     with pytest.raises(
-        ConfigError, match=r"start_from must be a run that reads text, as data\.task='text' does; .*first"
+        ConfigError, match=r"start_from must be a run that reads tokens, as data\.layout='decoder' does; .*first"
     ):
         start(text_recipe(path, training__start_from=str(tmp_path / "first")), tmp_path / "second")
 
