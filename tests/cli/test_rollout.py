@@ -129,4 +129,4 @@ def test_a_run_that_does_not_act_is_refused(capsys, tmp_path):
     tiny = ("--training.steps", "1", "--data.train-size", "10", "--data.dev-size", "2", "--model.d-model", "8")
     assert main(["train", "copy", "--out", str(tmp_path / "copy"), *tiny, "--model.n-heads", "2"]) == 0
     code, answer = rollout(tmp_path, capsys, run="copy")
-    assert (code, "A rollout needs a run on trajectories" in answer.err) == (2, True)
+    assert (code, "writes answers and plays no episodes. Use glassformer translate" in answer.err) == (2, True)

@@ -117,8 +117,9 @@ def test_without_gymnasium_the_extra_is_named(monkeypatch):
 
 def test_the_environment_must_be_that_of_the_episodes():
     own = spaces(discrete=True)
-    check_world(drift(discrete=True), own)
-    for other in (World("other", None, 3, 3), World("other", None, 4, 2), drift(discrete=False)):
+    for same in (drift(discrete=True), World("one action more, which nobody took", None, 3, 3)):
+        check_world(same, own)
+    for other in (World("other", None, 3, 1), World("other", None, 4, 2), drift(discrete=False)):
         with pytest.raises(ConfigError, match=r"has observations of \d numbers and .*; the model was trained with"):
             check_world(other, own)
 

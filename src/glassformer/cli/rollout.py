@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.runs import existing_run, recipe_of
-from glassformer.data.config import NO_ANSWERS, TRAJECTORIES, DataConfig
+from glassformer.data.config import DataConfig
+from glassformer.data.purpose import ACTING, refuse_unfit
 from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,11 +25,7 @@ def run(arguments: Arguments) -> int:
     """Play the episodes and print what they got."""
     folder = existing_run(str(arguments.target))
     data, given = recipe_of(folder).data, arguments.options
-    if data.task != TRAJECTORIES:
-        does = NO_ANSWERS.get(data.task, "answers sources")
-        raise ConfigError(
-            f"A rollout needs a run on trajectories; {folder} {does}. Train one: glassformer train decision"
-        )
+    refuse_unfit(folder, data, ACTING)
     name = environment_of(data, given.get("env"))
     asked = [number("return", each) for each in arguments.lists.get("return", [])]
     episodes = whole_number("episodes", given.get("episodes", "10"), MOST, 10)

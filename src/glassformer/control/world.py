@@ -121,17 +121,26 @@ def worlds(name: str) -> Callable[[], World]:
 
 
 def check_world(world: World, spaces: Spaces) -> None:
-    """Refuse an environment in which this model cannot act. Errors: `ConfigError`."""
-    acts = (
-        f"{world.n_actions} numbered actions" if world.bounds is None else f"actions of {len(world.bounds.low)} numbers"
-    )
-    ours = f"{len(spaces.entries)} numbered actions" if spaces.entries else f"actions of {spaces.n_acted} numbers"
-    if (world.n_observed, acts) != (spaces.n_observed, ours):
+    """Refuse an environment in which this model cannot act. Errors: `ConfigError`.
+
+    It may have more numbered actions than the model: the last ones may be in no training episode.
+    """
+    n_ours, n_theirs = spaces.n_acted, world.n_actions if world.bounds is None else len(world.bounds.low)
+    assert n_theirs is not None, "actions are numbered or have bounds"
+    numbered = bool(spaces.entries)
+    fits = numbered == (world.bounds is None) and (n_ours <= n_theirs if numbered else n_ours == n_theirs)
+    if world.n_observed != spaces.n_observed or not fits:
         raise ConfigError(
-            f"The environment {world.name!r} has observations of {world.n_observed} numbers and {acts}; the model was "
-            f"trained with observations of {spaces.n_observed} numbers and {ours}. Name the environment that its "
+            f"The environment {world.name!r} has observations of {world.n_observed} numbers and "
+            f"{told(n_theirs, numbered=world.bounds is None)}; the model was trained with observations of "
+            f"{spaces.n_observed} numbers and {told(n_ours, numbered=numbered)}. Name the environment that its "
             "episodes come from."
         )
+
+
+def told(n: int, *, numbered: bool) -> str:
+    """What can be done, in words."""
+    return f"{n} numbered actions" if numbered else f"actions of {n} numbers"
 
 
 def check_unit(world: World) -> None:

@@ -33,6 +33,7 @@ class Asked(NamedTuple):
 ANSWERS = Asked(("encoder-decoder", "encoder"), "answers no lines", of_text=False)
 WRITING = Asked(("encoder-decoder", "decoder"), "writes no text from left to right")
 LABELS = Asked((LABEL,), "gives no labels")
+ACTING = Asked((ACTIONS,), "plays no episodes")
 TOKENS = Asked(tuple(each for each in LAYOUTS if each != ACTIONS), "reads no tokens")
 
 
