@@ -261,9 +261,9 @@ ROWS = [
     ),
     Mutant(
         "a study of text needs a test text",
-        "study/score.py",
-        "recipe.data.task == TEXT and recipe.data.test_text is None else",
-        "False else",
+        "data/purpose.py",
+        'return "dev" if data.test_text is None else "test"',
+        'return "test"',
         f"{RUN}::test_a_study_scores_the_dev_text_where_there_is_no_other",
     ),
     Mutant(
@@ -291,7 +291,7 @@ ROWS = [
     Mutant(
         "probes of pairs look at text",
         "proof/doctor/text_case.py",
-        "TextCase if recipe.data.task == TEXT else Case",
+        "kinds.get(recipe.data.task, Case)",
         "Case",
         f"{DOCTOR}::test_changed_and_lost_text",
     ),

@@ -83,7 +83,7 @@ ROWS: list[Mutant] = [
         "TrajectorySplit(source, spaces, source.episodes.returns_to_go())",
         f"{DATA}::test_returns_to_go_are_discounted_as_the_recipe_says"),
     Mutant("a text is read with the spaces of a run", "train/run/beginning.py",
-        "isinstance(before.tokenizers.target, Spaces) and", "False and",
+        "if recipe.data.layout != ACTIONS and theirs.data.layout == ACTIONS:", "if False:",
         f"{RUN}::test_a_run_on_texts_does_not_start_from_one_on_trajectories"),
     # scores, and numbers at each place
     Mutant("a score of vectors is a mean over steps", "train/score/actions.py",
