@@ -105,6 +105,15 @@ def test_most_steps_end_an_episode_and_every_world_is_closed(most):
     assert all(each.inner.closed for each in made)
 
 
+def test_a_small_temperature_takes_the_likeliest():
+    """Also one that makes scores infinite."""
+    likeliest, drawn = (
+        list(play(agent(discrete=True, temperature=t), partial(drift, discrete=True), [0.0], range(3), 12))
+        for t in (0.0, 1e-320)
+    )
+    assert all(same(a, b) for a, b in zip(likeliest, drawn, strict=True))
+
+
 def test_actions_stay_within_the_training_data():
     own = spaces(discrete=False)
     far = as_done(own, np.array([[1e9, -1e9]]))

@@ -20,6 +20,7 @@ from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import ASKED, as_done, features
 from glassformer.decode.choose.draw import AT_ONCE as NUMBERS
 from glassformer.decode.choose.draw import draw, numbers
+from glassformer.foundation.wide import in_float64
 from glassformer.model.transformer import Transformer
 
 AT_ONCE = 128
@@ -127,7 +128,9 @@ def next_actions(agent: Agent, episodes: Sequence[Played], step: int) -> list[in
         return told.argmax(-1).tolist()
     block, place = divmod(step, NUMBERS)
     drawn = [numbers(each.seed, 0, block)[place] for each in episodes]
-    return draw(told.float() / agent.temperature, drawn).tolist()
+    told = in_float64(told)
+    told = told - told.max(-1, keepdim=True).values  # no value above 0, which a small temperature would make infinite
+    return draw(told / agent.temperature, drawn).tolist()
 
 
 def as_episodes(played: Sequence[Played]) -> Episodes:
