@@ -105,6 +105,12 @@ def test_most_steps_end_an_episode_and_every_world_is_closed(most):
     assert all(each.inner.closed for each in made)
 
 
+def test_returns_are_discounted_as_what_is_asked_for():
+    [played] = play(agent(discrete=True, discount=0.9), partial(drift, discrete=True), [3.0], [1], 12)
+    assert played.got == pytest.approx(as_episodes([played]).returns_to_go(0.9)[0], abs=1e-12)
+    assert played.got != pytest.approx(sum(played.rewards))
+
+
 def test_a_small_temperature_takes_the_likeliest():
     """Also one that makes scores infinite."""
     likeliest, drawn = (

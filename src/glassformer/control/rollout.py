@@ -50,6 +50,8 @@ class Played:
     """The return that was asked for."""
     seed: int
     """The environment's seed; with the same one, episodes begin alike."""
+    discount: float = 1.0
+    """That of the return, as of what is asked for."""
     observations: list[Floats] = field(default_factory=list)
     actions: list[int | Floats] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
@@ -63,7 +65,7 @@ class Played:
     @property
     def got(self) -> float:
         """The return."""
-        return float(sum(self.rewards))
+        return float(sum(reward * self.discount**step for step, reward in enumerate(self.rewards)))
 
 
 def play(
@@ -73,7 +75,7 @@ def play(
 
     An episode does not depend on those beside it. Errors: `DataError` for an environment that gives no finite numbers.
     """
-    wanted = [Played(each, seed) for each in asked for seed in seeds]
+    wanted = [Played(each, seed, agent.discount) for each in asked for seed in seeds]
     for first in range(0, len(wanted), AT_ONCE):
         group = wanted[first : first + AT_ONCE]
         _play(agent, make, group, most_steps)
@@ -85,7 +87,7 @@ def _play(agent: Agent, make: Callable[[], World], group: Sequence[Played], most
     """Play these episodes to their ends, one step of all of them at a time."""
     running = [(each, world, world.reset(each.seed)) for each in group for world in [make()]]
     for each, world, _ in running:
-        each.best = world.best_return
+        each.best = world.best_return if agent.discount == 1 else None
     for step in range(most_steps):
         for each, _, seen in running:
             each.observations.append(seen)

@@ -38,7 +38,7 @@ class Scales:
     longest: int
     """Steps of the longest episode."""
     returns: tuple[float, float, float]
-    """The lowest, the mean and the highest return of an episode, not discounted."""
+    """The lowest, the mean and the highest return of an episode, discounted as the returns-to-go are."""
 
 
 class Spaces(Labels):
