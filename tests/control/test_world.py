@@ -118,7 +118,8 @@ def test_without_gymnasium_the_extra_is_named(monkeypatch):
 def test_the_environment_must_be_that_of_the_episodes():
     own = spaces(discrete=True)
     check_world(drift(discrete=True), own)
-    for other in (World("other", None, 3, 3), World("other", None, 4, 2), drift(discrete=False)):
+    check_world(World("more", None, 3, 3), own)  # the last action is in no episode, and the model never takes it
+    for other in (World("other", None, 4, 2), drift(discrete=False), World("other", None, 3, 1)):
         with pytest.raises(ConfigError, match=r"has observations of \d numbers and .*; the model was trained with"):
             check_world(other, own)
 

@@ -126,7 +126,10 @@ def check_world(world: World, spaces: Spaces) -> None:
         f"{world.n_actions} numbered actions" if world.bounds is None else f"actions of {len(world.bounds.low)} numbers"
     )
     ours = f"{len(spaces.entries)} numbered actions" if spaces.entries else f"actions of {spaces.n_acted} numbers"
-    if (world.n_observed, acts) != (spaces.n_observed, ours):
+    knows_less = (
+        world.n_actions is not None and 0 < len(spaces.entries) <= world.n_actions
+    )  # the last may be in no data
+    if world.n_observed != spaces.n_observed or not (acts == ours or knows_less):
         raise ConfigError(
             f"The environment {world.name!r} has observations of {world.n_observed} numbers and {acts}; the model was "
             f"trained with observations of {spaces.n_observed} numbers and {ours}. Name the environment that its "
